@@ -1,0 +1,290 @@
+"""Settings: one frozen value, made once, passed down.
+
+Precedence: defaults < brain.yaml < `$NUGGET_HOME/config.yaml` < `NUGGET_*` < flags. This module is the only reader
+of `os.environ`. A key `embedding.model` is `embedding: {model: ...}` in YAML and `NUGGET_EMBEDDING_MODEL`
+in the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nugget.errors import BrainError, UsageError
+
+_S = TypeVar("_S", bound=Any)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingSettings:
+    """How texts become vectors."""
+
+    model: str = field(
+        default="all-MiniLM-L6-v2",
+        metadata={"doc": "`all-MiniLM-L6-v2` (bundled, offline), `none`, any fastembed model name, a folder with "
+                         "model.onnx and tokenizer.json, `openai:<model>` or `voyage:<model>`"},
+    )
+    base_url: str | None = field(default=None, metadata={"doc": "endpoint for `openai:` and `voyage:` models"})
+    api_key_env: str | None = field(
+        default=None,
+        metadata={"doc": "name of the environment variable that holds the key (OPENAI_API_KEY or VOYAGE_API_KEY)"},
+    )
+    timeout_s: float = field(default=30.0, metadata={"doc": "seconds before a request for vectors is given up"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievalSettings:
+    """How a question is answered."""
+
+    limit: int = field(default=8, metadata={"doc": "units in an answer, at most"})
+    budget_tokens: int = field(default=2000, metadata={"doc": "tokens in an answer, at most"})
+    candidates: int = field(default=50, metadata={"doc": "chunks taken from each of vectors and BM25"})
+    rrf_k: int = field(default=60, metadata={"doc": "k of reciprocal rank fusion"})
+    hops: int = field(default=1, metadata={"doc": "steps along relations when looking for related units, 0 to 2"})
+    ranking: str = field(default="calibrated", metadata={"doc": "`calibrated` scores, or the bare `rrf` order"})
+    reranker: str = field(
+        default="auto",
+        metadata={"doc": "`auto` (Claude where there is a key, else local), `local`, `claude`, or "
+                         "`cross-encoder:<fastembed name or folder>`"},
+    )
+    rerank_timeout_s: float = field(default=8.0, metadata={"doc": "seconds before the LLM re-ranker is given up"})
+    rerank_max_usd: float = field(default=0.02, metadata={"doc": "most that one re-ranking may cost, in USD"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LLMSettings:
+    """Which models are asked for what. Without a key nothing here is used."""
+
+    enabled: bool = field(default=True, metadata={"doc": "false: never call an LLM, even with a key"})
+    answer_model: str = field(default="claude-sonnet-5-5", metadata={"doc": "writes the answer of `nugget ask`"})
+    rerank_model: str = field(default="claude-haiku-5-5", metadata={"doc": "orders the candidates"})
+    extract_model: str = field(default="claude-sonnet-5-5", metadata={"doc": "finds knowledge in a session"})
+    timeout_s: float = field(default=120.0, metadata={"doc": "seconds before an answer or extraction is given up"})
+    max_usd_per_session: float = field(default=0.5, metadata={"doc": "most that one capture may cost, in USD"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureSettings:
+    """How sessions become proposals."""
+
+    method: str = field(
+        default="auto",
+        metadata={"doc": "`auto` (generative with a key, else heuristic), `generative` or `heuristic`"},
+    )
+    max_units: int = field(default=12, metadata={"doc": "units proposed from one session, at most"})
+    exclude_projects: tuple[str, ...] = field(
+        default=(), metadata={"doc": "folders (globs) whose sessions are never read"}
+    )
+    exclude_paths: tuple[str, ...] = field(
+        default=(), metadata={"doc": "files (globs) whose content is never read from a transcript"}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactionSettings:
+    """What counts as a secret."""
+
+    allow: tuple[str, ...] = field(default=(), metadata={"doc": "regular expressions of texts that are no secrets"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be set, with where this run happens."""
+
+    owner: str = field(default="", metadata={"doc": "whose brain this is; used in commits and messages"})
+    name: str = field(default="", metadata={"doc": "what the brain is called"})
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
+    llm: LLMSettings = field(default_factory=LLMSettings)
+    capture: CaptureSettings = field(default_factory=CaptureSettings)
+    redaction: RedactionSettings = field(default_factory=RedactionSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What the process was given: read once, at the face."""
+
+    home: Path
+    brain: Path | None = None
+    claude_config: Path
+    anthropic_api_key: str | None = None
+    anthropic_base_url: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
+    """Read the environment variables of docs/configuration.md; `variables` replaces `os.environ`."""
+    env = dict(os.environ if variables is None else variables)
+    user_home = Path(env.get("HOME") or Path.home())
+    brain = env.get("NUGGET_BRAIN")
+    return Environment(
+        home=Path(env.get("NUGGET_HOME") or user_home / ".nugget"),
+        brain=Path(brain).expanduser() if brain else None,
+        claude_config=Path(env.get("CLAUDE_CONFIG_DIR") or user_home / ".claude"),
+        anthropic_api_key=env.get("ANTHROPIC_API_KEY") or env.get("ANTHROPIC_AUTH_TOKEN") or None,
+        anthropic_base_url=env.get("ANTHROPIC_BASE_URL") or None,
+        variables=env,
+    )
+
+
+def load_settings(environment: Environment, brain: Path | None = None) -> Settings:
+    """Layer brain.yaml, the user's config.yaml and `NUGGET_*` over the defaults.
+
+    Raises UsageError naming file and key for a value that cannot be taken. An unknown key in a file is left
+    alone (a newer Nugget may know it); `unknown_keys` lists them for `nugget lint` and `nugget doctor`.
+    """
+    settings = Settings()
+    for file in config_files(environment, brain):
+        settings = _overlay(settings, _read_yaml(file), where=str(file))
+    return _overlay(settings, _from_variables(environment.variables), where="the environment")
+
+
+def config_files(environment: Environment, brain: Path | None) -> list[Path]:
+    """The configuration files that exist, weakest first."""
+    files = [brain / "brain.yaml"] if brain else []
+    return [file for file in [*files, environment.home / "config.yaml"] if file.is_file()]
+
+
+def documented_keys(kind: type[Any] = Settings, prefix: str = "") -> dict[str, tuple[Any, str]]:
+    """Every key with its default and meaning, in order: `{"embedding.model": (default, doc)}`."""
+    keys: dict[str, tuple[Any, str]] = {}
+    for entry in fields(kind):
+        name = f"{prefix}{entry.name}"
+        default = entry.default_factory() if callable(entry.default_factory) else entry.default
+        if is_dataclass(default):
+            keys.update(documented_keys(type(default), f"{name}."))
+        else:
+            keys[name] = (default, entry.metadata["doc"])
+    return keys
+
+
+def unknown_keys(file: Path) -> list[str]:
+    """Keys of a configuration file that no setting has."""
+    known = documented_keys()
+    sections = {key.split(".")[0] for key in known if "." in key}
+    unknown: list[str] = []
+    for key, value in _read_yaml(file).items():
+        if key in sections and isinstance(value, Mapping):
+            unknown += [f"{key}.{inner}" for inner in value if f"{key}.{inner}" not in known]
+        elif key not in known and key not in sections and key not in ("brain", "version"):
+            unknown.append(str(key))
+    return unknown
+
+
+def default_brain(environment: Environment) -> Path | None:
+    """The user's default brain (`brain:` in `$NUGGET_HOME/config.yaml`), written by `nugget init`."""
+    file = environment.home / "config.yaml"
+    value = _read_yaml(file).get("brain") if file.is_file() else None
+    return Path(value).expanduser() if isinstance(value, str) and value else None
+
+
+def set_default_brain(environment: Environment, brain: Path) -> None:
+    """Make `brain` the user's default, leaving every other line of config.yaml as it is."""
+    file = environment.home / "config.yaml"
+    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+    kept = [line for line in lines if not line.startswith("brain:")]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(".yaml.partial")
+    partial.write_text("\n".join([f"brain: {json.dumps(str(brain))}", *kept]) + "\n", "utf-8")
+    partial.replace(file)
+
+
+def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path) -> Path:
+    """The brain in use: `--brain` > `NUGGET_BRAIN` > the one that `cwd` is in > the user's default.
+
+    Raises BrainError when there is none, or when the folder named is no brain.
+    """
+    named = flag or environment.brain
+    if named is None:
+        named = next((folder for folder in [cwd, *cwd.parents] if is_brain(folder)), None)
+    if named is None:
+        named = default_brain(environment)
+    if named is None:
+        raise BrainError("There is no brain yet.", hint="Run `nugget init` to make one.")
+    if not is_brain(named):
+        missing = "does not exist" if not named.exists() else "is no brain (it has no brain.yaml)"
+        raise BrainError(f"{named} {missing}.", hint=f"Run `nugget init {named}`, or name another brain.")
+    return named.resolve()
+
+
+def is_brain(folder: Path) -> bool:
+    """Whether the folder is a brain: it has a brain.yaml beside a `domains` folder or a `.git`."""
+    return (folder / "brain.yaml").is_file() and ((folder / "domains").is_dir() or (folder / ".git").exists())
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        loaded = yaml.load(file.read_text("utf-8-sig"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UsageError(f"{file}{line}: not valid YAML ({error.problem}).", hint="Correct that line.") from error
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"{file}: cannot be read as YAML ({error}).") from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise UsageError(f"{file}: expected `key: value` lines, found a {type(loaded).__name__}.")
+    return loaded
+
+
+def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key in documented_keys():
+        value = variables.get("NUGGET_" + key.replace(".", "_").upper())
+        if value is None:
+            continue
+        section, _, name = key.rpartition(".")
+        (nested.setdefault(section, {}) if section else nested)[name] = value
+    return nested
+
+
+def _overlay(settings: _S, values: Mapping[str, Any], *, where: str, prefix: str = "") -> _S:
+    changes: dict[str, Any] = {}
+    kinds = typing.get_type_hints(type(settings))
+    for entry in fields(settings):
+        if entry.name not in values:
+            continue
+        value, current, key = values[entry.name], getattr(settings, entry.name), f"{prefix}{entry.name}"
+        if is_dataclass(current):
+            if value is None:
+                continue
+            if not isinstance(value, Mapping):
+                raise UsageError(f"{where}: `{key}` must be a section with its keys below it.")
+            changes[entry.name] = _overlay(current, value, where=where, prefix=f"{key}.")
+        else:
+            changes[entry.name] = _convert(value, kinds[entry.name], key=key, where=where)
+    return replace(settings, **changes)
+
+
+def _convert(value: Any, kind: Any, *, key: str, where: str) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        if value is None or value == "":
+            return None
+        kind = next(part for part in typing.get_args(kind) if part is not type(None))
+        origin = typing.get_origin(kind)
+    try:
+        if origin is tuple:
+            parts = value.split(",") if isinstance(value, str) else (value or ())
+            return tuple(str(part).strip() for part in parts if str(part).strip())
+        if kind is bool:
+            words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+            return value if isinstance(value, bool) else words[str(value).strip().lower()]
+        if kind in (int, float) and isinstance(value, bool):
+            raise ValueError
+        return "" if value is None else kind(value)
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(f"{where}: `{key}` must be {_words(kind)}, not {value!r}.") from None
+
+
+def _words(kind: Any) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    return names.get(kind, "a list")

@@ -1,0 +1,78 @@
+"""The error tree. Every expected failure is one of these; each carries one clear sentence and an exit code.
+
+NuggetError                 exit 1   an expected failure, told in one sentence
+    UsageError              exit 2   the command or call was given something it cannot take
+    BrainError              exit 1   the brain folder is missing, foreign, read-only or otherwise unusable
+    KnowledgeError          exit 1   a knowledge file cannot be read or written as asked
+    IndexError_             exit 1   the derived index cannot be opened, written or rebuilt
+    EmbeddingUnavailable    exit 1   no vectors can be made (model absent, no network, bad reply)
+    LLMUnavailable          exit 1   no LLM answer could be had (no key, network, timeout, cost cap, bad reply)
+    TranscriptError         exit 1   a transcript cannot be read at all
+    GitError                exit 1   git refused
+    GitHubError             exit 1   GitHub refused or could not be reached
+    ReviewError             exit 1   a proposal cannot be shown, accepted or rejected
+    ConflictError           exit 1   a file changed under us; nothing was written
+
+Third-party exceptions are translated into these at the one gateway module of each package.
+"""
+
+from __future__ import annotations
+
+
+class NuggetError(Exception):
+    """Base of every expected failure.
+
+    `hint` is the next command or action for the person who reads the message; it is printed on its own line.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(NuggetError):
+    """The command or call was given something it cannot take."""
+
+    exit_code = 2
+
+
+class BrainError(NuggetError):
+    """The brain folder is missing, foreign, read-only or otherwise unusable."""
+
+
+class KnowledgeError(NuggetError):
+    """A knowledge file cannot be read or written as asked."""
+
+
+class IndexError_(NuggetError):
+    """The derived index cannot be opened, written or rebuilt."""
+
+
+class EmbeddingUnavailable(NuggetError):
+    """No vectors can be made: the model is absent, the network is down, or the reply was bad."""
+
+
+class LLMUnavailable(NuggetError):
+    """No LLM answer could be had: no key, no network, timeout, cost cap, or a bad reply."""
+
+
+class TranscriptError(NuggetError):
+    """A transcript cannot be read at all."""
+
+
+class GitError(NuggetError):
+    """git refused."""
+
+
+class GitHubError(NuggetError):
+    """GitHub refused or could not be reached."""
+
+
+class ReviewError(NuggetError):
+    """A proposal cannot be shown, accepted or rejected."""
+
+
+class ConflictError(NuggetError):
+    """A file changed between reading and writing; nothing was written."""

@@ -1,0 +1,321 @@
+"""The values that flow through Nugget. Frozen, slotted, keyword-only; parsed once at the border.
+
+The words are those of docs/glossary.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any
+
+
+class SourceName(StrEnum):
+    """A registered supplier of units."""
+
+    BRAIN = "brain"
+    CANON = "canon"
+    PROVENANCE = "provenance"
+    SESSIONS = "sessions"
+    SHELL = "shell"
+    MEMORY = "memory"
+    BRIDGE = "bridge"
+
+
+class KnowledgeType(StrEnum):
+    """The types of a knowledge unit, in the order in which they are listed to people."""
+
+    PATTERN = "pattern"
+    CONCEPT = "concept"
+    DECISION = "decision"
+    BUG = "bug"
+    BELIEF = "belief"
+
+
+class RelationType(StrEnum):
+    """Typed, directed edges between units."""
+
+    USES = "uses"
+    IMPLEMENTS = "implements"
+    REQUIRES_UNDERSTANDING_OF = "requires_understanding_of"
+    INFORMED_BY = "informed_by"
+    OFTEN_COMBINED_WITH = "often_combined_with"
+    SUPERSEDES = "supersedes"
+    CONTRADICTS = "contradicts"
+
+
+class Origin(StrEnum):
+    """How a knowledge unit came to be (frontmatter key `source`)."""
+
+    AI_SESSION = "ai-session"
+    MANUAL = "manual"
+    IMPORTED = "imported"
+
+
+class StaleReason(StrEnum):
+    """Why a unit is stale. Stale units are still returned, penalised and labelled."""
+
+    FILE_CHANGED = "file_changed"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"
+
+
+class Depth(StrEnum):
+    """How much of each unit an answer carries."""
+
+    SUMMARY = "summary"
+    STANDARD = "standard"
+    DEEP = "deep"
+
+
+class EventKind(StrEnum):
+    """What one happening in a session was."""
+
+    PROMPT = "prompt"
+    REPLY = "reply"
+    COMMAND = "command"
+    OUTPUT = "output"
+    FILE_EDIT = "file_edit"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    SUMMARY = "summary"
+
+
+class Severity(StrEnum):
+    """Errors keep a file out of the index; warnings do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something wrong with a file, as a value: reported, never raised. `line` counts from 1."""
+
+    path: str
+    reason: str
+    line: int | None = None
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        where = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{where}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """An edge to the unit `id`."""
+
+    id: str
+    relation: RelationType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The code that a unit applies to; all None means workspace-wide."""
+
+    repo: str | None = None
+    path: str | None = None
+    symbol: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Where a unit was learned: the session, the transcript records, and a short verbatim quote."""
+
+    session: str
+    quote: str
+    records: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """The smallest thing retrieval returns whole.
+
+    `id` is unique within its source; `path` is relative to the source's folder, with `/`;
+    `confidence` is 0..1; `body` is markdown without frontmatter.
+    """
+
+    id: str
+    source: SourceName
+    type: str
+    title: str
+    body: str
+    path: str | None = None
+    domain: str | None = None
+    tags: tuple[str, ...] = ()
+    confidence: float = 0.5
+    origin: Origin | None = None
+    related: tuple[Relation, ...] = ()
+    scope: Scope | None = None
+    session: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    created: date | None = None
+    last_modified: date | None = None
+    stale_after: date | None = None
+
+    @property
+    def ref(self) -> str:
+        """The name by which `nugget get` finds this unit: `<source>:<id>`."""
+        return f"{self.source}:{self.id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """The part of a unit that is indexed and matched.
+
+    `breadcrumb` is the heading path (`Title > H2 > H3`); `text` is the markdown without it;
+    `heading_level` is 0 before the first heading; `position` counts from 0 within the unit.
+    """
+
+    breadcrumb: str
+    text: str
+    heading_level: int
+    position: int
+
+    @property
+    def embedded_text(self) -> str:
+        """What is embedded: the breadcrumb, then the text."""
+        return f"{self.breadcrumb}\n{self.text}" if self.breadcrumb else self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One timestamped happening in a session.
+
+    `uuid` is the transcript record's; `text` is what was said, run or printed. For a `file_edit`, `path` is
+    the file as the agent named it, `before`/`after` the replaced and the new text (None where unknown).
+    `ok` is False for a failed command or tool, None where the outcome is unknown. `call_id` ties a
+    command to its output.
+    """
+
+    kind: EventKind
+    text: str
+    uuid: str = ""
+    timestamp: datetime | None = None
+    tool: str | None = None
+    call_id: str | None = None
+    path: str | None = None
+    before: str | None = None
+    after: str | None = None
+    ok: bool | None = None
+    exit_code: int | None = None
+    agent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One run of an agent: what its transcript says happened, in the order of the file."""
+
+    id: str
+    agent: str
+    path: str
+    events: tuple[Event, ...]
+    cwd: str | None = None
+    branch: str | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    title: str | None = None
+    records: int = 0
+    skipped_records: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which units may be candidates. Empty tuples and None filter nothing.
+
+    A domain also admits its sub-domains; several tags must all be present; `since` compares with the later
+    of `created` and `last_modified`.
+    """
+
+    sources: tuple[SourceName, ...] = ()
+    types: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    since: date | None = None
+    min_confidence: float = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """True when every unit passes."""
+        return self == Filter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What is asked."""
+
+    text: str
+    path: str | None = None
+    symbol: str | None = None
+    filter: Filter = field(default_factory=Filter)
+    limit: int = 8
+    budget_tokens: int = 2000
+    depth: Depth = Depth.STANDARD
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HitChunk:
+    """A chunk of a hit, with its own score."""
+
+    breadcrumb: str
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """One addend of a hit's score, for `--explain`: the values of a hit add up to its score."""
+
+    name: str
+    value: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A unit with its score (0..1, higher is better) and the reasons for it."""
+
+    unit: Unit
+    score: float
+    chunks: tuple[HitChunk, ...]
+    reasons: tuple[str, ...] = ()
+    stale_reason: StaleReason | None = None
+    contributions: tuple[Contribution, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Tokens asked for and used; `truncated` when something relevant was left out for lack of room."""
+
+    requested: int
+    used: int
+    truncated: bool = False
+
+    @property
+    def available(self) -> int:
+        """Tokens left."""
+        return max(0, self.requested - self.used)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """What retrieval returns. `weak` says that nothing found is likely to answer the question.
+
+    `degraded` names the parts that are normally there and were not (`no_vectors`, `no_llm`, `stale_index`...);
+    `explain` holds counts, stages and timings when asked for.
+    """
+
+    query: Query
+    profile: str
+    hits: tuple[Hit, ...]
+    budget: Budget
+    degraded: tuple[str, ...] = ()
+    weak: bool = False
+    answer: str | None = None
+    more_context_hint: str | None = None
+    explain: Mapping[str, Any] | None = None

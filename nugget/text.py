@@ -1,0 +1,42 @@
+"""Small pure functions on text that several layers share."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+CHARS_PER_TOKEN = 4
+"""Tokens are estimated at four characters each where no tokenizer is at hand (openqed's rule)."""
+
+_SLUG_BREAK = re.compile(r"[^a-z0-9]+")
+_SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n")
+
+
+def estimate_tokens(text: str) -> int:
+    """Tokens of a text, estimated at four characters each, rounded up."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def slugify(text: str, *, max_chars: int = 60) -> str:
+    """A file name of lower-case ASCII words joined by `-`, cut at a word; a hash where nothing is left."""
+    folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    slug = _SLUG_BREAK.sub("-", folded).strip("-")
+    if len(slug) > max_chars:
+        slug = slug[: max_chars + 1].rsplit("-", 1)[0][:max_chars].strip("-")
+    if slug:
+        return slug
+    import hashlib
+
+    return "unit-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """The text on one line, cut at a sentence (else a word) boundary with `[…]` when it is longer."""
+    line = " ".join(text.split())
+    if len(line) <= max_chars:
+        return line
+    room = line[: max(1, max_chars - 4)]
+    ends = [match.end() for match in _SENTENCE_END.finditer(room)]
+    if ends and ends[-1] >= len(room) // 2:
+        return room[: ends[-1]].rstrip() + " […]"
+    return (room.rsplit(" ", 1)[0] if " " in room else room).rstrip() + " […]"

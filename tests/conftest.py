@@ -1,0 +1,53 @@
+"""Isolation and shared fixtures: no test sees the real HOME, the real keys or a network beyond loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SHARED_DATA = REPOSITORY.parent / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A HOME of its own for each test, with a git identity and no keys.
+
+    The converted embedding model is shared between tests through NUGGET_MODELS, as it is between brains.
+    """
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(("NUGGET_", "ANTHROPIC_", "GITHUB_", "CLAUDE", "GIT_", "OPENAI_", "VOYAGE_", "AISH")):
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("NUGGET_MODELS", str(REPOSITORY / ".venv" / "models"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    (home / ".gitconfig").write_text(
+        "[user]\n\tname = Test Person\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
+    )
+    yield home
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real transcripts, payloads and evaluation sets beside the checkout."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"{SHARED_DATA} is absent: this test reads real transcripts and data sets from there")
+    return SHARED_DATA
+
+
+@pytest.fixture
+def brain(tmp_path: Path) -> Path:
+    """A git repository with the 40-odd knowledge units of tests/brain."""
+    folder = tmp_path / "brain"
+    shutil.copytree(REPOSITORY / "tests" / "brain", folder)
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "Knowledge"]):
+        subprocess.run(["git", "-C", str(folder), *command], check=True)
+    return folder

@@ -1,0 +1,27 @@
+"""The promises of the product, by id: what the design and the documents say that can be checked.
+
+Each area lists its own in `tests/promises/<area>.py` as `PROMISES: dict[str, str]` (id -> the promise in one
+sentence) and `GAPS: dict[str, str]` (id -> why there is no proof). A test names the ids that it proves with
+`@pytest.mark.proves("ID", ...)`; tests/test_requirements.py holds both sides to each other.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import promises
+
+
+def _gather(name: str) -> dict[str, str]:
+    gathered: dict[str, str] = {}
+    for module in pkgutil.iter_modules(promises.__path__):
+        entries: dict[str, str] = getattr(importlib.import_module(f"promises.{module.name}"), name, {})
+        twice = gathered.keys() & entries.keys()
+        assert not twice, f"defined twice: {sorted(twice)}"
+        gathered.update(entries)
+    return gathered
+
+
+PROMISES = _gather("PROMISES")
+GAPS = _gather("GAPS")
