@@ -113,6 +113,7 @@ class Environment:
     home: Path
     brain: Path | None = None
     claude_config: Path
+    models: Path
     anthropic_api_key: str | None = None
     anthropic_base_url: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -122,10 +123,12 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     """Read the environment variables of docs/configuration.md; `variables` replaces `os.environ`."""
     env = dict(os.environ if variables is None else variables)
     user_home = Path(env.get("HOME") or Path.home())
+    home = Path(env.get("NUGGET_HOME") or user_home / ".nugget")
     brain = env.get("NUGGET_BRAIN")
     return Environment(
-        home=Path(env.get("NUGGET_HOME") or user_home / ".nugget"),
+        home=home,
         brain=Path(brain).expanduser() if brain else None,
+        models=Path(env.get("NUGGET_MODELS") or home / "models"),
         claude_config=Path(env.get("CLAUDE_CONFIG_DIR") or user_home / ".claude"),
         anthropic_api_key=env.get("ANTHROPIC_API_KEY") or env.get("ANTHROPIC_AUTH_TOKEN") or None,
         anthropic_base_url=env.get("ANTHROPIC_BASE_URL") or None,

@@ -25,7 +25,7 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
         if name.startswith(("NUGGET_", "ANTHROPIC_", "GITHUB_", "CLAUDE", "GIT_", "OPENAI_", "VOYAGE_", "AISH")):
             monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("NUGGET_MODELS", str(REPOSITORY / ".venv" / "models"))
+    monkeypatch.setenv("NUGGET_MODELS", str(REPOSITORY / ".models"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -1,0 +1,58 @@
+"""Texts to vectors: the bundled model offline, a named fastembed model, a local folder, or an HTTP endpoint.
+
+Every vector is float32 and L2-normalised, so that the dot product is the cosine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from nugget.config import Environment, Settings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BUNDLED_MODEL = "all-MiniLM-L6-v2"
+
+
+class Embedder(Protocol):
+    """What sync and retrieval ask of an embedding model. `model` names it in the index and the vector cache."""
+
+    @property
+    def model(self) -> str:
+        """The name under which vectors of this model are stored; two names never mix."""
+
+    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+        """One vector of shape (dimensions,) for each text, in order. Raises EmbeddingUnavailable."""
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """The vector of a question. Raises EmbeddingUnavailable."""
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of the text as this model counts them (an estimate where it has no tokenizer here)."""
+
+
+def open_embedder(settings: Settings, environment: Environment) -> Embedder | None:
+    """The embedder that the settings name; None for `none`. Loads no model yet.
+
+    Raises EmbeddingUnavailable when the named model cannot be had, UsageError when the name makes no sense.
+    """
+    name = settings.embedding.model
+    if name == "none":
+        return None
+    if name.startswith(("openai:", "voyage:")):
+        from nugget.embedding.remote import HttpEmbedder
+
+        return HttpEmbedder.from_settings(settings.embedding, environment)
+    if name == BUNDLED_MODEL or Path(name).expanduser().is_dir():
+        from nugget.embedding import local
+
+        if name == BUNDLED_MODEL:
+            return local.bundled(environment.models)
+        return local.from_folder(Path(name).expanduser())
+    from nugget.embedding.named import FastembedEmbedder
+
+    return FastembedEmbedder(name, cache=environment.models / "fastembed")

@@ -1,0 +1,69 @@
+"""The gateway to fastembed: any model that it knows by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from nugget.errors import EmbeddingUnavailable, UsageError
+from nugget.text import estimate_tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class FastembedEmbedder:
+    """A model from fastembed's list, downloaded on first use where a hub can be reached."""
+
+    def __init__(self, model: str, *, cache: Path) -> None:
+        self.model = model
+        self._cache = cache
+        self._lock = Lock()
+        self._loaded: Any = None
+
+    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+        """One vector of shape (dimensions,) for each text, in order; batch 1 is fastembed's best setting."""
+        yield from map(_normalised, self._model().embed(texts, batch_size=1))
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """The vector of a question, with the prefix that the model wants for questions."""
+        return _normalised(next(iter(self._model().query_embed(text))))
+
+    def count_tokens(self, text: str) -> int:
+        """Estimated: loading the model only to count would make chunking depend on a download."""
+        return estimate_tokens(text)
+
+    def _model(self) -> Any:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = _load(self.model, self._cache)
+        return self._loaded
+
+
+def _load(name: str, cache: Path) -> Any:
+    import fastembed
+
+    known = {entry["model"].lower() for entry in fastembed.TextEmbedding.list_supported_models()}
+    if name.lower() not in known:
+        raise UsageError(
+            f"`embedding.model: {name}` is neither bundled, a folder, `openai:…`, `voyage:…` nor known to fastembed.",
+            hint="Use `all-MiniLM-L6-v2` (bundled, offline) or a name from fastembed's list of models.",
+        )
+    try:
+        return fastembed.TextEmbedding(name, cache_dir=str(cache), threads=1, providers=["CPUExecutionProvider"])
+    except Exception as error:  # hub, network and file errors of four libraries arrive here
+        reason = str(error).strip().split("\n")[0]
+        raise EmbeddingUnavailable(
+            f"The embedding model {name} could not be loaded or downloaded ({reason}).",
+            hint="Check the network, or use the bundled model: `embedding: {model: all-MiniLM-L6-v2}`.",
+        ) from error
+
+
+def _normalised(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    import numpy as np
+
+    result: NDArray[np.float32] = (vector / max(float(np.linalg.norm(vector)), 1e-12)).astype(np.float32)
+    return result
