@@ -1,0 +1,205 @@
+"""A session condensed to what was said and done: exchanges, and a text that fits a limit.
+
+Injected text is gone since reading. What Nugget itself recalled during the session is left out here, so that
+memory never feeds on itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nugget.models import Event, EventKind, Session
+
+_OUTPUT_CHARS = (1600, 600, 200, 0)
+"""Most characters of one command output, edit or result; the next smaller limit is tried while the text is too long."""
+
+_CALLS_SHOWN = ("Task", "Agent", "TodoWrite", "ExitPlanMode", "AskUserQuestion", "WebFetch", "WebSearch", "SendMessage")
+_RECALL_TOOL = re.compile(r"^mcp__(?:plugin_)?nugget(?:_nugget)?__")
+_RECALL_COMMAND = re.compile(r"(?:^|[;&|]\s*)(?:\S*/)?nugget\s+(?:ask|search|context|get|brief|logs)\b")
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
+_BLANK_LINES = re.compile(r"\n\s*\n(?:\s*\n)+")
+_CUT = "[…]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One prompt with everything up to the next.
+
+    `prompt` is empty for what came before the first prompt; `reply` joins what the main agent said; `events`
+    are all events in order, `uuids` their records without repeats; `started` is the first known time.
+    """
+
+    prompt: str
+    reply: str
+    events: tuple[Event, ...]
+    uuids: tuple[str, ...]
+    started: datetime | None = None
+
+
+def exchanges(session: Session) -> list[Exchange]:
+    """Cut a session at its prompts. What Nugget recalled is left out."""
+    groups: list[list[Event]] = []
+    for event in without_recalled(session.events):
+        if event.kind is EventKind.PROMPT or not groups:
+            groups.append([])
+        groups[-1].append(event)
+    return [_exchange(group) for group in groups]
+
+
+def without_recalled(events: Iterable[Event]) -> list[Event]:
+    """The events without calls of Nugget's own tools and commands, and without what these returned."""
+    recalling: set[str] = set()
+    kept: list[Event] = []
+    for event in events:
+        by_tool = event.tool is not None and event.tool.startswith("mcp__") and _RECALL_TOOL.match(event.tool)
+        by_command = event.kind is EventKind.COMMAND and "nugget" in event.text and _RECALL_COMMAND.search(event.text)
+        if by_tool or by_command:
+            recalling.add(event.call_id or "")
+        elif not event.call_id or event.call_id not in recalling:
+            kept.append(event)
+    return kept
+
+
+def condense(session: Session, max_chars: int) -> str:
+    """The session as text of at most `max_chars` characters.
+
+    Command output and edits are shortened first; when what was said is still too long, whole exchanges are
+    left out from the middle, since the task stands at the start and the outcome at the end.
+    """
+    parts = exchanges(session)
+    texts: list[str] = []
+    for output_chars in _OUTPUT_CHARS:
+        texts = [text for text in (exchange_text(part, output_chars=output_chars) for part in parts) if text]
+        if sum(map(len, texts)) + 2 * len(texts) <= max_chars:
+            return "\n\n".join(texts)
+    return _fit(texts, max_chars)
+
+
+def windows(session: Session, *, max_chars: int, output_chars: int = _OUTPUT_CHARS[0]) -> list[str]:
+    """The whole session as texts of at most `max_chars` each, cut between exchanges where that is possible."""
+    cut: list[str] = []
+    for exchange in exchanges(session):
+        text = exchange_text(exchange, output_chars=output_chars)
+        while text:
+            if cut and len(cut[-1]) + 2 + len(text) <= max_chars:
+                cut[-1] = f"{cut[-1]}\n\n{text}"
+                break
+            cut.append(_head(text, max_chars))
+            text = text[len(cut[-1]) :].lstrip()
+    return cut
+
+
+def exchange_text(exchange: Exchange, *, output_chars: int) -> str:
+    """One exchange as text; outputs, edits and results of at most `output_chars` characters each."""
+    lines = [line for event in exchange.events if (line := event_text(event, max_chars=output_chars))]
+    return "\n".join(lines)
+
+
+def event_text(event: Event, *, max_chars: int) -> str:
+    """One event as text for people and models; empty for what says nothing on its own."""
+    kind, by = event.kind, f" ({event.agent_id})" if event.agent_id else ""
+    if kind is EventKind.PROMPT:
+        return f"USER: {event.text}"
+    if kind is EventKind.REPLY:
+        return f"AGENT{by}: {event.text}"
+    if kind is EventKind.SUMMARY:
+        return f"SUMMARY: {clip(event.text, max(max_chars, 400))}"
+    if kind is EventKind.COMMAND:
+        return f"$ {clip(event.text, max(max_chars, 200))}"
+    if kind is EventKind.OUTPUT:
+        return _output_text(event, max_chars)
+    if kind is EventKind.FILE_EDIT:
+        return _edit_text(event, max_chars)
+    if kind is EventKind.TOOL_CALL and event.tool in _CALLS_SHOWN and max_chars:
+        return f"{event.tool}{by}: {clip(event.text, max_chars)}"
+    if kind is EventKind.TOOL_RESULT and event.ok is False and max_chars:
+        return f"FAILED {event.tool or 'tool'}: {clip(plain(event.text), min(max_chars, 400))}"
+    return ""
+
+
+def plain(text: str) -> str:
+    """Terminal output without colour codes, progress lines overwritten by a carriage return, and empty runs."""
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    if "\r" in text:
+        text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
+    return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
+
+
+def clip(text: str, max_chars: int) -> str:
+    """A text of more than `max_chars` characters loses its middle, at line borders where they are near."""
+    text = text.strip()
+    if len(text) <= max_chars:
+        return text
+    room = max_chars - len(_CUT) - 2
+    if room < 2:
+        return _CUT[:max_chars]
+    head = _head(text, room // 3)
+    start = len(text) - (room - room // 3)
+    line = text.find("\n", start, start + room // 3)
+    return f"{head}\n{_CUT}\n{text[line + 1 if line > 0 else start :]}"
+
+
+def _exchange(group: Sequence[Event]) -> Exchange:
+    said = [event.text for event in group if event.kind is EventKind.REPLY and not event.agent_id]
+    return Exchange(
+        prompt=group[0].text if group[0].kind is EventKind.PROMPT else "",
+        reply="\n\n".join(said),
+        events=tuple(group),
+        uuids=tuple(dict.fromkeys(event.uuid for event in group if event.uuid)),
+        started=next((event.timestamp for event in group if event.timestamp), None),
+    )
+
+
+def _output_text(event: Event, max_chars: int) -> str:
+    failed = event.ok is False
+    status = f"exit code {event.exit_code}" if event.exit_code is not None else "failed"
+    if not max_chars:
+        return f"[{status}]" if failed else ""
+    # What succeeded is seldom worth its length; what failed is what one learns from.
+    shown = clip(plain(event.text), max_chars if failed else min(max_chars, 400))
+    return f"[{status}] {shown}".rstrip() if failed else shown
+
+
+def _edit_text(event: Event, max_chars: int) -> str:
+    verb = "EDIT REFUSED" if event.ok is False else "EDIT"
+    if not max_chars or event.ok is False:
+        return f"{verb} {event.path}"
+    share = max_chars // 2
+    removed = [f"- {line}" for line in clip(event.before or "", share).splitlines()] if event.tool != "Write" else []
+    added = [f"+ {line}" for line in clip(event.after or "", share).splitlines()]
+    return "\n".join([f"{verb} {event.path}", *removed, *added])
+
+
+def _fit(texts: list[str], max_chars: int) -> str:
+    """Exchanges from both ends inwards while they fit; the first and the last are cut if they alone do not."""
+    if not texts or max_chars <= len(_CUT):
+        return ""
+    first, last = 0, len(texts) - 1
+    room = max_chars - len(_CUT) - 4
+    head, tail = [_head(texts[0], max(1, room // 2))], []
+    room -= len(head[0])
+    if last > first and room > 2:
+        tail = [clip(texts[last], room)] if len(texts[last]) > room else [texts[last]]
+        room -= len(tail[0])
+    first, last = first + 1, last - 1
+    while first <= last:
+        from_end = len(tail) <= len(head)
+        text = texts[last] if from_end else texts[first]
+        if len(text) + 2 > room:
+            break
+        (tail if from_end else head).append(text)
+        room -= len(text) + 2
+        first, last = (first, last - 1) if from_end else (first + 1, last)
+    return "\n\n".join([*head, _CUT, *reversed(tail)])[:max_chars]
+
+
+def _head(text: str, max_chars: int) -> str:
+    """The longest beginning that fits, cut at a line where there is one in its second half."""
+    if len(text) <= max_chars:
+        return text
+    cut = text.rfind("\n", max_chars // 2, max_chars)
+    return text[: cut if cut > 0 else max_chars]

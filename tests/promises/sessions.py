@@ -1,0 +1,18 @@
+"""Promises about reading sessions, redaction and offline extraction."""
+
+from __future__ import annotations
+
+PROMISES: dict[str, str] = {
+    "SES-READ-ALL": "every transcript at hand parses, or is refused in one clear sentence, never with a traceback",
+    "SES-TORN": "torn, undecodable and shapeless lines are counted and stop nothing",
+    "SES-HUMAN": "what the client, hooks and other agents injected is never taken for the person's words",
+    "SES-QUEUED": "a prompt typed while the agent works is read, once",
+    "SES-REWIND": "what the person went back on is left out",
+    "SES-COMMANDS": "commands carry exit code and output, edits what was there before and after",
+    "SES-SUBAGENTS": "a subagent's events are read where its task was started, and told apart",
+    "SES-COMPACTION": "a compaction summary is no prompt, and the session goes on behind it",
+    "SES-TITLE": "summaries of other sessions do not name this one",
+    "CON-LIMIT": "a condensed session never exceeds its limit, and keeps the task and the outcome",
+    "CON-RECALL": "what Nugget recalled in a session is not captured again",
+}
+GAPS: dict[str, str] = {}
