@@ -4,7 +4,7 @@ NuggetError                 exit 1   an expected failure, told in one sentence
     UsageError              exit 2   the command or call was given something it cannot take
     BrainError              exit 1   the brain folder is missing, foreign, read-only or otherwise unusable
     KnowledgeError          exit 1   a knowledge file cannot be read or written as asked
-    IndexError_             exit 1   the derived index cannot be opened, written or rebuilt
+    IndexUnavailable        exit 1   the derived index cannot be opened, written or rebuilt
     EmbeddingUnavailable    exit 1   no vectors can be made (model absent, no network, bad reply)
     LLMUnavailable          exit 1   no LLM answer could be had (no key, network, timeout, cost cap, bad reply)
     TranscriptError         exit 1   a transcript cannot be read at all
@@ -46,7 +46,7 @@ class KnowledgeError(NuggetError):
     """A knowledge file cannot be read or written as asked."""
 
 
-class IndexError_(NuggetError):
+class IndexUnavailable(NuggetError):
     """The derived index cannot be opened, written or rebuilt."""
 
 

@@ -1,0 +1,216 @@
+"""The Python face: a brain, opened once, asked many times. The CLI, MCP and HTTP faces are made of these calls."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import TracebackType
+
+from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
+from nugget.embedding import Embedder, open_embedder
+from nugget.errors import EmbeddingUnavailable, IndexUnavailable, UsageError
+from nugget.index import Index, Unusable
+from nugget.models import Bundle, Depth, Filter, Query, SourceName
+from nugget.retrieval import profiles, retrieve
+from nugget.retrieval.reranking import Reranker
+from nugget.sync import Progress, SyncResult, index_folder, pending_changes, sync
+
+INLINE_CHANGES = 50
+"""Up to this many changed files are synced before a question is answered; more are left to a sync of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freshness:
+    """How the index stands to the files: `behind` counts the changed files that an answer does not know of yet."""
+
+    synced: SyncResult | None = None
+    behind: int = 0
+
+
+class Brain:
+    """A brain with its index and embedding model. Thread-safe; close it, or use it in a `with` statement."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        environment: Environment | None = None,
+        settings: Settings | None = None,
+        resident: bool = False,
+    ) -> None:
+        self.path = path
+        self.environment = environment or read_environment()
+        self.settings = settings or load_settings(self.environment, path)
+        self._resident = resident
+        self._lock = threading.RLock()
+        self._index: Index | None = None
+        self._embedder: Embedder | None = None
+        self._embedder_state = "unopened"
+
+    def __enter__(self) -> Brain:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The configured embedding model; None for `none`, or where it cannot be had (`embedder_problem` says why)."""
+        with self._lock:
+            if self._embedder_state == "unopened":
+                try:
+                    self._embedder = open_embedder(self.settings, self.environment)
+                    self._embedder_state = ""
+                except EmbeddingUnavailable as error:
+                    self._embedder_state = str(error)
+            return self._embedder
+
+    @property
+    def embedder_problem(self) -> str | None:
+        """Why there is no embedding model although one is configured."""
+        _ = self.embedder
+        return self._embedder_state or None
+
+    @property
+    def index(self) -> Index:
+        """The index, opened for reading; made first where there is none that can be used."""
+        with self._lock:
+            if self._index is None:
+                file = index_folder(self.path, self.environment) / "index.db"
+                try:
+                    self._index = Index(file, resident=self._resident)
+                except Unusable:
+                    self.sync()
+                    self._index = Index(file, resident=self._resident)
+            return self._index
+
+    def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> SyncResult:
+        """Bring the index in line with the files. Raises IndexUnavailable when it cannot be written."""
+        result = sync(self.path, self.environment, embedder=self.embedder, rebuild=rebuild, progress=progress)
+        if result.rebuilt:
+            self._reopen()
+        return result
+
+    def freshen(self, *, progress: Progress | None = None) -> Freshness:
+        """Sync what little changed since the last question; leave much to a sync of its own.
+
+        Where there is no usable index at all, make it now: there is nothing to answer from. An index that cannot be
+        written (a full disk, another process at work) is used as it is.
+        """
+        pending = pending_changes(self.path, self.environment)
+        if pending == 0:
+            return Freshness()
+        if pending is not None and pending > INLINE_CHANGES:
+            return Freshness(behind=pending)
+        try:
+            return Freshness(synced=self.sync(progress=progress))
+        except IndexUnavailable:
+            if pending is None:
+                raise
+            return Freshness(behind=pending)
+
+    def ask(
+        self,
+        text: str,
+        *,
+        limit: int | None = None,
+        budget_tokens: int | None = None,
+        depth: Depth | str = Depth.STANDARD,
+        types: Sequence[str] = (),
+        domains: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        sources: Sequence[SourceName | str] = (),
+        since: date | None = None,
+        profile: str = "task",
+        explain: bool = False,
+        reranker: Reranker | None = None,
+        now: datetime | None = None,
+        fresh: bool = True,
+    ) -> Bundle:
+        """Answer a question from the brain: the whole pipeline, without writing an answer.
+
+        `fresh=False` skips the look at what changed. Raises UsageError for a filter that names nothing known.
+        """
+        defaults = self.settings.retrieval
+        query = Query(
+            text=text,
+            filter=_filter(types, domains, tags, sources, since),
+            limit=_positive("limit", limit if limit is not None else defaults.limit),
+            budget_tokens=_positive("budget", budget_tokens if budget_tokens is not None else defaults.budget_tokens),
+            depth=_depth(depth),
+            explain=explain,
+        )
+        behind = self.freshen().behind if fresh else 0
+        chosen = profiles.configured(profile, defaults)
+        moment = now or datetime.now(UTC)
+        try:
+            bundle = retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
+        except sqlite3.DatabaseError:
+            # Damage that opening the file did not show. The files are the truth: make the index anew, ask once more.
+            self._reopen()
+            self.sync(rebuild=True)
+            bundle = retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
+        return replace(bundle, degraded=(*bundle.degraded, "index_behind")) if behind else bundle
+
+    def search(self, text: str, *, limit: int = 50, **filters: object) -> Bundle:
+        """Everything that matches, as short excerpts: the `search` profile of `ask`."""
+        return self.ask(text, limit=limit, profile="search", depth=Depth.SUMMARY, budget_tokens=100_000, **filters)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Close the index."""
+        self._reopen()
+
+    def _reopen(self) -> None:
+        with self._lock:
+            if self._index is not None:
+                self._index.close()
+                self._index = None
+
+
+def open(path: Path | str | None = None) -> Brain:
+    """The brain at `path`, or the one in use: `NUGGET_BRAIN`, the current folder's, the user's default.
+
+    Raises BrainError when there is none.
+    """
+    environment = read_environment()
+    flag = Path(path).expanduser() if path is not None else None
+    return Brain(find_brain(environment, flag=flag, cwd=Path.cwd()), environment=environment)
+
+
+def _filter(
+    types: Sequence[str],
+    domains: Sequence[str],
+    tags: Sequence[str],
+    sources: Sequence[SourceName | str],
+    since: date | None,
+) -> Filter:
+    try:
+        names = tuple(SourceName(source) for source in sources)
+    except ValueError as error:
+        raise UsageError(f"{error}.", hint=f"Sources are: {', '.join(SourceName)}.") from None
+    return Filter(
+        sources=names,
+        types=tuple(types),
+        domains=tuple(domain.strip("/") for domain in domains),
+        tags=tuple(tags),
+        since=since,
+    )
+
+
+def _positive(name: str, value: int) -> int:
+    if value < 1:
+        raise UsageError(f"{name} must be at least 1, not {value}.")
+    return value
+
+
+def _depth(depth: Depth | str) -> Depth:
+    try:
+        return Depth(depth)
+    except ValueError:
+        raise UsageError(f"There is no depth {depth!r}.", hint=f"Choose one of: {', '.join(Depth)}.") from None

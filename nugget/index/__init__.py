@@ -1,0 +1,143 @@
+"""The derived index: one SQLite file, disposable, with units, chunks, relations, full text and vectors.
+
+`Index` is how everything above reads it. Writing is for sync alone, through `writes` inside `write_transaction`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nugget.index import queries, vectors
+from nugget.index.connection import Unusable, load_sqlite_vec, open_existing
+from nugget.index.queries import Edge, StoredChunk
+from nugget.index.writes import FileState, IndexedUnit
+from nugget.models import Filter, SourceName, Unit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Edge", "FileState", "Index", "IndexedUnit", "StoredChunk", "Unusable"]
+
+
+class Index:
+    """An index file, opened for reading. Thread-safe: each thread has a connection of its own.
+
+    `resident=True` is for a process that stays: it keeps vectors in memory between questions.
+    `use_sqlite_vec=False` searches vectors with numpy even where sqlite-vec could be loaded.
+    Raises Unusable when the file must be rebuilt first.
+    """
+
+    def __init__(self, file: Path, *, resident: bool = False, use_sqlite_vec: bool = True) -> None:
+        self.file = file
+        self._resident = resident
+        self._use_sqlite_vec = use_sqlite_vec
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._lock = threading.Lock()
+        self._snapshot: vectors.Snapshot | None = None
+        _ = self.connection
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection."""
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = open_existing(self.file)
+            self._local.connection = connection
+            self._local.has_vec = self._use_sqlite_vec and load_sqlite_vec(connection)
+            with self._lock:
+                self._opened.append(connection)
+        return connection
+
+    @property
+    def vector_search(self) -> str:
+        """How this thread searches vectors: `sqlite-vec` or `numpy`."""
+        _ = self.connection
+        return "sqlite-vec" if self._local.has_vec and not self._resident else "numpy"
+
+    @property
+    def generation(self) -> int:
+        """Rises with every write."""
+        return int(self.meta("generation") or 0)
+
+    @property
+    def embedding_model(self) -> str | None:
+        """The model whose vectors stand in this index; None when it has none."""
+        return self.meta("embedding_model") or None
+
+    def meta(self, key: str) -> str | None:
+        """A fact about the index as a whole."""
+        return queries.meta(self.connection, key)
+
+    def counts(self) -> dict[str, int]:
+        """Rows of each kind: units, chunks, vectors, relationships, files."""
+        names = ("units", "chunks", "vectors", "relationships", "files")
+        return {name: self.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+
+    def search_text(self, match: str, k: int, filter_: Filter) -> list[tuple[int, float]]:
+        """The k best chunks for an FTS5 query (see fulltext) as (chunk key, BM25 score, higher is better)."""
+        return queries.search_text(self.connection, match, k, *queries.allowed_chunks(filter_))
+
+    def search_vectors(self, vector: NDArray[np.float32], k: int, filter_: Filter) -> list[tuple[int, float]]:
+        """The k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
+        allowed_sql, parameters = queries.allowed_chunks(filter_)
+        if self.vector_search == "sqlite-vec":
+            return vectors.search_by_sql(self.connection, vector, k, allowed_sql, parameters)
+        allowed = None
+        if allowed_sql:
+            import numpy as np
+
+            allowed = np.array([row[0] for row in self.connection.execute(allowed_sql, parameters)], dtype=np.int64)
+        return vectors.search_snapshot(self.connection, self._current_snapshot(), vector, k, allowed)
+
+    def cosines(self, vector: NDArray[np.float32], keys: Iterable[int]) -> dict[int, float]:
+        """The exact cosine of each of these chunks that has a vector."""
+        return vectors.cosines_of(self.connection, vector, keys)
+
+    def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
+        """Chunks by key."""
+        return queries.chunks_by_key(self.connection, keys)
+
+    def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
+        """All chunks of these units, in order."""
+        return queries.chunks_of_units(self.connection, keys)
+
+    def units(self, keys: Iterable[int]) -> dict[int, Unit]:
+        """Units by key."""
+        return queries.units_by_key(self.connection, keys)
+
+    def unit(self, unit_id: str, source: SourceName = SourceName.BRAIN) -> Unit | None:
+        """The unit of this id, if it is indexed."""
+        keys = queries.unit_keys(self.connection, [unit_id], source)
+        return self.units(keys.values())[keys[unit_id]] if keys else None
+
+    def edges(self, keys: Sequence[int]) -> list[Edge]:
+        """The relations of these units, in both directions."""
+        return queries.edges_of(self.connection, keys)
+
+    def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
+        """For each of these units that a newer one supersedes: the id of the newer one."""
+        return queries.superseded_by(self.connection, keys)
+
+    def file_states(self, source: SourceName, paths: Sequence[str] | None = None) -> dict[str, FileState]:
+        """What sync has seen of the files of a source."""
+        return queries.file_states(self.connection, source, paths)
+
+    def close(self) -> None:
+        """Close every thread's connection; the index may not be used afterwards."""
+        with self._lock:
+            for connection in self._opened:
+                connection.close()
+            self._opened.clear()
+
+    def _current_snapshot(self) -> vectors.Snapshot:
+        generation = self.generation
+        with self._lock:
+            if self._snapshot is None or self._snapshot.generation != generation:
+                self._snapshot = vectors.take_snapshot(self.connection, generation)
+            return self._snapshot

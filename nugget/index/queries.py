@@ -1,0 +1,255 @@
+"""Reading the index: units, chunks, edges and term statistics. Plain functions over a connection."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from nugget.index.writes import FileState
+from nugget.models import (
+    Evidence,
+    Filter,
+    Origin,
+    Problem,
+    Relation,
+    RelationType,
+    Scope,
+    Severity,
+    SourceName,
+    Unit,
+)
+
+_IN_ONE_QUERY = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredChunk:
+    """A chunk as it stands in the index."""
+
+    key: int
+    unit_key: int
+    position: int
+    breadcrumb: str
+    heading_level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A relation between two indexed units; `outward` when it was written in the unit that was asked about."""
+
+    unit_key: int
+    neighbour_key: int
+    relation: RelationType
+    outward: bool
+
+
+def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, Unit]:
+    """The units of these keys."""
+    rows = _select_in(connection, f"SELECT key, {_UNIT_COLUMNS} FROM units WHERE key IN", list(keys))
+    found = {row[0]: row[1:] for row in rows}
+    edges: dict[int, list[Relation]] = {}
+    for key, target, relation in _select_in(
+        connection, "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN", list(found)
+    ):
+        edges.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
+    return {key: _unit(row, edges.get(key, [])) for key, row in found.items()}
+
+
+def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: SourceName) -> dict[str, int]:
+    """The keys of units by id, within one source."""
+    rows = _select_in(connection, "SELECT id, key FROM units WHERE source = ? AND id IN", list(ids), (source,))
+    return {row[0]: row[1] for row in rows}
+
+
+def chunks_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, StoredChunk]:
+    """The chunks of these keys."""
+    rows = _select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE key IN", list(keys))
+    return {row[0]: _chunk(row) for row in rows}
+
+
+def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
+    """All chunks of these units, each list in the order of the unit."""
+    found: dict[int, list[StoredChunk]] = {}
+    for row in _select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE unit_key IN", list(keys)):
+        found.setdefault(row[1], []).append(_chunk(row))
+    return {key: sorted(chunks, key=lambda chunk: chunk.position) for key, chunks in found.items()}
+
+
+def search_text(
+    connection: sqlite3.Connection, match: str, k: int, allowed_sql: str = "", parameters: Sequence[object] = ()
+) -> list[tuple[int, float]]:
+    """The k best chunks for an FTS5 query as (chunk key, BM25 score, higher is better).
+
+    `allowed_sql` selects the chunk keys that may be found; empty for all.
+    """
+    if not match:
+        return []
+    where = f"AND rowid IN ({allowed_sql})" if allowed_sql else ""
+    rows = connection.execute(
+        f"SELECT rowid, rank FROM chunks_fts WHERE chunks_fts MATCH ? {where} ORDER BY rank LIMIT ?",
+        (match, *parameters, k),
+    )
+    return [(key, -rank) for key, rank in rows]
+
+
+def allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
+    """A SELECT of the keys of the chunks that a filter admits, with its parameters; an empty text for no filter."""
+    conditions: list[str] = []
+    parameters: list[object] = []
+    for column, values in (("source", filter_.sources), ("type", filter_.types)):
+        if values:
+            conditions.append(f"u.{column} IN ({','.join('?' * len(values))})")
+            parameters += values
+    if filter_.domains:
+        either = " OR ".join(["u.domain = ? OR substr(u.domain, 1, ?) = ?"] * len(filter_.domains))
+        conditions.append(f"({either})")
+        for domain in filter_.domains:
+            parameters += [domain, len(domain) + 1, f"{domain}/"]
+    for tag in filter_.tags:
+        conditions.append("EXISTS (SELECT 1 FROM json_each(u.tags) WHERE lower(value) = lower(?))")
+        parameters.append(tag)
+    if filter_.since:
+        conditions.append("max(coalesce(u.last_modified, ''), coalesce(u.created, '')) >= ?")
+        parameters.append(filter_.since.isoformat())
+    if filter_.min_confidence > 0:
+        conditions.append("u.confidence >= ?")
+        parameters.append(filter_.min_confidence)
+    if not conditions:
+        return "", []
+    joined = "SELECT c.key FROM chunks c JOIN units u ON u.key = c.unit_key WHERE "
+    return joined + " AND ".join(conditions), parameters
+
+
+def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
+    """The edges of these units in both directions, to units that are in the index."""
+    outward = _select_in(
+        connection,
+        """SELECT r.source_key, t.key, r.relation_type FROM relationships r
+           JOIN units s ON s.key = r.source_key JOIN units t ON t.id = r.target_id AND t.source = s.source
+           WHERE r.source_key IN""",
+        list(keys),
+    )
+    inward = _select_in(
+        connection,
+        """SELECT t.key, r.source_key, r.relation_type FROM units t
+           JOIN relationships r ON r.target_id = t.id JOIN units s ON s.key = r.source_key AND s.source = t.source
+           WHERE t.key IN""",
+        list(keys),
+    )
+    return [
+        Edge(unit_key=unit, neighbour_key=neighbour, relation=RelationType(relation), outward=is_outward)
+        for rows, is_outward in ((outward, True), (inward, False))
+        for unit, neighbour, relation in rows
+        if unit != neighbour
+    ]
+
+
+def superseded_by(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, str]:
+    """For each of these units that a newer one supersedes: the id of the newer one."""
+    rows = _select_in(
+        connection,
+        """SELECT t.key, s.id FROM units t
+           JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
+           JOIN units s ON s.key = r.source_key AND s.source = t.source AND s.key != t.key
+           WHERE t.key IN""",
+        list(keys),
+    )
+    return dict(rows)
+
+
+def file_states(
+    connection: sqlite3.Connection, source: SourceName, paths: Sequence[str] | None = None
+) -> dict[str, FileState]:
+    """What sync has seen of the files of a source; of these paths only, where given."""
+    columns = "SELECT path, hash, size, mtime_ns, unit_id, problems FROM files WHERE source = ?"
+    if paths is None:
+        rows: Iterator[Any] = iter(connection.execute(columns, (source,)))
+    else:
+        rows = _select_in(connection, f"{columns} AND path IN", list(paths), (source,))
+    return {str(row[0]): _file_state(row) for row in rows}
+
+
+def problems(connection: sqlite3.Connection, source: SourceName) -> list[Problem]:
+    """Everything that is wrong with the files of a source, by path."""
+    paths = connection.execute("SELECT path FROM files WHERE source = ? AND problems != '[]' ORDER BY path", (source,))
+    states = file_states(connection, source, [row[0] for row in paths])
+    return [problem for path in sorted(states) for problem in states[path].problems]
+
+
+def paths_claiming(connection: sqlite3.Connection, source: SourceName, ids: Sequence[str]) -> list[str]:
+    """The files that claim one of these unit ids."""
+    rows = _select_in(connection, "SELECT path FROM files WHERE source = ? AND unit_id IN", ids, (source,))
+    return sorted(row[0] for row in rows)
+
+
+def unit_path(connection: sqlite3.Connection, source: SourceName, unit_id: str) -> str | None:
+    """The file that an indexed unit came from."""
+    row = connection.execute("SELECT path FROM units WHERE source = ? AND id = ?", (source, unit_id)).fetchone()
+    return None if row is None else row[0]
+
+
+def meta(connection: sqlite3.Connection, key: str) -> str | None:
+    """A fact about the index as a whole."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _select_in(
+    connection: sqlite3.Connection, sql: str, values: Sequence[object],
+    parameters: Sequence[object] = (),
+) -> Iterator[Any]:  # fmt: skip
+    for start in range(0, len(values), _IN_ONE_QUERY):
+        part = values[start : start + _IN_ONE_QUERY]
+        yield from connection.execute(f"{sql} ({','.join('?' * len(part))})", (*parameters, *part))
+
+
+_CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, heading_level, content"
+_UNIT_COLUMNS = (
+    "source, id, path, title, type, domain, tags, confidence, origin, created, last_modified, stale_after, "
+    "scope_repo, scope_path, scope_symbol, session, details, content"
+)
+
+
+def _chunk(row: Any) -> StoredChunk:
+    key, unit_key, position, breadcrumb, level, text = row
+    return StoredChunk(
+        key=key, unit_key=unit_key, position=position, breadcrumb=breadcrumb, heading_level=level, text=text
+    )
+
+
+def _unit(row: Any, related: Sequence[Relation]) -> Unit:
+    (source, id_, path, title, type_, domain, tags, confidence, origin, created, last_modified, stale_after,
+     repo, scope_path, symbol, session, details_json, content) = row  # fmt: skip
+    details = json.loads(details_json)
+    has_scope = repo or scope_path or symbol
+    return Unit(
+        id=id_, source=SourceName(source), type=type_, title=title, body=content, path=path, domain=domain,
+        tags=tuple(json.loads(tags)), confidence=confidence, origin=Origin(origin) if origin else None,
+        related=tuple(related), scope=Scope(repo=repo, path=scope_path, symbol=symbol) if has_scope else None,
+        session=session,
+        evidence=tuple(
+            Evidence(session=e["session"], quote=e["quote"], records=tuple(e["records"])) for e in details["evidence"]
+        ),
+        alternatives=tuple(details["alternatives"]),
+        created=_date(created), last_modified=_date(last_modified), stale_after=_date(stale_after),
+    )  # fmt: skip
+
+
+def _file_state(row: Any) -> FileState:
+    path, hash_, size, mtime_ns, unit_id, problems = row
+    return FileState(
+        path=path, hash=hash_, size=size, mtime_ns=mtime_ns, unit_id=unit_id,
+        problems=tuple(
+            Problem(path=path, reason=p["reason"], line=p["line"], severity=Severity(p["severity"]))
+            for p in json.loads(problems)
+        ),
+    )  # fmt: skip
+
+
+def _date(value: str | None) -> date | None:
+    return date.fromisoformat(value) if value else None

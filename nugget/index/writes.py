@@ -1,0 +1,160 @@
+"""Putting units into the index and taking them out. Callers hold a write transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nugget.index.fulltext import fts_columns
+from nugget.models import Chunk, Problem, SourceName, Unit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LARGE_INDEX_CHUNKS = 20_000
+"""Above this many chunks, term frequencies are kept in a table of their own (see schema.sql)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """What sync knows of one file: the SHA-256 of its bytes, its size and time, and what came of it."""
+
+    path: str
+    hash: str
+    size: int
+    mtime_ns: int
+    unit_id: str | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedUnit:
+    """A unit with its chunks and, for each chunk, its vector (shape (dimensions,)); no vectors at all is fine."""
+
+    unit: Unit
+    chunks: Sequence[Chunk]
+    vectors: Sequence[NDArray[np.float32]] = ()
+
+
+def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
+    """Add a unit, or replace the one of the same source and id."""
+    unit = entry.unit
+    remove_unit(connection, unit.source, unit.id)
+    scope = unit.scope
+    key = connection.execute(
+        """INSERT INTO units (source, id, path, title, type, domain, tags, confidence, origin, created, last_modified,
+               stale_after, scope_repo, scope_path, scope_symbol, session, details, content)
+           VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+        (
+            unit.source, unit.id, unit.path, unit.title, unit.type, unit.domain, _json(unit.tags), unit.confidence,
+            unit.origin, _iso(unit.created), _iso(unit.last_modified), _iso(unit.stale_after),
+            scope and scope.repo, scope and scope.path, scope and scope.symbol, unit.session, _details(unit), unit.body,
+        ),
+    ).lastrowid
+    assert key is not None
+    connection.executemany(
+        "INSERT INTO relationships VALUES (?,?,?)", [(key, edge.id, edge.relation) for edge in unit.related]
+    )
+    first = connection.execute("SELECT coalesce(max(key), 0) + 1 FROM chunks").fetchone()[0]
+    keys = range(first, first + len(entry.chunks))
+    connection.executemany(
+        "INSERT INTO chunks VALUES (?,?,?,?,?,?)",
+        [(k, key, c.position, c.breadcrumb, c.heading_level, c.text) for k, c in zip(keys, entry.chunks, strict=True)],
+    )
+    connection.executemany(
+        "INSERT INTO chunks_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
+        [(k, *fts_columns(c.breadcrumb, c.text)) for k, c in zip(keys, entry.chunks, strict=True)],
+    )
+    if entry.vectors:
+        connection.executemany(
+            "INSERT INTO vectors VALUES (?,?)",
+            [(k, vector.tobytes()) for k, vector in zip(keys, entry.vectors, strict=True)],
+        )
+
+
+def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str) -> bool:
+    """Take a unit out with everything that belongs to it; False when it was not there."""
+    row = connection.execute("SELECT key FROM units WHERE source = ? AND id = ?", (source, unit_id)).fetchone()
+    if row is None:
+        return False
+    key = row[0]
+    chunks = connection.execute(
+        "SELECT key, heading_breadcrumb, content FROM chunks WHERE unit_key = ?", (key,)
+    ).fetchall()
+    # A contentless FTS5 table forgets a row only when it is told the very text that was indexed.
+    connection.executemany(
+        "INSERT INTO chunks_fts (chunks_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
+        [(k, *fts_columns(breadcrumb, text)) for k, breadcrumb, text in chunks],
+    )
+    connection.execute("DELETE FROM vectors WHERE chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)", (key,))
+    connection.execute("DELETE FROM chunks WHERE unit_key = ?", (key,))
+    connection.execute("DELETE FROM relationships WHERE source_key = ?", (key,))
+    connection.execute("DELETE FROM units WHERE key = ?", (key,))
+    return True
+
+
+def move_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str, path: str) -> None:
+    """Record the new path of a unit whose content stayed the same."""
+    connection.execute("UPDATE units SET path = ? WHERE source = ? AND id = ?", (path, source, unit_id))
+
+
+def put_files(connection: sqlite3.Connection, source: SourceName, files: Iterable[FileState]) -> None:
+    """Remember what was seen of each file."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?)",
+        [
+            (source, file.path, file.hash, file.size, file.mtime_ns, file.unit_id, _problems(file.problems))
+            for file in files
+        ],
+    )
+
+
+def remove_file(connection: sqlite3.Connection, source: SourceName, path: str) -> None:
+    """Forget a file that is gone."""
+    connection.execute("DELETE FROM files WHERE source = ? AND path = ?", (source, path))
+
+
+def put_meta(connection: sqlite3.Connection, **values: str) -> None:
+    """Set facts about the index as a whole: the embedding model, the state that was synced."""
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", list(values.items()))
+
+
+def refresh_term_frequencies(connection: sqlite3.Connection, *, everything: bool = False) -> None:
+    """Count in how many chunks each term stands, in one pass over the vocabulary; only for a large index.
+
+    Frequencies only choose which terms of a question are worth a lookup, so they are counted again when the index
+    has grown or shrunk by a twentieth, or when `everything` is new.
+    """
+    chunks = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    if chunks <= LARGE_INDEX_CHUNKS:
+        connection.execute("DELETE FROM term_frequencies")
+        return
+    row = connection.execute("SELECT value FROM meta WHERE key = 'terms_counted_at'").fetchone()
+    if not everything and row and abs(chunks - int(row[0])) * 20 <= chunks:
+        return
+    connection.execute("DELETE FROM term_frequencies")
+    connection.execute("INSERT INTO term_frequencies SELECT term, doc FROM chunks_vocabulary")
+    put_meta(connection, terms_counted_at=str(chunks))
+
+
+def _details(unit: Unit) -> str:
+    evidence = [
+        {"session": entry.session, "quote": entry.quote, "records": list(entry.records)} for entry in unit.evidence
+    ]
+    return json.dumps({"evidence": evidence, "alternatives": list(unit.alternatives)}, ensure_ascii=False)
+
+
+def _problems(problems: Sequence[Problem]) -> str:
+    return json.dumps([{"line": p.line, "reason": p.reason, "severity": p.severity} for p in problems])
+
+
+def _json(values: Sequence[str]) -> str:
+    return json.dumps(list(values), ensure_ascii=False)
+
+
+def _iso(value: object) -> str | None:
+    return None if value is None else str(value)

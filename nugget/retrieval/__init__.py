@@ -1,0 +1,137 @@
+"""The read path on one screen: gather, rank, group, relate, re-rank, pack.
+
+    question -> [vectors 50 || BM25 50] -> RRF union -> calibrated scores -> units -> related units -> re-ranker -> Bundle
+
+Nothing here reads files or writes anything; the index is all it knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from nugget.embedding import Embedder
+from nugget.errors import EmbeddingUnavailable, LLMUnavailable
+from nugget.index import Index
+from nugget.models import Bundle, Contribution, Hit, Query
+from nugget.retrieval.candidates import gather
+from nugget.retrieval.grouping import group_by_unit, to_hits
+from nugget.retrieval.packing import pack
+from nugget.retrieval.profiles import Profile
+from nugget.retrieval.reranking import Passage, Reranker
+from nugget.retrieval.scoring import by_rank, calibrate, is_weak
+
+RERANKED = 30
+"""Units that a re-ranker is shown."""
+
+
+def retrieve(
+    query: Query,
+    profile: Profile,
+    index: Index,
+    *,
+    embedder: Embedder | None,
+    reranker: Reranker | None = None,
+    now: datetime,
+) -> Bundle:
+    """Answer a query from the index. Any text is a valid query; what could not be used is named in `degraded`."""
+    clock = _Stages()
+    gathered = gather(query, profile, index, embedder)
+    clock.lap("gather")
+    has_vectors = gathered.vector is not None
+    if profile.ranking == "rrf":
+        scored = by_rank(gathered.candidates, k=profile.rrf_k, has_vectors=has_vectors)
+    else:
+        scored = calibrate(gathered.candidates, query.text, index, has_vectors=has_vectors)
+    clock.lap("rank")
+    units = group_by_unit(scored)
+    hits = to_hits(units, query, profile, index, vector=gathered.vector, today=now.date())
+    clock.lap("relate")
+    degraded = gathered.degraded
+    if reranker and hits:
+        hits, problem = _rerank(query.text, hits, reranker)
+        degraded = (*degraded, problem) if problem else degraded
+        clock.lap("re-rank")
+    weak = is_weak(query.text, scored, index, has_vectors=has_vectors)
+    packed, budget, hint = pack(hits[: query.limit], budget_tokens=query.budget_tokens, depth=query.depth)
+    clock.lap("pack")
+    explain = None
+    if query.explain:
+        counts = {"candidates": len(scored), "units": len(units), "hits": len(packed)}
+        explain = _explain(profile, counts, clock.laps, packed, index)
+    return Bundle(
+        query=query,
+        profile=profile.name,
+        hits=packed,
+        budget=budget,
+        degraded=degraded,
+        weak=weak,
+        more_context_hint=hint,
+        explain=explain,
+    )
+
+
+def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[list[Hit], str | None]:
+    """The hits in the re-ranker's order; in their own, with the reason, when it fails."""
+    head, tail = list(hits[:RERANKED]), list(hits[RERANKED:])
+    passages = [
+        Passage(unit=hit.unit, text="\n\n".join(chunk.text for chunk in hit.chunks), score=hit.score) for hit in head
+    ]
+    try:
+        relevance = reranker(question, passages)
+    except (LLMUnavailable, EmbeddingUnavailable) as error:
+        return list(hits), f"no_reranker: {error}"
+    judged = [
+        replace(
+            hit,
+            score=value,
+            reasons=(*hit.reasons, f"{reranker.name} {value:.2f}"),
+            contributions=(Contribution(name=reranker.name, value=value, detail=f"local score {hit.score:.3f}"),),
+        )
+        for hit, value in zip(head, relevance, strict=True)
+    ]
+    judged.sort(key=lambda hit: -hit.score)
+    return [*judged, *tail], None
+
+
+class _Stages:
+    """Milliseconds spent in each stage, for `explain`."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._since = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.laps[stage] = round((now - self._since) * 1000, 3)
+        self._since = now
+
+
+def _explain(
+    profile: Profile, counts: Mapping[str, int], laps: Mapping[str, float], hits: Sequence[Hit], index: Index
+) -> dict[str, Any]:
+    return {
+        "profile": {
+            "name": profile.name,
+            "ranking": profile.ranking,
+            "candidates": profile.candidates,
+            "rrf_k": profile.rrf_k,
+            "hops": profile.hops,
+        },
+        "counts": dict(counts),
+        "timings_ms": dict(laps),
+        "vector_search": index.vector_search,
+        "hits": [
+            {
+                "id": hit.unit.id,
+                "score": hit.score,
+                "contributions": [
+                    {"name": part.name, "value": part.value, "detail": part.detail} for part in hit.contributions
+                ],
+            }
+            for hit in hits
+        ],
+    }

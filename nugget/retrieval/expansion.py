@@ -1,0 +1,71 @@
+"""Graph expansion: related units of the best hits, placed where they help and push nothing relevant out.
+
+Adding score to neighbours costs quality; two neighbours of each strong hit, placed behind the fifth rank, gain
+recall on linked collections and change nothing on unlinked ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nugget.index import Index
+from nugget.models import RelationType
+
+SEEDS = 5
+"""Only the best hits are expanded, and neighbours are placed behind them."""
+
+HUB_DEGREE = 20
+"""A unit with more relations than this says little about any one of them: its edges are not followed."""
+
+RELATION_WEIGHTS: Mapping[RelationType, float] = {
+    RelationType.SUPERSEDES: 1.0,
+    RelationType.CONTRADICTS: 0.9,
+    RelationType.USES: 0.8,
+    RelationType.IMPLEMENTS: 0.8,
+    RelationType.REQUIRES_UNDERSTANDING_OF: 0.8,
+    RelationType.OFTEN_COMBINED_WITH: 0.7,
+    RelationType.INFORMED_BY: 0.6,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A related unit, how it was reached, and the weight of that path (0..1)."""
+
+    unit_key: int
+    seed_key: int
+    relation: RelationType
+    outward: bool
+    hops: int
+    weight: float
+
+
+def neighbours_of(seeds: Sequence[int], index: Index, *, hops: int) -> list[Neighbour]:
+    """The units that relations lead to from the seeds (not the seeds themselves), strongest path first."""
+    found: dict[int, Neighbour] = {}
+    frontier: dict[int, Neighbour | None] = dict.fromkeys(seeds)
+    for hop in range(1, hops + 1):
+        reached: dict[int, Neighbour] = {}
+        edges = index.edges(list(frontier))
+        degrees: dict[int, int] = {}
+        for edge in edges:
+            degrees[edge.unit_key] = degrees.get(edge.unit_key, 0) + 1
+        for edge in edges:
+            if degrees[edge.unit_key] > HUB_DEGREE or edge.neighbour_key in seeds or edge.neighbour_key in found:
+                continue
+            before = frontier[edge.unit_key]
+            step = Neighbour(
+                unit_key=edge.neighbour_key,
+                seed_key=before.seed_key if before else edge.unit_key,
+                relation=edge.relation,
+                outward=edge.outward,
+                hops=hop,
+                weight=(before.weight if before else 1.0) * RELATION_WEIGHTS[edge.relation],
+            )
+            known = reached.get(edge.neighbour_key)
+            if known is None or step.weight > known.weight:
+                reached[edge.neighbour_key] = step
+        found |= reached
+        frontier = dict(reached)
+    return sorted(found.values(), key=lambda step: (step.hops, -step.weight, seeds.index(step.seed_key), step.unit_key))
