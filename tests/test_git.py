@@ -262,3 +262,21 @@ def test_failures_are_one_sentence(repo: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GitError, match="git is not installed"):
         git.head(repo)
+
+
+def test_files_that_only_proposals_hold_are_found_at_once(repo: Path) -> None:
+    assert git.unmerged_files(repo, "nugget/session-") == []
+    git.create_branch(repo, "nugget/session-1", files={"domains/a ü.md": b"a", "gone": b"x"}, message="m", now=NOW)
+    git.create_branch(repo, "nugget/session-2", files={"domains/b.md": b"b"}, message="m", now=NOW)
+    git.create_branch(repo, "elsewhere", files={"domains/c.md": b"c"}, message="m", now=NOW)
+    shell(repo, "checkout", "-q", "nugget/session-1")
+    shell(repo, "rm", "-q", "gone")
+    write(repo, "domains/a ü.md", "edited by the reviewer")
+    shell(repo, "commit", "-qam", "Reviewed")
+    shell(repo, "checkout", "-q", "main")
+    assert sorted(git.unmerged_files(repo, "nugget/session-")) == [
+        ("nugget/session-1", "domains/a ü.md", b"edited by the reviewer"),
+        ("nugget/session-2", "domains/b.md", b"b"),
+    ]
+    shell(repo, "merge", "-q", "nugget/session-2")
+    assert [branch for branch, _, _ in git.unmerged_files(repo, "nugget/session-")] == ["nugget/session-1"]

@@ -1,0 +1,129 @@
+"""What Claude Code's hooks call: note the session in the queue, start the worker, get out of the way.
+
+Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Nothing that goes
+wrong here may disturb the client: the exit code is always 0, nothing is printed but the notice that the
+client shows at a session's start, and what failed is noted in `$NUGGET_HOME/log/hook.log`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from nugget import spool
+
+NOTICE = "This session will be analyzed for knowledge capture"
+CATCH_UP_EVERY_S = 3600
+_STDIN_WAIT_S = 1.0
+_MAX_PAYLOAD_BYTES = 4_000_000
+_QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
+_JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
+
+
+def is_hook_call(arguments: Sequence[str]) -> bool:
+    """Whether `nugget <arguments>` is a hook at work: `capture-session` alone, with the payload on stdin."""
+    return list(arguments) == ["capture-session"] and sys.stdin is not None and not sys.stdin.isatty()
+
+
+def main() -> int:
+    """Act on the hook payload on stdin; always 0.
+
+    SessionEnd (and PreCompact) queue the session; SessionStart prints the notice and, at most once an hour, has the
+    worker look for sessions that were never captured. Inside a session that Nugget itself started: nothing.
+    """
+    if os.environ.get(spool.GUARD):
+        return 0
+    home = os.environ.get("NUGGET_HOME") or os.path.join(os.path.expanduser("~"), ".nugget")
+    try:
+        payload = _read_payload()
+        event = payload.get("hook_event_name") or ""
+        if event == "SessionStart":
+            _session_starts(home, payload)
+        elif event in _QUEUED_EVENTS and (payload.get("transcript_path") or payload.get("session_id")):
+            _session_ends(home, payload, str(event))
+    except Exception as error:
+        _note(home, error)
+    return 0
+
+
+def _read_payload() -> dict[str, object]:
+    """The JSON object on stdin, complete or not closed; empty when there is none within a second.
+
+    A client that keeps the pipe open must not hold us, so reading ends where the object ends.
+    """
+    received = b""
+    deadline = time.monotonic() + _STDIN_WAIT_S
+    while len(received) < _MAX_PAYLOAD_BYTES and _readable(deadline - time.monotonic()):
+        part = os.read(0, 65536)
+        received += part
+        if not part or part.rstrip().endswith(b"}"):
+            with suppress(ValueError):
+                payload = json.loads(received)
+                return payload if isinstance(payload, dict) else {}
+        if not part:
+            break
+    if received.strip():
+        raise ValueError(f"the payload on stdin is not a JSON object ({len(received)} bytes)")
+    return {}
+
+
+def _readable(wait_s: float) -> bool:
+    if os.name != "posix":
+        return True
+    import select
+
+    return bool(select.select([0], [], [], max(0.0, wait_s))[0])
+
+
+def _session_ends(home: str, payload: dict[str, object], event: str) -> None:
+    job: dict[str, object] = {"version": 1, "queued": time.time(), "event": event}
+    for theirs, ours in _JOB_FIELDS.items():
+        value = payload.get(theirs)
+        if isinstance(value, str):
+            job[ours] = value
+    if os.environ.get("NUGGET_BRAIN"):
+        job["brain"] = os.path.abspath(os.environ["NUGGET_BRAIN"])
+    spool.put(home, job)
+    spool.start_worker(home)
+
+
+def _session_starts(home: str, payload: dict[str, object]) -> None:
+    if _has_brain(home) and payload.get("source") != "compact":
+        with suppress(OSError):
+            os.write(1, json.dumps({"systemMessage": NOTICE}).encode() + b"\n")
+    queue = spool.queue_folder(home)
+    os.makedirs(queue, mode=0o700, exist_ok=True)
+    stamp = os.path.join(queue, "catch-up.stamp")
+    try:
+        due = time.time() - os.stat(stamp).st_mtime >= CATCH_UP_EVERY_S
+    except FileNotFoundError:
+        due = True
+    if due and spool.start_worker(home, "--catch-up"):
+        with open(stamp, "ab"):
+            os.utime(stamp)
+
+
+def _has_brain(home: str) -> bool:
+    if os.environ.get("NUGGET_BRAIN"):
+        return True
+    with suppress(OSError), open(os.path.join(home, "config.yaml"), "rb") as file:
+        return any(line.startswith(b"brain:") for line in file)
+    return False
+
+
+def _note(home: str, error: Exception) -> None:
+    """Leave one line where `nugget status` and `nugget doctor` look; a full disk cannot be helped here."""
+    with suppress(OSError):
+        folder = os.path.join(home, "log")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {type(error).__name__}: {error}"[:500]
+        with open(os.path.join(folder, "hook.log"), "a", encoding="utf-8", errors="replace") as log:
+            log.write(" ".join(line.split()) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""The files of the capture queue and the worker's start: standard library only, for the hook's sake.
+
+The hook must end within a fraction of the 1.5 s that Claude Code gives all SessionEnd hooks together, so this
+module imports nothing that costs more than a millisecond or two. One job is one JSON file; the folder that it
+lies in is its state; it moves between states by rename.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+STATES = ("pending", "running", "failed", "done", "skipped")
+GUARD = "NUGGET_CAPTURING"
+"""Set for the worker and so for every process that it starts: a session that we started is not captured."""
+WORKER_LOCK = "NUGGET_WORKER_LOCK"
+"""Names the descriptor of the queue's lock that a worker inherits from who started it."""
+
+
+def queue_folder(home: str | os.PathLike[str]) -> str:
+    """The queue of a NUGGET_HOME."""
+    return os.path.join(home, "queue")
+
+
+def put(home: str | os.PathLike[str], job: Mapping[str, object]) -> str:
+    """Write one pending job so that it is there whole, or not at all, whatever happens; returns its name.
+
+    Raises OSError when the disk is full or not writable.
+    """
+    name = f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}.json"
+    replace(os.path.join(queue_folder(home), "pending", name), json.dumps(job).encode())
+    return name
+
+
+def replace(path: str | os.PathLike[str], content: bytes) -> None:
+    """Give the file `path` this content by fsync and rename: readers see the old or the new, never a part."""
+    folder, name = os.path.split(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    partial = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(partial, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+    sync_folder(folder)
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Make renames in a folder durable, where the system can."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(path: str | os.PathLike[str], *, wait: bool = False) -> int | None:
+    """Take the lock file `path`: a descriptor that holds it until closed, None where another process has it.
+
+    The kernel drops the lock when its last holder dies, so a lock is never stale.
+    """
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        else:
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    except OSError:
+        os.close(descriptor)
+        if wait:
+            raise
+        return None
+    return descriptor
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the lock file `path`, waiting for it as long as it takes."""
+    descriptor = try_lock(path, wait=True)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def start_worker(home: str | os.PathLike[str], *arguments: str, python: str = "") -> bool:
+    """Start one detached worker on this queue unless one is at work; True when it was started.
+
+    The lock is taken here and inherited, so of any number of hooks at the same moment one starts a worker.
+    """
+    lock = try_lock(os.path.join(queue_folder(home), "worker.lock"))
+    if lock is None:
+        return False
+    try:
+        command = [python or sys.executable, "-P", "-m", "nugget.worker", *arguments]
+        _start_detached(command, {**os.environ, GUARD: "1", WORKER_LOCK: str(lock)}, keep=lock, folder=str(home))
+    finally:
+        os.close(lock)
+    return True
+
+
+def _start_detached(command: Sequence[str], variables: Mapping[str, str], *, keep: int, folder: str) -> None:
+    if not hasattr(os, "fork"):
+        import subprocess
+
+        flags = 0x00000008 | 0x00000200  # DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP
+        unlocked = {name: value for name, value in variables.items() if name != WORKER_LOCK}
+        subprocess.Popen(command, env=unlocked, cwd=folder, creationflags=flags, close_fds=True)
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.fork():
+        return
+    try:
+        # A session of its own: neither the client's exit nor the terminal's hang-up reaches the worker.
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(null, stream)
+        os.set_inheritable(keep, True)
+        os.chdir(folder)
+        os.execve(command[0], list(command), dict(variables))
+    finally:
+        os._exit(127)
