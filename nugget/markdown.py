@@ -268,7 +268,7 @@ class _Cutter:
 
     def gap(self, start: int, end: int) -> Iterator[_Atom]:
         """The atoms of lines that belong to no block, such as link definitions."""
-        if start < end:
+        if any(map(str.strip, self.lines[start:end])):
             yield from self.text("\n".join(self.lines[start:end]) + "\n", (_AFTER_LINE,))
 
     def block(self, start: int, end: int, token_start: int, token_end: int) -> Iterator[_Atom]:

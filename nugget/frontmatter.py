@@ -1,0 +1,290 @@
+"""Frontmatter: the YAML between two `---` lines at the top of a markdown file, read with the line of every value.
+
+YAML is read as nodes and never constructed, so tags, aliases and bombs in a hostile file have no effect.
+python-frontmatter says where frontmatter begins and ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from nugget.errors import KnowledgeError
+from nugget.models import Problem, Severity
+
+if TYPE_CHECKING:
+    import yaml
+
+MAX_CHARS = 256_000
+"""Longer frontmatter is refused."""
+
+MAX_DEPTH = 40
+"""Deeper nesting is refused."""
+
+_CORE_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp", "value"))
+_NULL_TAG = "tag:yaml.org,2002:null"
+_DAY = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[Tt ].*)?")
+_DEEP_LINE = re.compile(rf"^[ \t?:-]{{{MAX_DEPTH},}}", re.MULTILINE)
+_CONFLICT = re.compile(r"^(?:<{7} |>{7} )", re.MULTILINE)
+_YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class Mark(Protocol):
+    """A place in a YAML text, both counted from 0."""
+
+    line: int
+    column: int
+
+
+class Node(Protocol):
+    """A YAML node; `id` is `scalar`, `sequence` or `mapping`."""
+
+    id: str
+    tag: str
+    value: Any
+    start_mark: Mark
+    end_mark: Mark
+    flow_style: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Frontmatter and body with `\\n` line ends, and the lines (from 1) on which they start."""
+
+    frontmatter: str
+    first_line: int
+    body: str
+    body_line: int
+
+
+class FrontmatterError(KnowledgeError):
+    """Frontmatter that cannot be read at all; `reason` and `line` make a Problem."""
+
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(f"Line {line} {reason}.", hint="Correct that by hand first.")
+        self.reason = reason
+        self.line = line
+
+
+def split(text: str) -> Split:
+    """Part a file into frontmatter and body. Raises FrontmatterError where it has no frontmatter."""
+    from frontmatter.default_handlers import YAMLHandler
+
+    text = plain_line_ends(text)
+    boundaries = YAMLHandler.FM_BOUNDARY.finditer(text)
+    opening = next(boundaries, None)
+    if opening is None or text[: opening.start()].strip():
+        refuse_conflict(text, first_line=1)
+        raise FrontmatterError("has no frontmatter; start it with a line `---`, then `id:`, `type:` and `domain:`", 1)
+    first_line = text.count("\n", 0, opening.start()) + 2
+    closing = next(boundaries, None)
+    if closing is None:
+        raise FrontmatterError("has frontmatter without an end; close it with a line `---`", first_line - 1)
+    start = text.find("\n", opening.start()) + 1
+    end = text.find("\n", closing.start()) + 1 or len(text)
+    body_line = text.count("\n", 0, closing.start()) + 2
+    return Split(
+        frontmatter=text[start : closing.start()], first_line=first_line, body=text[end:], body_line=body_line
+    )
+
+
+def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
+    """The key and value node of each key, none of them constructed. Raises FrontmatterError for broken YAML."""
+    mapping = _compose(split)
+    found: dict[str, tuple[Node, Node]] = {}
+    for key, value in mapping.value if mapping else ():
+        line = split.first_line + key.start_mark.line
+        if key.id != "scalar":
+            raise FrontmatterError("has a key that is no plain word", line)
+        if key.value in found:
+            earlier = split.first_line + found[key.value][0].start_mark.line
+            raise FrontmatterError(f"has the key `{key.value}` twice (first in line {earlier})", line)
+        found[key.value] = (key, value)
+    return found
+
+
+def refuse_conflict(text: str, *, first_line: int) -> None:
+    """Raise FrontmatterError where git left conflict markers in a text that starts on `first_line`."""
+    conflict = _CONFLICT.search(text) if "<<<<<<< " in text or ">>>>>>> " in text else None
+    if conflict:
+        line = first_line + text.count("\n", 0, conflict.start())
+        raise FrontmatterError("has merge conflict markers; decide between the two versions", line)
+
+
+def _compose(split: Split) -> Node | None:
+    import yaml
+
+    refuse_conflict(split.frontmatter, first_line=split.first_line)
+    text = split.frontmatter.translate(_YAML_ONLY_BREAKS)
+    if len(text) > MAX_CHARS:
+        raise FrontmatterError(f"has frontmatter of more than {MAX_CHARS:,} characters", split.first_line)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        # libyaml's composer recurses on the C stack and crashes the process on deep nesting; its events do not.
+        if len(text) > 2000 or text.count("[") + text.count("{") > MAX_DEPTH or _DEEP_LINE.search(text):
+            _check_depth(text, loader, split.first_line)
+        node = cast("Node | None", yaml.compose(text, Loader=loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = split.first_line + mark.line if mark else split.first_line
+        quote = "; a value with `: ` or ` #` in it needs quotes" if "mapping values" in str(error.problem) else ""
+        raise FrontmatterError(f"has frontmatter that is not valid YAML ({error.problem}{quote})", line) from None
+    except (yaml.YAMLError, UnicodeEncodeError, RecursionError) as error:
+        position = getattr(error, "position", 0)
+        line = split.first_line + text.encode("utf-8", "replace")[:position].count(b"\n")
+        reason = "has frontmatter that is not valid YAML (a character that YAML does not take)"
+        raise FrontmatterError(reason, line) from None
+    if node is None or node.tag == _NULL_TAG:
+        return None
+    if node.id != "mapping":
+        raise FrontmatterError("has frontmatter without `key: value` lines", split.first_line + node.start_mark.line)
+    return node
+
+
+def _check_depth(text: str, loader: Any, first_line: int) -> None:
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            line = first_line + (event.start_mark.line if event.start_mark else 0)
+            raise FrontmatterError(f"has frontmatter nested more than {MAX_DEPTH} levels deep", line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """Reads typed values from the nodes of one file and gathers what is wrong with them."""
+
+    path: str
+    first_line: int
+    nodes: Mapping[str, tuple[Node, Node]]
+    problems: list[Problem] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def wrong(self, node: Node | None, reason: str, severity: Severity = Severity.ERROR) -> None:
+        """Note a problem at a node (the first line of the file where there is none)."""
+        line = self.line(node) if node else max(1, self.first_line - 1)
+        self.problems.append(Problem(path=self.path, reason=reason, line=line, severity=severity))
+
+    def line(self, node: Node) -> int:
+        """The line of a node in the file, from 1."""
+        return self.first_line + int(node.start_mark.line)
+
+    def value(self, key: str) -> Node | None:
+        """The node of a key, None where it is absent or empty."""
+        key_node, node = self.nodes.get(key, (None, None))
+        if key_node is not None:
+            self.lines[key] = self.line(key_node)
+        return None if node is None or node.tag == _NULL_TAG else node
+
+    def text(self, key: str, severity: Severity = Severity.ERROR) -> str | None:
+        """A key's text on one line, None where it is absent or empty."""
+        node = self.value(key)
+        return None if node is None else self.words_of(node, f"`{key}`", severity)
+
+    def words_of(self, node: Node, name: str, severity: Severity = Severity.ERROR) -> str | None:
+        """The text of a scalar on one line."""
+        text = self.scalar(node, name, severity)
+        return None if text is None else " ".join(text.split()) or None
+
+    def scalar(self, node: Node, name: str, severity: Severity = Severity.ERROR) -> str | None:
+        """The text of a scalar as it is written."""
+        if node.id != "scalar" or node.tag not in _CORE_TAGS:
+            found = {"sequence": "a list", "mapping": "keys of its own"}.get(node.id, f"the tag {node.tag}")
+            self.wrong(node, f"{name} must be a single value, not {found}", severity)
+            return None
+        return str(node.value)
+
+    def listed(self, key: str, severity: Severity = Severity.ERROR, *, commas: bool = True) -> tuple[str, ...]:
+        """A list of texts, each once; with `commas`, a single text `a, b` counts as a list."""
+        node = self.value(key)
+        if node is None:
+            return ()
+        if node.id == "scalar":
+            text = self.scalar(node, f"`{key}`", severity) or ""
+            texts = text.split(",") if commas else [text]
+        elif node.id == "sequence":
+            filled = [entry for entry in node.value if entry.tag != _NULL_TAG]
+            texts = [self.scalar(entry, f"each of `{key}`", severity) or "" for entry in filled]
+        else:
+            self.wrong(node, f"`{key}` must be a list such as [one, two], not keys of its own", severity)
+            return ()
+        return tuple(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
+
+    def choice(self, key: str, kind: type[_Choice]) -> _Choice | None:
+        """One of the values of an enumeration, in any case of letters."""
+        text = self.text(key)
+        if text is None:
+            return None
+        if text.lower() in list(kind):
+            return kind(text.lower())
+        self.wrong(self.value(key), f"`{key}` must be one of {', '.join(kind)}, not {shown(text)}")
+        return None
+
+    def day(self, key: str, severity: Severity = Severity.ERROR) -> date | None:
+        """A date, whether YAML sees one, a time stamp or a text."""
+        text = self.text(key, severity)
+        if text is None:
+            return None
+        parts = _DAY.fullmatch(text)
+        try:
+            if parts:
+                return date(int(parts[1]), int(parts[2]), int(parts[3]))
+        except ValueError:
+            pass
+        self.wrong(self.value(key), f"`{key}` must be a date such as 2026-02-24, not {shown(text)}", severity)
+        return None
+
+    def keys_of(self, node: Node) -> dict[str, Node]:
+        """The filled keys of a mapping; empty for anything else."""
+        if node.id != "mapping":
+            return {}
+        return {key.value: value for key, value in node.value if key.id == "scalar" and value.tag != _NULL_TAG}
+
+
+def plain_line_ends(text: str) -> str:
+    """The text without its byte order mark and with `\\n` for every line end."""
+    text = text.removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def shown(text: str) -> str:
+    """A value as a message quotes it: on one line, not too long."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def dump(mapping: Mapping[str, object]) -> str:
+    """YAML as people write it: block style, short lists in one line, texts of several lines as literal blocks."""
+    import yaml
+
+    return str(yaml.dump(dict(mapping), Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=10_000))
+
+
+@functools.cache
+def _dumper() -> type[yaml.SafeDumper]:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+            super().increase_indent(flow, False)
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    def listed(dumper: yaml.SafeDumper, value: list[object]) -> yaml.SequenceNode:
+        is_short = all(isinstance(entry, str) for entry in value) and sum(map(len, map(str, value))) <= 80
+        return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=is_short)
+
+    Dumper.add_representer(str, text)
+    Dumper.add_representer(list, listed)
+    return Dumper
