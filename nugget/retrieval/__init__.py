@@ -1,6 +1,6 @@
 """The read path on one screen: gather, rank, group, relate, re-rank, pack.
 
-    question -> [vectors 50 || BM25 50] -> RRF union -> calibrated scores -> units -> related units -> re-ranker -> Bundle
+    question -> [vectors || BM25] -> RRF union -> calibrated scores -> units -> related units -> re-ranker -> Bundle
 
 Nothing here reads files or writes anything; the index is all it knows.
 """

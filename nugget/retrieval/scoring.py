@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nugget.index import Index
 from nugget.models import Contribution
 from nugget.retrieval.candidates import Candidate
 
@@ -24,7 +25,12 @@ class Scored:
     contributions: tuple[Contribution, ...]
 
 
-def calibrate(candidates: tuple[Candidate, ...], *, has_vectors: bool) -> list[Scored]:
+def is_weak(question: str, scored: list[Scored], index: Index, *, has_vectors: bool) -> bool:
+    """Whether nothing found is likely to answer the question."""
+    return not scored
+
+
+def calibrate(candidates: tuple[Candidate, ...], question: str, index: Index, *, has_vectors: bool) -> list[Scored]:
     """Score every candidate, best first."""
     weight = COSINE_WEIGHT if has_vectors else 0.0
     return _ordered([_calibrated(candidate, weight) for candidate in candidates])
