@@ -1,0 +1,295 @@
+"""Knowledge by hand: add, forget and move units, and keep the relations of other units true.
+
+Each change is one commit of exactly the files it is about. What was forgotten is remembered in `forgotten.yaml`,
+so that capture does not propose it again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from nugget import brain as brains
+from nugget import git, knowledge
+from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError
+from nugget.markdown import title_of
+from nugget.models import KnowledgeType, Origin, Problem, SourceName, Unit
+from nugget.text import shorten, slugify
+
+FORGOTTEN = "forgotten.yaml"
+"""The file, at the root of a brain, that lists what was forgotten."""
+
+_FORGOTTEN_HEAD = """\
+# Units that were removed with `nugget forget`. Nugget does not propose them again;
+# take an entry out of this list to allow it.
+"""
+_FORGOTTEN_ID = re.compile(r"^- id: (\S+)\s*$", re.MULTILINE)
+_FORGOTTEN_BODY = re.compile(r"^  body_sha256: ([0-9a-f]{64})\s*$", re.MULTILINE)
+_MAX_TITLE_CHARS = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """Ids and body digests (`knowledge.body_digest`) of forgotten units."""
+
+    ids: frozenset[str] = frozenset()
+    bodies: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetResult:
+    """What `forget_unit` removed, and the files whose relations to it were taken out."""
+
+    id: str
+    path: str
+    relinked: tuple[str, ...]
+    commit: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveResult:
+    """Where `move_unit` put a unit, and the files whose relations now name its new id."""
+
+    old_id: str
+    new_id: str
+    old_path: str
+    new_path: str
+    relinked: tuple[str, ...]
+    commit: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    path: str
+    content: bytes
+    unit: Unit
+
+    @property
+    def text(self) -> str:
+        return self.content.decode("utf-8")
+
+
+def add_unit(
+    brain: Path,
+    text: str,
+    *,
+    type: str,
+    domain: str,
+    tags: Sequence[str] = (),
+    title: str | None = None,
+    confidence: float = 0.8,
+    now: datetime,
+) -> str:
+    """File a text as a new unit, commit it, and return its path.
+
+    A text with frontmatter is taken as a finished knowledge file: what it says counts, and is kept as it is. The
+    title is the given one, else the first heading, else the first sentence. Raises UsageError for arguments
+    it cannot take, KnowledgeError where the very same body is in the brain already.
+    """
+    _check_calm(brain)
+    if not text.strip():
+        raise UsageError("There is nothing to add: the text is empty.")
+    if knowledge.plain_line_ends(text).lstrip().startswith("---\n"):
+        unit, written = _finished(text)
+    else:
+        unit = _drafted(text, type=type, domain=domain, tags=tags, title=title, confidence=confidence, now=now)
+        unit = _with_free_id(brain, unit)
+        written = knowledge.serialise(unit)
+    path = brains.unit_path(unit.type, unit.domain or domain, unit.id.partition("/")[2])
+    brains.write_file(brain, path, written, expect_sha256=None)
+    _commit(brain, [path, *_recall(brain, unit)], f"Add {unit.id}")
+    return path
+
+
+def forget_unit(brain: Path, unit_id: str) -> ForgetResult:
+    """Remove a unit and every relation to it, and remember that it is not wanted, in one commit.
+
+    Other files with uncommitted work in them are changed but not committed. Raises KnowledgeError where
+    there is no such unit.
+    """
+    _check_calm(brain)
+    file = find_unit(brain, unit_id)
+    dirty = _dirty(brain)
+    _remember(brain, file.unit)
+    relinked = _relink(brain, unit_id, None)
+    brains.remove_file(brain, file.path, expect_sha256=brains.sha256(file.content))
+    committed = [file.path, FORGOTTEN, *(path for path in relinked if path not in dirty)]
+    commit = _commit(brain, committed, f"Forget {unit_id}")
+    return ForgetResult(id=unit_id, path=file.path, relinked=relinked, commit=commit)
+
+
+def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str | None = None) -> MoveResult:
+    """File a unit under another domain, or rename it (its id and every relation to it follow), in one commit.
+
+    Raises KnowledgeError where there is no such unit, UsageError for a place it cannot have, ConflictError where
+    another file is there.
+    """
+    _check_calm(brain)
+    file = find_unit(brain, unit_id)
+    new_slug = slug if slug is not None else unit_id.partition("/")[2]
+    new_domain = brains.validate_domain(domain if domain is not None else file.unit.domain or "")
+    new_path, new_id = brains.unit_path(file.unit.type, new_domain, new_slug), f"{file.unit.type}/{new_slug}"
+    if new_id != unit_id and new_id in _ids(brain):
+        raise KnowledgeError(f"There is a unit {new_id} already.", hint="Choose another name.")
+    dirty = _dirty(brain)
+    text = knowledge.edit(file.text, changes={"id": new_id, "domain": new_domain})
+    if new_path == file.path:
+        brains.write_file(brain, new_path, text, expect_sha256=brains.sha256(file.content))
+    else:
+        brains.write_file(brain, new_path, text, expect_sha256=None)
+        brains.remove_file(brain, file.path, expect_sha256=brains.sha256(file.content))
+    relinked = _relink(brain, unit_id, new_id) if new_id != unit_id else ()
+    committed = [file.path, new_path, *(path for path in relinked if path not in dirty)]
+    commit = _commit(brain, list(dict.fromkeys(committed)), f"Move {unit_id} to {new_domain}/{new_id}")
+    return MoveResult(
+        old_id=unit_id, new_id=new_id, old_path=file.path, new_path=new_path, relinked=relinked, commit=commit
+    )
+
+
+def find_unit(brain: Path, unit_id: str) -> _File:
+    """The file of a unit. Raises KnowledgeError where there is none, or more than one."""
+    found = [file for file in _files(brain, unit_id) if file.unit.id == unit_id]
+    if len(found) > 1:
+        paths = " and ".join(file.path for file in found)
+        raise KnowledgeError(f"More than one file has the id {unit_id}: {paths}.", hint="Give one of them another id.")
+    if not found:
+        near = difflib.get_close_matches(unit_id, _ids(brain), n=1)
+        hint = f"Did you mean {near[0]}?" if near else "`nugget search` finds the ids of units."
+        raise KnowledgeError(f"There is no unit {unit_id} in the brain.", hint=hint)
+    return found[0]
+
+
+def forgotten(brain: Path) -> Forgotten:
+    """What was forgotten in a brain; empty where nothing was."""
+    text = _forgotten_text(brain)
+    return Forgotten(ids=frozenset(_FORGOTTEN_ID.findall(text)), bodies=frozenset(_FORGOTTEN_BODY.findall(text)))
+
+
+def _finished(text: str) -> tuple[Unit, str]:
+    parsed = knowledge.parse(text, path="the text")
+    if parsed.unit is None:
+        problem: Problem = parsed.problems[0]
+        raise KnowledgeError(f"{problem}.", hint="Correct its frontmatter, or leave it out.")
+    return parsed.unit, text if text.endswith("\n") else text + "\n"
+
+
+def _drafted(
+    text: str, *, type: str, domain: str, tags: Sequence[str], title: str | None, confidence: float, now: datetime
+) -> Unit:
+    if type not in list(KnowledgeType):
+        raise UsageError(f"There is no type {type!r}.", hint=f"The types are {', '.join(KnowledgeType)}.")
+    if not 0 <= confidence <= 1:
+        raise UsageError(f"The confidence must be a number from 0 to 1, not {confidence}.")
+    body = text.strip("\n").rstrip()
+    heading = title_of(body)
+    named = " ".join((title or heading or shorten(body, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .")).split())
+    return Unit(
+        id=f"{type}/{slugify(named)}",
+        source=SourceName.BRAIN,
+        type=type,
+        title=named,
+        body=body if heading else f"# {named}\n\n{body}",
+        domain=brains.validate_domain(domain),
+        tags=tuple(dict.fromkeys(tag.strip() for tag in tags if tag.strip())),
+        confidence=confidence,
+        origin=Origin.MANUAL,
+        created=now.date(),
+        last_modified=now.date(),
+    )
+
+
+def _with_free_id(brain: Path, unit: Unit) -> Unit:
+    """The unit, with a number behind its id where another unit has it."""
+    from dataclasses import replace
+
+    digest = knowledge.body_digest(unit.body)
+    taken: set[str] = set()
+    for file in _files(brain):
+        taken.add(file.unit.id)
+        if knowledge.body_digest(file.unit.body) == digest:
+            raise KnowledgeError(f"The brain knows this already: {file.unit.id} ({file.path}).")
+    number, free = 2, unit.id
+    while free in taken:
+        number, free = number + 1, f"{unit.id}-{number}"
+    return replace(unit, id=free)
+
+
+def _files(brain: Path, mentioning: str = "") -> Iterator[_File]:
+    """The readable knowledge files that contain a text."""
+    wanted = mentioning.encode()
+    for path in brains.knowledge_paths(brain):
+        try:
+            content = brains.read_file(brain, path)
+        except NuggetError:
+            continue
+        unit = knowledge.parse_bytes(content, path=path).unit if wanted in content else None
+        if unit is not None:
+            yield _File(path=path, content=content, unit=unit)
+
+
+def _ids(brain: Path) -> list[str]:
+    return [file.unit.id for file in _files(brain)]
+
+
+def _relink(brain: Path, old_id: str, new_id: str | None) -> tuple[str, ...]:
+    """Point every relation at `old_id` to `new_id`, or take it out; the paths that changed."""
+    changed: list[str] = []
+    for file in _files(brain, old_id):
+        if any(relation.id == old_id for relation in file.unit.related):
+            text = knowledge.edit(file.text, relink={old_id: new_id})
+            brains.write_file(brain, file.path, text, expect_sha256=brains.sha256(file.content))
+            changed.append(file.path)
+    return tuple(changed)
+
+
+def _remember(brain: Path, unit: Unit) -> None:
+    text = _forgotten_text(brain)
+    expect = brains.sha256(text.encode()) if text else None
+    entry = f"- id: {unit.id}\n  body_sha256: {knowledge.body_digest(unit.body)}\n"
+    if entry not in text:
+        brains.write_file(brain, FORGOTTEN, (text or _FORGOTTEN_HEAD) + entry, expect_sha256=expect)
+
+
+def _recall(brain: Path, unit: Unit) -> list[str]:
+    """Take a unit that is wanted again out of the forgotten; the paths that changed."""
+    text = _forgotten_text(brain)
+    digest = knowledge.body_digest(unit.body)
+    entries = re.findall(r"^- id: .*\n(?:  .*\n)*", text, re.MULTILINE)
+    again = [entry for entry in entries if entry.startswith(f"- id: {unit.id}\n") or digest in entry]
+    kept = text
+    for entry in again:
+        kept = kept.replace(entry, "", 1)
+    if kept == text:
+        return []
+    brains.write_file(brain, FORGOTTEN, kept, expect_sha256=brains.sha256(text.encode()))
+    return [FORGOTTEN]
+
+
+def _forgotten_text(brain: Path) -> str:
+    if not (brain / FORGOTTEN).exists():
+        return ""
+    return brains.read_file(brain, FORGOTTEN).decode("utf-8", "replace")
+
+
+def _check_calm(brain: Path) -> None:
+    operation = git.operation_in_progress(brain) if git.is_repository(brain) else None
+    if operation:
+        hint = f"Finish it (`git {operation} --continue`) or undo it (`git {operation} --abort`), then try again."
+        raise BrainError(f"The brain is in the middle of a {operation}; nothing was changed.", hint=hint)
+
+
+def _dirty(brain: Path) -> frozenset[str]:
+    return frozenset(git.state(brain).dirty) if git.is_repository(brain) else frozenset()
+
+
+def _commit(brain: Path, paths: Sequence[str], message: str) -> str | None:
+    if not git.is_repository(brain):
+        return None
+    try:
+        return git.commit_paths(brain, paths, message)
+    except GitError as error:
+        raise GitError(f"{paths[0]} is changed, but not committed: {error}", hint=error.hint) from error
