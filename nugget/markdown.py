@@ -377,8 +377,9 @@ def _pack(atoms: Sequence[_Atom], *, limits: ChunkLimits, count_tokens: _Count) 
             runs.append([atom])
             sizes.append(atom.size_tokens)
     if len(runs) > 1 and sizes[-1] < limits.min_tokens and sizes[-2] + sizes[-1] <= limits.max_tokens:
-        runs[-2].extend(runs.pop())
-        sizes[-2] += sizes.pop()
+        last, last_size = runs.pop(), sizes.pop()
+        runs[-1].extend(last)
+        sizes[-1] += last_size
     before = ""
     for run, size in zip(runs, sizes, strict=True):
         room = min(overlap_tokens, limits.max_tokens - size)

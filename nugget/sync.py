@@ -183,7 +183,7 @@ def _reason_to_rebuild(file: Path, embedder: Embedder | None) -> str | None:
     if indexed == embedder.model:
         return None
     try:
-        embedder.embed_query("Can this model be had?")
+        next(iter(embedder.embed(["Can this model be had?"])))
     except EmbeddingUnavailable:
         return None  # the old index is better than none; the next sync tries again
     return f"the embedding model is {embedder.model} now"

@@ -120,6 +120,10 @@ class Index:
         """The relations of these units, in both directions."""
         return queries.edges_of(self.connection, keys)
 
+    def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
+        """Those of the units that a filter admits."""
+        return queries.admitted_units(self.connection, keys, filter_)
+
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
         """For each of these units that a newer one supersedes: the id of the newer one."""
         return queries.superseded_by(self.connection, keys)

@@ -99,6 +99,22 @@ def search_text(
 
 def allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
     """A SELECT of the keys of the chunks that a filter admits, with its parameters; an empty text for no filter."""
+    conditions, parameters = _conditions(filter_)
+    if not conditions:
+        return "", []
+    return f"SELECT c.key FROM chunks c JOIN units u ON u.key = c.unit_key WHERE {conditions}", parameters
+
+
+def admitted_units(connection: sqlite3.Connection, keys: Sequence[int], filter_: Filter) -> set[int]:
+    """Those of the units that a filter admits."""
+    conditions, parameters = _conditions(filter_)
+    if not conditions:
+        return set(keys)
+    rows = _select_in(connection, f"SELECT key FROM units u WHERE {conditions} AND key IN", keys, parameters)
+    return {row[0] for row in rows}
+
+
+def _conditions(filter_: Filter) -> tuple[str, list[object]]:
     conditions: list[str] = []
     parameters: list[object] = []
     for column, values in (("source", filter_.sources), ("type", filter_.types)):
@@ -119,10 +135,7 @@ def allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
     if filter_.min_confidence > 0:
         conditions.append("u.confidence >= ?")
         parameters.append(filter_.min_confidence)
-    if not conditions:
-        return "", []
-    joined = "SELECT c.key FROM chunks c JOIN units u ON u.key = c.unit_key WHERE "
-    return joined + " AND ".join(conditions), parameters
+    return " AND ".join(conditions), parameters
 
 
 def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
