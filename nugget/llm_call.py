@@ -1,0 +1,122 @@
+"""One call to the Messages API while it is under way: its deadline, its tokens, its cost, the reading of its reply."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nugget.errors import LLMUnavailable
+from nugget.prices import cost_usd, estimate_cost_usd, price_of
+
+_MAX_REPLY_BYTES = 16_000_000
+_USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One call while it is under way, and what it came to."""
+
+    purpose: str
+    model: str
+    timeout_s: float
+    request: dict[str, Any]
+    started: float = field(default_factory=time.monotonic)
+    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_USAGE, 0))
+    chars_received: int = 0
+    stop_reason: str = ""
+    error: str | None = None
+    sent: bool = True
+    refused: bool = False
+    usage_noted: bool = False
+
+    def left_s(self) -> float:
+        """Seconds until the deadline. Raises TimeoutError behind it."""
+        left = self.started + self.timeout_s - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def note_usage(self, usage: object) -> None:
+        """Take over the token counts of a reply, as far as they are counts."""
+        if not isinstance(usage, Mapping):
+            return
+        for name in _USAGE:
+            count = usage.get(name)
+            if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+                self.tokens[name] = count
+                self.usage_noted = True
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens read, cached or not."""
+        return sum(self.tokens.values()) - self.tokens["output_tokens"]
+
+    @property
+    def usd_at_most(self) -> float:
+        """The most that the call can cost, estimated from its text before it is sent."""
+        sent = json.dumps(
+            [self.request["system"], self.request["messages"], self.request.get("output_config")], ensure_ascii=False
+        )
+        return estimate_cost_usd(self.model, sent, max_output_tokens=self.request["max_tokens"])
+
+    @property
+    def usd(self) -> float | None:
+        """What the call cost; None where that is not known: no list price, or no complete reply."""
+        if not self.sent or self.refused:
+            return 0.0
+        complete = self.usage_noted and self.stop_reason
+        return round(cost_usd(self.model, self.tokens), 8) if complete and price_of(self.model) else None
+
+    @property
+    def usd_counted(self) -> float:
+        """What the call counts for against caps: an upper estimate where its cost is not known."""
+        if self.usd is not None:
+            return self.usd
+        complete = self.usage_noted and self.stop_reason
+        return round(cost_usd(self.model, self.tokens) if complete else self.usd_at_most, 8)
+
+
+def read_message(chunks: Iterator[bytes], call: Call) -> dict[str, Any]:
+    body = bytearray()
+    for chunk in chunks:
+        call.left_s()
+        body += chunk
+        if len(body) > _MAX_REPLY_BYTES:
+            raise LLMUnavailable(f"The reply of {call.model} is longer than {_MAX_REPLY_BYTES // 1_000_000} MB.")
+    message = json.loads(body)
+    if not isinstance(message, dict):
+        raise ValueError("no message")
+    return message
+
+
+def read_events(response: Any, call: Call) -> Iterator[str]:
+    """The text deltas of a streamed message. Source: docs.claude.com, "Streaming messages"."""
+    from anthropic import Stream
+
+    for event in Stream.raw_events(response.http_response):
+        call.left_s()
+        if not event.data:
+            continue
+        value = event.json()
+        if not isinstance(value, dict):
+            continue
+        kind, delta = value.get("type"), value.get("delta")
+        if kind == "error":
+            raise LLMUnavailable(f"The Anthropic API broke off the answer ({_error_type(value)}).")
+        if kind == "message_start" and isinstance(value.get("message"), dict):
+            call.note_usage(value["message"].get("usage"))
+        if kind == "message_delta" and isinstance(delta, dict):
+            call.note_usage(value.get("usage"))
+            call.stop_reason = str(delta.get("stop_reason") or call.stop_reason)
+        if kind == "content_block_delta" and isinstance(delta, dict) and isinstance(delta.get("text"), str):
+            yield delta["text"]
+
+
+def _error_type(event: Mapping[str, Any]) -> str:
+    error = event.get("error")
+    kind = error.get("type") if isinstance(error, dict) else None
+    return kind if isinstance(kind, str) and re.fullmatch(r"[a-z_]{1,40}", kind) else "error"
