@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from nugget import brain as brains
 from nugget import git, knowledge
 from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError
+from nugget.frontmatter import plain_line_ends
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Problem, SourceName, Unit
 from nugget.text import shorten, slugify
@@ -93,7 +94,7 @@ def add_unit(
     _check_calm(brain)
     if not text.strip():
         raise UsageError("There is nothing to add: the text is empty.")
-    if knowledge.plain_line_ends(text).lstrip().startswith("---\n"):
+    if plain_line_ends(text).lstrip().startswith("---\n"):
         unit, written = _finished(text)
     else:
         unit = _drafted(text, type=type, domain=domain, tags=tags, title=title, confidence=confidence, now=now)
@@ -204,8 +205,6 @@ def _drafted(
 
 def _with_free_id(brain: Path, unit: Unit) -> Unit:
     """The unit, with a number behind its id where another unit has it."""
-    from dataclasses import replace
-
     digest = knowledge.body_digest(unit.body)
     taken: set[str] = set()
     for file in _files(brain):
@@ -290,6 +289,7 @@ def _commit(brain: Path, paths: Sequence[str], message: str) -> str | None:
     if not git.is_repository(brain):
         return None
     try:
-        return git.commit_paths(brain, paths, message)
+        tracked = git.run(brain, "ls-files", "-z", "--", *paths).decode("utf-8", "replace").split("\0")
+        return git.commit_paths(brain, [p for p in paths if p in tracked or (brain / p).exists()], message)
     except GitError as error:
         raise GitError(f"{paths[0]} is changed, but not committed: {error}", hint=error.hint) from error
