@@ -14,5 +14,11 @@ PROMISES: dict[str, str] = {
     "SES-TITLE": "summaries of other sessions do not name this one",
     "CON-LIMIT": "a condensed session never exceeds its limit, and keeps the task and the outcome",
     "CON-RECALL": "what Nugget recalled in a session is not captured again",
+    "RED-CORPUS": "of 60 and more fake secrets of 25 kinds at least 97 % are redacted, with a precision of 95 %",
+    "RED-SILENT": "redaction reports what kind it found and never what",
+    "RED-PRIVATE": "what stands in <private> is never read",
+    "RED-ALLOW": "what redaction.allow names stays",
+    "RED-EXCLUDE": "the content of excluded paths is left out of a session, and excluded projects are known",
+    "RED-REAL": "real sessions keep their hashes, ids, images and lock files",
 }
 GAPS: dict[str, str] = {}

@@ -1,0 +1,179 @@
+"""Secrets that are known by the name they are given: `password = "…"`, `"client_secret": "…"`, `--token …`.
+
+Each word is looked up by plain search, so that the regular expressions run only where one stands. A value
+counts when it is neither a placeholder nor code, and looks issued (for keys and tokens) or chosen (for
+passwords).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nugget.redaction_rules import entropy, is_not_placeholder
+
+_PASSWORD_WORDS = ("password", "passwd", "passphrase", "pwd", "pass")
+_KEY_WORDS = (
+    "secret", "token", "apikey", "api_key", "api-key", "accesskey", "access_key", "access-key", "privatekey",
+    "private_key", "auth_key", "authkey", "encryption_key", "signing_key", "master_key", "credential", "account_key",
+    "accountkey", "webhook_key", "license_key", "api key", "access key",
+)
+
+_TAIL = re.compile(r"[A-Za-z0-9_-]{0,40}")
+_ASSIGNED = re.compile(
+    r"""(?:\\?["'`])?\]?(?:\s?:\s?[A-Za-z]\w*(?=\s?=))?
+    (?P<sign>\sis:?\s|\s{0,8}(?::=|=>|===?|!==?|=|:)\s{0,8}|\s{0,2},\s{0,2}(?=\\?["'])|\s(?=\S)|\((?=["']))
+    (?P<open>\\?["'`]{1,3})?(?:(?P<prefix>[A-Za-z]{1,8})\s)?""",
+    re.VERBOSE,
+)
+_QUOTED_END = re.compile(r"[^\n]{0,512}?(?=\\?[\"'`])")
+_BARE = re.compile(r"(?:[^\s,;\"'`<>(){}\[\]|\\&]|&(?!\w+=)){1,512}")
+_XML = re.compile(r">(?P<value>[^<>\n]{6,256})</")
+
+_NOT_A_SECRET = frozenset(
+    """
+    hash hashes hashed digest count counts counter length len limit limits max min budget tokens tokenizer
+    tokenize tokenized type types name names path paths file files filename dir directory folder url uri
+    endpoint host page next cursor pagination continuation policy field fields label labels prompt hint pattern
+    regex regexp format column error errors message messages title description version manager scanner scanning
+    rotation reset strength status expiry expires expiration ttl length usage used input output cache cached
+    total class classname selector arn ref refs reference exists test tests helper public pubkey symbol
+    position index offset kind stream checksum sha sha256 sha1 md5 salt nonce state csrf xsrf uuid guid secretsmanager
+    """.split()
+)
+"""Words that make a name one of something else: `token_count`, `secret_name`, `password_hash`."""
+
+_PROSE = re.compile(r"^[A-Za-z][a-z']*(?:[ ,.!?:;-]+[A-Za-z][a-z']*)+[.!?:]?$")
+_CODE = re.compile(
+    r"^[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[({\[]|^[A-Z][A-Z0-9]*_[A-Z0-9_]*$|^[A-Za-z]+$|^--?[a-z]"
+)
+_UUID = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
+_DIGEST = re.compile(r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|pbkdf2)")
+_WORD = re.compile(r"^(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,4}$|^\d{1,4}$|^v\d+$")
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
+_LONG_PARTS = re.compile(r"[A-Z]?[a-z]{3,}")
+_HEX = re.compile(r"^[0-9a-fA-F]{32,}$")
+
+
+def assigned_secrets(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
+    """(start, end, kind) of each secret that is given a telling name; `lowered` is the text in lower case."""
+    for words, kind in ((_PASSWORD_WORDS, "password"), (_KEY_WORDS, "secret")):
+        for word in words:
+            position = lowered.find(word)
+            while position >= 0:
+                end = position + len(word)
+                value = _value_behind(text, position, end)
+                if value and _is_secret(text, position, value, kind=kind):
+                    yield value[0], value[1], kind
+                    end = value[1]
+                position = lowered.find(word, end)
+
+
+def _value_behind(text: str, start: int, end: int) -> tuple[int, int, bool] | None:
+    """Where the value stands that the name at `start` is given: (start, end, quoted)."""
+    tail = _TAIL.match(text, end)
+    after = tail.end() if tail else end
+    xml = _XML.match(text, after)
+    if xml:
+        return xml.start("value"), xml.end("value"), True
+    assigned = _ASSIGNED.match(text, after)
+    if not assigned:
+        return None
+    sign = assigned.group("sign")
+    opened = assigned.group("open")
+    if sign.isspace() and not opened and not _is_flag(text, start):
+        return None
+    begin = assigned.end("open") if opened else assigned.end("sign")
+    if opened:
+        close = _QUOTED_END.match(text, begin)
+        return (begin, close.end(), True) if close and close.end() > begin else None
+    compares = "==" in sign or "!=" in sign
+    if compares or sign.strip() in (",", "("):
+        return None
+    bare = _BARE.match(text, begin)
+    if not bare:
+        return None
+    # `password=make_one(…)` is code: the call's name is no value.
+    if bare.end() < len(text) and text[bare.end()] in "([":
+        return None
+    return begin, begin + len(bare.group().rstrip(".:")), False
+
+
+def _is_flag(text: str, start: int) -> bool:
+    head = text[max(0, start - 32) : start]
+    return bool(re.search(r"(?:^|\s)--?[\w-]*$", head))
+
+
+def _is_secret(text: str, name_start: int, value: tuple[int, int, bool], *, kind: str) -> bool:
+    start, end, quoted = value
+    given = text[start:end]
+    if not 6 <= len(given) <= 512 or not is_not_placeholder(given):
+        return False
+    parts = _name_parts(text, name_start, start)
+    if kind == "password" and (not _names_a_password(parts) or (parts == {"pass"} and not quoted)):
+        return False
+    if parts & _NOT_A_SECRET or _DIGEST.match(given):
+        return False
+    if _UUID.match(given):
+        return {"api", "key"} <= parts
+    if kind == "password":
+        variable = not quoted and _is_variable(text, name_start)
+        return _is_chosen(given, quoted=quoted or variable, variable=variable, phrase="passphrase" in parts)
+    return _is_issued(given, quoted=quoted)
+
+
+def _names_a_password(parts: set[str]) -> bool:
+    """Whether the name is a password's: `compass`, `passenger` and `pwdump` are not."""
+    return any(part in ("pass", "passphrase") or part.endswith(("password", "passwd", "pwd")) for part in parts)
+
+
+def _name_parts(text: str, start: int, end: int) -> set[str]:
+    """The words of the identifier around `start`: `dbPassword`, `DB_PASSWORD` -> {db, password}."""
+    head = start
+    while head > 0 and start - head < 40 and (text[head - 1].isalnum() or text[head - 1] in "_-"):
+        head -= 1
+    tail = start
+    while tail < end and (text[tail].isalnum() or text[tail] in "_-"):
+        tail += 1
+    return {part.lower().rstrip("0123456789") for part in _PARTS.findall(text[head:tail])}
+
+
+def _is_variable(text: str, position: int) -> bool:
+    """Whether the name at `position` is an environment variable's, whose values need no quotes."""
+    return text[position : position + 4].isupper()
+
+
+def _is_chosen(value: str, *, quoted: bool, variable: bool, phrase: bool) -> bool:
+    """Whether a value can be a password that somebody chose."""
+    if _PROSE.match(value):
+        return phrase and quoted
+    if " " in value and not phrase:
+        return False
+    if not quoted and (_CODE.search(value) or len(_LONG_PARTS.findall(value)) > 1):
+        return False
+    if re.match(r"^[A-Za-z_.]+$", value):
+        return variable and value.islower() and len(value) >= 8
+    has_digit = any(map(str.isdigit, value))
+    has_symbol = any(not char.isalnum() and char not in "_-./:" for char in value)
+    has_letter = any(map(str.isalpha, value))
+    return has_letter and (has_digit or has_symbol) and not _all_words(value)
+
+
+def _is_issued(value: str, *, quoted: bool) -> bool:
+    """Whether a value looks like a key that a machine made."""
+    if len(value) < 12 or " " in value or (_CODE.search(value) and not quoted):
+        return False
+    if _HEX.match(value):
+        return entropy(value) > 2.5
+    if not any(map(str.isdigit, value)):
+        mixed = any(map(str.isupper, value[1:])) and any(map(str.islower, value))
+        return len(value) >= 24 and mixed and value.isalpha() and entropy(value) >= 4.0
+    if not any(map(str.isalpha, value)):
+        return False
+    return entropy(value) >= 3.0 and not _all_words(value)
+
+
+def _all_words(value: str) -> bool:
+    """Whether a value is made of words: `staging-db-password-2`, `oauth2_client_v1`."""
+    parts = [part for part in re.split(r"[-_./:@ ]", value) if part]
+    return len(parts) > 1 and all(_WORD.match(part) for part in parts)

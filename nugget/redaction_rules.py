@@ -1,0 +1,308 @@
+"""What secrets look like: the rules of redaction, each with the cheap text that must be there before it is tried.
+
+Formats are those that the issuers publish (GitHub, GitLab, AWS, Stripe, ... token formats) and those of the
+library detect-secrets, whose detectors are used as they are where they are precise enough for free text.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+SHORTEST_RUN = 20
+"""Characters of the shortest secret that is known by its beginning (an AWS access key id)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How one kind of secret is found.
+
+    `trigger` (or `anchor`, where no fixed text is telling) is searched first. `pattern` is then tried right there;
+    with `before`, anywhere from so many characters before to the end of the line, or `after` characters further
+    where `across_lines`. `unbroken` says that trigger and secret are one run of at least SHORTEST_RUN characters
+    without white space, so that only long words need be searched. The secret is the group `secret`, else the
+    whole match. A match is taken only when `accept` says so.
+    """
+
+    kind: str
+    trigger: str
+    pattern: re.Pattern[str]
+    before: int = 0
+    after: int = 1024
+    across_lines: bool = False
+    any_case: bool = False
+    unbroken: bool = False
+    anchor: re.Pattern[str] | None = None
+    accept: Callable[[str], bool] = bool
+
+
+def entropy(text: str) -> float:
+    """Shannon entropy of the characters, in bits per character."""
+    counts = [text.count(char) for char in set(text)]
+    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts)
+
+
+def is_mixed(value: str) -> bool:
+    """Whether a value has digits and letters and no long runs, as issued keys have."""
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and entropy(value) >= 2.8
+
+
+def is_jwt(value: str) -> bool:
+    """Whether the first two parts decode to JSON objects (RFC 7519); a cut signature still counts."""
+    parts = value.split(".")
+    try:
+        for part in parts[:2]:
+            decoded = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+            if not isinstance(decoded, dict):
+                return False
+    except ValueError:
+        return False
+    return True
+
+
+def _is_encoded_key(value: str) -> bool:
+    """Whether base64 (as in a kubeconfig) holds a private key, not a certificate."""
+    return b"PRIVATE KEY" in base64.b64decode(value[:64])
+
+
+def _three_classes(value: str) -> bool:
+    return is_mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value))
+
+
+_EDGE, _END = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))", r"(?![A-Za-z0-9])"
+
+_PREFIXED = """
+github-token           ghp_             [A-Za-z0-9]{36,251}
+github-token           github_pat_      [A-Za-z0-9_]{40,255}
+gitlab-token           glpat-           [A-Za-z0-9_.\\-]{20,300}
+slack-token            xoxe.            xox[bp]-\\d-[A-Za-z0-9]{40,}
+slack-token            xoxe-            \\d-[A-Za-z0-9]{40,}
+slack-token            xapp-            \\d-[A-Z0-9]+-\\d+-[a-f0-9]{20,}
+slack-token            xoxb-            [A-Za-z0-9-]{20,}
+slack-token            xoxp-            [A-Za-z0-9-]{20,}
+anthropic-key          sk-ant-          [A-Za-z0-9_\\-]{20,}
+openai-key             sk-proj-         [A-Za-z0-9_\\-]{20,}
+openai-key             sk-svcacct-      [A-Za-z0-9_\\-]{20,}
+openai-key             sk-admin-        [A-Za-z0-9_\\-]{20,}
+openrouter-key         sk-or-v1-        [a-f0-9]{40,}
+stripe-key             sk_live_         [A-Za-z0-9]{16,}
+stripe-key             rk_live_         [A-Za-z0-9]{16,}
+stripe-key             sk_test_         [A-Za-z0-9]{16,}
+stripe-key             rk_test_         [A-Za-z0-9]{16,}
+stripe-key             whsec_           [A-Za-z0-9+/=]{24,}
+google-key             AIza             [A-Za-z0-9_\\-]{35}
+google-key             GOCSPX-          [A-Za-z0-9_\\-]{20,}
+google-key             ya29.            [A-Za-z0-9_\\-]{20,}
+npm-token              npm_             [A-Za-z0-9]{36}
+huggingface-token      hf_              [A-Za-z0-9]{30,}
+digitalocean-token     dop_v1_          [a-f0-9]{64}
+digitalocean-token     doo_v1_          [a-f0-9]{64}
+shopify-token          shpat_           [a-fA-F0-9]{32}
+shopify-token          shpss_           [a-fA-F0-9]{32}
+shopify-token          shpca_           [a-fA-F0-9]{32}
+linear-key             lin_api_         [A-Za-z0-9]{32,}
+notion-token           ntn_             [A-Za-z0-9]{40,}
+postman-key            PMAK-            [a-f0-9]{24}-[a-f0-9]{34}
+databricks-token       dapi             [a-f0-9]{32}(?:-\\d)?
+vault-token            hvs.             [A-Za-z0-9_\\-]{24,}
+vault-token            hvb.             [A-Za-z0-9_\\-]{24,}
+newrelic-key           NRAK-            [A-Z0-9]{27}
+sentry-token           sntrys_          [A-Za-z0-9_=/+\\-]{40,}
+sentry-token           sntryu_          [a-f0-9]{64}
+supabase-token         sbp_             [a-f0-9]{40}
+docker-token           dckr_pat_        [A-Za-z0-9_\\-]{24,}
+pulumi-token           pul-             [a-f0-9]{40}
+grafana-token          glsa_            [A-Za-z0-9]{32}_[a-fA-F0-9]{8}
+grafana-token          glc_             [A-Za-z0-9+/=]{32,}
+atlassian-token        ATATT3           [A-Za-z0-9_\\-=]{40,}
+planetscale-token      pscale_tkn_      [A-Za-z0-9_\\-.=]{32,}
+planetscale-token      pscale_pw_       [A-Za-z0-9_\\-.=]{32,}
+groq-key               gsk_             [A-Za-z0-9]{40,}
+xai-key                xai-             [A-Za-z0-9]{60,}
+perplexity-key         pplx-            [A-Za-z0-9]{40,}
+replicate-token        r8_              [A-Za-z0-9]{37}
+netlify-token          nfp_             [A-Za-z0-9]{36,}
+doppler-token          dp.pt.           [A-Za-z0-9]{40,}
+doppler-token          dp.st.           [A-Za-z0-9_\\-.]{40,}
+age-key                AGE-SECRET-KEY-  1[A-Z0-9]{50,}
+fly-token              FlyV1            \\ [A-Za-z0-9_=,/+\\-]{40,}
+flyio-token            fo1_             [A-Za-z0-9_\\-]{40,}
+dropbox-token          sl.              (?:u\\.)?[A-Za-z0-9_\\-]{100,}
+airtable-token         pat              [A-Za-z0-9]{14}\\.[a-f0-9]{64}
+heroku-key             HRKU-            [A-Za-z0-9_\\-]{36,}
+sourcegraph-token      sgp_             (?:[a-f0-9]{16}_|local_)?[a-f0-9]{40}
+figma-token            figd_            [A-Za-z0-9_\\-]{36,}
+rubygems-key           rubygems_        [a-f0-9]{48}
+cloudflare-key         v1.0-            [a-f0-9]{24}-[a-f0-9]{146}
+easypost-key           EZAK             [A-Za-z0-9]{54}
+confluent-key          cflt             [A-Za-z0-9+/]{60}
+artifactory-token      AKC              [A-Za-z0-9]{60,}
+artifactory-token      cmVmdGtu         [A-Za-z0-9]{50,}
+terraform-token        .atlasv1.        [A-Za-z0-9_\\-]{60,}
+square-token           EAAA             [A-Za-z0-9_\\-]{60}
+square-token           sq0atp-          [A-Za-z0-9_\\-]{22}
+mapbox-token           sk.eyJ           [A-Za-z0-9_\\-]{20,}\\.[A-Za-z0-9_\\-]{20,}
+"""
+"""kind, literal beginning, and what follows it."""
+
+
+def _prefixed_rules() -> list[Rule]:
+    rules = []
+    for line in _PREFIXED.strip().splitlines():
+        kind, trigger, rest = line.split(None, 2)
+        pattern = re.compile(f"{_EDGE}(?P<secret>{re.escape(trigger)}{rest}){_END}")
+        if trigger == ".atlasv1.":
+            pattern = re.compile(rf"{_EDGE}(?P<secret>[A-Za-z0-9]{{14}}\.atlasv1\.{rest}){_END}")
+        before = 14 if trigger == ".atlasv1." else 0
+        rules.append(Rule(kind=kind, trigger=trigger, pattern=pattern, before=before, accept=is_mixed,
+                          unbroken=" " not in rest))
+    return rules
+
+
+def _shaped_rules() -> list[Rule]:
+    """Secrets that are known by what stands around them."""
+    url_password = re.compile(r"://[^\s:/?#\[\]@'\"<>{}$]{0,64}:(?P<secret>[^\s/?#@'\"<>]{3,256}(?:@[^\s/?#@'\"<>]+)*)@[\w\[]")
+    header = r"authorization[\"']?\s{0,2}[:=,]\s{0,2}[\"']?"
+    bearer = re.compile(rf"(?i){header}(?:bearer|token|basic|apikey|bot|ssws)\s+(?P<secret>[A-Za-z0-9._~+/=:\-]{{8,}})")
+    cookie = re.compile(r"(?i)cookie[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:[^\n\"']{0,400}?;\s?)??"
+                        r"[\w.-]*(?:sess|sid|auth|token|jwt)[\w.-]*=(?P<secret>[A-Za-z0-9%._~+/=\-]{16,})")
+    aws_pair = re.compile(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
+    webhook = re.compile(r"https://(?:ptb\.|canary\.)?discord(?:app)?\.com/api/webhooks/\d{15,20}/[\w-]{50,}")
+    slack = re.compile(r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9_/+-]{30,}")
+    teams = re.compile(r"https://[\w-]+\.webhook\.office\.com/(?P<secret>webhookb2/[\w@/-]{40,})")
+    sas = re.compile(r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%+/=]{40,})")
+    curl_user = re.compile(r"curl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[\w.@+-]+:(?P<secret>[^\s\"'$<>{}]{4,})")
+    mysql_flag = re.compile(r"(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p(?P<secret>[^\s\"'$<>{}-]"
+                            r"[^\s\"'$<>{}]{3,})")
+    sshpass = re.compile(r"sshpass\s+-p\s*[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
+    redis_flag = re.compile(r"redis-cli\b[^\n|;]{0,200}?\s-a\s+[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
+    netrc = re.compile(r"login\s+\S+\s+password\s+(?P<secret>[^\s$<>{}]{4,})")
+    npmrc = re.compile(r":_(?:authToken|auth|password)\s*=\s*[\"']?(?P<secret>[^\s\"'$]{12,})")
+    putty = re.compile(r"Private-MAC:\s*(?P<secret>[a-f0-9]{40,64})")
+    docker_auth = re.compile(r"\"auth\"\s*:\s*\"(?P<secret>[A-Za-z0-9+/=]{16,})\"")
+    aws_secret = re.compile(r"(?i)aws.{0,24}?(?:key|secret|token).{0,24}?(?<![A-Za-z0-9/+=])"
+                            r"(?P<secret>(?-i:[A-Za-z0-9/+]{40}))(?![A-Za-z0-9/+=])")
+    jwt = re.compile(rf"{_EDGE}(?P<secret>eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*){{0,3}})")
+    pem = re.compile(r"(?P<secret>LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,}={0,2})")
+    return [
+        Rule(kind="private-key", trigger="LS0tLS1CRUdJTi", pattern=pem, accept=_is_encoded_key, unbroken=True),
+        Rule(kind="jwt", trigger="eyJ", pattern=jwt, unbroken=True, accept=is_jwt),
+        Rule(kind="aws-secret-key", trigger="aws", pattern=aws_secret, any_case=True, accept=_three_classes, after=200),
+        Rule(kind="aws-secret-key", trigger="AKIA", pattern=aws_pair, accept=_three_classes, before=1, after=300,
+             across_lines=True),
+        Rule(kind="webhook-url", trigger="/api/webhooks/", pattern=webhook, before=60),
+        Rule(kind="webhook-url", trigger="hooks.slack.com/", pattern=slack, before=8),
+        Rule(kind="webhook-url", trigger=".webhook.office.com", pattern=teams, before=90),
+        Rule(kind="azure-sas", trigger="sig=", pattern=sas),
+        Rule(kind="bearer-token", trigger="authorization", pattern=bearer, any_case=True,
+             accept=is_not_placeholder),
+        Rule(kind="session-cookie", trigger="cookie", pattern=cookie, any_case=True, accept=is_mixed),
+        Rule(kind="url-password", trigger="://", pattern=url_password, accept=_is_url_password),
+        Rule(kind="command-password", trigger="curl", pattern=curl_user, accept=is_not_placeholder),
+        Rule(kind="command-password", trigger="mysql", pattern=mysql_flag, accept=is_not_placeholder),
+        Rule(kind="command-password", trigger="mariadb", pattern=mysql_flag, accept=is_not_placeholder),
+        Rule(kind="command-password", trigger="sshpass", pattern=sshpass, accept=is_not_placeholder),
+        Rule(kind="command-password", trigger="redis-cli", pattern=redis_flag, accept=is_not_placeholder),
+        Rule(kind="netrc-password", trigger="login ", pattern=netrc, accept=is_not_placeholder),
+        Rule(kind="npm-token", trigger=":_", pattern=npmrc, accept=is_not_placeholder),
+        Rule(kind="private-key", trigger="Private-MAC:", pattern=putty),
+        Rule(kind="docker-auth", trigger='"auth"', pattern=docker_auth, accept=is_mixed),
+    ]
+
+
+_LIBRARY = {
+    "AWSKeyDetector": ("aws-access-key", ("AKIA", "ASIA", "ABIA", "ACCA", "A3T"), False),
+    "AzureStorageKeyDetector": ("azure-storage-key", ("AccountKey=",), False),
+    "CloudantDetector": ("cloudant-key", ("cloudant",), True),
+    "DiscordBotTokenDetector": ("discord-token", (".",), False),
+    "GitHubTokenDetector": ("github-token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), False),
+    "GitLabTokenDetector": (
+        "gitlab-token",
+        ("gldt-", "glft-", "glsoat-", "glrt-", "GR1348941", "glcbt-", "glimt-", "glptt-", "glagent-", "gloas-"),
+        False,
+    ),
+    "IbmCloudIamDetector": ("ibm-key", ("ibm",), True),
+    "IbmCosHmacDetector": ("ibm-key", ("secret",), True),
+    "MailchimpDetector": ("mailchimp-key", ("-us",), False),
+    "OpenAIDetector": ("openai-key", ("T3BlbkFJ",), False),
+    "PypiTokenDetector": ("pypi-token", ("pypi-AgE",), False),
+    "SendGridDetector": ("sendgrid-key", ("SG.",), False),
+    "SlackDetector": ("slack-token", ("xox",), False),
+    "SoftlayerDetector": ("softlayer-key", ("softlayer",), True),
+    "SquareOAuthDetector": ("square-token", ("sq0csp-",), False),
+    "TelegramBotTokenDetector": ("telegram-token", (":AA",), False),
+    "TwilioKeyDetector": ("twilio-key", ("SK", "AC"), False),
+}
+"""detect-secrets detector -> our kind, what must be in the text, and whether its case matters not.
+
+Not used: its keyword, entropy, public IP and basic-auth detectors (wrong too often in free text; the rules for
+assignments and URLs replace them), and those whose formats the list above covers more closely.
+"""
+
+_BEFORE = {
+    "CloudantDetector": 150,
+    "DiscordBotTokenDetector": 30,
+    "IbmCloudIamDetector": 3,
+    "IbmCosHmacDetector": 20,
+    "MailchimpDetector": 33,
+    "OpenAIDetector": 120,
+    "SoftlayerDetector": 12,
+    "TelegramBotTokenDetector": 12,
+}
+_DISCORD_ANCHOR = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
+
+
+def _library_rules() -> list[Rule]:
+    import importlib
+    import pkgutil
+
+    import detect_secrets.plugins
+
+    rules = []
+    for module in pkgutil.iter_modules(detect_secrets.plugins.__path__):
+        detectors = vars(importlib.import_module(f"detect_secrets.plugins.{module.name}"))
+        for name in _LIBRARY.keys() & detectors.keys():
+            kind, triggers, any_case = _LIBRARY[name]
+            anchor = _DISCORD_ANCHOR if name.startswith("Discord") else None
+            for pattern in detectors[name]().denylist:
+                bounded = re.compile(f"{_EDGE}(?:{pattern.pattern}){_END}", pattern.flags)
+                rules += [
+                    Rule(kind=kind, trigger=trigger, pattern=bounded, before=_BEFORE.get(name, 0), after=300,
+                         any_case=any_case, unbroken=not any_case, anchor=anchor, accept=is_mixed)
+                    for trigger in triggers
+                    if len(triggers) == 1 or trigger.rstrip("-_").lower() in pattern.pattern.replace("\\", "").lower()
+                ]
+    return rules
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Every rule, the more telling kinds first."""
+    return (*_prefixed_rules(), *_library_rules(), *_shaped_rules())
+
+
+_PLACEHOLDER = re.compile(
+    r"""(?ix) ^\W*$ | ^[$@&%*]\w+[%*]?$ | ^[$%@]?[({<\[] | ^\\ | %s | \.\.\.|… | \*{3,} | x{4,} | \byour | ^my[_-]
+    | example | placeholder | redacted
+    | change[_-]?me | dummy | (?:^|[^a-z])fake | sample | insert[_-] | replace[_-] | process\.env | environ
+    | getenv | env\(
+    | ^(?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number|any|bytes|object|optional|required|unset
+        |empty|test|testing|secret|password|passwd|pass|token|user|username|admin|root|key|value|default|hidden)\d{0,3}$
+    | ^(?:https?|file|op|vault|ssm|arn|urn|projects|secretsmanager):[/:] | ^(?:arn|op|vault|ref|secrets?): | ^env[:.]
+    | ^(?:/|\./|~/|\.\./) | ^(?:0+|1+|123456?7?8?9?0?|abc|abcdef|foo|bar|baz|foobar|qwerty)$ | \$\{|\{\{|<[a-z_ -]+>
+    """
+)
+
+
+def is_not_placeholder(value: str) -> bool:
+    """Whether a value can be a real one: no variable, no path, no `<your token>`, no `changeme`."""
+    return not _PLACEHOLDER.search(value) and len(set(value)) > 3
+
+
+def _is_url_password(value: str) -> bool:
+    return is_not_placeholder(value) and not value.isdigit()
