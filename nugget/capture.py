@@ -7,7 +7,6 @@ point neither loses a session nor captures it twice.
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,7 +19,7 @@ from nugget.config import Settings
 from nugget.errors import BrainError, TranscriptError
 from nugget.extraction.proposals import Extraction
 from nugget.models import EventKind, Session, Unit
-from nugget.redaction import redact_session
+from nugget.redaction import is_excluded_project, redact_session
 from nugget.sources.transcripts import read_session
 
 Extract = Callable[[Session], Extraction]
@@ -75,21 +74,15 @@ def read_redacted(transcript: Path, capture: Capture) -> tuple[Session, Mapping[
         if transcript.exists() or not kept.exists():
             raise
         session = archive.read_archive(kept)
-    if excluded_project(session.cwd, capture):
+    if is_excluded(session, capture):
         return replace(session, events=()), {}
-    return redact_session(session, settings=capture.settings.redaction)
+    return redact_session(session, settings=capture.settings)
 
 
-def excluded_project(cwd: str | None, capture: Capture) -> bool:
-    """Whether sessions of the folder are never read: by `capture.exclude_projects`, or because it is Nugget's own."""
-    if cwd is None:
-        return False
-    folder = Path(cwd)
-    if folder.is_relative_to(capture.home):
-        return True
-    places = [str(place) for place in (folder, *folder.parents)]
-    patterns = [str(Path(pattern).expanduser()) for pattern in capture.settings.capture.exclude_projects]
-    return any(fnmatch.fnmatchcase(place, pattern) for pattern in patterns for place in places)
+def is_excluded(session: Session, capture: Capture) -> bool:
+    """Whether the session is never read: by `capture.exclude_projects`, or because Nugget itself ran it."""
+    ours = session.cwd is not None and Path(session.cwd).is_relative_to(capture.home)
+    return ours or is_excluded_project(session, settings=capture.settings)
 
 
 def brain_key(brain: Path) -> str:
@@ -97,6 +90,13 @@ def brain_key(brain: Path) -> str:
     if git.head(brain) is None:
         return str(brain)
     return git.run(brain, "rev-list", "--max-parents=0", "HEAD").decode().split()[-1]
+
+
+def base_commit(brain: Path) -> str | None:
+    """The commit that proposals start from: the checked-out one, but never that of another proposal."""
+    if not (git.current_branch(brain) or "").startswith(proposal_text.BRANCH_PREFIX):
+        return git.head(brain)
+    return git.resolve(brain, "refs/heads/main") or git.resolve(brain, "refs/heads/master") or git.head(brain)
 
 
 def waiting_units(brain: Path) -> list[tuple[Unit, str]]:
@@ -143,7 +143,7 @@ def _not_captured_yet(session: Session, capture: Capture, key: str) -> Session:
 
 
 def _nothing_to_do(session: Session, fresh: Session, capture: Capture) -> str | None:
-    if excluded_project(session.cwd, capture):
+    if is_excluded(session, capture):
         return f"sessions in {session.cwd} are excluded (capture.exclude_projects)"
     said = (EventKind.PROMPT, EventKind.REPLY)
     if not any(event.kind in said for event in session.events):
@@ -155,7 +155,7 @@ def _nothing_to_do(session: Session, fresh: Session, capture: Capture) -> str | 
 
 def _compare(session: Session, extraction: Extraction, capture: Capture, key: str) -> Comparison:
     brain = capture.brain
-    base = git.head(brain)
+    base = base_commit(brain)
 
     def read(path: str) -> str | None:
         content = git.read_blob(brain, base, path) if base else None
@@ -217,9 +217,11 @@ def _make_branch(
     units = [change.unit.id for change in result.changes]
     ledger.append(capture.home, ledger.CAPTURES, _stamped(capture, line | {"event": "planned", "branch": branch}))
     files = {change.path: change.text.encode() for change in result.changes}
-    git.create_branch(capture.brain, branch, files=files, message=message, now=capture.now)
+    base = base_commit(capture.brain)
+    git.create_branch(capture.brain, branch, files=files, message=message, now=capture.now, base=base)
     # The plan holds the records already; this line only closes it.
-    _note(capture, {name: value for name, value in line.items() if name != "records"} | {"branch": branch, "units": units})
+    closing = {name: value for name, value in line.items() if name != "records"}
+    _note(capture, closing | {"branch": branch, "units": units})
     return branch
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from nugget import brain as brains
@@ -207,7 +207,7 @@ def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float]:
         alike = score >= NEAR_DUPLICATE or (score >= LIKELY_DUPLICATE and shared >= SHARED_WORDS)
         if (alike or shared >= SAME_WORDS) and near.id not in replaced and near.path in draft.brain.files:
             return near, score
-    path = draft.paths.get(unit.id)
+    path = draft.paths.get(unit.id, "")
     if path in draft.brain.files and (text := draft.brain.read(path)) is not None:
         known = knowledge.parse(text, path=path).unit
         if known is not None and (shared := shared_words(_words_of(unit), _words_of(known))) >= SHARED_WORDS:
@@ -234,7 +234,7 @@ def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float) -> N
     changed: dict[str, object] = {"last_modified": draft.today}
     if unit.confidence > known.confidence:
         changed["confidence"] = round(unit.confidence, 2)
-    changed["evidence"] = [_evidence(one) for one in (*known.evidence, *unit.evidence)]
+    changed["evidence"] = tuple(dict.fromkeys((*known.evidence, *unit.evidence)))
     edited = knowledge.edit(text, changes=changed, body=body)
     draft.changes[path] = FileChange(
         path=path,
@@ -299,11 +299,6 @@ def _what_is_new(known_body: str, unit: Unit) -> str:
         if words and not repeated and len(words - known_words) > len(words) // 5:
             fresh.append(block)
     return "\n\n".join(fresh)
-
-
-def _evidence(evidence: object) -> dict[str, object]:
-    fields = asdict(evidence)  # type: ignore[call-overload]
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items() if value}
 
 
 def _words_of(unit: Unit) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from nugget.git.process import run, start
 
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""The id of the tree without files, to compare with where there is no commit to compare with."""
 _IN_PROGRESS = {
     "MERGE_HEAD": "merge", "rebase-merge": "rebase", "rebase-apply": "rebase",
     "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert",
@@ -142,6 +144,17 @@ def read_blob(repo: Path, revision: str, path: str) -> bytes | None:
     """The content of one file in a commit, None where the commit has no such file."""
     completed = start(repo, ("cat-file", "blob", f"{revision}:{path}"))
     return completed.stdout if completed.returncode == 0 else None
+
+
+def read_object(repo: Path, blob: str) -> bytes:
+    """The content of a blob by its id."""
+    return run(repo, "cat-file", "blob", blob)
+
+
+def dirty_paths(repo: Path, paths: Sequence[str]) -> list[str]:
+    """Those of `paths` in which the user has uncommitted work: changed, staged, or there without being tracked."""
+    output = run(repo, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *paths)
+    return [os.fsdecode(record[3:]) for record in output.split(b"\0") if record]
 
 
 def branches(repo: Path, prefix: str) -> list[Branch]:

@@ -1,0 +1,99 @@
+"""Sessions for tests: small transcripts in Claude Code's format, and an extraction that a test scripts."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from nugget.capture import Capture
+from nugget.config import Settings
+from nugget.extraction.proposals import Extraction, Proposal
+from nugget.models import Evidence, Relation, Session, SourceName, Unit
+
+STARTED = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+NOW = datetime(2026, 3, 1, 13, 0, 0, tzinfo=UTC)
+
+
+def write_transcript(
+    file: Path,
+    turns: Sequence[tuple[str, str]],
+    *,
+    session: str = "",
+    started: datetime = STARTED,
+    cwd: str = "/srv/shop",
+) -> str:
+    """Append (prompt, reply) turns as a session's records; returns the session id."""
+    session = session or str(uuid.uuid4())
+    records = []
+    written = file.read_text("utf-8").splitlines() if file.exists() else []
+    parent = json.loads(written[-1])["uuid"] if written else None
+    for number, (prompt, reply) in enumerate(turns):
+        for role, content in (("user", prompt), ("assistant", [{"type": "text", "text": reply}])):
+            name = str(uuid.uuid4())
+            moment = started + timedelta(seconds=20 * number + (10 if role == "assistant" else 0))
+            records.append({
+                "type": role, "uuid": name, "parentUuid": parent, "sessionId": session, "cwd": cwd,
+                "timestamp": moment.isoformat().replace("+00:00", "Z"), "version": "2.1.329", "gitBranch": "main",
+                "isSidechain": False, "userType": "external", "message": {"role": role, "content": content},
+            })  # fmt: skip
+            parent = name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as lines:
+        lines.writelines(json.dumps(record) + "\n" for record in records)
+    return session
+
+
+def fork(file: Path, target: Path) -> str:
+    """What `claude --fork-session` writes: every record with its uuid, under a new session id."""
+    session = str(uuid.uuid4())
+    records = [json.loads(line) | {"sessionId": session} for line in file.read_text("utf-8").splitlines()]
+    target.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return session
+
+
+def unit(
+    title: str,
+    body: str,
+    *,
+    type: str = "pattern",
+    domain: str = "coding",
+    confidence: float = 0.7,
+    quote: str = "",
+    related: Sequence[Relation] = (),
+    id: str = "",
+) -> Unit:
+    """A unit as an extractor would propose it."""
+    evidence = Evidence(session="s", quote=quote or body.split(".")[0], records=("r",))
+    return Unit(
+        id=id or f"{type}/{title}", source=SourceName.BRAIN, type=type, title=title, body=body, domain=domain,
+        confidence=confidence, evidence=(evidence,), related=tuple(related), tags=("stripe",),
+    )  # fmt: skip
+
+
+@dataclass
+class ScriptedExtraction:
+    """An extraction that gives these units for each prompt that starts with their title, and counts its calls."""
+
+    units: Sequence[Unit]
+    calls: int = 0
+
+    def __call__(self, session: Session) -> Extraction:
+        self.calls += 1
+        said = "\n".join(event.text for event in session.events)
+        found = [Proposal(unit=unit, reason=f"because of {unit.title}") for unit in self.units if unit.title in said]
+        return Extraction(proposals=tuple(found), method="scripted", summary="What it was about.")
+
+
+def nothing_similar(unit: Unit) -> list[tuple[Unit, float]]:
+    """An index that knows nothing."""
+    return []
+
+
+def capture_into(brain: Path, home: Path, extract: ScriptedExtraction, **changes: object) -> Capture:
+    """A capture bound to a brain and a home."""
+    bound = {"settings": Settings(), "similar": nothing_similar, "now": NOW} | changes
+    return Capture(brain=brain, home=home, extract=extract, **bound)  # type: ignore[arg-type]
