@@ -1,0 +1,45 @@
+# Everything below works with Python 3.11+, pip, git and make; `make test` on a fresh clone makes .venv itself.
+# Another Python: `make test PYTHON=python3.13`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# numpy's BLAS starts a thread a core when it is imported; nothing here gains from it.
+export OPENBLAS_NUM_THREADS = 1
+
+.PHONY: help test demo bench format docs clean
+.DEFAULT_GOAL := help
+
+help:  ## What can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */make \1|/' | column -t -s '|'
+
+test: $(INSTALLED)  ## Everything that CI runs: lint, types, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --dist worksteal
+
+demo: $(INSTALLED)  ## From a bundled session to an answer over MCP, in a temporary HOME
+	$(BIN)/python -m nugget.demo
+
+bench: $(INSTALLED)  ## The benchmarks, as ratios against the bare tools
+	@for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done
+
+format: $(INSTALLED)  ## Format the code, and fix what ruff can fix
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+docs: $(INSTALLED)  ## Write the reference pages anew from the code
+	$(BIN)/python tests/reference_pages.py
+
+clean:  ## Remove what was made here
+	rm -rf $(VENV) .models dist build
+
+# Dependency groups (pip install --group) came with pip 25.1. uv, where it is there, does the same faster.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Nugget needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@

@@ -1,0 +1,13 @@
+"""The MCP face."""
+
+PROMISES: dict[str, str] = {
+    "MCP-CONTRACT": "One tool, get_relevant_context, with the parameters of the contract, answering in plain markdown.",
+    "MCP-INSTRUCTIONS": "The server's instructions sell the tool in at most 1,500 characters.",
+    "MCP-LENGTH": "An answer to the default budget is under 10,000 characters, whatever the units are like.",
+    "MCP-FRESH": "A changed brain is read without a restart; many changes are synced behind the answer.",
+    "MCP-ERRORS": "What goes wrong comes back as text that says what to do: no brain, bad arguments, a lost index.",
+    "MCP-THREADS": "Questions asked at once each get their own answer.",
+    "MCP-START": "initialize and server/discover are answered before any model is loaded; then the brain is warmed up.",
+    "MCP-END": "The server ends with its client, and prints nothing but the protocol on stdout.",
+}
+GAPS: dict[str, str] = {}

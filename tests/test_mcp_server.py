@@ -1,0 +1,325 @@
+"""The MCP face, over a real subprocess, with the SDK's client and with raw lines as other clients send them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.types import CallToolResult, TextContent
+
+from nugget.mcp_server import INSTRUCTIONS, MAX_CHARS
+
+REPOSITORY = Path(__file__).parent.parent
+SERVE = [sys.executable, "-c", "from nugget.entry import main; main()", "serve"]
+TOOL = "get_relevant_context"
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "claude-code", "version": "2.1.329"},
+    },
+}
+PROBE = {
+    "jsonrpc": "2.0",
+    "id": "server-discover-probe-1",
+    "method": "server/discover",
+    "params": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "claude-code", "version": "2.1.329"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    },
+}
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
+
+
+def with_client(
+    talk: Callable[[Client], Awaitable[None]], *, cwd: Path, mode: str = "auto", **variables: str
+) -> None:
+    """Start the server in `cwd`, connect the SDK's client, and let `talk` use it."""
+    parameters = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=environment(**variables), cwd=cwd)
+
+    async def session() -> None:
+        async with Client(parameters, mode=mode) as client:  # type: ignore[arg-type]
+            await talk(client)
+
+    asyncio.run(asyncio.wait_for(session(), 90))
+
+
+async def ask(client: Client, task: str, **arguments: Any) -> CallToolResult:
+    return await client.call_tool(TOOL, {"task_description": task, **arguments})
+
+
+def text_of(result: CallToolResult) -> str:
+    """The one text block of a result, which is all that there is."""
+    assert result.structured_content is None, "clients show structured content as escaped JSON"
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+@contextmanager
+def raw_server(cwd: Path, *, stderr: int = subprocess.DEVNULL, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=cwd, env=environment(**variables)
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def send(process: subprocess.Popen[bytes], message: dict[str, Any] | bytes) -> None:
+    assert process.stdin
+    process.stdin.write(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
+    process.stdin.flush()
+
+
+def receive(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert process.stdout
+    message: dict[str, Any] = json.loads(process.stdout.readline())
+    return message
+
+
+def write_unit(brain: Path, slug: str, text: str) -> Path:
+    file = brain / "domains/coding/patterns" / f"{slug}.md"
+    file.write_text(
+        f"---\nid: pattern/{slug}\ntype: pattern\ndomain: coding\ntags: []\nconfidence: 0.9\nsource: manual\n"
+        f"related: []\ncreated: 2026-11-01\nlast_modified: 2026-11-01\n---\n# {slug}\n\n{text}\n"
+    )
+    return file
+
+
+@pytest.mark.proves("MCP-CONTRACT", "MCP-INSTRUCTIONS")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain: Path, mode: str) -> None:
+    async def talk(client: Client) -> None:
+        assert client.server_info is not None and client.server_info.name == "nugget"
+        assert client.instructions == INSTRUCTIONS and len(INSTRUCTIONS) <= 1500
+        (tool,) = (await client.list_tools()).tools
+        assert tool.name == TOOL and tool.output_schema is None
+        assert tool.input_schema["required"] == ["task_description"]
+        assert list(tool.input_schema["properties"]) == [
+            "task_description", "path", "symbol", "types", "sources", "profile", "depth", "token_budget",
+        ]  # fmt: skip
+        assert tool.input_schema["properties"]["token_budget"]["default"] == 2000
+        assert all(entry.get("description") for entry in tool.input_schema["properties"].values())
+        assert tool.annotations and tool.annotations.read_only_hint
+
+    with_client(talk, cwd=brain, mode=mode, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-CONTRACT")
+def test_it_answers_in_markdown_with_what_is_needed_to_judge_each_unit(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        result = await ask(client, "users still see old prices after we changed them, how do we refresh stored copies")
+        text = text_of(result)
+        assert not result.is_error
+        assert "concept/cache-invalidation" in text
+        assert "domains/coding/concepts/cache-invalidation.md" in text
+        assert "confidence" in text.lower()
+        assert "cooking" not in text
+        assert len(text) < MAX_CHARS
+
+    with_client(talk, cwd=brain)
+
+
+@pytest.mark.proves("MCP-LENGTH")
+def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Path) -> None:
+    wall = " ".join(f"retry{n} payments with idempotency" for n in range(4000))
+    for n in range(6):
+        write_unit(brain, f"wall-{n}", wall)
+
+    async def talk(client: Client) -> None:
+        for depth in ("summary", "standard", "deep"):
+            text = text_of(await ask(client, "retry payments with idempotency", depth=depth))
+            assert 200 < len(text) < MAX_CHARS
+        assert len(text_of(await ask(client, "retry payments", token_budget=10_000))) < 50_000
+        assert len(text_of(await ask(client, "retry payments", token_budget=300))) < 3_000
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-FRESH")
+def test_a_changed_brain_is_read_without_a_restart(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        assert "zanzibar" not in text_of(await ask(client, "zanzibar quorum leases"))
+        file = write_unit(brain, "zanzibar-leases", "Renew zanzibar quorum leases at a third of their term.")
+        assert "pattern/zanzibar-leases" in text_of(await ask(client, "zanzibar quorum leases"))
+        file.write_text(file.read_text().replace("a third", "a quarter"))
+        assert "a quarter of their term" in text_of(await ask(client, "zanzibar quorum leases"))
+        file.unlink()
+        assert "pattern/zanzibar-leases" not in text_of(await ask(client, "zanzibar quorum leases"))
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-FRESH")
+def test_many_changes_are_synced_behind_the_answer(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        await ask(client, "cache")
+        for n in range(80):
+            write_unit(brain, f"mass-{n}", f"Note {n} about quokkas in wire formats.")
+        first = text_of(await ask(client, "how do I refresh stored copies of prices, cache invalidation"))
+        assert "concept/cache-invalidation" in first, "the old index serves while the new files are read"
+        deadline = time.monotonic() + 30
+        while "pattern/mass-" not in text_of(await ask(client, "quokkas in wire formats")):
+            assert time.monotonic() < deadline, "the changes were never synced"
+            await asyncio.sleep(0.1)
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-ERRORS")
+def test_without_a_brain_it_says_what_to_do_and_finds_one_made_later(brain: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    async def talk(client: Client) -> None:
+        result = await ask(client, "anything")
+        assert result.is_error and "nugget init" in text_of(result)
+        shutil.copytree(brain, elsewhere, dirs_exist_ok=True)
+        assert "concept/cache-invalidation" in text_of(await ask(client, "cache invalidation"))
+
+    with_client(talk, cwd=elsewhere, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-ERRORS")
+def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"task_description": "  "}, "about to do"),
+        ({"task_description": "x" * 9000}, "8,000"),
+        ({"types": ["pattern", "recipe"]}, "pattern, concept, decision, bug, belief"),
+        ({"sources": ["internet"]}, "brain"),
+        ({"profile": "thorough"}, "task"),
+        ({"depth": "bottomless"}, "summary, standard, deep"),
+        ({"token_budget": 0}, "between 100 and"),
+        ({"token_budget": "many"}, "token_budget"),
+    ]
+
+    async def talk(client: Client) -> None:
+        for arguments, expected in cases:
+            result = await client.call_tool(TOOL, {"task_description": "cache", **arguments})
+            assert result.is_error and expected in text_of(result), arguments
+            assert "Traceback" not in text_of(result)
+        assert not (await ask(client, "cache", types="Concept, pattern", path="src/cache.py", symbol="get")).is_error
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-THREADS")
+def test_questions_asked_at_once_each_get_their_own_answer(brain: Path) -> None:
+    questions = {
+        "cache invalidation of stored copies": "concept/cache-invalidation",
+        "goroutine leak on early return": "bug/goroutine-leak-on-early-return",
+        "hollandaise sauce split": "bug/split-hollandaise",
+        "transactional outbox for messages": "pattern/transactional-outbox",
+    }
+
+    async def talk(client: Client) -> None:
+        asked = [*questions] * 5
+        answers = await asyncio.gather(*(ask(client, question) for question in asked))
+        for question, answer in zip(asked, answers, strict=True):
+            assert questions[question] in text_of(answer)
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-ERRORS")
+def test_a_lost_or_damaged_index_is_made_anew_while_serving(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        before = text_of(await ask(client, "cache invalidation"))
+        for damage in (lambda file: file.unlink(), lambda file: file.write_bytes(b"not a database" * 1000)):
+            for file in (brain / ".nugget").glob("index.db*"):
+                damage(file)
+            assert text_of(await ask(client, "cache invalidation")) == before
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-START")
+def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
+    with raw_server(brain, stderr=subprocess.STDOUT, PYTHONPROFILEIMPORTTIME="1") as process:
+        send(process, INITIALIZE)
+        assert process.stdout
+        imported: set[str] = set()
+        for line in process.stdout:
+            if line.startswith(b"{"):
+                assert json.loads(line)["result"]["serverInfo"]["name"] == "nugget"
+                break
+            imported.add(line.decode().rpartition("|")[2].strip())
+        assert "mcp.server.mcpserver" in imported, "the imports were watched"
+        assert imported & {"numpy", "onnxruntime", "fastembed", "anthropic", "git", "github", "markdown_it"} == set()
+        send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        for line in process.stdout:
+            if line.decode().rpartition("|")[2].strip() == "onnxruntime":
+                break
+        else:
+            pytest.fail("nothing was warmed up after the reply")
+
+
+@pytest.mark.proves("MCP-START")
+def test_claude_codes_probe_and_its_fallback_are_both_answered(brain: Path) -> None:
+    with raw_server(brain, NUGGET_EMBEDDING_MODEL="none") as process:
+        send(process, PROBE)
+        discovered = receive(process)
+        assert discovered["id"] == PROBE["id"]
+        assert discovered["result"]["instructions"] == INSTRUCTIONS
+    with raw_server(brain, NUGGET_EMBEDDING_MODEL="none") as process:
+        send(process, b"this is no JSON\n")
+        send(process, {"jsonrpc": "2.0", "id": 7, "method": "no/such/method", "params": {}})
+        send(process, INITIALIZE)
+        replies = {}
+        while 1 not in replies:
+            reply = receive(process)
+            replies[reply.get("id")] = reply
+        assert "error" in replies[7]
+        assert replies[1]["result"]["protocolVersion"] == "2025-11-25"
+        send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        call = {
+            "name": TOOL,
+            "arguments": {"task_description": "cache invalidation"},
+            "_meta": {"claudecode/toolUseId": "toolu_01", "progressToken": 2},
+        }
+        send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
+        result = receive(process)["result"]
+        assert "structuredContent" not in result
+        assert "concept/cache-invalidation" in result["content"][0]["text"]
+
+
+@pytest.mark.proves("MCP-END")
+@pytest.mark.parametrize("is_warming", [True, False])
+def test_it_ends_when_its_client_goes_away(brain: Path, is_warming: bool) -> None:
+    with raw_server(brain, stderr=subprocess.PIPE) as process:
+        send(process, INITIALIZE)
+        receive(process)
+        if not is_warming:
+            send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+            call = {"name": TOOL, "arguments": {"task_description": "cache"}}
+            send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
+            receive(process)
+        output, errors = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert output == b"", "stdout belongs to the protocol"
+        assert b"Traceback" not in errors
