@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nugget.config import Environment, Settings
-from nugget.errors import EmbeddingUnavailable, LLMUnavailable, UsageError
+from nugget.embedding.cross_encoder import CrossEncoder
+from nugget.errors import LLMUnavailable, UsageError
 from nugget.models import Unit
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ PASSAGE_CHARS = 1200
 """Characters of a passage that a re-ranker is shown."""
 
 _CROSS_ENCODER = "cross-encoder:"
-_MODEL_FILES = ("model.onnx", "onnx/model.onnx")
 _LEAST_SHARE_JUDGED = 0.5
 
 _SYSTEM = """You judge how well passages from a knowledge base answer a question.
@@ -139,33 +138,16 @@ class ClaudeReranker:
 
 
 class CrossEncoderReranker:
-    """A local cross-encoder: a model that fastembed knows by name, or a folder with model.onnx and tokenizer files.
-
-    Thread-safe; loads (and, for a name, downloads) on first use. Relevance is the sigmoid of the model's logit.
-    """
+    """A local cross-encoder: a model that fastembed knows by name, or a folder. Loads on first use."""
 
     def __init__(self, model: str, *, cache: Path) -> None:
         self.name = f"{_CROSS_ENCODER}{Path(model).name}"
-        self._model = model
-        self._cache = cache
-        self._lock = Lock()
-        self._loaded: Any = None
+        self._model = CrossEncoder(model, cache=cache)
 
     def __call__(self, question: str, candidates: Sequence[Passage]) -> list[float]:
-        """One relevance for each candidate. Raises EmbeddingUnavailable when the model cannot be had or used."""
-        if not candidates:
-            return []
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = _load(self._model, self._cache)
+        """One relevance for each candidate: the sigmoid of the model's logit. Raises EmbeddingUnavailable."""
         texts = [f"{passage.unit.title}\n{passage.text}"[:PASSAGE_CHARS] for passage in candidates]
-        try:
-            logits = [float(logit) for logit in self._loaded.rerank(question, texts, batch_size=1)]
-        except Exception as error:  # onnxruntime and tokenizers raise types of their own
-            raise EmbeddingUnavailable(f"The cross-encoder {self._model} failed ({_first_line(error)}).") from error
-        if len(logits) != len(candidates) or not all(map(math.isfinite, logits)):
-            raise EmbeddingUnavailable(f"The cross-encoder {self._model} gave no usable scores.")
-        return [_sigmoid(logit) for logit in logits]
+        return [_sigmoid(logit) for logit in self._model.logits(question, texts)] if texts else []
 
 
 def _prompt(llm: LLM, question: str, candidates: Sequence[Passage]) -> str:
@@ -187,48 +169,5 @@ def _fenced(llm: LLM, number: int, passage: Passage) -> str:
     )
 
 
-def _load(model: str, cache: Path) -> Any:
-    from fastembed.rerank.cross_encoder import TextCrossEncoder
-
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        return _load_folder(folder)
-    known = {entry["model"].lower() for entry in TextCrossEncoder.list_supported_models()}
-    if model.lower() not in known:
-        raise EmbeddingUnavailable(
-            f"`retrieval.reranker: {_CROSS_ENCODER}{model}` is neither a folder nor a model that fastembed knows.",
-            hint="Use a folder, or a name from fastembed's list, such as Xenova/ms-marco-MiniLM-L-6-v2.",
-        )
-    try:
-        return TextCrossEncoder(model, cache_dir=str(cache), threads=1, providers=["CPUExecutionProvider"])
-    except Exception as error:  # hub, network and file errors of four libraries arrive here
-        raise EmbeddingUnavailable(
-            f"The cross-encoder {model} could not be loaded or downloaded ({_first_line(error)}).",
-            hint="Check the network, name a local folder, or set `retrieval: {reranker: local}`.",
-        ) from error
-
-
-def _load_folder(folder: Path) -> Any:
-    """fastembed's own loader on a local folder, under a name that no other folder has."""
-    from fastembed.common.model_description import ModelSource
-    from fastembed.rerank.cross_encoder import TextCrossEncoder
-
-    folder = folder.resolve()
-    model_file = next((name for name in _MODEL_FILES if (folder / name).is_file()), None)
-    if model_file is None:
-        raise EmbeddingUnavailable(f"{folder} holds no model.onnx.", hint="Name a folder with a cross-encoder in it.")
-    name = f"nugget{folder.as_posix()}"
-    try:
-        if name.lower() not in {entry["model"].lower() for entry in TextCrossEncoder.list_supported_models()}:
-            TextCrossEncoder.add_custom_model(name, sources=ModelSource(url=folder.as_uri()), model_file=model_file)
-        return TextCrossEncoder(name, specific_model_path=str(folder), threads=1, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime, tokenizers and fastembed raise types of their own
-        raise EmbeddingUnavailable(f"{folder} cannot be loaded as a cross-encoder ({_first_line(error)}).") from error
-
-
 def _sigmoid(logit: float) -> float:
     return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).split("\n")[0]

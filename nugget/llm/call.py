@@ -26,7 +26,6 @@ class Call:
     request: dict[str, Any]
     started: float = field(default_factory=time.monotonic)
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_USAGE, 0))
-    chars_received: int = 0
     stop_reason: str = ""
     error: str | None = None
     sent: bool = True

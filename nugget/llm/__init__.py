@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from nugget import ledger
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable
-from nugget.llm_call import Call, read_events, read_message
+from nugget.llm.call import Call, read_events, read_message
 from nugget.prices import takes_effort
 from nugget.redaction import allow_list, redact
 from nugget.schema import problems_in
@@ -37,6 +37,7 @@ _DEFAULT_URL = "https://api.anthropic.com"
 _MAX_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
 _CODE_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _log = logging.getLogger("nugget")
 
 
@@ -163,7 +164,6 @@ class LLM:
             call.note_usage(message.get("usage"))
             call.stop_reason = str(message.get("stop_reason") or "")
             text = _text_of(message)
-            call.chars_received = len(text)
             value, problems = _parse(text, schema, stop_reason=call.stop_reason)
             if call.stop_reason == "refusal":
                 raise LLMUnavailable(f"{model} declined to answer ({purpose}).")
@@ -195,14 +195,16 @@ class LLM:
         max_usd: float = float("inf"),
         effort: str | None = None,
     ) -> Iterator[str]:
-        """Ask for text and yield it as it comes. Raises LLMUnavailable, also in the middle of the text."""
+        """Ask for text and yield it as it comes, without control characters, which a terminal would obey.
+
+        Raises LLMUnavailable, also in the middle of the text.
+        """
         request = self._request(model, system, prompt, max_tokens=max_tokens, output={}, effort=effort)
         call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request)
         with self._recorded(call, max_usd=max_usd):
             with self._within(call).messages.with_streaming_response.create(**request, stream=True) as response:
                 for delta in read_events(response, call):
-                    call.chars_received += len(delta)
-                    yield delta
+                    yield _printable(delta)
             if call.stop_reason == "refusal":
                 raise LLMUnavailable(f"{model} declined to answer ({purpose}).")
             if not call.stop_reason:
@@ -234,6 +236,8 @@ class LLM:
             raise LLMUnavailable(
                 "ANTHROPIC_API_KEY holds characters that no key has.", hint="Copy the key again, on one line."
             )
+        if not self._base_url.startswith(("http://", "https://")):
+            raise LLMUnavailable("ANTHROPIC_BASE_URL is no http:// or https:// address.", hint="Correct or unset it.")
         import anthropic
 
         with self._lock:
@@ -378,6 +382,10 @@ def _status_sentence(error: anthropic.APIStatusError, model: str, *, said: str) 
         what = "is overloaded" if status == 529 else "failed"
         return LLMUnavailable(f"The Anthropic API {what} (HTTP {status}){tail}.", hint="Try again later.")
     return LLMUnavailable(f"The Anthropic API refused the request (HTTP {status}){tail}.")
+
+
+def _printable(text: str) -> str:
+    return _CONTROL.sub("", text)
 
 
 def _seconds(header: str | None) -> float | None:
