@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from nugget import __version__
 from nugget.config import Environment, find_brain, read_environment
 from nugget.errors import IndexUnavailable, NuggetError, UsageError
-from nugget.models import Bundle, Depth, KnowledgeType, SourceName
+from nugget.models import Depth, KnowledgeType, SourceName
+from nugget.render import MAX_CHARS, bundle_markdown
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -37,8 +38,8 @@ done.
 
 Call get_relevant_context FIRST: before you plan, design, write or change code, debug, review, choose a library or \
 a setting, or answer "how do we" and "why is this so". Call it again when the task changes, when an error or an \
-unknown part of the code turns up, and before you repeat something that may have failed before. It is local, costs \
-nothing and answers in milliseconds; a question too many is cheaper than a mistake made twice.
+unknown part of the code turns up, and before you repeat something that may have failed before. It is quick and \
+searches on this machine; a question too many is cheaper than a mistake made twice.
 
 - task_description: the task or question in plain words, with names, error messages and technologies in it.
 - path, symbol: the file and the function you are about to touch, where there is one.
@@ -53,11 +54,9 @@ Look up what is already known about a task before starting on it: decisions and 
 and fixes, concepts and beliefs, from a brain of reviewed notes. Returns markdown: the most relevant units, each with \
 id, path, confidence and dates. Local and fast; call it first, and again when the task changes."""
 
-MAX_CHARS = 10_000
-"""An answer to the default budget is shorter than this; clients put longer ones into a file, or cut them."""
-
 MAX_BUDGET_TOKENS = 10_000
-"""40,000 characters and their frames stay below the 50,000 at which Claude Code no longer shows a result inline."""
+LARGEST_CHARS = 49_000
+"""Claude Code puts results of more than 50,000 characters into a file and shows the first 2 KB of it."""
 
 MAX_QUESTION_CHARS = 8_000
 
@@ -118,7 +117,8 @@ class Desk:
 
     def answer(self, question: Question) -> str:
         """The markdown for one question. Raises NuggetError."""
-        from nugget.render import bundle_markdown
+        from nugget.llm import open_llm
+        from nugget.retrieval.reranking import choose_reranker
 
         _check(question)
         brain = self.open()
@@ -136,10 +136,11 @@ class Desk:
             types=question.types,
             sources=question.sources,
             profile=question.profile,
+            reranker=choose_reranker(brain.settings, open_llm(brain.settings, self._environment), self._environment),
         )
         if "index_behind" in bundle.degraded:
             self._catch_up(brain)
-        return _within(bundle, max(MAX_CHARS, 5 * question.budget_tokens), bundle_markdown)
+        return bundle_markdown(bundle, min(max(MAX_CHARS, 5 * question.budget_tokens), LARGEST_CHARS))
 
     def close(self) -> None:
         """Close the brain. A sync that still runs is left to die with the process: it is safe to kill."""
@@ -325,11 +326,3 @@ def _words(question: Question) -> str:
     name = PurePath(question.path.replace("\\", "/")).name if question.path else ""
     return " ".join(part for part in (question.text.strip(), question.symbol, name) if part)
 
-
-def _within(bundle: Bundle, max_chars: int, to_text: Any) -> str:
-    """The bundle as text of at most `max_chars`: whole units are left out at the end, never cut in two."""
-    text: str = to_text(bundle)
-    while len(text) > max_chars and len(bundle.hits) > 1:
-        bundle = replace(bundle, hits=bundle.hits[:-1], budget=replace(bundle.budget, truncated=True))
-        text = to_text(bundle)
-    return text

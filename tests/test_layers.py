@@ -17,7 +17,7 @@ from nugget import errors
 PACKAGE = Path(__file__).parent.parent / "nugget"
 
 LAYERS: dict[str, tuple[str, ...]] = {
-    "faces": ("api", "render", "mcp_server", "hook", "demo", "cli", "entry"),
+    "faces": ("render", "api", "mcp_server", "hook", "demo", "cli", "entry"),
     "use cases": (
         "extraction", "comparison", "proposal_text", "sync", "retrieval", "answering", "capture", "review", "health",
     ),
