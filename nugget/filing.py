@@ -30,6 +30,7 @@ _FORGOTTEN_HEAD = """\
 """
 _FORGOTTEN_ID = re.compile(r"^- id: (\S+)\s*$", re.MULTILINE)
 _FORGOTTEN_BODY = re.compile(r"^  body_sha256: ([0-9a-f]{64})\s*$", re.MULTILINE)
+_SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _MAX_TITLE_CHARS = 80
 
 
@@ -187,7 +188,7 @@ def _drafted(
         raise UsageError(f"The confidence must be a number from 0 to 1, not {confidence}.")
     body = text.strip("\n").rstrip()
     heading = title_of(body)
-    named = " ".join((title or heading or shorten(body, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .")).split())
+    named = " ".join((title or heading or _first_sentence(body)).split())
     return Unit(
         id=f"{type}/{slugify(named)}",
         source=SourceName.BRAIN,
@@ -201,6 +202,12 @@ def _drafted(
         created=now.date(),
         last_modified=now.date(),
     )
+
+
+def _first_sentence(body: str) -> str:
+    """What a text without a heading is called."""
+    sentence = _SENTENCE_BREAK.split(body.lstrip("-*>#`_ \n"), maxsplit=1)[0]
+    return shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
 
 
 def _with_free_id(brain: Path, unit: Unit) -> Unit:
