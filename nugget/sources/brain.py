@@ -16,7 +16,6 @@ from pathlib import Path
 from nugget import brain as brains
 from nugget import git, knowledge
 from nugget.errors import GitError, NuggetError
-from nugget.frontmatter import shown
 from nugget.index import FileState
 from nugget.models import Problem, Unit
 
@@ -70,7 +69,7 @@ def read(folder: Path, path: str) -> ReadFile:
         content = brains.read_file(folder, path)
     except (OSError, NuggetError) as error:
         reason = str(error) if isinstance(error, NuggetError) else f"cannot be read ({error.strerror or error})"
-        problem = Problem(path=path, reason=reason.removeprefix(f"{shown(path)}: "))
+        problem = Problem(path=path, reason=reason.removeprefix(f"{brains.printable(path)}: "))
         return ReadFile(state=FileState(path=path, hash="", size=-1, mtime_ns=0, problems=(problem,)), unit=None)
     parsed = knowledge.parse_bytes(content, path=path)
     state = FileState(
