@@ -233,8 +233,9 @@ def _join_back(groups: list[list[_Section]], sizes: list[int], limits: ChunkLimi
     parent = groups[-1][0].crumbs[:-1]
     shared = _common(section.crumbs for section in [*groups[-2], groups[-1][0]])
     if len(shared) >= max(1, len(parent)):
-        groups[-2].extend(groups.pop())
-        sizes[-2] += sizes.pop()
+        last, last_size = groups.pop(), sizes.pop()
+        groups[-1].extend(last)
+        sizes[-1] += last_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
