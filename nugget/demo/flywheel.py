@@ -1,0 +1,203 @@
+"""From a session to the answer that the next agent gets: init, capture, review, accept, sync, ask, MCP.
+
+Every step is the real command, run as a person would run it, in a temporary HOME, without keys and without network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from nugget.config import Environment, read_environment
+from nugget.errors import NuggetError
+from nugget.render import clean
+from nugget.resources import resource
+from nugget.sources.transcripts import find_transcripts, read_session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+QUESTION = "Some payment callbacks are refused as forged although the secret is right. What should I check?"
+"""In other words than the session's: nobody asks with the words of the answer."""
+
+_CONFIGURED_BY = ("NUGGET_", "ANTHROPIC_", "GITHUB_", "CLAUDE", "GIT_", "OPENAI_", "VOYAGE_")
+_SHOWN_LINES = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where the demo plays: a HOME of its own, the environment for it, the installed command, the screen."""
+
+    home: Path
+    variables: dict[str, str]
+    command: str
+    screen: Console
+
+    @property
+    def brain(self) -> Path:
+        """The brain that the demo makes."""
+        return self.home / "brain"
+
+
+def main() -> int:
+    """Run the demo; 0 when every step did what it says."""
+    from rich.console import Console
+
+    screen = Console(highlight=False, emoji=False)
+    real = read_environment()
+    try:
+        with TemporaryDirectory(prefix="nugget-demo-") as folder:
+            _play(_set_up(Path(folder).resolve(), real, screen))
+    except (NuggetError, subprocess.CalledProcessError) as error:
+        screen.print("[bold red]The demo stopped.[/]")
+        screen.print(str(error), markup=False)
+        return 1
+    _say_what_next(screen, real)
+    return 0
+
+
+def _set_up(home: Path, real: Environment, screen: Console) -> Stage:
+    """A new HOME without anybody's keys and settings. The converted model is shared where NUGGET_MODELS says."""
+    variables = {name: value for name, value in real.variables.items() if not name.startswith(_CONFIGURED_BY)}
+    variables |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "GIT_CONFIG_NOSYSTEM": "1"}
+    if "NUGGET_MODELS" in real.variables:
+        variables["NUGGET_MODELS"] = real.variables["NUGGET_MODELS"]
+    beside = Path(sysconfig.get_path("scripts")) / "nugget"
+    command = str(beside) if beside.exists() else shutil.which("nugget")
+    if command is None:
+        raise NuggetError("The command `nugget` is not installed.", hint="`make demo` installs it first.")
+    return Stage(home=home, variables=variables, command=command, screen=screen)
+
+
+def _play(stage: Stage) -> None:
+    transcript = _place_transcript(stage)
+    session = read_session(transcript)
+    folder, worked_on = transcript.parent.name, Path(session.cwd or "?").name
+    stage.screen.print(
+        "\n[bold]Nugget[/]: what a coding agent learns in one session, the next one knows.\n"
+        f"This plays in a temporary HOME, offline and without any key: {stage.home}\n"
+    )
+    _title(stage, 1, "Make a brain", "a git repository of markdown files; yours, readable without Nugget")
+    _run(stage, "init", "~/brain")
+    _title(
+        stage, 2, "Capture a session", f"a recorded Claude Code session in {worked_on} ({len(session.events)} events): "
+        "secrets are redacted first, then lessons are found, here without an LLM"
+    )  # fmt: skip
+    _run(stage, "capture-session", "--transcript", f"~/.claude/projects/{folder}/{transcript.name}",
+         "--method", "heuristic")  # fmt: skip
+    _title(stage, 3, "Review", "what was found waits on a git branch until you have looked at it")
+    _run(stage, "review", "list")
+    _run(stage, "review", "show", at_most_lines=_SHOWN_LINES)
+    _run(stage, "review", "accept", *_waiting_branches(stage))
+    _title(stage, 4, "Ask", "in other words than the session's; words and meaning are both searched")
+    _run(stage, "sync")
+    _run(stage, "ask", QUESTION, "--no-llm", "--limit", "3")
+    _title(stage, 5, "What the next agent gets", "the same question, by a real MCP client over stdio")
+    _ask_over_mcp(stage)
+
+
+def _place_transcript(stage: Stage) -> Path:
+    """Put the bundled session where Claude Code would have written it."""
+    bundled = resource("demo/session.jsonl")
+    session = read_session(bundled)
+    project = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in session.cwd or "project")
+    folder = stage.home / ".claude" / "projects" / project
+    folder.mkdir(parents=True)
+    return Path(shutil.copy(bundled, folder / f"{session.id}.jsonl"))
+
+
+def _title(stage: Stage, number: int, name: str, what: str) -> None:
+    stage.screen.rule(f"[bold cyan]{number}. {name}", align="left", style="cyan")
+    stage.screen.print(f"[dim]{what}[/]\n")
+
+
+def _run(stage: Stage, *arguments: str, at_most_lines: int | None = None) -> None:
+    """Show a command as it would be typed, run it, and show what it prints."""
+    typed = " ".join(f'"{argument}"' if " " in argument else argument for argument in arguments)
+    stage.screen.print(f"[bold green]$[/] [bold]nugget {typed}[/]", soft_wrap=True)
+    real = [argument.replace("~", str(stage.home), 1) if argument.startswith("~/") else argument
+            for argument in arguments]  # fmt: skip
+    sys.stdout.flush()
+    limited = at_most_lines is not None
+    done = subprocess.run(
+        [stage.command, *real], env=stage.variables, cwd=stage.home, check=True, text=True,
+        stdout=subprocess.PIPE if limited else None,
+    )  # fmt: skip
+    if limited:
+        lines = done.stdout.rstrip().splitlines()
+        stage.screen.out("\n".join(lines[:at_most_lines]), highlight=False)
+        if len(lines) > (at_most_lines or 0):
+            stage.screen.print(f"[dim]… and {len(lines) - (at_most_lines or 0)} more lines[/]")
+    stage.screen.print()
+
+
+def _waiting_branches(stage: Stage) -> list[str]:
+    listed = subprocess.run(
+        ["git", "-C", str(stage.brain), "branch", "--list", "nugget/*", "--format=%(refname:short)"],
+        env=stage.variables, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    branches = listed.stdout.split()
+    if not branches:
+        raise NuggetError("Capture proposed nothing.", hint="This is a bug of Nugget's: the session holds lessons.")
+    return branches
+
+
+def _ask_over_mcp(stage: Stage) -> None:
+    """Connect as an agent does, and show what it is told and what it gets."""
+    from rich.panel import Panel
+    from rich.text import Text
+
+    told, answer, took_ms = asyncio.run(_call(stage))
+    first = told.strip().split("\n\n")[0]
+    stage.screen.print(Panel(Text(clean(first)), title="what the agent is told when it starts", style="dim"))
+    stage.screen.print(f"[bold green]→[/] [bold]get_relevant_context[/](task_description={QUESTION!r})", soft_wrap=True)
+    lines = clean(answer).splitlines()
+    shown = "\n".join(lines[:_SHOWN_LINES]) + (f"\n… and {len(lines) - _SHOWN_LINES} more lines" if
+                                               len(lines) > _SHOWN_LINES else "")  # fmt: skip
+    stage.screen.print(Panel(Text(shown), title=f"what it gets: {len(answer):,} characters, {took_ms:.0f} ms"))
+
+
+async def _call(stage: Stage) -> tuple[str, str, float]:
+    """The instructions of the server, its answer, and how long a call takes once the server is warm."""
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters
+
+    server = StdioServerParameters(command=stage.command, args=["serve"], env=stage.variables, cwd=stage.home)
+    async with Client(server) as client:
+        question = {"task_description": QUESTION}
+        await client.call_tool("get_relevant_context", question)
+        began = time.perf_counter()
+        result = await client.call_tool("get_relevant_context", question)
+        took_ms = (time.perf_counter() - began) * 1000
+        instructions = client.instructions or ""
+    text = "\n".join(getattr(block, "text", "") for block in result.content)
+    if result.is_error:
+        raise NuggetError(f"The server answered: {text}")
+    return instructions, text, took_ms
+
+
+def _say_what_next(screen: Console, real: Environment) -> None:
+    """The same with the person's own sessions; only their names are looked at here."""
+    own = list(find_transcripts(real.claude_config))
+    mine = str(own[-1]) if own else "~/.claude/projects/<project>/<session>.jsonl"
+    have = f" (there are {len(own)} of yours on this machine; this is the newest)" if own else ""
+    screen.rule("[bold cyan]Now with your own", align="left", style="cyan")
+    steps = (
+        ("Install the command", "pipx install .        # or: uv tool install ."),
+        ("Make your brain", "nugget init ~/brain"),
+        (f"Capture a session{have}", f"nugget capture-session --transcript '{mine}'"),
+        ("Look at what was found", "nugget review show    # then: nugget review accept"),
+        ("Let Claude Code ask it", "claude mcp add --scope user nugget -- nugget serve"),
+    )
+    for number, (what, command) in enumerate(steps, 1):
+        screen.print(f"{number}. {what}", soft_wrap=True)
+        screen.print(f"   {command}", style="bold", markup=False, soft_wrap=True)
+    screen.print("\n[dim]The temporary HOME is gone; nothing of yours was touched.[/]\n")
