@@ -151,7 +151,7 @@ class Brain:
         moment = now or datetime.now(UTC)
         try:
             bundle = retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, Unusable):
             # Damage that opening the file did not show. The files are the truth: make the index anew, ask once more.
             self._reopen()
             self.sync(rebuild=True)
@@ -164,13 +164,15 @@ class Brain:
 
     def close(self) -> None:
         """Close the index."""
-        self._reopen()
+        with self._lock:
+            index, self._index = self._index, None
+        if index is not None:
+            index.close()
 
     def _reopen(self) -> None:
+        """Let go of the index. Other threads may be reading it: it closes itself when the last of them is done."""
         with self._lock:
-            if self._index is not None:
-                self._index.close()
-                self._index = None
+            self._index = None
 
 
 def open(path: Path | str | None = None) -> Brain:

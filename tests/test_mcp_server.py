@@ -265,6 +265,26 @@ def test_a_lost_or_damaged_index_is_made_anew_while_serving(brain: Path) -> None
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
 
 
+@pytest.mark.proves("MCP-THREADS")
+def test_questions_go_on_while_the_index_is_made_anew_under_them(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        async def keep_asking() -> None:
+            for _ in range(40):
+                answer = await ask(client, "cache invalidation of stored copies")
+                assert "concept/cache-invalidation" in text_of(answer)
+
+        async def keep_deleting() -> None:
+            for _ in range(8):
+                await asyncio.sleep(0.1)
+                for file in (brain / ".nugget").glob("index.db*"):
+                    file.unlink(missing_ok=True)
+
+        await ask(client, "cache")
+        await asyncio.gather(keep_deleting(), *(keep_asking() for _ in range(4)))
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
 @pytest.mark.proves("MCP-START")
 def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
     with raw_server(brain, stderr=subprocess.STDOUT, PYTHONPROFILEIMPORTTIME="1") as process:

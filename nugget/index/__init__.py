@@ -139,6 +139,10 @@ class Index:
                 connection.close()
             self._opened.clear()
 
+    def __del__(self) -> None:
+        for connection in getattr(self, "_opened", ()):
+            connection.close()
+
     def _current_snapshot(self) -> vectors.Snapshot:
         generation = self.generation
         with self._lock:
