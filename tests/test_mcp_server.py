@@ -19,6 +19,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 
+import nugget
 from nugget.mcp_server import INSTRUCTIONS
 from nugget.render import MAX_CHARS
 
@@ -266,23 +267,26 @@ def test_a_lost_or_damaged_index_is_made_anew_while_serving(brain: Path) -> None
 
 
 @pytest.mark.proves("MCP-THREADS")
-def test_questions_go_on_while_the_index_is_made_anew_under_them(brain: Path) -> None:
+def test_questions_go_on_while_another_process_makes_the_index_anew(
+    brain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+
     async def talk(client: Client) -> None:
         async def keep_asking() -> None:
             for _ in range(40):
                 answer = await ask(client, "cache invalidation of stored copies")
                 assert "concept/cache-invalidation" in text_of(answer)
 
-        async def keep_deleting() -> None:
-            for _ in range(8):
-                await asyncio.sleep(0.1)
-                for file in (brain / ".nugget").glob("index.db*"):
-                    file.unlink(missing_ok=True)
+        async def keep_rebuilding() -> None:
+            with nugget.open(brain) as other:
+                for _ in range(6):
+                    await asyncio.to_thread(other.sync, rebuild=True)
 
         await ask(client, "cache")
-        await asyncio.gather(keep_deleting(), *(keep_asking() for _ in range(4)))
+        await asyncio.gather(keep_rebuilding(), *(keep_asking() for _ in range(4)))
 
-    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+    with_client(talk, cwd=brain)
 
 
 @pytest.mark.proves("MCP-START")
