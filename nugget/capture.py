@@ -18,6 +18,7 @@ from nugget.comparison import Comparison, FileChange, KnownBrain, Similar, compa
 from nugget.config import Settings
 from nugget.errors import BrainError, TranscriptError
 from nugget.extraction.proposals import Extraction
+from nugget.filing import forgotten
 from nugget.models import EventKind, Session, Unit
 from nugget.redaction import is_excluded_project, redact_session
 from nugget.sources.transcripts import read_session
@@ -167,6 +168,7 @@ def _compare(session: Session, extraction: Extraction, capture: Capture, key: st
         similar=capture.similar,
         waiting=waiting_units(brain),
         rejected=ledger.rejections(capture.home, brain=key),
+        forgotten=forgotten(brain),
     )
     return compare(
         extraction.proposals, known, today=capture.now.date(), session=session.id,

@@ -16,6 +16,7 @@ from nugget import brain as brains
 from nugget import knowledge
 from nugget.errors import NuggetError
 from nugget.extraction.proposals import Proposal
+from nugget.filing import Forgotten
 from nugget.ledger import Rejections, text_key
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Relation, RelationType, SourceName, Unit
@@ -76,6 +77,7 @@ class KnownBrain:
     similar: Similar
     waiting: Sequence[tuple[Unit, str]] = ()
     rejected: Rejections = field(default_factory=Rejections)
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
 
 @dataclass(slots=True)
@@ -173,6 +175,8 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
     rejected = brain.rejected
     if unit.id in rejected.ids or text_key(unit.body) in rejected.bodies or (quotes and quotes <= rejected.quotes):
         return "turned down before"
+    if unit.id in brain.forgotten.ids or knowledge.body_digest(unit.body) in brain.forgotten.bodies:
+        return "forgotten before (forgotten.yaml)"
     for known in accepted:
         if same_knowledge(unit, known):
             return f"says the same as {known.id}, which is proposed too"

@@ -95,9 +95,7 @@ def _session_starts(home: str, payload: dict[str, object]) -> None:
     if _has_brain(home) and payload.get("source") != "compact":
         with suppress(OSError):
             os.write(1, json.dumps({"systemMessage": NOTICE}).encode() + b"\n")
-    queue = spool.queue_folder(home)
-    os.makedirs(queue, mode=0o700, exist_ok=True)
-    stamp = os.path.join(queue, "catch-up.stamp")
+    stamp = os.path.join(spool.make_queue(home), "catch-up.stamp")
     try:
         due = time.time() - os.stat(stamp).st_mtime >= CATCH_UP_EVERY_S
     except FileNotFoundError:

@@ -10,5 +10,12 @@ PROMISES: dict[str, str] = {
     "REVIEW-ACCEPT": "Accepting merges into the checked-out branch and keeps every uncommitted change of the user.",
     "REVIEW-PARTIAL": "Single files of a proposal can be accepted; the rest goes on waiting.",
     "REVIEW-REJECT": "What was rejected is remembered and not proposed again.",
+    "HOOK-QUEUES": "A session's end leaves one complete queue file and no output.",
+    "HOOK-NEVER-FAILS": "Whatever is on stdin and however broken the home is, the hook exits 0 without a word.",
+    "HOOK-RECURSION": "A session that Nugget itself started is not captured.",
+    "HOOK-NOTICE": "The person is told that the session will be analyzed, where the client shows it.",
+    "HOOK-CATCH-UP": "A session's start has missed sessions looked for, at most once an hour.",
+    "HOOK-DETACHED": "The worker survives the hook's end, a hang-up and SIGTERM.",
+    "HOOK-ONE-WORKER": "Twenty sessions that end in the same second start one worker, which takes them all.",
 }
 GAPS: dict[str, str] = {}

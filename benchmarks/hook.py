@@ -1,0 +1,67 @@
+"""The hook's whole process against `python -c pass`, start to exit: at most 4 times, worker start included.
+
+Run: `python benchmarks/hook.py`. Prints a table; ratios of one run, so that the machine does not matter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ROUNDS = 40
+PAYLOAD = {"session_id": "s", "transcript_path": "/nowhere/s.jsonl", "cwd": "/", "hook_event_name": "SessionEnd"}
+
+
+def main() -> None:
+    """Measure each way in turn, so that a slow moment hits all of them."""
+    sys.path.insert(0, str(REPOSITORY))
+    from nugget import spool
+
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        environment = {**os.environ, "HOME": folder, "NUGGET_HOME": str(home), "PYTHONPATH": str(REPOSITORY)}
+        start = [sys.executable, "-P", "-m", "nugget.entry", "capture-session"]
+        end = json.dumps(PAYLOAD).encode()
+        begin = json.dumps(PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}).encode()
+        lock = spool.try_lock(home / "queue/worker.lock")
+        ways = {
+            "python -c pass": ([sys.executable, "-c", "pass"], b""),
+            "SessionEnd, a worker is at work": (start, end),
+            "SessionStart, nothing due": (start, begin),
+        }
+        times = _measure(ways, environment)
+        assert lock is not None
+        os.close(lock)
+        # The worker that each round starts ends at once: there is no brain. Its own time is not the hook's.
+        times |= _measure({"SessionEnd, starts the worker": (start, end)}, environment, settle_s=2.0, rounds=8)
+    base = times["python -c pass"]
+    print(f"{'process':34} {'min ms':>8} {'median ms':>10} {'x pass':>7}")
+    for name, (best, median) in times.items():
+        print(f"{name:34} {best:8.1f} {median:10.1f} {best / base[0]:7.2f}")
+
+
+def _measure(
+    ways: dict[str, tuple[list[str], bytes]],
+    environment: dict[str, str],
+    *,
+    settle_s: float = 0.0,
+    rounds: int = ROUNDS,
+) -> dict[str, tuple[float, float]]:
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, (command, text) in ways.items():
+            started = time.perf_counter()
+            subprocess.run(command, input=text, stdout=subprocess.DEVNULL, env=environment, check=True)
+            taken[name].append((time.perf_counter() - started) * 1000)
+            time.sleep(settle_s)
+    return {name: (min(values), sorted(values)[len(values) // 2]) for name, values in taken.items()}
+
+
+if __name__ == "__main__":
+    main()

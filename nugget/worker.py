@@ -1,0 +1,265 @@
+"""The capture worker: what turns queued sessions into proposals, started by the hook or by `nugget capture`.
+
+One worker holds the queue's lock; it ends when there is nothing left to do. Nothing of a session reaches its log.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+from nugget import queue, spool
+from nugget.api import Brain
+from nugget.capture import Capture, CaptureResult, capture_transcript
+from nugget.comparison import Similar
+from nugget.config import Environment, find_brain, load_settings, read_environment
+from nugget.errors import NuggetError, TranscriptError
+from nugget.models import Unit
+from nugget.queue import Job, Outcome
+from nugget.sources.transcripts import find_session, find_transcripts
+
+MAX_JOBS = 100
+"""A worker hands over to a fresh one after so many jobs, so that nothing it leaks can add up."""
+MAX_JOB_S = 1800
+MAX_MEMORY_BYTES = 2 * 1024**3
+MAX_LOG_BYTES = 2_000_000
+NEIGHBOURS = 5
+"""How many of the brain's units a new one is compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a worker did: how many transcripts catch-up queued, and each job as it ended."""
+
+    found: int
+    jobs: tuple[Job, ...]
+
+
+class _OutOfTime(Exception):
+    """A job took longer than `MAX_JOB_S`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """A detached worker's life: `python -m nugget.worker [--catch-up]`. Exit code 0; failures are in the queue."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    environment = read_environment()
+    _limit_memory()
+    inherited = environment.variables.get(spool.WORKER_LOCK, "")
+    lock = int(inherited) if inherited.isdigit() and _is_open(int(inherited)) else None
+    try:
+        work(environment, catch_up="--catch-up" in given, since_install=True, lock=lock, max_jobs=MAX_JOBS)
+    except Exception:
+        write_log(environment.home, traceback.format_exc())
+    return 0
+
+
+def work(
+    environment: Environment,
+    *,
+    catch_up: bool = False,
+    retry: bool = False,
+    since_install: bool = False,
+    lock: int | None = None,
+    max_jobs: int | None = None,
+    flag: Path | None = None,
+    report: Callable[[Job], None] = lambda job: None,
+) -> Work:
+    """Work the queue until it is empty. `flag` is `--brain`; a job that names its own brain goes there.
+
+    `catch_up` first queues transcripts that were never captured; with `since_install` only those written since the
+    queue exists. `retry` takes up everything that failed. `lock` is the queue's lock where the caller holds it.
+    Raises NuggetError when another worker is at work.
+    """
+    home = environment.home
+    lock_file = Path(spool.queue_folder(home)) / "worker.lock"
+    held = lock if lock is not None else spool.try_lock(lock_file)
+    if held is None:
+        raise NuggetError("A capture worker is at work already.", hint="`nugget status` shows how far it is.")
+    ended: list[Job] = []
+    found = 0
+
+    def note(job: Job) -> None:
+        ended.append(job)
+        report(job)
+
+    try:
+        queue.recover(home, now=_now())
+        queue.release(home, now=_now(), everything=retry)
+        queue.prune(home, now=_now())
+        if catch_up:
+            since = installed_at(home) if since_install else None
+            found = len(queue.catch_up(home, find_transcripts(environment.claude_config), now=_now(), since=since))
+        log = partial(write_log, home)
+        with _Brains(environment, flag) as brains:
+            queue.drain(home, brains.capture, now=_now, report=note, log=log, max_jobs=max_jobs)
+    finally:
+        os.close(held)
+    # What was queued between the last look and here found the lock taken, and what is beyond `max_jobs` is left.
+    if queue.jobs(home, "pending"):
+        spool.start_worker(home)
+    return Work(found=found, jobs=tuple(ended))
+
+
+def installed_at(home: Path) -> datetime | None:
+    """When the queue came to be: what ended before is only captured when a person asks for it."""
+    try:
+        made = (Path(spool.queue_folder(home)) / "installed").stat().st_mtime
+    except FileNotFoundError:
+        return None
+    return datetime.fromtimestamp(made, UTC)
+
+
+def open_capture(
+    environment: Environment, brain: Brain, *, now: datetime, method: str | None = None, dry_run: bool = False
+) -> Capture:
+    """Bind a capture to a brain: its settings, its index, the models that there are."""
+    from nugget import extraction
+
+    settings = brain.settings
+    chosen = method or settings.capture.method
+    return Capture(
+        brain=brain.path,
+        home=environment.home,
+        settings=settings,
+        extract=partial(extraction.extract, method=chosen, settings=settings, embedder=brain.embedder, now=now),
+        similar=similar_units(brain),
+        now=now,
+        dry_run=dry_run,
+    )
+
+
+def similar_units(brain: Brain) -> Similar:
+    """What compares a unit with the brain: retrieval finds the candidates, their embeddings say how close they are.
+
+    Without an embedding model every candidate has similarity 0, and the shared words decide.
+    """
+
+    def similar(unit: Unit) -> list[tuple[Unit, float]]:
+        text = f"{unit.title}\n{unit.body[:2000]}"
+        bundle = brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"])
+        found = [brain.index.unit(hit.unit.id) or hit.unit for hit in bundle.hits]
+        if brain.embedder is None or not found:
+            return [(near, 0.0) for near in found]
+        first, *others = brain.embedder.embed([f"{one.title}\n{one.body[:2000]}" for one in (unit, *found)])
+        scored = [(near, float(first @ vector)) for near, vector in zip(found, others, strict=True)]
+        return sorted(scored, key=lambda pair: -pair[1])
+
+    return similar
+
+
+def transcript_of(job: Job, environment: Environment) -> Path:
+    """The transcript of a job. Raises TranscriptError where neither its path nor its session leads to one."""
+    if job.transcript:
+        return Path(job.transcript)
+    found = find_session(environment.claude_config, job.session) if job.session else None
+    if found is None:
+        raise TranscriptError(f"There is no transcript of session {job.session}.")
+    return found
+
+
+def write_log(home: Path, text: str) -> None:
+    """Add a line with the time to `$NUGGET_HOME/log/worker.log`; a log grown too long is put aside first."""
+    file = home / "log" / "worker.log"
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
+            file.replace(file.with_suffix(".log.old"))
+        with file.open("a", encoding="utf-8", errors="replace") as log:
+            log.write(f"{_now().isoformat(timespec='seconds')} {text.rstrip()}\n")
+
+
+class _Brains:
+    """The brains that jobs go to, each opened at its first job."""
+
+    def __init__(self, environment: Environment, flag: Path | None) -> None:
+        self._environment = environment
+        self._flag = flag
+        self._opened: dict[Path, Brain] = {}
+
+    def __enter__(self) -> _Brains:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for brain in self._opened.values():
+            brain.close()
+
+    def capture(self, job: Job) -> Outcome:
+        """Capture a job's session, within the time that one job may take."""
+        transcript = transcript_of(job, self._environment)
+        brain = self._brain_of(job)
+        with _time_limit(MAX_JOB_S):
+            result = capture_transcript(transcript, open_capture(self._environment, brain, now=_now().astimezone()))
+        return outcome_of(result)
+
+    def _brain_of(self, job: Job) -> Brain:
+        environment = self._environment
+        if job.brain:
+            environment = replace(environment, brain=Path(job.brain))
+        folder = find_brain(environment, flag=self._flag, cwd=environment.home)
+        if folder not in self._opened:
+            self._opened[folder] = Brain(folder, environment=environment, settings=load_settings(environment, folder))
+        return self._opened[folder]
+
+
+def outcome_of(result: CaptureResult) -> Outcome:
+    """What the queue keeps of a capture."""
+    return Outcome(branch=result.branch, skipped=result.skipped)
+
+
+@contextmanager
+def _time_limit(seconds: int) -> Iterator[None]:
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _OutOfTime(f"it took longer than {seconds} s")
+
+    try:
+        before = signal.signal(signal.SIGALRM, stop)
+    except ValueError:
+        # Not the main thread: no signals here.
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _limit_memory() -> None:
+    """Beyond the limit a job fails with MemoryError instead of slowing the person's machine down."""
+    try:
+        import resource
+    except ImportError:
+        return
+    with suppress(ValueError, OSError):
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, hard))
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
