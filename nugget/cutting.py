@@ -1,0 +1,219 @@
+"""Cut a section that is too long into texts that fit: at its blocks, then lines, sentences, words, characters."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+CountTokens = Callable[[str], int]
+"""How many tokens a text has; about additive where texts are put together."""
+
+_LEADING_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
+_AFTER_LINE = re.compile(r"\n")
+_AFTER_SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*")
+_AFTER_WORD = re.compile(r"\s+")
+_CONTAINERS = frozenset({"bullet_list_open", "ordered_list_open", "list_item_open", "blockquote_open"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkLimits:
+    """How large chunks are, in tokens of the text without its breadcrumb.
+
+    A section above `max_tokens` is cut at block boundaries, a code fence only above `max_code_tokens`; a section
+    below `min_tokens` joins its neighbour. `overlap` is the share of `max_tokens` by which the parts of one
+    section overlap. The small default for `max_tokens` is what searches best: the offline embedding model reads
+    256 word pieces, breadcrumb included.
+    """
+
+    max_tokens: int = 150
+    min_tokens: int = 50
+    overlap: float = 0.12
+    max_code_tokens: int = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atom:
+    """A span that packing does not cut, with the white space that follows it. Only prose is repeated as overlap."""
+
+    text: str
+    size_tokens: int
+    is_prose: bool
+    starts_chunk: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cutter:
+    """Cuts a section that is too long into atoms that are each small enough; together they are its text."""
+
+    lines: Sequence[str]
+    tokens: Sequence[Token]
+    limits: ChunkLimits
+    count_tokens: CountTokens
+
+    @property
+    def room(self) -> int:
+        """Tokens of a chunk that are not overlap."""
+        return max(1, int(self.limits.max_tokens * (1 - self.limits.overlap)))
+
+    def blocks(self, starts: Sequence[tuple[int, int]], start: int, end: int, token_end: int) -> Iterator[Atom]:
+        """The atoms of lines `start` to `end`, in which blocks start at the given (line, token) indexes."""
+        yield from self.gap(start, starts[0][0] if starts else end)
+        for (from_line, from_token), (to_line, to_token) in itertools.pairwise([*starts, (end, token_end)]):
+            block_end = (self.tokens[from_token].map or [0, to_line])[1]
+            if any(map(str.strip, self.lines[block_end:to_line])):
+                yield from self.block(from_line, block_end, from_token, to_token)
+                yield from self.gap(block_end, to_line)
+            else:
+                yield from self.block(from_line, to_line, from_token, to_token)
+
+    def gap(self, start: int, end: int) -> Iterator[Atom]:
+        """The atoms of lines that belong to no block, such as link definitions."""
+        if any(map(str.strip, self.lines[start:end])):
+            yield from self.text("\n".join(self.lines[start:end]) + "\n", (_AFTER_LINE,))
+
+    def block(self, start: int, end: int, token_start: int, token_end: int) -> Iterator[Atom]:
+        """The atoms of one block: itself, or the blocks in it, or its lines or sentences."""
+        text = "\n".join(self.lines[start:end]) + "\n"
+        token, size = self.tokens[token_start], self.count_tokens(text)
+        if size <= (max(self.room, self.limits.max_code_tokens) if token.type == "fence" else self.room):
+            is_prose = token.type in ("paragraph_open", *_CONTAINERS) and "```" not in text and "~~~" not in text
+            yield Atom(text=text, size_tokens=size, is_prose=is_prose)
+        elif token.type == "fence":
+            yield from self.fence(text, token)
+        elif token.type == "table_open":
+            header, delimiter, rows = text.split("\n", 2)
+            yield from self.framed(rows, first=f"{header}\n{delimiter}\n", opening=f"{header}\n{delimiter}\n")
+        elif token.type in _CONTAINERS:
+            inner = [
+                (child.map[0], index)
+                for index, child in enumerate(self.tokens[token_start:token_end], token_start)
+                if child.level == token.level + 1 and child.nesting >= 0 and child.map
+            ]
+            yield from self.blocks(inner, start, end, token_end)
+        else:
+            is_prose = token.type == "paragraph_open"
+            boundaries = (_AFTER_SENTENCE, _AFTER_LINE) if is_prose else (_AFTER_LINE,)
+            yield from self.text(text, boundaries, is_prose=is_prose)
+
+    def fence(self, text: str, token: Token) -> Iterator[Atom]:
+        """A code fence cut at its lines, closed and opened again at each cut."""
+        first, _, inside = text.partition("\n")
+        margin = re.sub(r"[^\s>]", " ", first[: first.find(token.markup)])
+        code = inside.rstrip()
+        last = code[code.rfind("\n") + 1 :]
+        is_closed = last.strip(" >\t").startswith(token.markup)
+        closing = inside[len(code) - len(last) :] if is_closed else ""
+        yield from self.framed(
+            inside[: len(inside) - len(closing)],
+            first=first + "\n",
+            opening=f"{margin}{token.markup}{token.info.rstrip()}\n",
+            closing=f"{margin}{token.markup}\n",
+            last=closing,
+        )
+
+    def framed(self, inside: str, *, first: str, opening: str, closing: str = "", last: str = "") -> Iterator[Atom]:
+        """Lines cut into even parts between `opening` and `closing` (at the ends of the whole, as they are there)."""
+        frame = self.count_tokens(opening) + self.count_tokens(closing)
+        room = max(self.limits.max_tokens // 2, self.limits.max_tokens - frame)
+        atoms = list(self.text(inside, (_AFTER_LINE,), room=room))
+        total = sum(atom.size_tokens for atom in atoms)
+        even = total / -(-total // room) if total else 0
+        parts, size = [""], 0
+        for atom in atoms:
+            is_good_break = parts[-1].endswith("\n\n") and size > even * 0.75
+            if parts[-1] and (size >= even or is_good_break or size + atom.size_tokens > room):
+                parts.append("")
+                size = 0
+            parts[-1] += atom.text
+            size += atom.size_tokens
+        for number, part in enumerate(parts):
+            is_last = number == len(parts) - 1
+            text = (first if number == 0 else opening) + part + ("" if part.endswith("\n") or is_last else "\n")
+            text += last if is_last else closing
+            yield Atom(text=text, size_tokens=self.count_tokens(text), is_prose=False, starts_chunk=number > 0)
+
+    def text(
+        self, text: str, boundaries: Sequence[re.Pattern[str]], *, room: int | None = None, is_prose: bool = False
+    ) -> Iterator[Atom]:
+        """Text cut at the first kind of boundary, and what is then still too long at the next; at last anywhere."""
+        size, room = self.count_tokens(text), room or self.room
+        if size <= room:
+            yield Atom(text=text, size_tokens=size, is_prose=is_prose)
+        elif boundaries:
+            for part in _split_after(text, boundaries[0]):
+                yield from self.text(part, boundaries[1:], room=room, is_prose=is_prose)
+        else:
+            yield from self.anywhere(text, max(1, len(text) * room // size), room=room, is_prose=is_prose)
+
+    def anywhere(self, text: str, chars_per_room: int, *, room: int, is_prose: bool) -> Iterator[Atom]:
+        """Text cut between words where it has any, else (CJK, base64) between characters."""
+        start = 0
+        while start < len(text):
+            end = min(len(text), start + chars_per_room)
+            size = self.count_tokens(text[start:end])
+            while size > room and end - start > 1:
+                end = start + max(1, (end - start) * 3 // 4)
+                size = self.count_tokens(text[start:end])
+            words = list(_AFTER_WORD.finditer(text, start, end)) if end < len(text) else []
+            if words and words[-1].end() - start > (end - start) // 2:
+                end = words[-1].end()
+                size = self.count_tokens(text[start:end])
+            yield Atom(text=text[start:end], size_tokens=size, is_prose=is_prose)
+            start = end
+
+
+def _split_after(text: str, boundary: re.Pattern[str]) -> list[str]:
+    ends = [match.end() for match in boundary.finditer(text) if 0 < match.end() < len(text)]
+    return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if start < end]
+
+
+def pack(atoms: Sequence[Atom], *, limits: ChunkLimits, count_tokens: CountTokens) -> Iterator[str]:
+    """Fill texts with atoms, in order, each starting with the end of the one before."""
+    overlap_tokens = int(limits.max_tokens * limits.overlap)
+    runs: list[list[Atom]] = []
+    sizes: list[int] = []
+    for atom in atoms:
+        fits = runs and sizes[-1] + atom.size_tokens <= limits.max_tokens - overlap_tokens and not atom.starts_chunk
+        if fits or (runs and not atom.text.strip()):
+            runs[-1].append(atom)
+            sizes[-1] += atom.size_tokens
+        else:
+            runs.append([atom])
+            sizes.append(atom.size_tokens)
+    if len(runs) > 1 and sizes[-1] < limits.min_tokens and sizes[-2] + sizes[-1] <= limits.max_tokens:
+        last, last_size = runs.pop(), sizes.pop()
+        runs[-1].extend(last)
+        sizes[-1] += last_size
+    before = ""
+    for run, size in zip(runs, sizes, strict=True):
+        room = min(overlap_tokens, limits.max_tokens - size)
+        yield trim(_ending(before, budget_tokens=room, count_tokens=count_tokens) + "".join(a.text for a in run))
+        prose = list(itertools.takewhile(lambda atom: atom.is_prose, reversed(run)))
+        before = "".join(atom.text for atom in reversed(prose))
+
+
+def _ending(prose: str, *, budget_tokens: int, count_tokens: CountTokens) -> str:
+    """The last sentences (else words) of a text that fit in the budget, never all of it."""
+    if budget_tokens < 1:
+        return ""
+    for boundary in (_AFTER_SENTENCE, _AFTER_LINE, _AFTER_WORD):
+        taken, left = "", budget_tokens
+        for part in reversed(_split_after(prose[-budget_tokens * 10 :], boundary)[1:]):
+            left -= count_tokens(part)
+            if left < 0:
+                break
+            taken = part + taken
+        if taken.strip():
+            return taken
+    return ""
+
+
+def trim(text: str) -> str:
+    """The text without blank lines at its start and white space at its end."""
+    return _LEADING_BLANK_LINES.sub("", text.rstrip())

@@ -1,0 +1,32 @@
+"""Promises about knowledge files, their chunks, and the brain that holds them."""
+
+from __future__ import annotations
+
+PROMISES: dict[str, str] = {
+    "KNOW-CHUNK-HEADINGS": "A body is split at its headings, found by a Markdown parser: a `#` in code is no heading.",
+    "KNOW-CHUNK-LONG": "A section that is too long is cut at paragraphs, its parts overlapping by 10 to 15 percent.",
+    "KNOW-CHUNK-SMALL": "A section that is too small joins the next one under the same parent.",
+    "KNOW-CHUNK-FENCE": "A code fence is never cut, unless it alone is too long.",
+    "KNOW-CHUNK-BLOCKS": "A long table is cut between rows and a long list between entries.",
+    "KNOW-CHUNK-CJK": "Text without spaces is cut at its sentences, then anywhere.",
+    "KNOW-CHUNK-LOSSLESS": "Chunking loses no text.",
+    "KNOW-CHUNK-DETERMINISTIC": "The same body gives the same chunks.",
+    "KNOW-FORMAT": "A knowledge file has the keys, types and relations of the contract.",
+    "KNOW-TOLERANT": "The parser takes what people write: dates as text, missing optional keys, CRLF, a byte order mark.",
+    "KNOW-PROBLEM-LINE": "What a file has wrong is told with path, line and reason, and raises nothing.",
+    "KNOW-ROUND-TRIP": "Parse, serialise, parse gives the identical unit.",
+    "KNOW-EDIT-ONLY": "A file that is changed in part changes only there, byte for byte.",
+    "KNOW-HOSTILE": "YAML bombs, tags, deep nesting, binary and huge files do no harm.",
+    "BRAIN-INIT": "`init` makes a git repository from the template with a first commit and ignores `.nugget/`.",
+    "BRAIN-INIT-IDEMPOTENT": "`init` again changes nothing.",
+    "BRAIN-INIT-FOREIGN": "`init` refuses a non-empty foreign folder with a clear sentence.",
+    "BRAIN-CONTAINED": "No path and no symbolic link leads out of the brain.",
+    "BRAIN-GUARDED-WRITE": "A file that changed since it was read is never overwritten, and a write is whole or not at all.",
+    "BRAIN-ADD": "`add` files a text as a unit and commits only that file.",
+    "BRAIN-FORGET": "`forget` removes a unit and the relations to it, and remembers that it is not wanted.",
+    "BRAIN-MOVE": "`mv` files a unit elsewhere or renames it, and relations follow.",
+    "BRAIN-LINT": "`lint` tells what is wrong with each file and between files, with path, line and reason.",
+    "BRAIN-BAD-INPUT": "Each kind of bad input gets a clear sentence, and everything else still works.",
+}
+
+GAPS: dict[str, str] = {}

@@ -1,0 +1,427 @@
+"""Chunking: along headings and blocks, of a useful size, and without losing a word."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nugget.markdown import MAX_CRUMB_CHARS, ChunkLimits, chunk_markdown, title_of
+from nugget.models import Chunk
+from nugget.text import estimate_tokens
+
+WIDE = ChunkLimits(max_tokens=512, min_tokens=0, overlap=0)
+PLAIN = ChunkLimits(overlap=0)
+
+
+def words(count: int, stem: str = "word") -> str:
+    return " ".join(f"{stem}{number}" for number in range(count))
+
+
+def sentences(count: int, stem: str = "Sentence") -> str:
+    return " ".join(f"{stem} number {number} says a thing." for number in range(count))
+
+
+def crumbs(chunks: list[Chunk]) -> list[str]:
+    return [chunk.breadcrumb for chunk in chunks]
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+# --- titles
+
+
+@pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        ("# Retry with `keys`\n\ntext", "Retry with `keys`"),
+        ("\n\n  # Indented by two #\n", "Indented by two"),
+        ("Underlined\n==========\n", "Underlined"),
+        ("Over two\nlines\n===\n", "Over two lines"),
+        ("intro\n\n# Later\n", "Later"),
+        ("\r\n# Windows\r\n\r\ntext", "Windows"),
+        ("# C#\n", "C#"),
+        ("```\n# comment\n```\n", None),
+        ("    # code\n", None),
+        ("> # quoted\n", None),
+        ("- # in a list\n", None),
+        ("## Second level only\n", None),
+        ("#hashtag\n", None),
+        ("#\n\n# Real\n", "Real"),
+        ("---\n\n# After a rule\n", "After a rule"),
+        ("", None),
+        ("標題\n===\n", "標題"),
+    ],
+)
+def test_the_title_is_the_first_level_one_heading(body: str, title: str | None) -> None:
+    assert title_of(body) == title
+
+
+# --- where sections begin
+
+
+@pytest.mark.proves("KNOW-CHUNK-HEADINGS")
+def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings() -> None:
+    body = f"# Retry\n\n{words(60)}\n\n## Why\n\n{words(60)}\n\n### Money\n\n{words(60)}\n\n## How\n\n{words(60)}\n"
+    chunks = chunk_markdown(body, title="Retry", limits=WIDE)
+    assert crumbs(chunks) == ["Retry", "Retry > Why", "Retry > Why > Money", "Retry > How"]
+    assert [chunk.heading_level for chunk in chunks] == [1, 2, 3, 2]
+    assert [chunk.position for chunk in chunks] == [0, 1, 2, 3]
+    assert all(chunk.text == words(60) for chunk in chunks)
+
+
+def test_the_title_of_a_unit_leads_when_no_heading_carries_it() -> None:
+    chunks = chunk_markdown(f"{words(60)}\n\n## Part\n\n{words(60)}", title="From frontmatter", limits=WIDE)
+    assert crumbs(chunks) == ["From frontmatter", "From frontmatter > Part"]
+    assert [chunk.heading_level for chunk in chunks] == [0, 2]
+
+
+def test_underlined_headings_begin_sections_and_a_rule_does_not() -> None:
+    body = f"Title\n=====\n\n{words(60)}\n\n---\n\n{words(60, 'more')}\n\nPart\n----\n\n{words(60)}"
+    chunks = chunk_markdown(body, title="Title", limits=WIDE)
+    assert crumbs(chunks) == ["Title", "Title > Part"]
+    assert "---" in chunks[0].text
+    assert words(60, "more") in chunks[0].text
+
+
+@pytest.mark.proves("KNOW-CHUNK-HEADINGS")
+@pytest.mark.parametrize(
+    "block",
+    [
+        "```sh\n# a comment\n## another\n```",
+        "~~~\n# a comment\n~~~",
+        "    # indented code\n",
+        "> # quoted heading\n> text",
+        "- # heading in a list\n  text",
+        "<div>\n# inside html\n</div>",
+        "| # | name |\n|---|------|\n| 1 | # x |",
+        "\\# escaped",
+        "#hashtag",
+    ],
+)
+def test_a_hash_that_is_no_heading_begins_no_section(block: str) -> None:
+    body = f"# Title\n\n{words(60)}\n\n{block}\n\nafter\n"
+    chunks = chunk_markdown(body, title="Title", limits=WIDE)
+    assert crumbs(chunks) == ["Title"]
+    assert block.strip("\n") in chunks[0].text
+
+
+def test_an_unclosed_fence_runs_to_the_end() -> None:
+    chunks = chunk_markdown(f"# T\n\n{words(60)}\n\n```\ncode\n\n# no heading\n", title="T", limits=WIDE)
+    assert crumbs(chunks) == ["T"]
+    assert chunks[0].text.endswith("# no heading")
+
+
+def test_a_heading_above_a_deeper_one_lives_in_the_breadcrumb_only() -> None:
+    chunks = chunk_markdown(f"# T\n\n## Empty parent\n\n### Child\n\n{words(60)}\n", title="T", limits=WIDE)
+    assert crumbs(chunks) == ["T > Empty parent > Child"]
+    assert chunks[0].text == words(60)
+
+
+def test_a_heading_too_long_for_a_breadcrumb_stays_in_the_text() -> None:
+    heading = words(60, "long")
+    chunks = chunk_markdown(f"# T\n\n## {heading}\n\n{words(60)}\n", title="T", limits=WIDE)
+    assert len(chunks[-1].breadcrumb) <= len("T > ") + MAX_CRUMB_CHARS
+    assert chunks[-1].text.startswith(f"## {heading}")
+
+
+def test_a_body_of_headings_alone_still_gives_a_chunk_with_text() -> None:
+    (chunk,) = chunk_markdown("# Only a title\n", title="Only a title")
+    assert chunk.text == "# Only a title"
+    assert chunk.breadcrumb == "Only a title"
+
+
+@pytest.mark.parametrize("body", ["", " \n\t\n", "\r\n\r\n"])
+def test_a_blank_body_has_no_chunks(body: str) -> None:
+    assert chunk_markdown(body, title="T") == []
+
+
+def test_a_body_without_headings_is_cut_at_its_paragraphs() -> None:
+    paragraphs = [sentences(10, f"P{number}") for number in range(6)]
+    chunks = chunk_markdown("\n\n".join(paragraphs), title="T", limits=PLAIN)
+    assert len(chunks) == 3
+    assert {chunk.breadcrumb for chunk in chunks} == {"T"}
+    assert "\n\n".join(chunk.text for chunk in chunks) == "\n\n".join(paragraphs)
+
+
+# --- size
+
+
+@pytest.mark.proves("KNOW-CHUNK-SMALL")
+def test_a_small_section_joins_the_next_one_under_the_same_parent() -> None:
+    body = f"# T\n\n{words(60)}\n\n## A\n\nshort\n\n## B\n\n{words(30)}\n\n## C\n\n{words(60)}\n"
+    chunks = chunk_markdown(body, title="T")
+    assert chunks[1].breadcrumb == "T"
+    assert chunks[1].text == f"## A\n\nshort\n\n## B\n\n{words(30)}"
+    assert chunks[2].breadcrumb == "T > C"
+
+
+def test_a_small_last_section_joins_the_one_before() -> None:
+    chunks = chunk_markdown(f"# T\n\n## A\n\n{words(55)}\n\n## See also\n\nthat\n", title="T")
+    assert [chunk.text for chunk in chunks] == [f"## A\n\n{words(55)}\n\n## See also\n\nthat"]
+
+
+def test_a_small_section_does_not_join_a_deeper_one_whose_parent_is_in_the_breadcrumb_only() -> None:
+    chunks = chunk_markdown(f"# T\n\n## Parent\n\n### Child\n\n{words(55)}\n\n## Last\n\nsmall\n", title="T")
+    assert crumbs(chunks) == ["T > Parent > Child", "T > Last"]
+
+
+def test_a_small_section_does_not_join_one_of_another_parent() -> None:
+    body = f"# T\n\n## A\n\n{words(70)}\n\n### A1\n\nshort\n\n## B\n\n{words(70)}\n"
+    chunks = chunk_markdown(body, title="T")
+    assert not any("short" in chunk.text and "## B" in chunk.text for chunk in chunks)
+    assert "T > B" in crumbs(chunks)
+
+
+@pytest.mark.proves("KNOW-CHUNK-LONG")
+def test_a_long_section_is_cut_at_paragraphs_with_ten_to_fifteen_percent_overlap() -> None:
+    paragraphs = [sentences(6, f"P{number}") for number in range(12)]
+    limits = ChunkLimits(max_tokens=200, min_tokens=50, overlap=0.12)
+    chunks = chunk_markdown("# T\n\n## Long\n\n" + "\n\n".join(paragraphs), title="T", limits=limits)
+    assert {chunk.breadcrumb for chunk in chunks} == {"T > Long"}
+    assert all(estimate_tokens(chunk.text) <= 200 for chunk in chunks)
+    plain = chunk_markdown("# T\n\n## Long\n\n" + "\n\n".join(paragraphs), title="T", limits=limits)
+    assert chunks == plain
+    for before, after in itertools.pairwise(chunks):
+        shared = next(n for n in range(len(after.text), 0, -1) if before.text.endswith(after.text[:n].rstrip()))
+        assert 0 < estimate_tokens(after.text[:shared]) <= 0.15 * 200
+        assert re.match(r"P\d+ number", after.text)
+
+
+@pytest.mark.proves("KNOW-CHUNK-FENCE")
+def test_a_code_fence_is_kept_whole_until_it_alone_is_too_long() -> None:
+    fence = "```python\n" + "\n".join(f"line_{number} = {number}" for number in range(90)) + "\n```"
+    body = f"# T\n\n{sentences(20)}\n\n{fence}\n\n{sentences(20, 'After')}\n"
+    assert 150 < estimate_tokens(fence) < 512
+    chunks = chunk_markdown(body, title="T")
+    assert sum(fence in chunk.text for chunk in chunks) == 1
+    assert all(chunk.text.count("```") % 2 == 0 for chunk in chunks)
+
+
+@pytest.mark.proves("KNOW-CHUNK-FENCE")
+def test_a_code_fence_that_alone_is_too_long_is_cut_into_whole_fences() -> None:
+    code = [f"line_{number} = {number}" if number % 7 else "" for number in range(1, 400)]
+    body = "# T\n\nintro\n\n````python title=x\n" + "\n".join(code) + "\n````\n\nafter\n"
+    chunks = chunk_markdown(body, title="T")
+    parts = [chunk.text for chunk in chunks if "line_" in chunk.text]
+    assert len(parts) > 5
+    assert all(part.count("````") == 2 for part in parts)
+    assert not any(line.startswith("line_") for line in re.sub(r"(?s)````.*?````", "", "\n".join(parts)).split("\n"))
+    assert all("````python title=x\n" in part for part in parts)
+    assert all(estimate_tokens(part) <= 150 for part in parts)
+    kept = [line for part in parts for line in part.split("\n") if line.startswith("line_")]
+    assert kept == [line for line in code if line]
+
+
+def test_an_over_long_fence_in_a_list_keeps_its_indentation() -> None:
+    code = "\n".join(f"  value_{number} = {number}" for number in range(300))
+    chunks = chunk_markdown(f"# T\n\n- entry\n\n  ```py\n{code}\n  ```\n", title="T")
+    parts = [chunk.text for chunk in chunks if "value_" in chunk.text]
+    assert len(parts) > 5
+    assert all(part.count("```") == 2 for part in parts)
+    assert all("  ```py\n  value_" in part for part in parts)
+
+
+@pytest.mark.proves("KNOW-CHUNK-BLOCKS")
+def test_a_long_table_is_cut_between_rows_and_each_part_has_the_header() -> None:
+    header = "| name | meaning |\n|------|---------|"
+    rows = [f"| row{number} | meaning number {number} |" for number in range(80)]
+    chunks = chunk_markdown(f"# T\n\n{header}\n" + "\n".join(rows) + "\n", title="T")
+    assert len(chunks) > 3
+    assert all(chunk.text.startswith(header) for chunk in chunks)
+    assert [row for chunk in chunks for row in chunk.text.split("\n")[2:]] == rows
+
+
+@pytest.mark.proves("KNOW-CHUNK-BLOCKS")
+def test_a_long_list_is_cut_between_its_entries() -> None:
+    entries = [f"{number}. Entry {number} is about a thing\n   and goes on in a second line." for number in range(40)]
+    chunks = chunk_markdown("# T\n\n" + "\n".join(entries), title="T", limits=PLAIN)
+    assert len(chunks) > 3
+    assert all(re.match(r"\d+\. Entry", chunk.text) for chunk in chunks)
+    assert "\n".join(chunk.text for chunk in chunks) == "\n".join(entries)
+
+
+def test_a_paragraph_that_is_too_long_is_cut_between_sentences_even_over_line_ends() -> None:
+    text = sentences(60)
+    wrapped = re.sub(r"(.{60}\S*) ", r"\1\n", text)
+    chunks = chunk_markdown(f"# T\n\n{wrapped}", title="T", limits=PLAIN)
+    assert all(chunk.text.endswith(".") for chunk in chunks)
+    assert squeezed("".join(chunk.text for chunk in chunks)) == squeezed(text)
+
+
+@pytest.mark.proves("KNOW-CHUNK-CJK")
+def test_text_without_spaces_is_cut_between_sentences_then_characters() -> None:
+    body = "# 重試\n\n" + "。".join("冪等鍵可以防止重複扣款" * 3 for _ in range(40)) + "。\n\n" + "字" * 3000
+    chunks = chunk_markdown(body, title="重試", count_tokens=len, limits=ChunkLimits(overlap=0))
+    assert all(len(chunk.text) <= 150 for chunk in chunks)
+    assert sum(chunk.text.endswith("。") for chunk in chunks) >= 5
+    assert squeezed("# 重試" + "".join(chunk.text for chunk in chunks)) == squeezed(body)
+
+
+def test_link_definitions_and_comments_between_blocks_are_kept() -> None:
+    body = f"# T\n\n[a]: https://example.invalid/a\n\n```\ncode\n```\n[b]: https://example.invalid/b\n\n{sentences(40)}\n"
+    text = "\n".join(chunk.text for chunk in chunk_markdown(body, title="T"))
+    assert "[a]: https://example.invalid/a" in text
+    assert "[b]: https://example.invalid/b" in text
+
+
+@pytest.mark.proves("KNOW-CHUNK-LONG")
+def test_a_ten_page_document_gives_even_chunks_in_order() -> None:
+    parts = [f"## Part {n}\n\n{sentences(12, f'A{n}')}\n\n{sentences(25, f'B{n}')}\n" for n in range(20)]
+    body = "# Manual\n\n" + "\n".join(parts)
+    chunks = chunk_markdown(body, title="Manual")
+    assert len(body) > 20_000
+    sizes = [estimate_tokens(chunk.text) for chunk in chunks]
+    assert max(sizes) <= 150
+    assert min(sizes) >= 50
+    assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
+    shown = "\n".join(chunk.text for chunk in chunks)
+    assert all(sentence in shown for sentence in re.findall(r"[AB]\d+ number \d+ says a thing\.", body))
+
+
+def test_the_token_counter_is_asked_about_once_a_section_when_sections_fit() -> None:
+    asked: list[str] = []
+
+    def count(text: str) -> int:
+        asked.append(text)
+        return estimate_tokens(text)
+
+    body = "# T\n\n" + "\n\n".join(f"## S{number}\n\n{words(60)}" for number in range(10))
+    chunk_markdown(body, title="T", count_tokens=count, limits=WIDE)
+    assert len(asked) <= 11
+
+
+# --- properties
+
+LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0"), max_size=60)
+FENCED = st.builds(
+    lambda mark, info, lines: "\n".join([mark + info, *(line for line in lines if mark not in line), mark]),
+    st.sampled_from(["```", "~~~", "````"]),
+    st.sampled_from(["", "python", " sh x=1"]),
+    st.lists(LINE, max_size=40),
+)
+BLOCK = st.one_of(
+    st.builds(lambda level, text: "#" * level + " " + text, st.integers(1, 6), LINE),
+    st.builds(lambda text, mark: f"{text}\n{mark}", LINE, st.sampled_from(["===", "---", "-"])),
+    FENCED,
+    st.lists(LINE, min_size=1, max_size=12).map("\n".join),
+    st.integers(1, 60).map(sentences),
+    st.lists(LINE, min_size=1, max_size=8).map(lambda lines: "\n".join(f"- {line}" for line in lines)),
+    st.lists(LINE, min_size=1, max_size=8).map(lambda lines: "\n".join(f"{n}. {line}" for n, line in enumerate(lines))),
+    st.lists(LINE, min_size=1, max_size=8).map(lambda lines: "\n".join(f"> {line}" for line in lines)),
+    st.integers(1, 40).map(lambda n: "| a | b |\n|---|---|\n" + "\n".join(f"| {i} | cell {i} |" for i in range(n))),
+    st.sampled_from(["---", "***", "<div>\n# x\n</div>", "<!-- # x -->", "[ref]: /url 't'", "    code\n\n    # more"]),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=200),
+    st.sampled_from(["字" * 700, "x" * 2000, "漢字。" * 300, "- a\n  - b\n    - c\n\n      ```\n      # d\n      ```"]),
+)
+DOCUMENT = st.lists(BLOCK, max_size=12).map("\n\n".join)
+LIMITS = st.builds(
+    ChunkLimits,
+    max_tokens=st.integers(20, 300),
+    min_tokens=st.integers(0, 60),
+    overlap=st.sampled_from([0, 0.1, 0.12, 0.15]),
+    max_code_tokens=st.integers(20, 600),
+)
+COUNTERS = st.sampled_from([estimate_tokens, len, lambda text: len(text.split())])
+
+
+@pytest.mark.proves("KNOW-CHUNK-LOSSLESS")
+@settings(max_examples=300, deadline=None)
+@given(body=DOCUMENT, limits=LIMITS, count=COUNTERS)
+@example(body="a\n\n    \n```\n", limits=ChunkLimits(overlap=0), count=estimate_tokens)
+def test_no_character_of_a_document_is_lost(
+    body: str, limits: ChunkLimits, count: Callable[[str], int]
+) -> None:
+    chunks = chunk_markdown(body, title="T", count_tokens=count, limits=replace(limits, overlap=0))
+    headings = {crumb for chunk in chunks for crumb in chunk.breadcrumb.split(" > ")}
+    shown = Counter("".join(chunk.text for chunk in chunks) + "".join(headings) + "#=-" * len(body))
+    assert Counter(squeezed(body)) <= shown
+
+
+@pytest.mark.proves("KNOW-CHUNK-LOSSLESS")
+@settings(max_examples=200, deadline=None)
+@given(body=DOCUMENT, max_tokens=st.integers(20, 300), min_tokens=st.integers(0, 60))
+def test_without_overlap_the_chunks_are_the_document_in_order(body: str, max_tokens: int, min_tokens: int) -> None:
+    limits = ChunkLimits(max_tokens=max_tokens, min_tokens=min_tokens, overlap=0)
+    source = body.replace("\r\n", "\n").replace("\r", "\n")
+    position = 0
+    for chunk in chunk_markdown(body, title="T", limits=limits):
+        for line in chunk.text.split("\n"):
+            # What frames a cut fence or table comes more than once.
+            if "|" not in line and not line.strip(" >\t").startswith(("```", "~~~")):
+                found = source.find(line, position)
+                assert found >= 0
+                position = found + len(line)
+
+
+@pytest.mark.proves("KNOW-CHUNK-LONG")
+@settings(max_examples=200, deadline=None)
+@given(body=DOCUMENT, limits=LIMITS)
+def test_no_chunk_without_code_or_table_is_larger_than_the_limit(body: str, limits: ChunkLimits) -> None:
+    for chunk in chunk_markdown(body, title="T", limits=limits):
+        assert chunk.text.strip()
+        if not re.search(r"```|~~~|\|", chunk.text):
+            assert estimate_tokens(chunk.text) <= limits.max_tokens + 1
+
+
+@pytest.mark.proves("KNOW-CHUNK-LONG")
+@settings(max_examples=150, deadline=None)
+@given(body=DOCUMENT, max_tokens=st.integers(40, 300))
+def test_overlap_only_puts_the_end_of_the_chunk_before_in_front(body: str, max_tokens: int) -> None:
+    limits = ChunkLimits(max_tokens=max_tokens, overlap=0.12)
+    chunks = chunk_markdown(body, title="T", limits=limits)
+    source = squeezed(body)
+    for chunk in chunks:
+        if not re.search(r"```|~~~|\|", chunk.text):
+            assert squeezed(chunk.text) in source
+
+
+@pytest.mark.proves("KNOW-CHUNK-DETERMINISTIC")
+@settings(max_examples=100, deadline=None)
+@given(body=DOCUMENT)
+def test_chunking_is_deterministic_and_indifferent_to_line_ends(body: str) -> None:
+    plain = body.replace("\r\n", "\n").replace("\r", "\n")
+    chunks = chunk_markdown(plain, title="T")
+    assert chunks == chunk_markdown(plain, title="T")
+    assert chunks == chunk_markdown(plain.replace("\n", "\r\n"), title="T")
+
+
+@settings(max_examples=200, deadline=None)
+@given(body=DOCUMENT)
+def test_the_quick_way_to_the_title_agrees_with_the_parser(body: str) -> None:
+    expected = next(
+        (" ".join(line.split()) for line in [title_of("\n<!-- -->\n\n" + body)] if line), None
+    )
+    assert title_of(body) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "> " * 5000 + "deep",
+        "- " * 5000 + "deep",
+        "[" * 50_000,
+        "# " * 20_000,
+        "`" * 50_000,
+        "|" * 20_000 + "\n" + "|-" * 20_000,
+        "a\n" * 50_000,
+        "```\n" * 20_000,
+        "# h\n" * 20_000,
+        "<" * 20_000,
+        "1. " * 3000,
+        "x" * 500_000,
+        "word " * 100_000,
+    ],
+)
+def test_hostile_markdown_ends_in_chunks(body: str) -> None:
+    chunks = chunk_markdown(body, title="T")
+    assert chunks
+    assert all(chunk.text.strip() for chunk in chunks)
