@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -38,6 +37,8 @@ _MAX_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
 _CODE_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+FENCES = ("question", "passage", "unit", "session", "candidate", "reply")
+_FENCE_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(FENCES)})\b)", re.IGNORECASE)
 _log = logging.getLogger("nugget")
 
 
@@ -101,7 +102,7 @@ def spending(home: Path, *, since: datetime | None = None) -> Spending:
 
 
 class LLM:
-    """Claude, asked for a structured value or for streamed text. Thread-safe; the SDK loads on first use."""
+    """Claude, asked for a structured value or for streamed text. Thread-safe; the SDK is imported on first use."""
 
     def __init__(
         self,
@@ -117,20 +118,22 @@ class LLM:
         self._home = home
         self._allow = tuple(allow)
         self._clock = clock
-        self._lock = Lock()
-        self._opened: anthropic.Anthropic | None = None
 
     def warm(self) -> None:
-        """Import the SDK and make its client now (a second or so), without calling anything."""
-        self._client()
+        """Import the SDK now (a second or so), without calling anything."""
+        import anthropic
+
+        _ = anthropic.Anthropic
 
     def fence(self, text: str, tag: str, **attributes: object) -> str:
-        """Untrusted text, redacted, between `<tag>` lines that it can neither close nor open: material, not orders.
+        """Untrusted text, redacted, between `<tag>` lines: material, not orders. `tag` is one of FENCES.
+
+        The text can neither close nor open a fence, since a `<` before any of their names becomes `&lt;`.
 
         Redacting here, and not only when the prompt is sent, keeps an unclosed `<private>` inside its fence.
         """
         cleaned = redact(text, allow=self._allow).text
-        inner = re.sub(rf"<(?=\s*/?\s*{re.escape(tag)}\b)", "&lt;", cleaned, flags=re.IGNORECASE)
+        inner = _FENCE_TAG.sub("&lt;", cleaned)
         named = "".join(f' {name}="{html.escape(" ".join(str(value).split()))}"' for name, value in attributes.items())
         return f"<{tag}{named}>\n{inner}\n</{tag}>"
 
@@ -159,7 +162,7 @@ class LLM:
         request = self._request(model, system, prompt, max_tokens=max_tokens, output=output, effort=effort)
         call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request)
         with self._recorded(call, max_usd=max_usd):
-            with self._within(call).messages.with_streaming_response.create(**request) as response:
+            with self._client(call) as client, client.messages.with_streaming_response.create(**request) as response:
                 message = read_message(response.iter_bytes(), call)
             call.note_usage(message.get("usage"))
             call.stop_reason = str(message.get("stop_reason") or "")
@@ -202,11 +205,14 @@ class LLM:
         request = self._request(model, system, prompt, max_tokens=max_tokens, output={}, effort=effort)
         call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request)
         with self._recorded(call, max_usd=max_usd):
-            with self._within(call).messages.with_streaming_response.create(**request, stream=True) as response:
-                for delta in read_events(response, call):
+            request["stream"] = True
+            with self._client(call) as client, client.messages.with_streaming_response.create(**request) as response:
+                for delta in read_events(response.iter_bytes(), call):
                     yield _printable(delta)
             if call.stop_reason == "refusal":
                 raise LLMUnavailable(f"{model} declined to answer ({purpose}).")
+            if call.stop_reason == "max_tokens":
+                yield " […]"
             if not call.stop_reason:
                 raise LLMUnavailable(f"The connection to {model} was cut before its answer was complete.")
 
@@ -231,27 +237,17 @@ class LLM:
         """A text from outside, fit for a message: it might hold the key, or any other secret."""
         return redact(text.replace(self._api_key, "[key]"), allow=self._allow).text
 
-    def _client(self) -> anthropic.Anthropic:
+    def _client(self, call: Call) -> anthropic.Anthropic:
+        """A client whose attempts and waits together stay within the call's deadline; it closes with the call.
+
+        The SDK's own timeout starts again with each attempt and obeys a retry-after of any length.
+        """
         if not self._api_key.isascii() or not self._api_key.isprintable():
             raise LLMUnavailable(
                 "ANTHROPIC_API_KEY holds characters that no key has.", hint="Copy the key again, on one line."
             )
         if not self._base_url.startswith(("http://", "https://")):
             raise LLMUnavailable("ANTHROPIC_BASE_URL is no http:// or https:// address.", hint="Correct or unset it.")
-        import anthropic
-
-        with self._lock:
-            if self._opened is None:
-                self._opened = anthropic.Anthropic(
-                    api_key=self._api_key, base_url=self._base_url, max_retries=_MAX_RETRIES
-                )
-        return self._opened
-
-    def _within(self, call: Call) -> anthropic.Anthropic:
-        """A client whose attempts and waits together stay within the call's deadline.
-
-        The SDK's own timeout starts again with each attempt and obeys a retry-after of any length.
-        """
         import anthropic
         import httpx2
 
@@ -274,8 +270,12 @@ class LLM:
                 )
             return response
 
-        return self._client().with_options(
-            timeout=httpx2.Timeout(call.timeout_s, connect=_CONNECT_TIMEOUT_S), middleware=[attempt]
+        return anthropic.Anthropic(
+            api_key=self._api_key,
+            base_url=self._base_url,
+            max_retries=_MAX_RETRIES,
+            timeout=httpx2.Timeout(call.timeout_s, connect=_CONNECT_TIMEOUT_S),
+            middleware=[attempt],
         )
 
     @contextmanager

@@ -80,39 +80,50 @@ class Call:
 
 
 def read_message(chunks: Iterator[bytes], call: Call) -> dict[str, Any]:
-    body = bytearray()
-    for chunk in chunks:
-        call.left_s()
-        body += chunk
-        if len(body) > _MAX_REPLY_BYTES:
-            raise LLMUnavailable(f"The reply of {call.model} is longer than {_MAX_REPLY_BYTES // 1_000_000} MB.")
-    message = json.loads(body)
+    """A plain reply. Raises ValueError where it is no JSON object, TimeoutError behind the deadline."""
+    message = json.loads(b"".join(_watched(chunks, call)))
     if not isinstance(message, dict):
         raise ValueError("no message")
     return message
 
 
-def read_events(response: Any, call: Call) -> Iterator[str]:
-    """The text deltas of a streamed message. Source: docs.claude.com, "Streaming messages"."""
-    from anthropic import Stream
-
-    for event in Stream.raw_events(response.http_response):
-        call.left_s()
-        if not event.data:
+def read_events(chunks: Iterator[bytes], call: Call) -> Iterator[str]:
+    """The text deltas of a streamed reply. Source: platform.claude.com/docs, "Streaming messages"."""
+    for line in _lines(_watched(chunks, call)):
+        if not line.startswith(b"data:"):
             continue
-        value = event.json()
-        if not isinstance(value, dict):
+        event = json.loads(line[5:])
+        if not isinstance(event, dict):
             continue
-        kind, delta = value.get("type"), value.get("delta")
+        kind, delta = event.get("type"), event.get("delta")
         if kind == "error":
-            raise LLMUnavailable(f"The Anthropic API broke off the answer ({_error_type(value)}).")
-        if kind == "message_start" and isinstance(value.get("message"), dict):
-            call.note_usage(value["message"].get("usage"))
+            raise LLMUnavailable(f"The Anthropic API broke off the answer ({_error_type(event)}).")
+        if kind == "message_start" and isinstance(event.get("message"), dict):
+            call.note_usage(event["message"].get("usage"))
         if kind == "message_delta" and isinstance(delta, dict):
-            call.note_usage(value.get("usage"))
+            call.note_usage(event.get("usage"))
             call.stop_reason = str(delta.get("stop_reason") or call.stop_reason)
         if kind == "content_block_delta" and isinstance(delta, dict) and isinstance(delta.get("text"), str):
             yield delta["text"]
+
+
+def _watched(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
+    """The chunks as they come, until the deadline and up to a size: each could be followed by another for ever."""
+    size = 0
+    for chunk in chunks:
+        call.left_s()
+        size += len(chunk)
+        if size > _MAX_REPLY_BYTES:
+            raise LLMUnavailable(f"The reply of {call.model} is longer than {_MAX_REPLY_BYTES // 1_000_000} MB.")
+        yield chunk
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+    yield rest
 
 
 def _error_type(event: Mapping[str, Any]) -> str:
