@@ -1,0 +1,222 @@
+"""`nugget ask`, `search` and `get`: the read path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nugget.cli import layout
+from nugget.cli.background import sync_in_background
+from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json, progress
+from nugget.errors import LLMUnavailable, NuggetError, UsageError
+from nugget.models import Bundle, Depth, KnowledgeType, SourceName, Unit
+from nugget.render import bundle_json, clean, unit_json
+
+if TYPE_CHECKING:
+    from nugget.api import Brain
+    from nugget.llm import LLM
+
+TypeOption = Annotated[
+    list[str] | None, typer.Option("--type", metavar="T,..", help=f"Only these types: {', '.join(KnowledgeType)}.")
+]
+DomainOption = Annotated[
+    list[str] | None, typer.Option("--domain", metavar="D,..", help="Only these domains and what is below them.")
+]
+TagOption = Annotated[list[str] | None, typer.Option("--tag", metavar="T,..", help="Only what has all these tags.")]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", metavar="DATE", help="Only what was made or changed since (YYYY-MM-DD).")
+]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
+
+
+def ask(
+    question: Annotated[list[str], typer.Argument(metavar="QUESTION", help="What you want to know.")],
+    limit: Annotated[int | None, typer.Option("--limit", "-n", help="Units in the answer, at most.")] = None,
+    budget: Annotated[int | None, typer.Option("--budget", metavar="TOKENS", help="Tokens in the answer.")] = None,
+    types: TypeOption = None,
+    domains: DomainOption = None,
+    tags: TagOption = None,
+    since: SinceOption = None,
+    depth: Annotated[Depth, typer.Option("--depth", help="How much of each unit.")] = Depth.STANDARD,
+    no_llm: Annotated[bool, typer.Option("--no-llm", help="Only passages, even with a key.")] = False,
+    explain: ExplainOption = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Ask the brain.
+
+    With an LLM key (ANTHROPIC_API_KEY) the answer is written out, with its sources; without one you get the best
+    passages themselves.
+    """
+    from nugget.llm import open_llm
+    from nugget.retrieval.reranking import choose_reranker
+
+    text = words(question, "a question")
+    with open_brain(brain) as opened:
+        llm = None if no_llm else open_llm(opened.settings, opened.environment)
+        behind = freshen(opened)
+        bundle = opened.ask(
+            text, limit=limit, budget_tokens=budget, depth=depth, types=known_types(types), domains=listed(domains),
+            tags=listed(tags), since=day(since), explain=explain, fresh=False,
+            reranker=None if no_llm else choose_reranker(opened.settings, llm, opened.environment),
+        )  # fmt: skip
+        bundle = _with_degraded(bundle, "index_behind" if behind else "", "" if llm else "no_llm")
+        if as_json:
+            print_json(bundle_json(_answered(opened, bundle, llm)))
+        elif llm and bundle.hits and not bundle.weak:
+            _print_written_answer(opened, bundle, llm, explain=explain)
+        else:
+            if no_llm:
+                bundle = replace(bundle, degraded=tuple(name for name in bundle.degraded if name != "no_llm"))
+            layout.print_answer(console(), bundle, explain=explain)
+
+
+def search(
+    query: Annotated[list[str], typer.Argument(metavar="QUERY", help="Words to look for.")],
+    source: Annotated[
+        list[str] | None, typer.Option("--source", "--scope", metavar="S,..", help="Only these sources.")
+    ] = None,
+    types: TypeOption = None,
+    domains: DomainOption = None,
+    tags: TagOption = None,
+    since: SinceOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Units, at most.")] = 50,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print refs only, one a line.")] = False,
+    explain: ExplainOption = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Find everything that matches, as short excerpts."""
+    text = words(query, "something to look for")
+    with open_brain(brain) as opened:
+        behind = freshen(opened)
+        bundle = opened.search(
+            text, limit=limit, sources=listed(source), types=known_types(types), domains=listed(domains),
+            tags=listed(tags), since=day(since), explain=explain, fresh=False,
+        )  # fmt: skip
+    bundle = _with_degraded(bundle, "index_behind" if behind else "")
+    if as_json:
+        print_json(bundle_json(bundle))
+    elif quiet:
+        for hit in bundle.hits:
+            typer.echo(clean(hit.unit.ref))
+    else:
+        layout.print_excerpts(console(), bundle, explain=explain)
+
+
+def get(
+    ref: Annotated[str, typer.Argument(metavar="REF", help="A ref or id, such as pattern/retry-once.")],
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Show one unit whole."""
+    with open_brain(brain) as opened:
+        freshen(opened)
+        unit = find(opened, ref)
+    if as_json:
+        evidence = [{"session": entry.session, "quote": entry.quote} for entry in unit.evidence]
+        print_json(unit_json(unit) | {"body": unit.body, "evidence": evidence})
+    else:
+        layout.print_unit(console(), unit, today=datetime.now(UTC).date())
+
+
+def freshen(brain: Brain) -> bool:
+    """Take in what changed; True when there is so much that it is done in the background, and this answer is older."""
+    with progress() as tell:
+        behind = brain.freshen(progress=tell).behind
+    if brain.embedder_problem:
+        note(f"{brain.embedder_problem} Searching by words alone.")
+    if behind:
+        started = sync_in_background(brain.path, brain.environment)
+        doing = "they are being indexed in the background" if started else "another process is indexing them"
+        note(f"{behind:,} files changed; {doing}, and this answer is from before.")
+    return behind > 0
+
+
+def find(brain: Brain, ref: str) -> Unit:
+    """The unit of a ref (`brain:pattern/x`) or an id. Raises NuggetError naming what is near."""
+    source, _, unit_id = ref.rpartition(":")
+    if source not in ("", *SourceName):
+        raise UsageError(f"There is no source {source!r}.", hint=f"Sources are: {', '.join(SourceName)}.")
+    unit = brain.index.unit(unit_id, SourceName(source or SourceName.BRAIN))
+    if unit is not None:
+        return unit
+    near = brain.search(unit_id.replace("/", " ").replace("-", " "), limit=3, fresh=False).hits
+    hint = "`nugget search` finds refs."
+    if near:
+        hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
+    raise NuggetError(f"There is no unit {unit_id} in the brain.", hint=hint)
+
+
+def words(given: Sequence[str], what: str) -> str:
+    """The words of an argument as one text. Raises UsageError when there are none."""
+    text = " ".join(given).strip()
+    if not text:
+        raise UsageError(f"Give {what}.")
+    return text
+
+
+def listed(values: Sequence[str] | None) -> tuple[str, ...]:
+    """The values of an option that may be repeated and may hold several, with commas between."""
+    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+
+
+def known_types(values: Sequence[str] | None) -> tuple[str, ...]:
+    """`listed`, for --type. Raises UsageError for a type that does not exist."""
+    types = tuple(value.lower() for value in listed(values))
+    if unknown := next((value for value in types if value not in list(KnowledgeType)), None):
+        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
+    return types
+
+
+def day(text: str | None) -> date | None:
+    """A date as people write it on a command line. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError:
+        raise UsageError(f"{text!r} is no date.", hint="Write it as YYYY-MM-DD.") from None
+
+
+def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
+    return replace(bundle, degraded=(*bundle.degraded, *(name for name in names if name)))
+
+
+def _written(brain: Brain, bundle: Bundle, llm: LLM) -> Iterator[str]:
+    from nugget.answering import answer
+
+    return answer(bundle.query.text, bundle.hits, llm=llm, settings=brain.settings)
+
+
+def _answered(brain: Brain, bundle: Bundle, llm: LLM | None) -> Bundle:
+    """The bundle with a written answer, where there is an LLM and something to answer from."""
+    if llm is None or not bundle.hits or bundle.weak:
+        return bundle
+    try:
+        return replace(bundle, answer="".join(_written(brain, bundle, llm)).strip() or None)
+    except LLMUnavailable as error:
+        return _with_degraded(bundle, f"no_answer: {error}")
+
+
+def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bool) -> None:
+    """Stream the answer, then name its sources; where the LLM fails, the passages stand in."""
+    out = console()
+    began = False
+    try:
+        for part in _written(brain, bundle, llm):
+            began = True
+            out.print(clean(part), end="", soft_wrap=True)
+    except LLMUnavailable as error:
+        bundle = _with_degraded(bundle, f"no_answer: {error}")
+        if began:
+            out.print("\n\nThe answer broke off here. The passages it was being written from:\n", style="yellow")
+        layout.print_answer(out, bundle, explain=explain)
+        return
+    out.print()
+    layout.print_sources(out, bundle.hits)
+    layout.print_footer(out, bundle, explain=explain)

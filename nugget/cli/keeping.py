@@ -1,0 +1,151 @@
+"""`nugget add`, `forget`, `mv` and `lint`: knowledge by hand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nugget.cli.asking import listed
+from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, current_folder, open_brain, print_json
+from nugget.errors import UsageError
+from nugget.models import KnowledgeType, Problem, Severity
+from nugget.render import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DEFAULT_DOMAIN = "general"
+_MAX_STDIN_CHARS = 5_000_000
+
+
+def add(
+    text: Annotated[list[str], typer.Argument(metavar="TEXT|-", help="What to keep; - reads it from stdin.")],
+    kind: Annotated[KnowledgeType, typer.Option("--type", help="What it is.")] = KnowledgeType.PATTERN,
+    domain: Annotated[str, typer.Option("--domain", help="Where it is filed, e.g. coding/go.")] = DEFAULT_DOMAIN,
+    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="T,..", help="Words it is filed under.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Else the first heading or sentence.")] = None,
+    confidence: Annotated[float, typer.Option("--confidence", min=0, max=1, help="How sure you are.")] = 0.8,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Keep a piece of knowledge.
+
+    It becomes one new file, committed. A text with frontmatter is a finished knowledge file and kept as it is.
+    """
+    from nugget.filing import add_unit
+
+    given = sys.stdin.read(_MAX_STDIN_CHARS) if text == ["-"] else " ".join(text)
+    if not given.strip():
+        raise UsageError("There is nothing to keep: the text is empty.")
+    path = add_unit(
+        brain_folder(brain), given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
+        now=datetime.now(UTC),
+    )  # fmt: skip
+    if as_json:
+        print_json({"path": path})
+    else:
+        console().print(f"Kept in {clean(path)}.", soft_wrap=True)
+
+
+def forget(
+    unit_id: Annotated[str, typer.Argument(metavar="ID", help="The unit, such as pattern/retry-once.")],
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Remove a unit everywhere and keep it from coming back."""
+    from nugget.filing import forget_unit
+    from nugget.sync import pending_changes
+
+    with open_brain(brain) as opened:
+        result = forget_unit(opened.path, unit_id.removeprefix("brain:"))
+        if pending_changes(opened.path, opened.environment):
+            opened.sync()
+    if as_json:
+        print_json({"id": result.id, "path": result.path, "relinked": list(result.relinked), "commit": result.commit})
+        return
+    out = console()
+    out.print(f"Forgot {clean(result.id)}; it will not be proposed again.", soft_wrap=True)
+    _tell_relinked(out, result.relinked, "Relations to it were taken out of")
+
+
+def move(
+    unit_id: Annotated[str, typer.Argument(metavar="ID", help="The unit, such as pattern/retry-once.")],
+    domain: Annotated[str | None, typer.Option("--domain", help="File it under this domain.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Call it <type>/NAME from now on.")] = None,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """File a unit under another domain, or rename it.
+
+    Relations to it follow.
+    """
+    from nugget.filing import move_unit
+
+    if domain is None and name is None:
+        raise UsageError("Say where to: --domain, --name, or both.")
+    result = move_unit(brain_folder(brain), unit_id.removeprefix("brain:"), domain=domain, slug=name)
+    if as_json:
+        print_json({
+            "old_id": result.old_id, "new_id": result.new_id, "old_path": result.old_path,
+            "new_path": result.new_path, "relinked": list(result.relinked), "commit": result.commit,
+        })  # fmt: skip
+        return
+    out = console()
+    out.print(f"{clean(result.new_id)} is in {clean(result.new_path)} now.", soft_wrap=True)
+    _tell_relinked(out, result.relinked, "Relations to it were changed in")
+
+
+def lint(
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="[PATH..]", help="Only these files.")] = None,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Check knowledge files.
+
+    Made for the brain's own CI: the exit code is 1 when a file has an error.
+    """
+    from nugget.lint import lint as check
+
+    here = current_folder()
+    problems = check(brain_folder(brain), [here / path.expanduser() for path in paths or ()])
+    errors = sum(problem.severity is Severity.ERROR for problem in problems)
+    warnings = len(problems) - errors
+    if as_json:
+        print_json({"errors": errors, "warnings": warnings, "problems": [problem_json(found) for found in problems]})
+    else:
+        out = console()
+        print_problems(out, problems)
+        out.print(f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}." if problems else "All is well.")
+    raise typer.Exit(1 if errors else 0)
+
+
+def print_problems(out: Console, problems: Sequence[Problem]) -> None:
+    """One line a problem, `path:line: severity: reason`, as editors and CI understand it."""
+    from rich.text import Text
+
+    for problem in problems:
+        where = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
+        style = "red" if problem.severity is Severity.ERROR else "yellow"
+        reason = " ".join(clean(problem.reason).split())
+        out.print(Text.assemble(f"{clean(where)}: ", (str(problem.severity), style), f": {reason}"), soft_wrap=True)
+
+
+def problem_json(problem: Problem) -> dict[str, object]:
+    """A problem in JSON."""
+    return {
+        "path": problem.path, "line": problem.line, "severity": str(problem.severity), "reason": problem.reason,
+    }  # fmt: skip
+
+
+def _tell_relinked(out: Console, relinked: Sequence[str], what: str) -> None:
+    if relinked:
+        out.print(f"{what} {', '.join(clean(path) for path in relinked)}.", soft_wrap=True)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

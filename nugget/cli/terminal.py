@@ -1,0 +1,142 @@
+"""What every command shares: the brain in use, the two consoles, progress, and one way to print JSON and errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nugget.config import Environment, find_brain, read_environment
+from nugget.errors import NuggetError, UsageError
+from nugget.render import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nugget.api import Brain
+    from nugget.sync import Progress
+
+BAR_FROM = 10
+"""Shorter work is over before a bar could be read."""
+ANNOUNCED_FROM = 200
+"""Work of this size is announced in a line where no bar can be drawn."""
+
+
+def _local_or_global(ctx: typer.Context, value: Path | None) -> Path | None:
+    """`nugget --brain X ask` and `nugget ask --brain X` are the same."""
+    return value or ctx.find_root().params.get("brain")
+
+
+GlobalBrainOption = Annotated[
+    Path | None,
+    typer.Option("--brain", metavar="FOLDER", help="The brain to use, instead of NUGGET_BRAIN, the current folder's "
+                                                   "or the default one."),
+]  # fmt: skip
+BrainOption = Annotated[
+    Path | None,
+    typer.Option("--brain", metavar="FOLDER", help="The brain to use.", callback=_local_or_global),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def current_folder() -> Path:
+    """Where the command was called. Raises UsageError when that folder is gone."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError("The current folder does not exist any more.", hint="Change to another folder.") from error
+
+
+def brain_folder(flag: Path | None, environment: Environment | None = None) -> Path:
+    """The brain in use. Raises BrainError where there is none."""
+    named = None if flag is None else flag.expanduser()
+    return find_brain(environment or read_environment(), flag=named, cwd=current_folder())
+
+
+def open_brain(flag: Path | None) -> Brain:
+    """The brain in use, opened. Raises BrainError where there is none, UsageError for settings it cannot take."""
+    from nugget.api import Brain
+
+    environment = read_environment()
+    return Brain(brain_folder(flag, environment), environment=environment)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that takes text as it is: no markup, no emoji codes, no guessed highlights."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """The one JSON document of a command."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def note(text: str) -> None:
+    """One line for the person, on stderr."""
+    console(stderr=True).print(clean(text), style="dim", soft_wrap=True)
+
+
+def complain(message: str, *, hint: str | None = None) -> None:
+    """An error as one sentence on stderr, with what to do about it on the next line."""
+    from rich.text import Text
+
+    out = console(stderr=True)
+    out.print(Text.assemble(("Error: ", "bold red"), clean(message)), soft_wrap=True)
+    if hint:
+        out.print(Text(clean(hint)), soft_wrap=True)
+
+
+def report(error: NuggetError) -> int:
+    """Tell an expected failure; returns its exit code."""
+    complain(str(error), hint=error.hint)
+    return error.exit_code
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Progress on stderr: a bar on a terminal, one line for long work elsewhere, nothing for short work."""
+    with _bar() if sys.stderr.isatty() else _announcement() as tell:
+        yield tell
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console(stderr=True), transient=True)
+    tasks: dict[str, Any] = {}
+
+    def tell(what: str, done: int, total: int) -> None:
+        if total < BAR_FROM:
+            return
+        if not tasks:
+            bar.start()
+        if what not in tasks:
+            tasks[what] = bar.add_task(what, total=total)
+        bar.update(tasks[what], completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
+
+
+@contextmanager
+def _announcement() -> Iterator[Progress]:
+    told: set[str] = set()
+
+    def tell(what: str, done: int, total: int) -> None:
+        if total >= ANNOUNCED_FROM and what not in told:
+            told.add(what)
+            print(f"{what} {total:,} files…", file=sys.stderr, flush=True)
+
+    yield tell

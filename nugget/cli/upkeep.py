@@ -1,0 +1,252 @@
+"""`nugget init`, `sync`, `rebuild`, `status`, `doctor` and `serve`: setting up and looking after."""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nugget.cli.keeping import print_problems, problem_json
+from nugget.cli.terminal import (
+    BrainOption,
+    JsonOption,
+    brain_folder,
+    console,
+    current_folder,
+    note,
+    open_brain,
+    print_json,
+    progress,
+)
+from nugget.config import is_brain, load_settings, read_environment, set_default_brain
+from nugget.models import Severity
+from nugget.render import clean, one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nugget.health import Finding, Status
+    from nugget.sync import SyncResult
+
+
+def init(
+    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="The folder; else this one when it is empty "
+                                                                       "or a brain, else ~/brain.")] = None,
+    remote: Annotated[str | None, typer.Option("--remote", metavar="URL", help="Where the brain is pushed to.")] = None,
+    install: Annotated[bool, typer.Option("--install/--no-install", help="Say how to connect Claude Code.")] = True,
+    brain: BrainOption = None,
+) -> None:
+    """Make a brain and use it by default.
+
+    A brain is a git repository of markdown files. Safe to run again: what is there stays.
+    """
+    from nugget.brain import init_brain
+
+    environment = read_environment()
+    folder = (path or brain or environment.brain or _usual_folder()).expanduser()
+    result = init_brain(folder, owner=_owner(), now=datetime.now(UTC))
+    if remote:
+        _set_remote(result.path, remote)
+    set_default_brain(environment, result.path)
+    out = console()
+    made = "Made the brain" if result.created else "The brain is there already:"
+    out.print(f"{made} {clean(str(result.path))}", soft_wrap=True)
+    out.print("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim", soft_wrap=True)
+    if result.problem:
+        note(f"Without git: {result.problem}")
+    out.print("\nNext:")
+    steps = [
+        ('nugget add "What you learned, in a sentence or more"', "keep something by hand"),
+        ("nugget capture-session --transcript FILE", "learn from a Claude Code session"),
+        ('nugget ask "how do we ..."', "ask"),
+    ]
+    if install:
+        steps.append(("claude mcp add nugget -- nugget serve", "let Claude Code ask by itself"))
+    for command, purpose in steps:
+        out.print(f"   {command:<56}{purpose}", soft_wrap=True)
+
+
+def sync(
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the index anew.")] = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Bring the index in line with the files."""
+    with open_brain(brain) as opened, progress() as tell:
+        if opened.embedder_problem:
+            note(f"{opened.embedder_problem} Indexing words alone.")
+        result = opened.sync(rebuild=rebuild, progress=tell)
+    if as_json:
+        value = {name: count for name, count in asdict(result).items() if name != "problems"}
+        print_json(value | {"problems": [problem_json(problem) for problem in result.problems]})
+    else:
+        _print_sync(console(), result)
+
+
+def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
+    """Make the index anew.
+
+    The old one answers until the new one is ready, and vectors already made are used again.
+    """
+    sync(rebuild=True, as_json=as_json, brain=brain)
+
+
+def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
+    """Show what is indexed, captured, queued, failed and spent."""
+    from nugget import health
+
+    environment = read_environment()
+    folder = brain_folder(brain, environment)
+    seen = health.status(folder, load_settings(environment, folder), environment)
+    if as_json:
+        print_json(_status_json(seen))
+    else:
+        _print_status(console(), seen)
+
+
+def doctor(as_json: JsonOption = False, brain: BrainOption = None) -> None:
+    """Look for what is wrong and name the next command.
+
+    Changes nothing. The exit code is 1 when something is wrong.
+    """
+    from nugget import health
+
+    environment = read_environment()
+    folder = brain_folder(brain, environment)
+    found = health.doctor(folder, load_settings(environment, folder), environment)
+    wrong = sum(finding.state is health.State.ERROR for finding in found)
+    if as_json:
+        print_json({"ok": not wrong, "brain": str(folder), "findings": [_finding_json(finding) for finding in found]})
+    else:
+        _print_findings(console(), folder, found, wrong)
+    raise typer.Exit(1 if wrong else 0)
+
+
+def serve(brain: BrainOption = None) -> None:
+    """Answer coding agents over MCP on stdin and stdout."""
+    from nugget.mcp_server import serve as answer_agents
+
+    answer_agents(brain.expanduser() if brain else None)
+
+
+def _usual_folder() -> Path:
+    here = current_folder()
+    return here if is_brain(here) or not any(here.iterdir()) else Path("~/brain")
+
+
+def _owner() -> str:
+    """Whose brain it is: as git knows the person, else the login name."""
+    from nugget import git
+    from nugget.errors import GitError
+
+    try:
+        named = git.run(current_folder(), "config", "--get", "user.name", check=False).decode("utf-8", "replace")
+    except GitError:
+        named = ""
+    if named.strip():
+        return named.strip()
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def _set_remote(brain: Path, url: str) -> None:
+    from nugget import git
+
+    known = git.run(brain, "remote", check=False).decode().split()
+    git.run(brain, "remote", "set-url" if "origin" in known else "add", "origin", "--", url)
+
+
+def _print_sync(out: Console, result: SyncResult) -> None:
+    counts = [
+        (result.added, "added"), (result.modified, "changed"), (result.moved, "moved"), (result.removed, "removed"),
+        (result.unchanged, "as before"),
+    ]  # fmt: skip
+    said = ", ".join(f"{count} {what}" for count, what in counts if count) or "no files"
+    made = f"Index made anew ({one_line(result.rebuilt)})" if result.rebuilt else "Index in line"
+    out.print(f"{made}: {said}.", soft_wrap=True)
+    if result.embedded or result.cached:
+        out.print(f"{result.embedded} texts embedded, {result.cached} taken from the cache.", style="dim")
+    if result.without_vectors:
+        note(f"Without vectors: {result.without_vectors}")
+    if result.problems:
+        left_out = sum(problem.severity is Severity.ERROR for problem in result.problems)
+        out.print(f"\n{len(result.problems)} problems; {left_out} files left out:")
+        print_problems(out, result.problems)
+
+
+def _print_status(out: Console, seen: Status) -> None:
+    index, capture, repository = seen.index, seen.capture, seen.repository
+    size = f"{index.units} units, {index.chunks} chunks, {index.vectors} vectors, {index.relations} relations"
+    stands = {
+        "ready": f"{size}; in line with the files",
+        "behind": f"{size}; {index.behind} files changed since. Next: nugget sync",
+        "absent": "none yet; the first question makes it. Next: nugget sync",
+        "unusable": f"{index.reason}. Next: nugget rebuild",
+    }
+    queue = ", ".join(f"{count} {state}" for state, count in capture.queue.items() if count) or "empty"
+    errors = sum(problem.severity is Severity.ERROR for problem in index.problems)
+    rows = [
+        ("Brain", f"{seen.brain}{' (default)' if seen.is_default else ''}"),
+        ("Git", _git_words(seen)),
+        ("Index", stands[index.state]),
+        ("Files", f"{index.files} knowledge files, {errors} left out" + (". Next: nugget lint" if errors else "")),
+        ("Model", ", ".join(filter(None, [index.model or seen.configured_model, index.vector_search]))),
+        ("LLM key", "set" if seen.has_key else "not set: passages instead of answers"),
+        ("Review", f"{seen.proposals} proposals wait. Next: nugget review" if seen.proposals else "nothing waits"),
+        ("Captured", f"last {capture.last_captured}" if capture.last_captured else "nothing yet"),
+        ("Queue", queue + (", a worker is at work" if capture.working else "")),
+        ("Spent", f"${capture.usd:.2f} in {capture.calls} LLM calls"),
+    ]
+    if repository is None:
+        rows[1] = ("Git", f"no repository. Next: nugget init {seen.brain}")
+    from rich.text import Text
+
+    for name, said in rows:
+        out.print(Text.assemble((f"{name:<10}", "bold"), one_line(said)), soft_wrap=True)
+    for failure in capture.failures:
+        out.print(Text(f"          failed: {one_line(failure)}", style="red"), soft_wrap=True)
+    if capture.failures:
+        out.print("          Next: nugget capture --retry")
+
+
+def _git_words(seen: Status) -> str:
+    repository = seen.repository
+    if repository is None:
+        return ""
+    parts = [repository.branch or "detached HEAD", (repository.head or "no commit yet")[:10]]
+    if repository.uncommitted:
+        parts.append(f"{repository.uncommitted} uncommitted files")
+    if repository.operation:
+        parts.append(f"in the middle of a {repository.operation}")
+    return ", ".join(parts)
+
+
+def _print_findings(out: Console, brain: Path, found: list[Finding], wrong: int) -> None:
+    from rich.text import Text
+
+    marks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
+    out.print(f"{clean(str(brain))}\n", style="bold", soft_wrap=True)
+    for finding in found:
+        mark = marks[finding.state]
+        out.print(Text.assemble(mark, f" {finding.name:<16}", one_line(finding.said)), soft_wrap=True)
+        if finding.next_step:
+            out.print(Text(f"                  Next: {one_line(finding.next_step)}", style="dim"), soft_wrap=True)
+    out.print("\nSomething is wrong." if wrong else "\nNothing is wrong.", style="bold red" if wrong else "bold green")
+
+
+def _finding_json(finding: Finding) -> dict[str, object]:
+    return {
+        "name": finding.name, "state": str(finding.state), "said": finding.said, "next_step": finding.next_step,
+    }  # fmt: skip
+
+
+def _status_json(seen: Status) -> dict[str, object]:
+    value = asdict(seen) | {"brain": str(seen.brain)}
+    value["index"]["problems"] = [problem_json(problem) for problem in seen.index.problems]
+    return value

@@ -1,0 +1,63 @@
+"""The console entry: standard library only, until it is known what is wanted.
+
+A hook call is answered before typer is imported. What nobody foresaw ends here: one line on stderr, the details in
+a log file, exit code 3.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+UNEXPECTED = 3
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `nugget <arguments>` (`sys.argv` where None) and return its exit code."""
+    # Before numpy is imported: starting its threads costs 50 ms, and nothing here multiplies large matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["capture-session"]:
+            from nugget import hook
+
+            if hook.is_hook_call(given):
+                return hook.main()
+        from nugget.cli import run
+
+        code = run(given)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return _reader_left()
+        raise
+    except Exception as error:
+        return _unexpected(error)
+
+
+def _reader_left() -> int:
+    """Whoever read our output (`| head`) has enough; nothing failed, and nothing more can be said."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
+
+
+def _unexpected(error: Exception) -> int:
+    from nugget.cli.crash import write_log
+
+    try:
+        where = f"Details are in {write_log(error)}"
+    except OSError as failure:
+        where = f"The details could not be written ({failure.strerror or failure})"
+    print(f"Error: something unexpected went wrong ({type(error).__name__}). {where}.", file=sys.stderr)
+    return UNEXPECTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,339 @@
+"""What is captured, queued, failed and spent; what is wrong, and the next command to run. Reads only."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from nugget import __version__, git, ledger, queue
+from nugget.config import Environment, Settings, config_files, default_brain, unknown_keys
+from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError
+from nugget.index import Index
+from nugget.models import Problem, Severity, SourceName
+from nugget.sync import index_folder, pending_changes
+
+COSTS = "costs.jsonl"
+
+
+class State(StrEnum):
+    """How a part of Nugget is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at. `next_step` is what to do where it is not as it should be."""
+
+    name: str
+    state: State
+    said: str
+    next_step: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexState:
+    """The index. `state` is `ready`, `behind`, `absent` or `unusable`; `behind` counts files not taken in yet."""
+
+    state: str
+    reason: str | None = None
+    behind: int = 0
+    units: int = 0
+    chunks: int = 0
+    vectors: int = 0
+    relations: int = 0
+    files: int = 0
+    bytes: int = 0
+    model: str | None = None
+    vector_search: str | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureState:
+    """Capture: the queue by state, when something was captured last, what failed and why, what LLM calls cost."""
+
+    queue: Mapping[str, int]
+    working: bool
+    last_captured: str | None
+    failures: tuple[str, ...]
+    calls: int
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitState:
+    """The brain's repository; `operation` is an unfinished merge or rebase. None of it where there is no git."""
+
+    branch: str | None
+    head: str | None
+    uncommitted: int
+    operation: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Everything that `nugget status` shows."""
+
+    version: str
+    brain: Path
+    is_default: bool
+    configured_model: str
+    has_key: bool
+    index: IndexState
+    repository: GitState | None
+    proposals: int
+    capture: CaptureState
+
+
+def status(brain: Path, settings: Settings, environment: Environment) -> Status:
+    """How the brain and capture stand. Nothing is written, made or loaded."""
+    usual = default_brain(environment)
+    return Status(
+        version=__version__,
+        brain=brain,
+        is_default=usual is not None and usual.resolve() == brain.resolve(),
+        configured_model=settings.embedding.model,
+        has_key=bool(environment.anthropic_api_key),
+        index=index_state(brain, environment),
+        repository=_git_state(brain),
+        proposals=_proposals(brain),
+        capture=_capture_state(environment.home),
+    )
+
+
+def doctor(brain: Path, settings: Settings, environment: Environment) -> list[Finding]:
+    """Look at every part, deeper than `status`; an ERROR among the findings means that something does not work."""
+    found: list[Finding] = []
+    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
+        lambda: _check_git(brain),
+        lambda: _check_index(brain, environment),
+        lambda: _check_files(brain),
+        lambda: _check_model(settings, environment),
+        lambda: _check_llm(settings, environment),
+        lambda: _check_settings(brain, environment),
+        lambda: _check_folders(brain, environment),
+        lambda: _check_capture(brain, environment),
+    )
+    for check in checks:
+        try:
+            found += check()
+        except NuggetError as error:
+            found.append(_wrong("check", str(error), error.hint))
+    return found
+
+
+def index_state(brain: Path, environment: Environment) -> IndexState:
+    """How the index stands to the files."""
+    file = _index_file(brain, environment)
+    if file is None or not file.is_file():
+        return IndexState(state="absent", reason="there is no index yet")
+    try:
+        with closing(Index(file)) as index:
+            counts = index.counts()
+            behind = pending_changes(brain, environment) or 0
+            states = index.file_states(SourceName.BRAIN)
+            return IndexState(
+                state="behind" if behind else "ready",
+                behind=behind,
+                units=counts["units"],
+                chunks=counts["chunks"],
+                vectors=counts["vectors"],
+                relations=counts["relationships"],
+                files=counts["files"],
+                bytes=file.stat().st_size,
+                model=index.embedding_model,
+                vector_search=index.vector_search if index.embedding_model else None,
+                problems=tuple(problem for path in sorted(states) for problem in states[path].problems),
+            )
+    except (IndexUnavailable, sqlite3.DatabaseError) as error:
+        return IndexState(state="unusable", reason=str(error))
+
+
+def _index_file(brain: Path, environment: Environment) -> Path | None:
+    """Where the index is or would be, without making its folder in a brain that has none yet."""
+    if not (brain / ".nugget").is_dir() and os.access(brain, os.W_OK):
+        return None
+    return index_folder(brain, environment) / "index.db"
+
+
+def _git_state(brain: Path) -> GitState | None:
+    if not git.is_repository(brain):
+        return None
+    try:
+        state = git.state(brain)
+        return GitState(
+            branch=git.current_branch(brain),
+            head=state.head,
+            uncommitted=len(state.dirty),
+            operation=git.operation_in_progress(brain),
+        )
+    except NuggetError:
+        return None
+
+
+def _proposals(brain: Path) -> int:
+    from nugget.review import proposals
+
+    try:
+        return len(proposals(brain))
+    except NuggetError:
+        return 0
+
+
+def _capture_state(home: Path) -> CaptureState:
+    seen = queue.overview(home)
+    costs = list(ledger.read(home, COSTS))
+    failures = [f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}" for job in seen.failed]
+    return CaptureState(
+        queue=dict(seen.counts),
+        working=seen.working,
+        last_captured=seen.last_captured,
+        failures=tuple(failures),
+        calls=len(costs),
+        usd=sum(float(line["usd_counted"]) for line in costs if isinstance(line.get("usd_counted"), (int, float))),
+    )
+
+
+def _check_git(brain: Path) -> Iterator[Finding]:
+    if not git.is_repository(brain):
+        yield _wrong("git", f"{brain} is no git repository: no history, no proposals", f"nugget init {brain}")
+        return
+    state = git.state(brain)
+    if state.head is None:
+        yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
+    elif operation := git.operation_in_progress(brain):
+        undo = f"finish the {operation}, or git -C {brain} {operation} --abort"
+        yield _odd("git", f"the brain is in the middle of a {operation}", undo)
+    elif state.dirty:
+        yield _good("git", f"{len(state.dirty)} uncommitted files under domains/")
+    else:
+        yield _good("git", f"{git.current_branch(brain) or 'a detached HEAD'}, everything committed")
+
+
+def _check_index(brain: Path, environment: Environment) -> Iterator[Finding]:
+    state = index_state(brain, environment)
+    if state.state == "absent":
+        yield _odd("index", "there is none yet; the first question makes it", "nugget sync")
+    elif state.state == "unusable":
+        yield _wrong("index", state.reason or "it cannot be used", "nugget rebuild")
+    elif damage := _damage(brain, environment):
+        yield _wrong("index", f"it is damaged ({damage})", "nugget rebuild")
+    elif state.behind:
+        yield _odd("index", f"{state.behind} changed files are not in it yet", "nugget sync")
+    else:
+        yield _good("index", f"{state.units} units, {state.chunks} chunks, {state.vectors} vectors")
+    if state.model and state.vectors < state.chunks:
+        yield _odd("vectors", f"{state.chunks - state.vectors} chunks have no vector", "nugget sync")
+    elif state.vector_search:
+        yield _good("vectors", f"searched with {state.vector_search}")
+
+
+def _damage(brain: Path, environment: Environment) -> str | None:
+    file = _index_file(brain, environment)
+    if file is None:
+        return None
+    try:
+        with closing(Index(file)) as index:
+            said = index.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return None if said == "ok" else str(said)
+
+
+def _check_files(brain: Path) -> Iterator[Finding]:
+    from nugget.lint import lint
+
+    problems = lint(brain)
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    if errors:
+        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+        yield _wrong("knowledge files", f"{errors[0]}{more}", "nugget lint")
+    elif problems:
+        yield _odd("knowledge files", f"{len(problems)} warnings", "nugget lint")
+    else:
+        yield _good("knowledge files", "all can be read")
+
+
+def _check_model(settings: Settings, environment: Environment) -> Iterator[Finding]:
+    from nugget.embedding import open_embedder
+
+    model = settings.embedding.model
+    try:
+        embedder = open_embedder(settings, environment)
+        if embedder is None:
+            yield _good("embedding model", "none: questions are answered by words alone")
+            return
+        size = len(embedder.embed_query("Does the model answer?"))
+        yield _good("embedding model", f"{embedder.model} answers, {size} dimensions")
+    except EmbeddingUnavailable as error:
+        step = error.hint or "correct `embedding:` in brain.yaml; until then words alone are searched"
+        yield _wrong("embedding model", f"{model} cannot be used: {error}", step)
+
+
+def _check_llm(settings: Settings, environment: Environment) -> Iterator[Finding]:
+    if not settings.llm.enabled:
+        yield _good("LLM", "switched off by llm.enabled")
+    elif environment.anthropic_api_key:
+        yield _good("LLM", "ANTHROPIC_API_KEY is set (not tried: that costs money)")
+    else:
+        yield _good("LLM", "no ANTHROPIC_API_KEY: passages instead of answers, capture by rules")
+
+
+def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
+    files = config_files(environment, brain)
+    for file in files:
+        if unknown := unknown_keys(file):
+            yield _odd("settings", f"{file}: nothing is called {', '.join(unknown)}", f"correct it in {file}")
+    if not any(unknown_keys(file) for file in files):
+        yield _good("settings", ", ".join(str(file) for file in files))
+
+
+def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
+    home = environment.home
+    nearest = next(folder for folder in [home, *home.parents] if folder.exists())
+    if not os.access(nearest, os.W_OK):
+        yield _wrong("folders", f"{home} cannot be written: nothing can be captured", f"make {nearest} writable")
+    elif not os.access(brain, os.W_OK):
+        yield _odd("folders", f"{brain} is read-only: questions work, capture does not", f"make {brain} writable")
+    else:
+        yield _good("folders", f"{brain} and {home} can be written")
+
+
+def _check_capture(brain: Path, environment: Environment) -> Iterator[Finding]:
+    state = _capture_state(environment.home)
+    if state.failures:
+        yield _wrong("capture", f"{len(state.failures)} sessions failed; {state.failures[0]}", "nugget capture --retry")
+    elif state.queue.get("pending") and not state.working:
+        yield _odd("capture", f"{state.queue['pending']} sessions wait and nobody works on them", "nugget capture")
+    else:
+        yield _good("capture", f"last: {_when(state.last_captured)}")
+    if waiting := _proposals(brain):
+        yield _odd("review", f"{waiting} proposals wait for you", "nugget review")
+
+
+def _when(stamp: str | None) -> str:
+    try:
+        return datetime.fromisoformat(stamp or "").strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return "never"
+
+
+def _good(name: str, said: str) -> Finding:
+    return Finding(name=name, state=State.OK, said=said)
+
+
+def _odd(name: str, said: str, next_step: str | None) -> Finding:
+    return Finding(name=name, state=State.WARNING, said=said, next_step=next_step)
+
+
+def _wrong(name: str, said: str, next_step: str | None) -> Finding:
+    return Finding(name=name, state=State.ERROR, said=said, next_step=next_step)
