@@ -16,6 +16,15 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 ROUNDS = 40
 PAYLOAD = {"session_id": "s", "transcript_path": "/nowhere/s.jsonl", "cwd": "/", "hook_event_name": "SessionEnd"}
+CONSOLE_SCRIPT = """\
+import re
+import sys
+from nugget.entry import main
+if __name__ == '__main__':
+    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+    sys.exit(main())
+"""
+"""What pip installs as the command `nugget`."""
 
 
 def main() -> None:
@@ -26,7 +35,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         environment = {**os.environ, "HOME": folder, "NUGGET_HOME": str(home), "PYTHONPATH": str(REPOSITORY)}
-        start = [sys.executable, "-P", "-m", "nugget.entry", "capture-session"]
+        script = Path(folder) / "nugget"
+        script.write_text(CONSOLE_SCRIPT, "utf-8")
+        start = [sys.executable, str(script), "capture-session"]
         end = json.dumps(PAYLOAD).encode()
         begin = json.dumps(PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}).encode()
         lock = spool.try_lock(home / "queue/worker.lock")

@@ -149,6 +149,8 @@ def _start_detached(command: Sequence[str], variables: Mapping[str, str], *, kee
         # A session of its own: neither the client's exit nor the terminal's hang-up reaches the worker.
         os.setsid()
         os.nice(10)
+        # The hook that forked us has to be out of the client's way first, also on a machine with one core.
+        time.sleep(0.05)
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)
