@@ -20,7 +20,7 @@ from typing import Any
 from nugget import ledger, spool
 from nugget.errors import NuggetError, TranscriptError
 
-MAX_ATTEMPTS = 12
+MAX_ATTEMPTS = 13
 """A job that failed so often, over about a day, waits for `nugget capture --retry`."""
 MAX_DEATHS = 3
 """A job that the worker died on so often is put off like one that failed."""
@@ -200,14 +200,30 @@ def overview(home: Path) -> Overview:
 
 
 def is_working(home: Path) -> bool:
-    """Whether a worker holds the queue."""
+    """Whether a worker holds the queue. Asks the lock itself only where it names a process that lives.
+
+    Whoever tests a lock holds it for a moment, and a hook at that moment would not start a worker.
+    """
     file = Path(spool.queue_folder(home)) / "worker.lock"
-    if not file.exists():
+    try:
+        process = int(file.read_bytes() or b"0")
+        if process <= 0:
+            return False
+        os.kill(process, 0)
+    except (FileNotFoundError, ValueError, ProcessLookupError):
         return False
+    except OSError:
+        pass
     lock = spool.try_lock(file)
     if lock is not None:
         os.close(lock)
     return lock is None
+
+
+def sign(lock: int) -> None:
+    """Name this process in the lock file that it holds."""
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
 
 
 def _attempt(job: Job, capture: Callable[[Job], Outcome]) -> Outcome:

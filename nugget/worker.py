@@ -84,6 +84,7 @@ def work(
     held = lock if lock is not None else spool.try_lock(lock_file)
     if held is None:
         raise NuggetError("A capture worker is at work already.", hint="`nugget status` shows how far it is.")
+    queue.sign(held)
     ended: list[Job] = []
     found = 0
 
