@@ -105,6 +105,18 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """What sync knows of one file: the SHA-256 of its bytes, its size and time, and what came of it."""
+
+    path: str
+    hash: str
+    size: int
+    mtime_ns: int
+    unit_id: str | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
     """An edge to the unit `id`."""
 

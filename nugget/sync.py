@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, TypeVar
 from nugget.config import Environment
 from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable
-from nugget.index import FileState, IndexedUnit, Unusable, queries, writes
+from nugget.index import IndexedUnit, Unusable, queries, writes
 from nugget.index.connection import connect, create, open_existing, write_transaction
 from nugget.index.vector_cache import VectorCache, text_hash
 from nugget.markdown import chunk_markdown
-from nugget.models import Chunk, Problem, SourceName
+from nugget.models import Chunk, FileState, Problem, SourceName
 from nugget.sources import brain as brain_source
 from nugget.text import estimate_tokens
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from nugget.index import queries, vectors
 from nugget.index.connection import Unusable, load_sqlite_vec, open_existing
 from nugget.index.queries import Edge, StoredChunk
-from nugget.index.writes import FileState, IndexedUnit
-from nugget.models import Filter, SourceName, Unit
+from nugget.index.writes import IndexedUnit
+from nugget.models import FileState, Filter, SourceName, Unit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Edge", "FileState", "Index", "IndexedUnit", "StoredChunk", "Unusable"]
+__all__ = ["Edge", "Index", "IndexedUnit", "StoredChunk", "Unusable"]
 
 
 class Index:

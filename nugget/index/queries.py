@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from nugget.index.writes import FileState
 from nugget.models import (
     Evidence,
+    FileState,
     Filter,
     Origin,
     Problem,

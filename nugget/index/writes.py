@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nugget.index.fulltext import fts_columns
-from nugget.models import Chunk, Problem, SourceName, Unit
+from nugget.models import Chunk, FileState, Problem, SourceName, Unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 
 LARGE_INDEX_CHUNKS = 20_000
 """Above this many chunks, term frequencies are kept in a table of their own (see schema.sql)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileState:
-    """What sync knows of one file: the SHA-256 of its bytes, its size and time, and what came of it."""
-
-    path: str
-    hash: str
-    size: int
-    mtime_ns: int
-    unit_id: str | None = None
-    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,7 @@ from pathlib import Path
 from nugget import brain as brains
 from nugget import git, knowledge
 from nugget.errors import GitError, NuggetError
-from nugget.index import FileState
-from nugget.models import Problem, Unit
+from nugget.models import FileState, Problem, Unit
 
 KnownFiles = Callable[[Sequence[str] | None], Mapping[str, FileState]]
 """What sync has seen: of all files (None), or of these paths."""
