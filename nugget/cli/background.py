@@ -9,11 +9,12 @@ from pathlib import Path
 
 from nugget import spool
 from nugget.config import Environment
-from nugget.sync import index_folder
 
 
 def sync_in_background(brain: Path, environment: Environment) -> bool:
     """Start a `nugget sync` that outlives this process; False when one is at work already."""
+    from nugget.sync import index_folder
+
     lock = spool.try_lock(index_folder(brain, environment) / "sync.lock")
     if lock is None:
         return False
