@@ -17,16 +17,17 @@ from nugget import errors
 PACKAGE = Path(__file__).parent.parent / "nugget"
 
 LAYERS: dict[str, tuple[str, ...]] = {
-    "faces": ("render", "api", "mcp_server", "hook", "demo", "cli", "entry"),
+    "faces": ("render", "api", "mcp_server", "hook", "worker", "demo", "cli", "entry"),
     "use cases": (
-        "extraction", "comparison", "proposal_text", "sync", "retrieval", "answering", "capture", "review", "health",
+        "extraction", "comparison", "proposal_text", "capture", "review", "lint", "sync", "retrieval",
+        "answering", "health",
     ),
     "adapters": (
-        "config", "resources", "spool", "queue", "ledger", "archive", "redaction_rules", "redaction_assignments",
+        "config", "resources", "spool", "ledger", "queue", "archive", "redaction_rules", "redaction_assignments",
         "redaction", "git", "github", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge", "brain",
-        "sources", "index",
+        "filing", "sources", "index",
     ),
-    "vocabulary": ("errors", "models", "text", "markdown", "schema"),
+    "vocabulary": ("errors", "models", "text", "cutting", "markdown", "schema"),
 }  # fmt: skip
 """Top row first. A module imports from the rows below its own, and inside its row only from names to its left."""
 
