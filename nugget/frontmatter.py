@@ -28,10 +28,12 @@ MAX_DEPTH = 40
 
 _CORE_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp", "value"))
 _NULL_TAG = "tag:yaml.org,2002:null"
+_KNOWN_TAGS = _CORE_TAGS | {_NULL_TAG, "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
 _DAY = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[Tt ].*)?")
 _DEEP_LINE = re.compile(rf"^[ \t?:-]{{{MAX_DEPTH},}}", re.MULTILINE)
 _CONFLICT = re.compile(r"^(?:<{7} |>{7} )", re.MULTILINE)
 _YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
+"""Characters that end a line in YAML 1.1 and nowhere else; taken as spaces, so that lines are counted alike."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -131,7 +133,9 @@ def _compose(split: Split) -> Node | None:
             _check_depth(text, loader, split.first_line)
         node = cast("Node | None", yaml.compose(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        # For what was opened and never closed, the place that helps is where it was opened.
+        is_unclosed = any(word in str(error.context) for word in ("flow", "quoted"))
+        mark = error.context_mark if is_unclosed else error.problem_mark
         line = split.first_line + mark.line if mark else split.first_line
         quote = "; a value with `: ` or ` #` in it needs quotes" if "mapping values" in str(error.problem) else ""
         raise FrontmatterError(f"has frontmatter that is not valid YAML ({error.problem}{quote})", line) from None
@@ -182,6 +186,9 @@ class Fields:
         key_node, node = self.nodes.get(key, (None, None))
         if key_node is not None:
             self.lines[key] = self.line(key_node)
+        if node is not None and node.tag not in _KNOWN_TAGS:
+            self.wrong(node, f"`{key}` has the YAML tag {shown(node.tag)}, which is not taken")
+            return None
         return None if node is None or node.tag == _NULL_TAG else node
 
     def text(self, key: str, severity: Severity = Severity.ERROR) -> str | None:
@@ -279,7 +286,9 @@ def _dumper() -> type[yaml.SafeDumper]:
             super().increase_indent(flow, False)
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+        has_break = any(chr(code) in value for code in _YAML_ONLY_BREAKS)
+        style = '"' if has_break else "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     def listed(dumper: yaml.SafeDumper, value: list[object]) -> yaml.SequenceNode:
         is_short = all(isinstance(entry, str) for entry in value) and sum(map(len, map(str, value))) <= 80

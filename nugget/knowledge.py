@@ -111,7 +111,7 @@ def parse(text: str, *, path: str) -> Parsed:
     except FrontmatterError as broken:
         return Parsed(unit=None, problems=(Problem(path=path, reason=broken.reason, line=broken.line),))
     unit = _unit(fields, parts, path=path)
-    problems = tuple(sorted(fields.problems, key=lambda problem: problem.line or 0))
+    problems = tuple(sorted(dict.fromkeys(fields.problems), key=lambda problem: problem.line or 0))
     if any(problem.severity is Severity.ERROR for problem in problems):
         unit = None
     return Parsed(unit=unit, problems=problems, lines=fields.lines)

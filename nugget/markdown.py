@@ -53,7 +53,7 @@ class _Section:
 def title_of(body: str) -> str | None:
     """The text of the first level-one heading (`# Title` or underlined with `=`), None where there is none."""
     first = _FIRST_H1.match(body)
-    if first and first[1].strip(" \t#"):
+    if first and first[1].strip("#").strip():
         return _one_line(first[1])
     if "#" not in body and "=" not in body:
         return None

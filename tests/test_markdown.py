@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from nugget.markdown import MAX_CRUMB_CHARS, ChunkLimits, chunk_markdown, title_of
 from nugget.models import Chunk
@@ -341,9 +342,11 @@ def test_no_character_of_a_document_is_lost(
     body: str, limits: ChunkLimits, count: Callable[[str], int]
 ) -> None:
     chunks = chunk_markdown(body, title="T", count_tokens=count, limits=replace(limits, overlap=0))
-    headings = {crumb for chunk in chunks for crumb in chunk.breadcrumb.split(" > ")}
-    shown = Counter("".join(chunk.text for chunk in chunks) + "".join(headings) + "#=-" * len(body))
-    assert Counter(squeezed(body)) <= shown
+    shown = "".join(f"{chunk.breadcrumb}\n{chunk.text}\n" for chunk in chunks)
+    assert Counter(squeezed(body)) <= Counter(shown + "#=-" * len(body))
+    for heading, inline in itertools.pairwise(MarkdownIt("commonmark").enable("table").parse(body)):
+        if heading.type == "heading_open" and heading.level == 0 and len(inline.content) < 20:
+            assert squeezed(inline.content) in squeezed(shown)
 
 
 @pytest.mark.proves("KNOW-CHUNK-LOSSLESS")
