@@ -146,13 +146,17 @@ def similar_units(brain: Brain) -> Similar:
 
     def similar(unit: Unit) -> list[tuple[Unit, float]]:
         text = f"{unit.title}\n{unit.body[:2000]}"
-        bundle = brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"])
-        found = [brain.index.unit(hit.unit.id) or hit.unit for hit in bundle.hits]
+        hits = brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"]).hits
+        found = [brain.index.unit(hit.unit.id) or hit.unit for hit in hits]
         if brain.embedder is None or not found:
             return [(near, 0.0) for near in found]
-        first, *others = brain.embedder.embed([f"{one.title}\n{one.body[:2000]}" for one in (unit, *found)])
-        scored = [(near, float(first @ vector)) for near, vector in zip(found, others, strict=True)]
-        return sorted(scored, key=lambda pair: -pair[1])
+        # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
+        wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
+        parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
+        first, *others = brain.embedder.embed([text, *wholes, *parts])
+        cosines = [float(first @ vector) for vector in others]
+        best = [max(pair) for pair in zip(cosines[: len(found)], cosines[len(found) :], strict=True)]
+        return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
 
     return similar
 
