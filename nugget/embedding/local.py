@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from nugget.errors import EmbeddingUnavailable
-from nugget.text import estimate_tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +38,8 @@ THREADS = 2
 _MAX_CHARS_PER_TOKEN = 100
 """WordPiece makes one unknown token of any longer word; text beyond this many characters cannot be read anyway."""
 
+_WORDS_REMEMBERED = 200_000
+
 _CONVERSION_TIMEOUT_S = 120
 
 _TOKENIZER = Path(__file__).parent / "minilm"
@@ -55,6 +56,7 @@ class OnnxEmbedder:
         self._lock = Lock()
         self._loaded_tokenizer: Any = None
         self._loaded_session: Any = None
+        self._pieces: dict[str, int] = {}
 
     def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """One vector of shape (dimensions,) for each text, in order."""
@@ -78,10 +80,19 @@ class OnnxEmbedder:
         return vector
 
     def count_tokens(self, text: str) -> int:
-        """Word pieces of the text, without the two that mark its ends; estimated for very long texts."""
-        if len(text) > 20_000:
-            return estimate_tokens(text)
-        return len(self._tokenizer().encode(text, add_special_tokens=False).ids)
+        """Word pieces of the text, without the two that mark its ends.
+
+        Word pieces never cross white space, so that each word is counted once and remembered.
+        """
+        total, known = 0, self._pieces
+        for word in text.split():
+            count = known.get(word)
+            if count is None:
+                if len(known) > _WORDS_REMEMBERED:
+                    known.clear()
+                count = known[word] = len(self._tokenizer().encode(word, add_special_tokens=False).ids)
+            total += count
+        return total
 
     def _token_ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer().encode(text[: self._max_tokens * _MAX_CHARS_PER_TOKEN]).ids
