@@ -139,7 +139,7 @@ class Brain:
         """
         defaults = self.settings.retrieval
         query = Query(
-            text=text,
+            text=text.encode("utf-8", "replace").decode("utf-8"),  # lone surrogates are no text that can be stored
             filter=_filter(types, domains, tags, sources, since),
             limit=_positive("limit", limit if limit is not None else defaults.limit),
             budget_tokens=_positive("budget", budget_tokens if budget_tokens is not None else defaults.budget_tokens),
