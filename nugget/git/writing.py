@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ def commit_paths(repo: Path, paths: Iterable[str], message: str) -> str | None:
         text = Path(folder) / "message"
         text.write_text(message, "utf-8")
         run(
-            repo, *_identity(repo), "commit", "--quiet", "--no-verify", "--cleanup=verbatim", f"--file={text}",
+            repo, *_identity(_config(repo)), "commit", "--quiet", "--no-verify", "--cleanup=verbatim", f"--file={text}",
             "--only", *from_stdin, stdin=listed,
         )  # fmt: skip
     return head(repo)
@@ -63,19 +64,25 @@ def create_branch(
     parent = resolve(repo, base) if base else None
     if base and parent is None:
         raise GitError(f"{repo} has no commit {base} to start {name} from.", hint="Run `nugget init` in the brain.")
-    sha = commit_files(repo, files=files, message=message, parents=[parent] if parent else [], now=now)
-    run(repo, "update-ref", "-m", "nugget: proposal", f"refs/heads/{name}", sha, _NO_OBJECT)
-    return sha
+    parents = [parent] if parent else []
+    return commit_files(repo, files=files, message=message, parents=parents, now=now, branch=name)
 
 
 def commit_files(
-    repo: Path, *, files: Mapping[str, bytes | None], message: str, parents: Sequence[str], now: datetime
+    repo: Path,
+    *,
+    files: Mapping[str, bytes | None],
+    message: str,
+    parents: Sequence[str],
+    now: datetime,
+    branch: str | None = None,
 ) -> str:
-    """A commit object with the first parent's tree changed by `files`; no branch points at it yet.
+    """A commit with the first parent's tree changed by `files`, and `branch`, which must be new, pointing at it.
 
     Written with `git fast-import` (git-fast-import(1)), signed afterwards where `commit.gpgsign` asks for it.
     """
-    person = _person(repo)
+    config = _config(repo)
+    person = _person(config)
     passing = f"refs/nugget/passing/{uuid.uuid4().hex}"
     moment = f"{int(now.timestamp())} {now.strftime('%z') or '+0000'}"
     text = message.encode("utf-8", "replace")
@@ -92,12 +99,16 @@ def commit_files(
     stream.append(b"\nget-mark :1\ndone\n")
     printed = run(repo, "fast-import", "--quiet", "--date-format=raw", stdin=b"".join(stream)).decode().split()
     sha = printed[-1]
-    if _wants_signature(repo):
+    if config.get("commit.gpgsign", "false").lower() in ("", "true", "yes", "on", "1"):
         links = [part for parent in parents for part in ("-p", parent)]
         dates = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
-        arguments = (*_identity(repo), "commit-tree", "-S", *links, "-F", "-", f"{sha}^{{tree}}")
+        arguments = (*_identity(config), "commit-tree", "-S", *links, "-F", "-", f"{sha}^{{tree}}")
         sha = run(repo, *arguments, stdin=text, variables=dates).decode().strip()
-    run(repo, "update-ref", "-d", passing)
+    try:
+        if branch:
+            run(repo, "update-ref", "-m", "nugget: proposal", f"refs/heads/{branch}", sha, _NO_OBJECT)
+    finally:
+        run(repo, "update-ref", "-d", passing)
     return sha
 
 
@@ -143,25 +154,32 @@ def _refuse_checked_out(repo: Path, name: str) -> None:
         raise GitError(f"{name} is checked out in {checked_out}.", hint="Switch to another branch there first.")
 
 
-def _identity(repo: Path) -> list[str]:
+def _config(repo: Path) -> dict[str, str]:
+    """What the user's configuration says about who commits, and whether commits are signed."""
+    asked = r"^(user\.(name|email)|commit\.gpgsign)$"
+    listed = run(repo, "config", "-z", "--get-regexp", asked, check=False).decode("utf-8", "replace")
+    pairs = (entry.partition("\n") for entry in listed.split("\0") if entry)
+    return {key: value for key, _, value in pairs}
+
+
+def _identity(config: Mapping[str, str]) -> list[str]:
     """`-c` options that name Nugget as the committer where the user has not named themselves."""
-    known = run(repo, "config", "--get-regexp", r"^user\.(name|email)$", check=False).decode("utf-8", "replace")
     variables = environment()
     options: list[str] = []
     for key, fallback in (("name", "Nugget"), ("email", "nugget@localhost")):
         given = f"GIT_COMMITTER_{key.upper()}" in variables and f"GIT_AUTHOR_{key.upper()}" in variables
-        if not given and f"user.{key} " not in known:
+        if not given and f"user.{key}" not in config:
             options += ["-c", f"user.{key}={fallback}"]
     return options
 
 
-def _person(repo: Path) -> str:
-    ident = run(repo, *_identity(repo), "var", "GIT_COMMITTER_IDENT").decode("utf-8", "replace").strip()
-    return ident.rsplit(" ", 2)[0]
-
-
-def _wants_signature(repo: Path) -> bool:
-    return run(repo, "config", "--type=bool", "--get", "commit.gpgsign", check=False).strip() == b"true"
+def _person(config: Mapping[str, str]) -> str:
+    """The committer as fast-import takes it: `Name <email>`."""
+    variables = environment()
+    name = variables.get("GIT_COMMITTER_NAME") or config.get("user.name") or "Nugget"
+    email = variables.get("GIT_COMMITTER_EMAIL") or config.get("user.email") or "nugget@localhost"
+    name, email = (re.sub(r"[<>\x00-\x1f]", "", part).strip() for part in (name, email))
+    return f"{name} <{email}>"
 
 
 def _quote(path: str) -> bytes:
