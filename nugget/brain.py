@@ -93,17 +93,14 @@ def read_file(brain: Path, path: str) -> bytes:
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(real, flags)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-                raise KnowledgeError(f"{path}: is {kind}, not a knowledge file")
-            if status.st_size > knowledge.MAX_FILE_BYTES:
-                raise KnowledgeError(str(knowledge.too_large(status.st_size, path=path)))
-            return file.read(knowledge.MAX_FILE_BYTES + 1)
+        try:
+            _check_regular(os.fstat(descriptor), path)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return file.read(knowledge.MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        what = "is a folder, not a knowledge file" if real.is_dir() else f"cannot be read ({_reason(error)})"
-        raise KnowledgeError(f"{path}: {what}") from error
+        raise KnowledgeError(f"{path}: cannot be read ({_reason(error)})") from error
 
 
 def load(brain: Path, path: str) -> knowledge.Parsed:
@@ -212,6 +209,14 @@ def _inside(brain: Path, path: str) -> Path:
     if real.parts[len(Path(root).parts)] in _OWN_FOLDERS:
         raise KnowledgeError(f"{path}: is a symbolic link to where no knowledge is, which is not followed")
     return real
+
+
+def _check_regular(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise KnowledgeError(f"{path}: is {kind}, not a knowledge file")
+    if status.st_size > knowledge.MAX_FILE_BYTES:
+        raise KnowledgeError(str(knowledge.too_large(status.st_size, path=path)))
 
 
 def _expect(target: Path, expect_sha256: str | None, path: str) -> None:
