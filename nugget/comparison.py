@@ -110,7 +110,7 @@ def compare(
         else:
             accepted.append((unit, proposal))
     for unit, proposal in accepted:
-        _place(draft, unit, proposal.reason)
+        _place(draft, unit, proposal.reason, updates=proposal.updates)
     return Comparison(changes=tuple(draft.changes.values()), dropped=tuple(draft.dropped))
 
 
@@ -193,8 +193,8 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
     return None
 
 
-def _place(draft: _Draft, unit: Unit, reason: str) -> None:
-    twin, score = _twin(draft, unit)
+def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None) -> None:
+    twin, score = _named(draft, unit, updates) if updates in draft.paths else _twin(draft, unit)
     if twin is not None:
         _edit(draft, twin, unit, reason, score)
         return
@@ -208,6 +208,14 @@ def _place(draft: _Draft, unit: Unit, reason: str) -> None:
     for relation in relations:
         if relation.relation is RelationType.SUPERSEDES:
             _mark_superseded(draft, relation.id, unit)
+
+
+def _named(draft: _Draft, unit: Unit, unit_id: str) -> tuple[Unit | None, float]:
+    """The committed unit that the extraction says is to be corrected or extended."""
+    path = draft.paths[unit_id]
+    text = draft.brain.read(path) if path in draft.brain.files else None
+    known = knowledge.parse(text, path=path).unit if text is not None else None
+    return known, shared_words(_words_of(unit), _words_of(known)) if known else 0.0
 
 
 def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float]:

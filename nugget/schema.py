@@ -62,7 +62,7 @@ def _object_problems(value: Mapping[Any, Any], schema: Mapping[str, Any], where:
 
 
 def _bounds(size: float, schema: Mapping[str, Any], where: str, *, least: str, most: str, of: str) -> Iterator[str]:
-    what = f"{where} ({size:g} {of})" if of else f"{where} ({size:g})"
+    what = f"{where} ({size} {of})" if of else f"{where} ({size})"
     if least in schema and not size >= schema[least]:
         yield f"{what} is below {schema[least]}"
     if most in schema and not size <= schema[most]:

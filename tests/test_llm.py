@@ -19,7 +19,8 @@ from loopback_anthropic import AnthropicServer, Message, Raw, Slow, status, text
 
 from nugget.config import Environment, LLMSettings, RedactionSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.llm import LLM, BadReply, Reply, open_llm, spending
+from nugget.llm import LLM, BadReply, Reply, open_llm
+from nugget.llm.costs import spending
 from nugget.prices import PRICES, cost_usd, estimate_cost_usd, price_of
 from nugget.schema import problems_in
 
@@ -350,6 +351,7 @@ def test_an_endpoint_that_is_not_there_is_told(url: str, sentence: str, environm
     ("content", "problem"),
     [
         ('{"count": 0}', "reply.count (0) is below 1"),
+        ('{"count": -1' + "0" * 400 + "}", "is below 1"),
         ('{"count": true}', "reply.count is boolean, not integer"),
         ('{"count": "3"}', "reply.count is string, not integer"),
         ('{"tags": []}', "reply.count is missing"),

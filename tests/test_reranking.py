@@ -66,7 +66,7 @@ def test_relevances_come_back_in_the_order_of_the_passages(llm: LLM, server: Ant
 
 @pytest.mark.proves("RERANK-BOUNDS")
 def test_what_a_reply_says_of_passages_that_were_not_sent_has_no_effect(llm: LLM, server: AnthropicServer) -> None:
-    server.script(judged((0, 1.0), (4, 1.0), (-1, 1.0), (10**30, 1.0), (1, 0.4), (1, 0.9), (2, 7.5), (3, -2)))
+    server.script(judged((0, 1.0), (4, 1.0), (-1, 1.0), (10**30, 1.0), (1, 0.4), (1, 0.9), (2, 10**400), (3, -2)))
     assert ClaudeReranker(llm, Settings())("?", PASSAGES) == [0.4, 1.0, 0.0]
 
 

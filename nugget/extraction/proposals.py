@@ -9,17 +9,25 @@ from nugget.models import Unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A knowledge unit found in a session, with one line on why it was proposed."""
+    """A knowledge unit found in a session, with one line on why it was proposed.
+
+    `updates` is the id of the unit of the brain whose file it corrects or extends, where that is known.
+    """
 
     unit: Unit
     reason: str
+    updates: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """What extraction found. `dropped` says for each rejected unit why; `summary` says what the session was about."""
+    """What extraction found.
+
+    `dropped` says for each rejected unit why; `summary` says what the session was about; `usd` is what it cost.
+    """
 
     proposals: tuple[Proposal, ...]
     method: str
     dropped: tuple[str, ...] = ()
     summary: str = ""
+    usd: float = 0.0

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -23,6 +23,8 @@ from nugget import ledger
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable
 from nugget.llm.call import Call, read_events, read_message
+from nugget.llm.costs import COSTS
+from nugget.llm.costs import spending as spending
 from nugget.prices import takes_effort
 from nugget.redaction import allow_list, redact
 from nugget.schema import problems_in
@@ -31,7 +33,6 @@ from nugget.text import shorten
 if TYPE_CHECKING:
     import anthropic
 
-COSTS = "costs.jsonl"
 _DEFAULT_URL = "https://api.anthropic.com"
 _MAX_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
@@ -53,6 +54,10 @@ class Reply:
     stop_reason: str
 
 
+class CostCapReached(LLMUnavailable):
+    """A call was not made, because it could cost more than it may."""
+
+
 class BadReply(LLMUnavailable):
     """The model answered, but not what the schema asks for.
 
@@ -68,16 +73,6 @@ class BadReply(LLMUnavailable):
         self.usd = usd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
-    """What LLM calls cost: `usd` sums known and estimated costs; `estimated_calls` had no known price."""
-
-    calls: int
-    failed_calls: int
-    estimated_calls: int
-    usd: float
-
-
 def open_llm(settings: Settings, environment: Environment) -> LLM | None:
     """The LLM of these settings; None without a key, or where `llm.enabled` is false. Imports nothing heavy yet."""
     if not settings.llm.enabled or not environment.anthropic_api_key:
@@ -87,17 +82,6 @@ def open_llm(settings: Settings, environment: Environment) -> LLM | None:
         base_url=environment.anthropic_base_url,
         home=environment.home,
         allow=allow_list(settings),
-    )
-
-
-def spending(home: Path, *, since: datetime | None = None) -> Spending:
-    """What the cost ledger says, from `since` on (an aware time)."""
-    lines = [line for line in ledger.read(home, COSTS) if since is None or _time(line) >= since]
-    return Spending(
-        calls=len(lines),
-        failed_calls=sum(line.get("ok") is not True for line in lines),
-        estimated_calls=sum(line.get("usd") is None for line in lines),
-        usd=sum(_number(line.get("usd_counted")) for line in lines),
     )
 
 
@@ -125,6 +109,10 @@ class LLM:
 
         _ = anthropic.Anthropic
 
+    def spent_usd(self, session: str, *, within: timedelta) -> float:
+        """What the calls for a session cost lately, as they count for caps."""
+        return spending(self._home, since=self._clock() - within, session=session).usd
+
     def fence(self, text: str, tag: str, **attributes: object) -> str:
         """Untrusted text, redacted, between `<tag>` lines: material, not orders. `tag` is one of FENCES.
 
@@ -149,10 +137,12 @@ class LLM:
         timeout_s: float,
         max_usd: float,
         effort: str | None = None,
+        session: str | None = None,
     ) -> Reply:
         """Ask for a JSON object that follows `schema`, within `timeout_s` seconds and `max_usd`.
 
-        `purpose` names the call in the ledger. `effort` (`low` to `max`) is left out for models without it.
+        `purpose` and `session` name the call in the ledger. `effort` (`low` to `max`) is left out for models that take
+        none.
         Raises BadReply when the reply does not follow the schema (also when it was cut at `max_tokens`), and
         LLMUnavailable for everything else, before the call where its cost could exceed the cap.
         """
@@ -160,7 +150,7 @@ class LLM:
 
         output: dict[str, Any] = {"format": {"type": "json_schema", "schema": anthropic.transform_schema(dict(schema))}}
         request = self._request(model, system, prompt, max_tokens=max_tokens, output=output, effort=effort)
-        call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request)
+        call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request, session=session)
         with self._recorded(call, max_usd=max_usd):
             with self._client(call) as client, client.messages.with_streaming_response.create(**request) as response:
                 message = read_message(response.iter_bytes(), call)
@@ -284,7 +274,7 @@ class LLM:
         try:
             if call.usd_at_most > max_usd:
                 call.sent = False
-                raise LLMUnavailable(
+                raise CostCapReached(
                     f"Asking {call.model} ({call.purpose}) could cost ${call.usd_at_most:.4f}, more than the "
                     f"${max_usd:.4f} allowed.",
                     hint="Raise the cap in brain.yaml, or choose a cheaper model.",
@@ -310,6 +300,7 @@ class LLM:
             "time": self._clock().isoformat(),
             "purpose": call.purpose,
             "model": call.model,
+            "session": call.session,
             "ok": call.error is None,
             "error": call.error,
             **call.tokens,
@@ -393,14 +384,3 @@ def _seconds(header: str | None) -> float | None:
         return float(header) if header else None
     except ValueError:
         return None
-
-
-def _time(line: Mapping[str, Any]) -> datetime:
-    try:
-        return datetime.fromisoformat(str(line.get("time")))
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0

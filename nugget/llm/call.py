@@ -24,6 +24,7 @@ class Call:
     model: str
     timeout_s: float
     request: dict[str, Any]
+    session: str | None = None
     started: float = field(default_factory=time.monotonic)
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_USAGE, 0))
     stop_reason: str = ""

@@ -131,7 +131,7 @@ class ClaudeReranker:
         judged: dict[int, float] = {}
         for entry in reply.value["passages"]:
             if 1 <= entry["number"] <= len(candidates):
-                judged.setdefault(entry["number"], min(max(float(entry["relevance"]), 0.0), 1.0))
+                judged.setdefault(entry["number"], float(min(max(entry["relevance"], 0), 1)))
         if len(judged) < _LEAST_SHARE_JUDGED * len(candidates):
             raise LLMUnavailable(f"{model} judged only {len(judged)} of {len(candidates)} passages.")
         return [judged.get(number, 0.0) for number in range(1, len(candidates) + 1)]

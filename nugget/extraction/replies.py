@@ -1,0 +1,219 @@
+"""What a model proposes, checked piece by piece: nothing of a reply is trusted, and each unit stands on its own.
+
+A unit is taken when it is well formed, in the language of the session, and carries a quote that stands word for
+word in what the model was shown. Whatever it names - a domain, a related unit - is reduced to what may be named.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from nugget.extraction.proposals import Proposal
+from nugget.models import (
+    Event,
+    EventKind,
+    Evidence,
+    KnowledgeType,
+    Origin,
+    Relation,
+    RelationType,
+    Session,
+    SourceName,
+    Unit,
+)
+from nugget.redaction import redact
+from nugget.schema import problems_in
+from nugget.text import shorten, slugify
+
+UPDATES = "updates"
+"""The relation by which a model says that a unit belongs into the file of an existing one."""
+
+MAX_QUOTE_CHARS = 600
+MIN_QUOTE_CHARS = 15
+
+_MAX_BODY_CHARS = 8000
+_MAX_UNITS_READ = 40
+_FOREIGN_SCRIPT_SHARE = 0.5
+_KNOWN_SCRIPT_SHARE = 0.01
+_LETTERS_SAMPLED = 50_000
+_LINE_MARK = re.compile(r"\A(?:USER|AGENT(?: \([^)]*\))?|SUMMARY): |\A[$+-] ")
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Invisible and direction-changing characters, by which a text can read differently to a reviewer and to a model.
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
+
+_TEXT = {"type": "string"}
+UNIT_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["type", "title", "domain", "tags", "confidence", "body", "quotes", "reason", "alternatives",
+                 "relations"],
+    "properties": {
+        "type": {"type": "string", "enum": [kind.value for kind in KnowledgeType]},
+        "title": {"type": "string", "minLength": 4, "maxLength": 300},
+        "domain": {"type": "string", "maxLength": 200},
+        "tags": {"type": "array", "items": _TEXT},
+        "confidence": {"type": "number", "description": "0 to 1"},
+        "body": {"type": "string", "minLength": 40, "maxLength": _MAX_BODY_CHARS},
+        "quotes": {"type": "array", "items": _TEXT, "minItems": 1},
+        "reason": _TEXT,
+        "alternatives": {"type": "array", "items": _TEXT},
+        "relations": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["number", "relation"],
+                "properties": {
+                    "number": {"type": "integer", "description": "the number of an existing unit"},
+                    "relation": {"type": "string", "enum": [UPDATES, *(kind.value for kind in RelationType)]},
+                },
+            },
+        },
+    },
+}  # fmt: skip
+WINDOW_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["summary", "units"],
+    "properties": {"summary": _TEXT, "units": {"type": "array", "items": UNIT_SCHEMA}},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the model was shown: the text of a window, and the existing units by their numbers (from 1)."""
+
+    text: str
+    existing: Sequence[Unit] = ()
+
+
+def read_units(
+    value: object, shown: Shown, session: Session, *, allow: Sequence[re.Pattern[str]] = (), now: datetime
+) -> Iterator[Proposal | str]:
+    """For every unit of a reply the proposal, or why it is dropped. `value` may be anything at all."""
+    units = value.get("units") if isinstance(value, dict) else None
+    entries = units if isinstance(units, list) else []
+    for entry in entries[:_MAX_UNITS_READ]:
+        problems = problems_in(entry, UNIT_SCHEMA, where="unit")
+        if problems:
+            yield f"{_name(entry)}: {shorten('; '.join(problems), 200)}"
+        else:
+            yield _proposal(entry, shown, session, allow=allow, now=now)
+    if len(entries) > _MAX_UNITS_READ:
+        yield f"{len(entries) - _MAX_UNITS_READ} more units in one reply, which were not read"
+
+
+def find_quote(quote: str, shown: Shown, session: Session) -> Evidence | None:
+    """The evidence for a quote: the very characters that it stands for, and the records that hold them.
+
+    Spacing may differ, nothing else: the passage is found by its words. None where it is not in what was shown.
+    """
+    words = _LINE_MARK.sub("", html.unescape(quote).strip()).split()
+    if len(quote) > 2 * MAX_QUOTE_CHARS or len(" ".join(words)) < MIN_QUOTE_CHARS:
+        return None
+    pattern = re.compile(r"\s+".join(map(re.escape, words)))
+    seen = pattern.search(shown.text)
+    if seen is None or len(seen[0]) > 2 * MAX_QUOTE_CHARS:
+        return None
+    for event in session.events:
+        for said in _texts_of(event):
+            if found := pattern.search(said):
+                return Evidence(session=session.id, quote=found[0], records=(event.uuid,) if event.uuid else ())
+    return Evidence(session=session.id, quote=seen[0])
+
+
+def script_of(text: str) -> Counter[str]:
+    """How many letters of which script (`LATIN`, `CYRILLIC`, `CJK`, `HANGUL`...) the start of a text has."""
+    letters = [char for char in text[:_LETTERS_SAMPLED] if char.isalpha()]
+    return Counter(unicodedata.name(char, "UNKNOWN").split(" ")[0].split("-")[0] for char in letters)
+
+
+def _proposal(
+    entry: Mapping[str, Any], shown: Shown, session: Session, *, allow: Sequence[re.Pattern[str]], now: datetime
+) -> Proposal | str:
+    def clean(text: str) -> str:
+        visible = _INVISIBLE.sub("", _CONTROL.sub("", _COMMENT.sub("", text)))
+        return redact(visible.encode("utf-8", "replace").decode(), allow=allow).text.strip()
+
+    title, body = " ".join(clean(entry["title"]).split()), clean(entry["body"])
+    name = shorten(title, 80) or "a unit without a title"
+    found = [find_quote(quote, shown, session) for quote in entry["quotes"][:5]]
+    evidence = tuple(dict.fromkeys(one for one in found if one is not None))
+    if not evidence:
+        return f"{name}: its quote is not in the session"
+    if not body or not title:
+        return f"{name}: nothing is left of it without comments and invisible characters"
+    if _is_foreign(f"{title}\n{body}", session):
+        return f"{name}: not in the language of the session"
+    relations, updated = _relations(entry["relations"], shown.existing)
+    kind = updated.type if updated else entry["type"]
+    unit = Unit(
+        id=updated.id if updated else f"{kind}/{slugify(title)}",
+        source=SourceName.BRAIN,
+        type=kind,
+        title=title,
+        body=body,
+        domain=(updated.domain if updated else None) or _domain(entry["domain"]),
+        tags=tuple(dict.fromkeys(slugify(tag, max_chars=40) for tag in entry["tags"][:8] if tag.strip())),
+        confidence=float(min(max(entry["confidence"], 0), 1)),
+        origin=Origin.AI_SESSION,
+        related=relations,
+        session=session.id,
+        evidence=evidence,
+        alternatives=tuple(shorten(clean(one), 300) for one in entry["alternatives"][:6] if one.strip()),
+        created=now.date(),
+        last_modified=now.date(),
+    )
+    reason = shorten(clean(entry["reason"]), 200) or "found by the model"
+    return Proposal(unit=unit, reason=reason, updates=updated.id if updated else None)
+
+
+def _relations(
+    entries: Sequence[Mapping[str, Any]], existing: Sequence[Unit]
+) -> tuple[tuple[Relation, ...], Unit | None]:
+    """The relations to units that were shown, and the one that is to be updated."""
+    relations: dict[Relation, None] = {}
+    updated: Unit | None = None
+    for entry in entries[:20]:
+        if not 1 <= entry["number"] <= len(existing):
+            continue
+        near = existing[entry["number"] - 1]
+        if entry["relation"] == UPDATES:
+            updated = updated or near
+        else:
+            relations[Relation(id=near.id, relation=RelationType(entry["relation"]))] = None
+    return tuple(one for one in relations if updated is None or one.id != updated.id), updated
+
+
+def _domain(named: str) -> str:
+    parts = [slugify(part, max_chars=40) for part in re.split(r"[/\\]+", named) if part.strip(". ")]
+    return "/".join(parts[:4]) or "general"
+
+
+def _is_foreign(text: str, session: Session) -> bool:
+    """Whether most of a text is in a script in which hardly anything was said in the session."""
+    said = (event.text for event in session.events if event.kind in (EventKind.PROMPT, EventKind.REPLY))
+    letters, known = script_of(text), script_of("\n".join(said))
+    if not letters or not known:
+        return False
+    script, count = letters.most_common(1)[0]
+    return count > _FOREIGN_SCRIPT_SHARE * letters.total() and known[script] < _KNOWN_SCRIPT_SHARE * known.total()
+
+
+def _texts_of(event: Event) -> Iterator[str]:
+    for text in (event.text, event.after, event.before):
+        if text:
+            yield text
+
+
+def _name(entry: object) -> str:
+    title = entry.get("title") if isinstance(entry, dict) else None
+    return shorten(title, 80) if isinstance(title, str) and title.strip() else "a unit without a title"
