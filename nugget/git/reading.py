@@ -216,10 +216,9 @@ def _read_blobs(repo: Path, names: Sequence[str]) -> list[bytes | None]:
 
 
 def has_commit_with(repo: Path, text: str) -> bool:
-    """Whether the message of any commit, on any branch, contains `text`."""
-    if head(repo) is None and not branches(repo, ""):
-        return False
-    return bool(run(repo, "log", "--all", "--fixed-strings", f"--grep={text}", "--max-count=1", "--format=%H"))
+    """Whether the message of any commit on a local or remote branch contains `text`."""
+    asked = ("--fixed-strings", f"--grep={text}", "--max-count=1", "--format=%H")
+    return bool(run(repo, "log", "--branches", "--remotes", *asked))
 
 
 def _paths(output: bytes) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -83,7 +82,8 @@ def commit_files(
     """
     config = _config(repo)
     person = _person(config)
-    passing = f"refs/nugget/passing/{uuid.uuid4().hex}"
+    # fast-import wants a branch; deleted in the same stream, it never exists outside of it.
+    passing = "refs/nugget/passing"
     moment = f"{int(now.timestamp())} {now.strftime('%z') or '+0000'}"
     text = message.encode("utf-8", "replace")
     stream = [f"feature done\ncommit {passing}\nmark :1\ncommitter {person} {moment}\n".encode()]
@@ -96,7 +96,7 @@ def commit_files(
             stream.append(b"D %s\n" % quoted)
         else:
             stream.append(b"M 100644 inline %s\ndata %d\n%s\n" % (quoted, len(content), content))
-    stream.append(b"\nget-mark :1\ndone\n")
+    stream.append(f"\nget-mark :1\nreset {passing}\nfrom {_NO_OBJECT}\n\ndone\n".encode())
     printed = run(repo, "fast-import", "--quiet", "--date-format=raw", stdin=b"".join(stream)).decode().split()
     sha = printed[-1]
     if config.get("commit.gpgsign", "false").lower() in ("", "true", "yes", "on", "1"):
@@ -104,11 +104,8 @@ def commit_files(
         dates = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
         arguments = (*_identity(config), "commit-tree", "-S", *links, "-F", "-", f"{sha}^{{tree}}")
         sha = run(repo, *arguments, stdin=text, variables=dates).decode().strip()
-    try:
-        if branch:
-            run(repo, "update-ref", "-m", "nugget: proposal", f"refs/heads/{branch}", sha, _NO_OBJECT)
-    finally:
-        run(repo, "update-ref", "-d", passing)
+    if branch:
+        run(repo, "update-ref", "-m", "nugget: proposal", f"refs/heads/{branch}", sha, _NO_OBJECT)
     return sha
 
 
