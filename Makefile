@@ -31,7 +31,7 @@ format: $(INSTALLED)  ## Format the code, and fix what ruff can fix
 	$(BIN)/ruff format .
 
 docs: $(INSTALLED)  ## Write the reference pages anew from the code
-	$(BIN)/python tests/reference_pages.py
+	$(BIN)/python scripts/reference.py
 
 clean:  ## Remove what was made here
 	rm -rf $(VENV) .models dist build

@@ -1,0 +1,161 @@
+"""Write the reference parts of the documentation from the code: commands, settings, errors, the MCP tool.
+
+`python scripts/reference.py` writes them; with `--check` it only says which pages are out of date, and exits 1.
+Everything between `<!-- generated: NAME -->` and `<!-- end -->` in docs/*.md is made here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+from nugget import config, errors
+from nugget.cli import app
+from nugget.mcp_server import DESCRIPTION, INSTRUCTIONS, Desk, make_server
+from nugget.redaction_rules import rules
+from nugget.retrieval.profiles import PROFILES
+
+DOCS = Path(__file__).parent.parent / "docs"
+KINDS = {int: "N", float: "NUMBER", str: "TEXT"}
+PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def commands(command: Any = None, path: str = "nugget") -> Iterator[tuple[str, Any]]:
+    """Every command with its full name, in the order of `nugget --help`."""
+    command = command or get_command(app)
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, f"{path} {name}")
+
+
+def commands_part() -> str:
+    return "\n".join(_command(path, command) for path, command in commands() if not command.hidden)
+
+
+def _command(path: str, command: Any) -> str:
+    arguments = [entry for entry in command.params if entry.param_type_name == "argument"]
+    options = [entry for entry in command.params if entry.param_type_name == "option" and not entry.hidden]
+    usage = [path, *(["COMMAND"] if hasattr(command, "commands") else []), *(map(_placeholder, arguments))]
+    lines = [f"## `{path}`\n", " ".join((command.help or "").split("\f")[0].split()) + "\n"]
+    lines.append(f"```\n{' '.join(usage)}{' [OPTIONS]' if options else ''}\n```\n")
+    rows = [(_placeholder(entry), entry.help or "") for entry in arguments]
+    rows += [(_option(entry), entry.help or "") for entry in options]
+    if rows:
+        lines.append("| | |\n|---|---|")
+        lines += [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _placeholder(argument: Any) -> str:
+    name = argument.metavar or argument.name.upper()
+    return name if argument.required or name.startswith("[") else f"[{name}]"
+
+
+def _option(option: Any) -> str:
+    names = ", ".join([*option.opts, *option.secondary_opts])
+    if option.is_flag:
+        return names
+    kind = option.type_descriptor.annotation
+    choices = "|".join(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ""
+    return f"{names} {option.metavar or choices or KINDS[kind]}"
+
+
+def settings_part() -> str:
+    rows = ["| key | default | what it sets |", "|---|---|---|"]
+    for key, (default, doc) in config.documented_keys().items():
+        shown = {None: "", (): "none", True: "true", False: "false", "": ""}.get(default, str(default))
+        rows.append(f"| `{key}` | {f'`{shown}`' if shown not in ('', 'none') else shown} | {_cell(doc)} |")
+    return "\n".join(rows) + "\n"
+
+
+def errors_part() -> str:
+    rows = ["| error | exit code | when |", "|---|---|---|"]
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.NuggetError):
+            rows.append(f"| `{kind.__name__}` | {kind.exit_code} | {_cell((kind.__doc__ or '').split(chr(10))[0])} |")
+    return "\n".join(rows) + "\n"
+
+
+def profiles_part() -> str:
+    rows = ["| profile | candidates of each list | ranking | relations followed |", "|---|---|---|---|"]
+    rows += [
+        f"| `{profile.name}` | {profile.candidates} | {profile.ranking} | {profile.hops} |"
+        for profile in PROFILES.values()
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def redaction_part() -> str:
+    kinds = sorted({rule.kind for rule in rules()} | {"private", "secret", "password"})
+    return ", ".join(f"`{kind}`" for kind in kinds) + "\n"
+
+
+def mcp_part() -> str:
+    environment = config.read_environment({"HOME": "/"})
+    with ThreadPoolExecutor(1) as threads:
+        server = make_server(Desk(flag=None, environment=environment, cwd=Path("/")), threads)
+        (tool,) = asyncio.run(server.list_tools())
+    properties = tool.input_schema["properties"]
+    rows = ["| argument | type | default | |", "|---|---|---|---|"]
+    rows += [
+        f"| `{name}` | {_json_type(schema)} | {_json_default(schema)} | {_cell(schema['description'])} |"
+        for name, schema in properties.items()
+    ]
+    table = "\n".join(rows)
+    return f"### `{tool.name}`\n\n{DESCRIPTION}\n\n{table}\n\n### Instructions\n\n```text\n{INSTRUCTIONS}```\n"
+
+
+def _json_type(schema: dict[str, Any]) -> str:
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind["type"] != "null"]
+    return " or ".join("list of strings" if kind["type"] == "array" else kind["type"] for kind in kinds)
+
+
+def _json_default(schema: dict[str, Any]) -> str:
+    default = schema.get("default")
+    return "required" if "default" not in schema else "" if default is None else f"`{default}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands_part,
+    "settings": settings_part,
+    "errors": errors_part,
+    "profiles": profiles_part,
+    "mcp": mcp_part,
+    "redaction": redaction_part,
+}
+
+
+def rendered(page: str) -> str:
+    """A page with its generated parts as they should be."""
+    return PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}{found[3]}", page)
+
+
+def main(*, check: bool) -> int:
+    """Write the pages, or only say which are out of date."""
+    stale = 0
+    for file in sorted(DOCS.glob("*.md")):
+        page = file.read_text("utf-8")
+        if rendered(page) != page:
+            stale += 1
+            typer.echo(f"{file.name}: {'out of date; run `make docs`' if check else 'written'}")
+            if not check:
+                file.write_text(rendered(page), "utf-8")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv))
