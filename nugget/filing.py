@@ -18,7 +18,7 @@ from nugget import git, knowledge
 from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError
 from nugget.frontmatter import plain_line_ends
 from nugget.markdown import title_of
-from nugget.models import KnowledgeType, Origin, Problem, SourceName, Unit
+from nugget.models import KnowledgeType, Origin, Severity, SourceName, Unit
 from nugget.text import shorten, slugify
 
 FORGOTTEN = "forgotten.yaml"
@@ -174,8 +174,8 @@ def forgotten(brain: Path) -> Forgotten:
 def _finished(text: str) -> tuple[Unit, str]:
     parsed = knowledge.parse(text, path="the text")
     if parsed.unit is None:
-        problem: Problem = parsed.problems[0]
-        raise KnowledgeError(f"{problem}.", hint="Correct its frontmatter, or leave it out.")
+        first = next(problem for problem in parsed.problems if problem.severity is Severity.ERROR)
+        raise KnowledgeError(f"{first}.", hint="Correct its frontmatter, or leave it out.")
     return parsed.unit, text if text.endswith("\n") else text + "\n"
 
 
@@ -186,7 +186,7 @@ def _drafted(
         raise UsageError(f"There is no type {type!r}.", hint=f"The types are {', '.join(KnowledgeType)}.")
     if not 0 <= confidence <= 1:
         raise UsageError(f"The confidence must be a number from 0 to 1, not {confidence}.")
-    body = text.strip("\n").rstrip()
+    body = plain_line_ends(text).strip("\n").rstrip()
     heading = title_of(body)
     named = " ".join((title or heading or _first_sentence(body)).split())
     return Unit(

@@ -136,7 +136,8 @@ def _compose(split: Split) -> Node | None:
         # For what was opened and never closed, the place that helps is where it was opened.
         is_unclosed = any(word in str(error.context) for word in ("flow", "quoted"))
         mark = error.context_mark if is_unclosed else error.problem_mark
-        line = split.first_line + mark.line if mark else split.first_line
+        # What is missing at the very end is missing in the last line of frontmatter.
+        line = split.first_line + (min(mark.line, max(0, text.count("\n") - 1)) if mark else 0)
         quote = "; a value with `: ` or ` #` in it needs quotes" if "mapping values" in str(error.problem) else ""
         raise FrontmatterError(f"has frontmatter that is not valid YAML ({error.problem}{quote})", line) from None
     except (yaml.YAMLError, UnicodeEncodeError, RecursionError) as error:

@@ -288,6 +288,7 @@ def test_what_is_odd_but_harmless_is_a_warning_and_the_unit_stays(keys: dict[str
         ("---\nid: pattern/x\ntitle: Retry: always\n---\nx", 3, "needs quotes"),
         ("---\nid: pattern/x\n\ttype: pattern\n---\nx", 3, "is not valid YAML"),
         ("---\nid: pattern/x\ntitle: 'open\n---\nx", 3, "is not valid YAML"),
+        ("---\nid: pattern/x\ntype: [\n---\nx", 3, "is not valid YAML"),
         ("---\nid: pattern/x\n- a\n---\nx", 3, "is not valid YAML"),
         ("---\nid: pattern/x\ntags: *nobody\n---\nx", 3, "is not valid YAML"),
         ("---\nid: pattern/x\ntitle: a\x07b\n---\nx", 3, "is not valid YAML"),
