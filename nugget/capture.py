@@ -183,9 +183,9 @@ def _propose(
     dropped = (*extraction.dropped, *comparison.dropped)
     result = CaptureResult(
         session=session.id, changes=comparison.changes, dropped=dropped, method=extraction.method,
-        redacted=line["redacted"], summary=extraction.summary,
+        redacted=line["redacted"], summary=extraction.summary, usd=extraction.usd,
     )  # fmt: skip
-    line |= {"method": result.method, "records": " ".join(keys), "capture": capture_id(keys)}
+    line |= {"method": result.method, "usd": result.usd, "records": " ".join(keys), "capture": capture_id(keys)}
     if not comparison.changes:
         _note(capture, line | {"reason": "nothing worth keeping was found"})
         return replace(result, skipped="nothing worth keeping was found")

@@ -218,7 +218,7 @@ def _named(draft: _Draft, unit: Unit, unit_id: str) -> tuple[Unit | None, float]
     return known, shared_words(_words_of(unit), _words_of(known)) if known else 0.0
 
 
-def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float]:
+def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float | None]:
     """The committed unit that says the same, with how similar it is."""
     replaced = {relation.id for relation in unit.related if relation.relation is not RelationType.USES}
     for near, score in draft.brain.similar(unit):
@@ -226,15 +226,20 @@ def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float]:
         alike = score >= NEAR_DUPLICATE or (score >= LIKELY_DUPLICATE and held >= HELD_WORDS)
         if (alike or same_knowledge(unit, near)) and near.id not in replaced and near.path in draft.brain.files:
             return near, score
-    path = draft.paths.get(unit.id, "")
-    if path in draft.brain.files and (text := draft.brain.read(path)) is not None:
-        known = knowledge.parse(text, path=path).unit
-        if known is not None and (held := held_words(_words_of(unit), _words_of(known))) >= HELD_WORDS:
-            return known, held
-    return None, 0.0
+    known = _committed(draft, unit.id)
+    if known is not None and (held := held_words(_words_of(unit), _words_of(known))) >= HELD_WORDS:
+        return known, held
+    return None, None
 
 
-def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float) -> None:
+def _committed(draft: _Draft, unit_id: str) -> Unit | None:
+    """The unit of this id as the brain's commit has it."""
+    path = draft.paths.get(unit_id, "")
+    text = draft.brain.read(path) if path in draft.brain.files else None
+    return knowledge.parse(text, path=path).unit if text is not None else None
+
+
+def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | None) -> None:
     """Propose what the unit adds to the file of its twin; nothing where it adds nothing."""
     path = twin.path or ""
     change = draft.changes.get(path)
@@ -261,7 +266,7 @@ def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float) -> N
         text=edited,
         reason=reason,
         before=change.before if change else committed,
-        note=f"adds to {known.id}, which says much the same (similarity {score:.2f})",
+        note=f"adds to {known.id}" + (f", which says much the same (similarity {score:.2f})" if score else ""),
     )
 
 

@@ -79,13 +79,18 @@ class ScriptedExtraction:
     """An extraction that gives these units for each prompt that starts with their title, and counts its calls."""
 
     units: Sequence[Unit]
+    updates: str | None = None
     calls: int = 0
 
     def __call__(self, session: Session) -> Extraction:
         self.calls += 1
         said = "\n".join(event.text for event in session.events)
-        found = [Proposal(unit=unit, reason=f"because of {unit.title}") for unit in self.units if unit.title in said]
-        return Extraction(proposals=tuple(found), method="scripted", summary="What it was about.")
+        found = [
+            Proposal(unit=unit, reason=f"because of {unit.title}", updates=self.updates)
+            for unit in self.units
+            if unit.title in said
+        ]
+        return Extraction(proposals=tuple(found), method="scripted", summary="What it was about.", usd=0.25)
 
 
 def nothing_similar(unit: Unit) -> list[tuple[Unit, float]]:

@@ -215,6 +215,19 @@ def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projec
     assert result.dropped == (f"{known.title}: {known.id} says it already",)
 
 
+def test_an_update_that_extraction_names_is_an_edit_of_that_unit(brain: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", CACHE.title)])
+    for updates, path in (
+        ("pattern/retry-with-idempotency", "domains/coding/patterns/retry-with-idempotency.md"),
+        ("pattern/not-there", "domains/coding/concepts/expire-caches-by-event.md"),
+    ):
+        extract = ScriptedExtraction([CACHE], updates=updates)
+        result = capture_transcript(transcript, capture_into(brain, home, extract, dry_run=True))
+        assert [change.path for change in result.changes] == [path]
+        assert result.usd == 0.25
+
+
 def test_what_already_waits_for_review_is_not_proposed_again(brain: Path, home: Path, projects: Path) -> None:
     extract = ScriptedExtraction([RETRY])
     for name in ("one", "two"):
