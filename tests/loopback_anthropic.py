@@ -220,7 +220,11 @@ def _events(request: Request, message: Message) -> Iterator[dict[str, Any]]:
     yield {"type": "ping"}
     sent = 0
     for index, block in enumerate(message.content):
-        yield {"type": "content_block_start", "index": index, "content_block": {**block, "text": ""}}
+        opened = {**block, "input": {}} if "input" in block else {**block, "text": ""}
+        yield {"type": "content_block_start", "index": index, "content_block": opened}
+        if "input" in block:
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
         for start in range(0, len(block.get("text", "")), 12):
             if message.cut_after is not None and sent >= message.cut_after:
                 return

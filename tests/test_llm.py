@@ -464,7 +464,7 @@ def test_a_stream_that_nobody_reads_to_its_end_is_in_the_ledger(
     next(pieces)
     pieces.close()  # type: ignore[attr-defined]
     [line] = costs(environment)
-    assert line["error"] == "the reader stopped listening"
+    assert line["error"] == "nobody waited for the end"
     assert line["usd_counted"] > 0
 
 

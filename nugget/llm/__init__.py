@@ -6,71 +6,31 @@ Every call is redacted before it leaves, held to a deadline and to a cost cap, a
 
 from __future__ import annotations
 
-import html
-import json
-import logging
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from nugget import ledger
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable
-from nugget.llm.call import Call, read_events, read_message
-from nugget.llm.costs import COSTS
-from nugget.llm.costs import spending as spending
+from nugget.llm.call import Call, Reply, read_events, read_message
+from nugget.llm.costs import Spending, spending
+from nugget.llm.gate import FENCES, BadReply, CostCapReached, Gate, utc_now
 from nugget.prices import takes_effort
-from nugget.redaction import allow_list, redact
-from nugget.schema import problems_in
+from nugget.redaction import allow_list
 from nugget.text import shorten
 
 if TYPE_CHECKING:
     import anthropic
 
+__all__ = ["FENCES", "LLM", "BadReply", "CostCapReached", "Reply", "Spending", "open_llm", "spending"]
+
 _DEFAULT_URL = "https://api.anthropic.com"
 _MAX_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
-_CODE_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-FENCES = ("question", "passage", "unit", "session", "candidate", "reply")
-_FENCE_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(FENCES)})\b)", re.IGNORECASE)
-_log = logging.getLogger("nugget")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """A structured reply. `usd` is what it cost, an upper estimate where the model's price is unknown."""
-
-    value: dict[str, Any]
-    usd: float
-    input_tokens: int
-    output_tokens: int
-    stop_reason: str
-
-
-class CostCapReached(LLMUnavailable):
-    """A call was not made, because it could cost more than it may."""
-
-
-class BadReply(LLMUnavailable):
-    """The model answered, but not what the schema asks for.
-
-    `value` is what could be read of it (None where it is no JSON), `problems` say what is wrong, so that the
-    caller can ask again or keep the sound parts; `usd` is what it cost.
-    """
-
-    def __init__(self, message: str, *, text: str, value: object, problems: Sequence[str], usd: float) -> None:
-        super().__init__(message, hint="Try again; the model's replies differ from call to call.")
-        self.text = text
-        self.value = value
-        self.problems = tuple(problems)
-        self.usd = usd
 
 
 def open_llm(settings: Settings, environment: Environment) -> LLM | None:
@@ -85,7 +45,7 @@ def open_llm(settings: Settings, environment: Environment) -> LLM | None:
     )
 
 
-class LLM:
+class LLM(Gate):
     """Claude, asked for a structured value or for streamed text. Thread-safe; the SDK is imported on first use."""
 
     def __init__(
@@ -95,35 +55,16 @@ class LLM:
         base_url: str | None,
         home: Path,
         allow: Sequence[re.Pattern[str]] = (),
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._api_key = api_key.strip()
+        super().__init__(home=home, allow=allow, secret=api_key.strip(), clock=clock)
         self._base_url = base_url or _DEFAULT_URL
-        self._home = home
-        self._allow = tuple(allow)
-        self._clock = clock
 
     def warm(self) -> None:
         """Import the SDK now (a second or so), without calling anything."""
         import anthropic
 
         _ = anthropic.Anthropic
-
-    def spent_usd(self, session: str, *, within: timedelta) -> float:
-        """What the calls for a session cost lately, as they count for caps."""
-        return spending(self._home, since=self._clock() - within, session=session).usd
-
-    def fence(self, text: str, tag: str, **attributes: object) -> str:
-        """Untrusted text, redacted, between `<tag>` lines: material, not orders. `tag` is one of FENCES.
-
-        The text can neither close nor open a fence, since a `<` before any of their names becomes `&lt;`.
-
-        Redacting here, and not only when the prompt is sent, keeps an unclosed `<private>` inside its fence.
-        """
-        cleaned = redact(text, allow=self._allow).text
-        inner = _FENCE_TAG.sub("&lt;", cleaned)
-        named = "".join(f' {name}="{html.escape(" ".join(str(value).split()))}"' for name, value in attributes.items())
-        return f"<{tag}{named}>\n{inner}\n</{tag}>"
 
     def structured(
         self,
@@ -157,24 +98,10 @@ class LLM:
             call.note_usage(message.get("usage"))
             call.stop_reason = str(message.get("stop_reason") or "")
             text = _text_of(message)
-            value, problems = _parse(text, schema, stop_reason=call.stop_reason)
             if call.stop_reason == "refusal":
                 raise LLMUnavailable(f"{model} declined to answer ({purpose}).")
-            if problems or not isinstance(value, dict):
-                raise BadReply(
-                    f"{model} did not reply as asked ({purpose}): {shorten(self._scrub('; '.join(problems)), 300)}.",
-                    text=text,
-                    value=value,
-                    problems=problems,
-                    usd=call.usd_counted,
-                )
-        return Reply(
-            value=value,
-            usd=call.usd_counted,
-            input_tokens=call.prompt_tokens,
-            output_tokens=call.tokens["output_tokens"],
-            stop_reason=call.stop_reason,
-        )
+            value = self._checked(text, schema, call)
+        return call.reply(value)
 
     def stream(
         self,
@@ -219,20 +146,12 @@ class LLM:
         }
         return {**request, "output_config": output} if output else request
 
-    def _clean(self, text: str) -> str:
-        """What may leave this machine: redacted, and without halves of surrogate pairs, which JSON cannot carry."""
-        return redact(text, allow=self._allow).text.encode("utf-8", "replace").decode()
-
-    def _scrub(self, text: str) -> str:
-        """A text from outside, fit for a message: it might hold the key, or any other secret."""
-        return redact(text.replace(self._api_key, "[key]"), allow=self._allow).text
-
     def _client(self, call: Call) -> anthropic.Anthropic:
         """A client whose attempts and waits together stay within the call's deadline; it closes with the call.
 
         The SDK's own timeout starts again with each attempt and obeys a retry-after of any length.
         """
-        if not self._api_key.isascii() or not self._api_key.isprintable():
+        if not self._secret.isascii() or not self._secret.isprintable():
             raise LLMUnavailable(
                 "ANTHROPIC_API_KEY holds characters that no key has.", hint="Copy the key again, on one line."
             )
@@ -261,60 +180,14 @@ class LLM:
             return response
 
         return anthropic.Anthropic(
-            api_key=self._api_key,
+            api_key=self._secret,
             base_url=self._base_url,
             max_retries=_MAX_RETRIES,
             timeout=httpx2.Timeout(call.timeout_s, connect=_CONNECT_TIMEOUT_S),
             middleware=[attempt],
         )
 
-    @contextmanager
-    def _recorded(self, call: Call, *, max_usd: float) -> Iterator[None]:
-        """Refuse what is too dear, translate what fails, and write the call to the ledger whatever happens."""
-        try:
-            if call.usd_at_most > max_usd:
-                call.sent = False
-                raise CostCapReached(
-                    f"Asking {call.model} ({call.purpose}) could cost ${call.usd_at_most:.4f}, more than the "
-                    f"${max_usd:.4f} allowed.",
-                    hint="Raise the cap in brain.yaml, or choose a cheaper model.",
-                )
-            yield
-        except LLMUnavailable as error:
-            call.error = str(error)
-            raise
-        except GeneratorExit:
-            call.error = "the reader stopped listening"
-            raise
-        except Exception as error:
-            told = self._translate(error, call)
-            call.error = str(told or type(error).__name__)
-            if told is None:
-                raise
-            raise told from None
-        finally:
-            self._record(call)
-
-    def _record(self, call: Call) -> None:
-        line = {
-            "time": self._clock().isoformat(),
-            "purpose": call.purpose,
-            "model": call.model,
-            "session": call.session,
-            "ok": call.error is None,
-            "error": call.error,
-            **call.tokens,
-            "usd": call.usd,
-            "usd_counted": call.usd_counted,
-            "seconds": round(time.monotonic() - call.started, 3),
-        }
-        try:
-            ledger.append(self._home, COSTS, line)
-        except OSError as error:
-            # The reply is paid for: it is better used and unrecorded than thrown away.
-            _log.warning("The cost ledger in %s cannot be written (%s).", self._home / "ledger", error.strerror)
-
-    def _translate(self, error: Exception, call: Call) -> LLMUnavailable | None:
+    def _translated(self, error: Exception, call: Call) -> LLMUnavailable | None:
         """The sentence for an exception of the SDK or of its HTTP client; None for one of neither."""
         import anthropic
         import httpx2
@@ -342,21 +215,6 @@ def _text_of(message: Mapping[str, Any]) -> str:
     blocks = content if isinstance(content, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def _parse(text: str, schema: Mapping[str, Any], *, stop_reason: str) -> tuple[object, list[str]]:
-    """The JSON value of a reply and what is wrong with it."""
-    fenced = _CODE_FENCE.match(text)
-    try:
-        value: object = json.loads(fenced[1] if fenced else text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        cut = " and was cut at its limit of tokens" if stop_reason == "max_tokens" else ""
-        return None, [f"the reply is no JSON{cut}" if text else "the reply holds no text"]
-    return value, problems_in(value, schema)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _status_sentence(error: anthropic.APIStatusError, model: str, *, said: str) -> LLMUnavailable:

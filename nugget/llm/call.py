@@ -16,6 +16,17 @@ _MAX_REPLY_BYTES = 16_000_000
 _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A structured reply. `usd` is what it cost, an upper estimate where the model's price is unknown."""
+
+    value: dict[str, Any]
+    usd: float
+    input_tokens: int
+    output_tokens: int
+    stop_reason: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Call:
     """One call while it is under way, and what it came to."""
@@ -62,6 +73,16 @@ class Call:
             [self.request["system"], self.request["messages"], self.request.get("output_config")], ensure_ascii=False
         )
         return estimate_cost_usd(self.model, sent, max_output_tokens=self.request["max_tokens"])
+
+    def reply(self, value: dict[str, Any]) -> Reply:
+        """The reply that this call came to."""
+        return Reply(
+            value=value,
+            usd=self.usd_counted,
+            input_tokens=self.prompt_tokens,
+            output_tokens=self.tokens["output_tokens"],
+            stop_reason=self.stop_reason,
+        )
 
     @property
     def usd(self) -> float | None:
