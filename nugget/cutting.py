@@ -31,7 +31,7 @@ class ChunkLimits:
     256 word pieces, breadcrumb included.
     """
 
-    max_tokens: int = 150
+    max_tokens: int = 200
     min_tokens: int = 50
     overlap: float = 0.12
     max_code_tokens: int = 512

@@ -64,6 +64,12 @@ def title_of(body: str) -> str | None:
     return None
 
 
+def body_below_title(body: str) -> str:
+    """The body without the `# Title` that it begins with."""
+    first = _FIRST_H1.match(body)
+    return (body[first.end() :] if first else body).strip()
+
+
 def chunk_markdown(
     body: str,
     *,

@@ -24,6 +24,7 @@ from nugget.errors import EmbeddingUnavailable, IndexUnavailable
 from nugget.index import IndexedUnit, Unusable, queries, writes
 from nugget.index.connection import connect, create, open_existing, write_transaction
 from nugget.index.vector_cache import VectorCache, text_hash
+from nugget.index.writes import embedded_texts
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, FileState, Problem, SourceName
 from nugget.sources import brain as brain_source
@@ -81,16 +82,13 @@ class _Vectors:
     unavailable: str | None = None
 
     def of(self, batch: Sequence[_Prepared]) -> Iterator[tuple[_Prepared, list[NDArray[np.float32]]]]:
-        """Each file with one vector a chunk (none at all where no vectors can be had), written as they are ready."""
-        hashes = [[text_hash(chunk.embedded_text) for chunk in prepared.chunks] for prepared in batch]
+        """Each file with its vectors (none where none can be had), as soon as they are ready."""
         if self.embedder is None or self.cache is None or self.unavailable:
             yield from ((prepared, []) for prepared in batch)
             return
-        wanted = {
-            key: chunk.embedded_text
-            for prepared, keys in zip(batch, hashes, strict=True)
-            for chunk, key in zip(prepared.chunks, keys, strict=True)
-        }
+        texts = [embedded_texts(p.file.unit, p.chunks) if p.file.unit else [] for p in batch]
+        hashes = [[text_hash(text) for text in its_texts] for its_texts in texts]
+        wanted = {key: text for pairs in map(zip, hashes, texts) for key, text in pairs}
         ready = self.cache.get(list(wanted))
         fresh: dict[bytes, NDArray[np.float32]] = {}
         missing = [key for key in wanted if key not in ready]

@@ -18,7 +18,6 @@ from nugget.api import Brain
 from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.index import Index
-from nugget.index.fulltext import match_any, query_tokens
 from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, SourceName, StaleReason, Unit
 from nugget.retrieval.fusion import fuse
 from nugget.retrieval.packing import pack
@@ -104,7 +103,7 @@ OPERATORS = ['"', "AND", "OR", "NOT", "NEAR(a b)", "a*", "^a", "a:b", "title:x",
 @settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(OPERATORS), max_size=6).map(" ".join)))
 def test_any_text_is_a_valid_query(asked: Brain, text: str) -> None:
-    asked.index.search_text(match_any(query_tokens(text)), 5, Filter())
+    asked.index.search_text(asked.index.terms(text.encode("utf-8", "replace").decode()).words, 5, Filter())
 
 
 @pytest.mark.proves("ASK-ANY-TEXT")

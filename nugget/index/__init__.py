@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from nugget.index import queries, vectors
 from nugget.index.connection import Unusable, load_sqlite_vec, open_existing
+from nugget.index.fulltext import match_any
 from nugget.index.queries import Edge, StoredChunk
+from nugget.index.terms import Terms, terms_of
 from nugget.index.writes import IndexedUnit
 from nugget.models import FileState, Filter, SourceName, Unit
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Edge", "Index", "IndexedUnit", "StoredChunk", "Unusable"]
+__all__ = ["Edge", "Index", "IndexedUnit", "StoredChunk", "Terms", "Unusable"]
 
 
 class Index:
@@ -66,6 +68,11 @@ class Index:
         return int(self.meta("generation") or 0)
 
     @property
+    def unit_count(self) -> int:
+        """Units of all sources."""
+        return int(self.connection.execute("SELECT count(*) FROM units").fetchone()[0])
+
+    @property
     def embedding_model(self) -> str | None:
         """The model whose vectors stand in this index; None when it has none."""
         return self.meta("embedding_model") or None
@@ -79,9 +86,17 @@ class Index:
         names = ("units", "chunks", "vectors", "relationships", "files")
         return {name: self.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
-    def search_text(self, match: str, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """The k best chunks for an FTS5 query (see fulltext) as (chunk key, BM25 score, higher is better)."""
-        return queries.search_text(self.connection, match, k, *queries.allowed_chunks(filter_))
+    def terms(self, text: str) -> Terms:
+        """The words of a question that are worth looking for."""
+        return terms_of(self.connection, text)
+
+    def search_text(self, words: Sequence[str], k: int, filter_: Filter) -> list[tuple[int, float]]:
+        """The k best chunks for any of these words as (chunk key, BM25 score, higher is better)."""
+        return queries.search_chunks(self.connection, match_any(words), k, filter_)
+
+    def search_unit_text(self, words: Sequence[str], k: int, filter_: Filter) -> list[tuple[int, float]]:
+        """The k best units, read as a whole, for any of these words as (unit key, BM25 score)."""
+        return queries.search_units(self.connection, match_any(words), k, filter_)
 
     def search_vectors(self, vector: NDArray[np.float32], k: int, filter_: Filter) -> list[tuple[int, float]]:
         """The k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
@@ -95,9 +110,18 @@ class Index:
             allowed = np.array([row[0] for row in self.connection.execute(allowed_sql, parameters)], dtype=np.int64)
         return vectors.search_snapshot(self.connection, self._current_snapshot(), vector, k, allowed)
 
-    def cosines(self, vector: NDArray[np.float32], keys: Iterable[int]) -> dict[int, float]:
-        """The exact cosine of each of these chunks that has a vector."""
-        return vectors.cosines_of(self.connection, vector, keys)
+    def best_chunks(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """The nearest chunk of each of these units: unit key -> (chunk key, cosine)."""
+        snapshot = None if self.vector_search == "sqlite-vec" else self._current_snapshot()
+        return vectors.best_chunks(self.connection, snapshot, vector, unit_keys)
+
+    def whole_units(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, tuple[float, float]]:
+        """The cosines with each of these units as a whole and with its title: unit key -> (whole, title)."""
+        return vectors.whole_units(self.connection, vector, unit_keys)
+
+    def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
+        """The unit of each of these chunks: chunk key -> unit key."""
+        return queries.units_of_chunks(self.connection, keys)
 
     def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
         """Chunks by key."""

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nugget.errors import IndexUnavailable
-from nugget.index.fulltext import BODY_WEIGHT, PARTS_WEIGHT, TITLE_WEIGHT
+from nugget.index.fulltext import COLUMN_WEIGHTS
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
 
 _BUSY_TIMEOUT_MS = 15_000
@@ -39,10 +39,9 @@ def create(file: Path | str) -> sqlite3.Connection:
     """A new, empty index at a path where nothing is yet."""
     connection = connect(file)
     connection.executescript(_SCHEMA.read_text("utf-8"))
-    connection.execute(
-        "INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('rank', ?)",
-        (f"bm25({TITLE_WEIGHT}, {BODY_WEIGHT}, {PARTS_WEIGHT})",),
-    )
+    weights = ", ".join(map(str, COLUMN_WEIGHTS))
+    for table in ("chunks_fts", "units_fts"):
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('rank', 'bm25({weights})')")
     connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('generation', '0')", (SCHEMA_VERSION,))
     return connection
 

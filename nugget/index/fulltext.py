@@ -1,85 +1,106 @@
-"""What full-text search sees: the columns that are indexed for a chunk, and the FTS5 query made from any text.
+"""What full-text search sees: the columns that are indexed, and the words of a question.
 
-FTS5's own tokenizer (porter over unicode61) splits at everything that is not a letter or digit, so it already
-takes `retry_with_backoff` apart. The `parts` column adds what it cannot see: the words inside `retryWithBackoff`,
-and overlapping pairs of characters for scripts that put no spaces between words.
+FTS5's own tokenizer (porter over unicode61) splits at everything that is not a letter or digit, so it already takes
+`retry_with_backoff` apart. The `parts` column adds what it cannot see: the words inside `retryWithBackoff`,
+overlapping pairs of characters for scripts that put no spaces between words, and the heads and tails of long words
+in languages that write compounds as one word.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
-TITLE_WEIGHT, BODY_WEIGHT, PARTS_WEIGHT = 2.0, 1.0, 1.0
+COLUMN_WEIGHTS = (2.0, 1.0, 0.5)
+"""BM25 weights of (title, body, parts)."""
 
-_WORD = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
-_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_MAX_QUESTION_CHARS = 8000
+_MAX_WORDS = 64
+_MOST_LETTERS = 40
+"""Longer words are hashes and tokens, not compounds."""
+
+_WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
-    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"
-    "\uac00-\ud7af\U00020000-\U0003134f]+"
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f"
+    "\u1780-\u17ff\U00020000-\U0003134f]+"
 )
-"""Runs of Chinese, Japanese, Thai, Lao, Burmese, Khmer; and Korean, whose particles cling to the words."""
+"""Runs of Chinese, Japanese, Thai, Lao, Burmese and Khmer; and Korean, whose particles cling to the words."""
+
+_COMPOUNDING = frozenset(
+    "der die das und ist nicht mit für von ein eine wird werden auf den dem des im zu wenn het een niet voor och att "
+    "som inte ikke til".split()
+)
+"""Words by which German, Dutch and the Scandinavian languages are known."""
+
+STOP_WORDS = frozenset(
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with i me my we our you your he she his her its what which who how when where why do does did can "
+    "could should would have has had from about been were am so than too very just some any".split()
+)
+"""Function words only: a longer list costs more questions than it helps."""
 
 
-def fts_columns(breadcrumb: str, text: str) -> tuple[str, str, str]:
-    """The (title, body, parts) of a chunk as they are indexed."""
-    return breadcrumb, text, " ".join(parts_of(f"{breadcrumb}\n{text}"))
+def chunk_columns(title: str, tags: Sequence[str], breadcrumb: str, text: str) -> tuple[str, str, str]:
+    """The (title, body, parts) of a chunk as they are indexed; tags count as title, headings as body."""
+    named = " ".join((title, *tags))
+    body = f"{breadcrumb.removeprefix(title)}\n{text}"
+    return named, body, " ".join(parts_of(f"{named}\n{body}"))
+
+
+def unit_columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, str]:
+    """The (title, body, parts) of a whole unit as they are indexed."""
+    named = " ".join((title, *tags))
+    return named, body, " ".join(parts_of(f"{named}\n{body}"))
 
 
 def parts_of(text: str) -> list[str]:
-    """The extra tokens of a text: words inside identifiers, pairs of characters in unspaced scripts."""
+    """The extra tokens of a text: see the top of this module."""
+    compounding = _is_compounding(text)
     parts: list[str] = []
     for word in _WORD.findall(text):
-        if word.isascii():
-            if not (word.islower() or word.isdigit() or word.istitle()):
-                parts += identifier_parts(word)
-        else:
-            for run in _UNSPACED.findall(word):
-                parts += character_pairs(run)
+        if not (word.islower() and word.isascii() and word.isalpha()):
+            parts += pieces(word)
+        if compounding and 9 <= len(word) <= _MOST_LETTERS and word.isalpha():
+            parts += [word[start:] for start in range(4, len(word) - 4)]
+            parts += [word[:end] for end in range(5, len(word) - 3)]
     return parts
 
 
-def identifier_parts(word: str) -> list[str]:
-    """`retryWithBackoff2` -> retry, with, backoff, 2; nothing for a word of one part."""
-    if not word.isascii():
-        return []
-    parts = [part.lower() for piece in word.split("_") for part in _CAMEL.findall(piece)]
-    return parts if len(parts) > 1 else []
+def pieces(word: str) -> list[str]:
+    """`retryWithBackoff2` -> retry, With, Backoff, 2; `缓存失效` -> 缓存, 存失, 失效; nothing for a plain word."""
+    if not word.isascii() and (runs := _UNSPACED.findall(word)):
+        spaced = _UNSPACED.sub(" ", word).split()
+        pairs = [run[start : start + 2] for run in runs for start in range(max(1, len(run) - 1))]
+        return [*pairs, *spaced, *(piece for part in spaced for piece in pieces(part))]
+    cuts = [0, *(at for at in range(1, len(word)) if _starts_piece(word, at)), len(word)]
+    return [word[start:end] for start, end in pairwise(cuts)] if len(cuts) > 2 else []
 
 
-def character_pairs(run: str) -> list[str]:
-    """Overlapping pairs of a run of characters; the character itself where there is only one."""
-    return [run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]
+def _starts_piece(word: str, at: int) -> bool:
+    before, char, after = word[at - 1], word[at], word[at + 1 :]
+    if before.isdigit() != char.isdigit():
+        return True
+    # The last capital of a run begins the next word (HTTPServer), unless it is only a plural (URLs).
+    return char.isupper() and (before.islower() or (after[:1].islower() and after != "s"))
 
 
-def query_tokens(text: str, *, max_tokens: int = 64) -> list[str]:
-    """The distinct tokens of a question, in order, stop words dropped when other tokens remain."""
-    tokens: list[str] = []
-    for word in _WORD.findall(text[:8000]):
-        if word.isascii():
-            tokens += [word.lower(), *identifier_parts(word)]
-            if "_" in word:
-                tokens += word.lower().split("_")
-        else:
-            runs = _UNSPACED.findall(word)
-            tokens += [pair for run in runs for pair in character_pairs(run)]
-            if not runs or "".join(runs) != word:
-                tokens.append(word)
-    distinct = list(dict.fromkeys(tokens))
-    return [token for token in distinct if token.lower() not in STOP_WORDS][:max_tokens] or distinct[:max_tokens]
+def question_words(text: str) -> list[str]:
+    """The distinct words to look for, with their pieces; stop words are dropped when other words remain."""
+    words = _WORD.findall(text[:_MAX_QUESTION_CHARS])
+    kept = [word for word in words if word.lower() not in STOP_WORDS] or words
+    distinct: dict[str, str] = {}
+    for word in kept:
+        for part in ([] if _UNSPACED.search(word) else [word]) + pieces(word):
+            distinct.setdefault(part.lower(), part)
+    return list(distinct.values())[:_MAX_WORDS]
 
 
-def match_any(tokens: Sequence[str]) -> str:
-    """The FTS5 query that matches any of the tokens; each is quoted, so no text is ever syntax."""
-    return " OR ".join(f'"{token}"' for token in (token.replace('"', "") for token in tokens) if token)
+def match_any(words: Sequence[str]) -> str:
+    """The FTS5 query that matches any of the words; each is quoted, so that no text is ever syntax."""
+    return " OR ".join(f'"{word}"' for word in (word.replace('"', "") for word in words) if word)
 
 
-STOP_WORDS = frozenset(
-    """a about above after again all also am an and any are as at be because been before being below between both but
-    by can could did do does doing done down during each few for from further get got had has have having he her here
-    hers him his how however i if in into is it its itself just let like may me might more most much must my myself
-    need no nor not now of off on once only or other our ours out over own please same shall she should so some such
-    than that the their theirs them then there these they this those through to too under until up us use used using
-    very want was way we were what when where which while who whom why will with without would yes you your yours
-    ll ve re don t s d m""".split()
-)
+def _is_compounding(text: str) -> bool:
+    words = [word.lower() for word in _WORD.findall(text[:4000])]
+    return bool(words) and sum(word in _COMPOUNDING for word in words) >= max(1, len(words) // 12)

@@ -80,19 +80,31 @@ def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict
     return {key: sorted(chunks, key=lambda chunk: chunk.position) for key, chunks in found.items()}
 
 
-def search_text(
-    connection: sqlite3.Connection, match: str, k: int, allowed_sql: str = "", parameters: Sequence[object] = ()
-) -> list[tuple[int, float]]:
-    """The k best chunks for an FTS5 query as (chunk key, BM25 score, higher is better).
+def units_of_chunks(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, int]:
+    """The unit of each of these chunks: chunk key -> unit key."""
+    return dict(_select_in(connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
-    `allowed_sql` selects the chunk keys that may be found; empty for all.
-    """
+
+def search_chunks(connection: sqlite3.Connection, match: str, k: int, filter_: Filter) -> list[tuple[int, float]]:
+    """The k best chunks for an FTS5 query as (chunk key, BM25 score, higher is better)."""
+    return _search(connection, "chunks_fts", match, k, *allowed_chunks(filter_))
+
+
+def search_units(connection: sqlite3.Connection, match: str, k: int, filter_: Filter) -> list[tuple[int, float]]:
+    """The k best units for an FTS5 query as (unit key, BM25 score, higher is better)."""
+    conditions, parameters = _conditions(filter_)
+    allowed = f"SELECT key FROM units u WHERE {conditions}" if conditions else ""
+    return _search(connection, "units_fts", match, k, allowed, parameters)
+
+
+def _search(
+    connection: sqlite3.Connection, table: str, match: str, k: int, allowed_sql: str, parameters: Sequence[object]
+) -> list[tuple[int, float]]:
     if not match:
         return []
     where = f"AND rowid IN ({allowed_sql})" if allowed_sql else ""
     rows = connection.execute(
-        f"SELECT rowid, rank FROM chunks_fts WHERE chunks_fts MATCH ? {where} ORDER BY rank LIMIT ?",
-        (match, *parameters, k),
+        f"SELECT rowid, rank FROM {table} WHERE {table} MATCH ? {where} ORDER BY rank LIMIT ?", (match, *parameters, k)
     )
     return [(key, -rank) for key, rank in rows]
 

@@ -53,6 +53,11 @@ CREATE INDEX chunks_unit ON chunks (unit_key, position);
 
 -- float32, little-endian, L2-normalised. Plain blobs: any SQLite can write them, sqlite-vec and numpy can search them.
 CREATE TABLE vectors (chunk_key INTEGER PRIMARY KEY REFERENCES chunks (key), embedding BLOB NOT NULL);
+CREATE TABLE unit_vectors (
+    unit_key INTEGER PRIMARY KEY REFERENCES units (key),
+    embedding BLOB NOT NULL,            -- of the title and as much of the body as the model reads
+    title_embedding BLOB NOT NULL
+);
 
 CREATE TABLE relationships (
     source_key INTEGER NOT NULL REFERENCES units (key),
@@ -62,8 +67,13 @@ CREATE TABLE relationships (
 CREATE INDEX relationships_source ON relationships (source_key);
 CREATE INDEX relationships_target ON relationships (target_id);
 
--- Contentless: the text stands in chunks. rowid = chunks.key. The columns are made by fulltext.fts_columns.
+-- Contentless: the texts stand in chunks and units. rowid = chunks.key and units.key. The columns are made by
+-- fulltext.chunk_columns and fulltext.unit_columns.
 CREATE VIRTUAL TABLE chunks_fts USING fts5 (
+    title, body, parts,
+    content='', tokenize='porter unicode61 remove_diacritics 2'
+);
+CREATE VIRTUAL TABLE units_fts USING fts5 (
     title, body, parts,
     content='', tokenize='porter unicode61 remove_diacritics 2'
 );

@@ -29,12 +29,13 @@ _ROWS_A_READ = 8192
 class Snapshot:
     """The vectors of one generation of the index, in memory.
 
-    `keys` has shape (n,), int64, ascending. `matrix` has shape (n, dimensions) float32, or is None and `signs`
-    has shape (n, dimensions / 64) uint64.
+    `keys` and `units` (of chunk and unit) have shape (n,), int64, keys ascending. `matrix` has shape
+    (n, dimensions) float32, or is None and `signs` has shape (n, dimensions / 64) uint64.
     """
 
     generation: int
     keys: NDArray[np.int64]
+    units: NDArray[np.int64]
     matrix: NDArray[np.float32] | None
     signs: NDArray[np.uint64] | None
 
@@ -61,16 +62,21 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
 
     count = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
     keys: list[int] = []
+    units: list[int] = []
     blocks: list[Any] = []
-    cursor = connection.execute("SELECT chunk_key, embedding FROM vectors ORDER BY chunk_key")
+    cursor = connection.execute(
+        "SELECT chunk_key, unit_key, embedding FROM vectors JOIN chunks ON key = chunk_key ORDER BY chunk_key"
+    )
     while rows := cursor.fetchmany(_ROWS_A_READ):
         keys += [row[0] for row in rows]
-        block = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), -1)
+        units += [row[1] for row in rows]
+        block = np.frombuffer(b"".join(row[2] for row in rows), dtype="<f4").reshape(len(rows), -1)
         blocks.append(block if count <= EXACT_LIMIT else _signs(block))
     stacked: Any = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.float32)
     return Snapshot(
         generation=generation,
         keys=np.array(keys, dtype=np.int64),
+        units=np.array(units, dtype=np.int64),
         matrix=stacked if count <= EXACT_LIMIT else None,
         signs=None if count <= EXACT_LIMIT else stacked,
     )
@@ -103,21 +109,64 @@ def search_snapshot(
 
 
 def cosines_of(
-    connection: sqlite3.Connection, vector: NDArray[np.float32], keys: Iterable[int]
+    connection: sqlite3.Connection, vector: NDArray[np.float32], keys: Sequence[int]
 ) -> dict[int, float]:
-    """The exact cosine of each chunk that has a vector."""
+    """The exact cosine of each of these chunks that has a vector."""
+    rows = list(_select_in(connection, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", keys))
+    cosines = _cosines([row[1] for row in rows], vector)
+    return {row[0]: cosine for row, cosine in zip(rows, cosines, strict=True)}
+
+
+def best_chunks(
+    connection: sqlite3.Connection, snapshot: Snapshot | None, vector: NDArray[np.float32], units: Sequence[int]
+) -> dict[int, tuple[int, float]]:
+    """The nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
+    best: dict[int, tuple[int, float]] = {}
+    for unit, key, cosine in _unit_cosines(connection, snapshot, vector, units):
+        if unit not in best or cosine > best[unit][1]:
+            best[unit] = (key, cosine)
+    return best
+
+
+def whole_units(
+    connection: sqlite3.Connection, vector: NDArray[np.float32], units: Sequence[int]
+) -> dict[int, tuple[float, float]]:
+    """The cosines with each of these units as a whole and with its title: unit key -> (whole, title)."""
+    sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
+    rows = list(_select_in(connection, sql, units))
+    whole, title = _cosines([row[1] for row in rows], vector), _cosines([row[2] for row in rows], vector)
+    return {row[0]: pair for row, pair in zip(rows, zip(whole, title, strict=True), strict=True)}
+
+
+def _unit_cosines(
+    connection: sqlite3.Connection, snapshot: Snapshot | None, vector: NDArray[np.float32], units: Sequence[int]
+) -> Iterable[tuple[int, int, float]]:
     import numpy as np
 
-    wanted = list(keys)
-    found: list[tuple[int, bytes]] = []
-    for start in range(0, len(wanted), 500):
-        part = wanted[start : start + 500]
-        marks = ",".join("?" * len(part))
-        found += connection.execute(f"SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN ({marks})", part)
-    if not found:
-        return {}
-    matrix = np.frombuffer(b"".join(blob for _, blob in found), dtype="<f4").reshape(len(found), -1)
-    return {key: float(cosine) for (key, _), cosine in zip(found, matrix @ vector, strict=True)}
+    if snapshot is not None and snapshot.matrix is not None:
+        rows = np.flatnonzero(np.isin(snapshot.units, np.array(units, dtype=np.int64)))
+        cosines = snapshot.matrix[rows] @ vector
+        return zip(snapshot.units[rows].tolist(), snapshot.keys[rows].tolist(), cosines.tolist(), strict=True)
+    sql = "SELECT unit_key, key, embedding FROM chunks JOIN vectors ON chunk_key = key WHERE unit_key IN"
+    found = list(_select_in(connection, sql, units))
+    cosines_found = _cosines([row[2] for row in found], vector)
+    return ((row[0], row[1], cosine) for row, cosine in zip(found, cosines_found, strict=True))
+
+
+def _cosines(blobs: Sequence[bytes], vector: NDArray[np.float32]) -> list[float]:
+    import numpy as np
+
+    if not blobs:
+        return []
+    matrix = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(blobs), -1)
+    cosines: list[float] = (matrix @ vector).tolist()
+    return cosines
+
+
+def _select_in(connection: sqlite3.Connection, sql: str, values: Sequence[int]) -> Iterable[Any]:
+    for start in range(0, len(values), 500):
+        part = values[start : start + 500]
+        yield from connection.execute(f"{sql} ({','.join('?' * len(part))})", part)
 
 
 def _signs(block: NDArray[np.float32]) -> NDArray[np.uint64]:

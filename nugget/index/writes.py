@@ -8,12 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nugget.index.fulltext import fts_columns
+from nugget.index.fulltext import chunk_columns, unit_columns
+from nugget.markdown import body_below_title
 from nugget.models import Chunk, FileState, Problem, SourceName, Unit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_WHOLE_UNIT_CHARS = 4000
 
 LARGE_INDEX_CHUNKS = 20_000
 """Above this many chunks, term frequencies are kept in a table of their own (see schema.sql)."""
@@ -21,11 +24,25 @@ LARGE_INDEX_CHUNKS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedUnit:
-    """A unit with its chunks and, for each chunk, its vector (shape (dimensions,)); no vectors at all is fine."""
+    """A unit with its chunks and their vectors, each of shape (dimensions,); no vectors at all is fine.
+
+    `vectors` holds one for each chunk, then that of the whole unit, then that of the title (see `embedded_texts`).
+    """
 
     unit: Unit
     chunks: Sequence[Chunk]
     vectors: Sequence[NDArray[np.float32]] = ()
+
+
+def embedded_texts(unit: Unit, chunks: Sequence[Chunk]) -> list[str]:
+    """What is embedded for a unit: each chunk, the whole unit, the title.
+
+    Of the whole only the beginning is taken: no model reads on for long. A unit of one chunk is that chunk.
+    """
+    if not chunks:
+        return []
+    whole = f"{unit.title}\n{body_below_title(unit.body)}"[:_WHOLE_UNIT_CHARS]
+    return [*(chunk.embedded_text for chunk in chunks), whole, unit.title]
 
 
 def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
@@ -55,30 +72,45 @@ def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
     )
     connection.executemany(
         "INSERT INTO chunks_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
-        [(k, *fts_columns(c.breadcrumb, c.text)) for k, c in zip(keys, entry.chunks, strict=True)],
+        [
+            (k, *chunk_columns(unit.title, unit.tags, c.breadcrumb, c.text))
+            for k, c in zip(keys, entry.chunks, strict=True)
+        ],
+    )
+    connection.execute(
+        "INSERT INTO units_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
+        (key, *unit_columns(unit.title, unit.tags, body_below_title(unit.body))),
     )
     if entry.vectors:
+        *of_chunks, whole, title = entry.vectors
         connection.executemany(
-            "INSERT INTO vectors VALUES (?,?)",
-            [(k, vector.tobytes()) for k, vector in zip(keys, entry.vectors, strict=True)],
+            "INSERT INTO vectors VALUES (?,?)", [(k, v.tobytes()) for k, v in zip(keys, of_chunks, strict=True)]
         )
+        connection.execute("INSERT INTO unit_vectors VALUES (?,?,?)", (key, whole.tobytes(), title.tobytes()))
 
 
 def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str) -> bool:
     """Take a unit out with everything that belongs to it; False when it was not there."""
-    row = connection.execute("SELECT key FROM units WHERE source = ? AND id = ?", (source, unit_id)).fetchone()
+    row = connection.execute(
+        "SELECT key, title, tags, content FROM units WHERE source = ? AND id = ?", (source, unit_id)
+    ).fetchone()
     if row is None:
         return False
-    key = row[0]
+    key, title, tags, body = row[0], row[1], json.loads(row[2]), row[3]
     chunks = connection.execute(
         "SELECT key, heading_breadcrumb, content FROM chunks WHERE unit_key = ?", (key,)
     ).fetchall()
     # A contentless FTS5 table forgets a row only when it is told the very text that was indexed.
     connection.executemany(
         "INSERT INTO chunks_fts (chunks_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
-        [(k, *fts_columns(breadcrumb, text)) for k, breadcrumb, text in chunks],
+        [(k, *chunk_columns(title, tags, breadcrumb, text)) for k, breadcrumb, text in chunks],
+    )
+    connection.execute(
+        "INSERT INTO units_fts (units_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
+        (key, *unit_columns(title, tags, body_below_title(body))),
     )
     connection.execute("DELETE FROM vectors WHERE chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)", (key,))
+    connection.execute("DELETE FROM unit_vectors WHERE unit_key = ?", (key,))
     connection.execute("DELETE FROM chunks WHERE unit_key = ?", (key,))
     connection.execute("DELETE FROM relationships WHERE source_key = ?", (key,))
     connection.execute("DELETE FROM units WHERE key = ?", (key,))

@@ -1,6 +1,6 @@
-"""The read path on one screen: gather, rank, group, relate, re-rank, pack.
+"""The read path on one screen: gather, rank, relate, re-rank, pack.
 
-    question -> [vectors || BM25] -> RRF union -> calibrated scores -> units -> related units -> re-ranker -> Bundle
+    question -> [vectors || BM25] -> RRF union -> calibrated scores -> related units -> re-ranker -> Bundle
 
 Nothing here reads files or writes anything; the index is all it knows.
 """
@@ -18,11 +18,11 @@ from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.index import Index
 from nugget.models import Bundle, Contribution, Hit, Query
 from nugget.retrieval.candidates import gather
-from nugget.retrieval.grouping import group_by_unit, to_hits
+from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.packing import pack
 from nugget.retrieval.profiles import Profile
 from nugget.retrieval.reranking import Passage, Reranker
-from nugget.retrieval.scoring import by_rank, calibrate, is_weak
+from nugget.retrieval.scoring import is_weak, rank
 
 RERANKED = 30
 """Units that a re-ranker is shown."""
@@ -41,26 +41,24 @@ def retrieve(
     clock = _Stages()
     gathered = gather(query, profile, index, embedder)
     clock.lap("gather")
-    has_vectors = gathered.vector is not None
-    if profile.ranking == "rrf":
-        scored = by_rank(gathered.candidates, k=profile.rrf_k, has_vectors=has_vectors)
-    else:
-        scored = calibrate(gathered.candidates, query.text, index, has_vectors=has_vectors)
+    scored = rank(
+        gathered.candidates, ranking=profile.ranking, rrf_k=profile.rrf_k, has_vectors=gathered.has_vectors
+    )
     clock.lap("rank")
-    units = group_by_unit(scored)
-    hits = to_hits(units, query, profile, index, vector=gathered.vector, today=now.date())
+    hits = to_hits(scored, query, profile, index, gathered.matcher, today=now.date())
     clock.lap("relate")
     degraded = gathered.degraded
     if reranker and hits:
         hits, problem = _rerank(query.text, hits, reranker)
         degraded = (*degraded, problem) if problem else degraded
         clock.lap("re-rank")
-    weak = is_weak(query.text, scored, index, has_vectors=has_vectors)
+    best = scored[0].candidate.match if scored else None
+    weak = is_weak(best, gathered.terms, units=index.unit_count, has_vectors=gathered.has_vectors)
     packed, budget, hint = pack(hits[: query.limit], budget_tokens=query.budget_tokens, depth=query.depth)
     clock.lap("pack")
     explain = None
     if query.explain:
-        counts = {"candidates": len(scored), "units": len(units), "hits": len(packed)}
+        counts = {"candidates": len(scored), "hits": len(hits), "packed": len(packed)}
         explain = _explain(profile, counts, clock.laps, packed, index)
     return Bundle(
         query=query,

@@ -1,14 +1,14 @@
-"""Gathering candidates: the best chunks by vectors and by BM25, with everything that ranking needs to know."""
+"""Gathering candidates: the units that vectors or BM25 point at, with everything that ranking needs to know."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable
-from nugget.index import Index, StoredChunk
-from nugget.index.fulltext import match_any, query_tokens
+from nugget.index import Index, Terms
 from nugget.models import Query
 from nugget.retrieval.fusion import fuse
 from nugget.retrieval.profiles import Profile
@@ -17,58 +17,142 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+BM25_DEPTH = 200
+"""Rows read of each BM25 list, so that units which only vectors name have their BM25 score too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """How well a unit matches the question, before any of it is weighed.
+
+    `chunk_bm25` is that of its best chunk, `unit_bm25` that of the unit read as a whole: FTS5's scores with their
+    sign turned (0 and more). `chunk_cosine` is that of its nearest chunk, then come those of the whole and of the
+    title; all None without vectors.
+    """
+
+    chunk_bm25: float = 0.0
+    unit_bm25: float = 0.0
+    chunk_cosine: float | None = None
+    unit_cosine: float | None = None
+    title_cosine: float | None = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A chunk with its ranks (from 1, None where a list does not hold it) and raw scores.
+    """A unit with its ranks (from 1, None where a list does not hold it), its match and its matching chunks.
 
-    `bm25` is FTS5's score with its sign turned (0 and more, unbounded); `cosine` is None without vectors;
-    `fused` is the RRF score.
+    `fused` is the RRF score over the two lists; `chunk_keys` are best first.
     """
 
-    chunk: StoredChunk
-    text_rank: int | None
+    unit_key: int
     vector_rank: int | None
-    bm25: float
-    cosine: float | None
+    text_rank: int | None
     fused: float
+    match: Match
+    chunk_keys: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """Candidates in fused order, and what was missing."""
+    """Candidates in fused order, the terms and the vector of the question, and what was missing."""
 
     candidates: tuple[Candidate, ...]
-    vector: NDArray[np.float32] | None
+    terms: Terms
+    matcher: Matcher
     degraded: tuple[str, ...]
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the question was compared by meaning too."""
+        return self.matcher.vector is not None
+
+
+class Matcher:
+    """Tells of any unit how well it matches one question; asks the index for each unit only once."""
+
+    def __init__(
+        self,
+        index: Index,
+        vector: NDArray[np.float32] | None,
+        chunk_bm25: dict[int, float],
+        unit_bm25: dict[int, float],
+    ) -> None:
+        self.vector = vector
+        self._index = index
+        self._chunk_bm25 = chunk_bm25
+        self._unit_bm25 = unit_bm25
+        self._nearest: dict[int, tuple[int, float]] = {}
+        self._whole: dict[int, tuple[float, float]] = {}
+
+    def look_up(self, unit_keys: Iterable[int]) -> None:
+        """Fetch what is needed to match these units."""
+        missing = [key for key in unit_keys if key not in self._nearest]
+        if self.vector is not None and missing:
+            self._nearest |= self._index.best_chunks(self.vector, missing)
+            self._whole |= self._index.whole_units(self.vector, missing)
+
+    def match(self, unit_key: int) -> Match:
+        """How well a unit matches."""
+        self.look_up([unit_key])
+        _, chunk_cosine = self._nearest.get(unit_key, (None, None))
+        unit_cosine, title_cosine = self._whole.get(unit_key, (None, None))
+        return Match(
+            chunk_bm25=self._chunk_bm25.get(unit_key, 0.0),
+            unit_bm25=self._unit_bm25.get(unit_key, 0.0),
+            chunk_cosine=chunk_cosine,
+            unit_cosine=unit_cosine,
+            title_cosine=title_cosine,
+        )
+
+    def nearest_chunk(self, unit_key: int) -> int | None:
+        """The chunk of a unit that is nearest to the question."""
+        self.look_up([unit_key])
+        return self._nearest.get(unit_key, (None, 0.0))[0]
 
 
 def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | None) -> Gathered:
-    """The union of both lists in fused order; every candidate carries its exact cosine."""
-    texts = index.search_text(match_any(query_tokens(query.text)), profile.candidates, query.filter)
+    """The units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25."""
+    terms = index.terms(query.text)
+    texts = index.search_text(terms.words, BM25_DEPTH, query.filter)
+    wholes = index.search_unit_text(terms.words, BM25_DEPTH, query.filter)
     vector, degraded = embed_question(query.text, index, embedder)
     nearest = index.search_vectors(vector, profile.candidates, query.filter) if vector is not None else []
-    text_ranks = {key: rank for rank, (key, _) in enumerate(texts, start=1)}
-    vector_ranks = {key: rank for rank, (key, _) in enumerate(nearest, start=1)}
-    fused = fuse([list(text_ranks), list(vector_ranks)], k=profile.rrf_k)
-    cosines = dict(nearest)
-    if vector is not None:
-        cosines |= index.cosines(vector, [key for key in fused if key not in cosines])
-    bm25 = dict(texts)
-    chunks = index.chunks(fused)
+    unit_of = index.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
+    chunk_bm25: dict[int, float] = {}
+    for key, score in texts:
+        chunk_bm25.setdefault(unit_of[key], score)
+    by_vector = list(dict.fromkeys(unit_of[key] for key, _ in nearest))
+    by_text = list(dict.fromkeys(unit_of[key] for key, _ in texts[: profile.candidates]))
+    matcher = Matcher(index, vector, chunk_bm25, dict(wholes))
+    fused = fuse([by_vector, by_text], k=profile.rrf_k)
+    keys = list(dict.fromkeys([*fused, *(key for key, _ in wholes[: profile.candidates])]))
+    matcher.look_up(keys)
+    vector_ranks = {key: rank for rank, key in enumerate(by_vector, start=1)}
+    text_ranks = {key: rank for rank, key in enumerate(by_text, start=1)}
+    chunks = _matching_chunks(texts[: profile.candidates], nearest, unit_of, k=profile.rrf_k)
     candidates = tuple(
         Candidate(
-            chunk=chunks[key],
-            text_rank=text_ranks.get(key),
+            unit_key=key,
             vector_rank=vector_ranks.get(key),
-            bm25=bm25.get(key, 0.0),
-            cosine=cosines.get(key),
-            fused=score,
+            text_rank=text_ranks.get(key),
+            fused=fused.get(key, 0.0),
+            match=matcher.match(key),
+            chunk_keys=tuple(chunks.get(key, ())),
         )
-        for key, score in fused.items()
-        if key in chunks
+        for key in keys
     )
-    return Gathered(candidates=candidates, vector=vector, degraded=degraded)
+    return Gathered(candidates=candidates, terms=terms, matcher=matcher, degraded=degraded)
+
+
+def _matching_chunks(
+    texts: list[tuple[int, float]], nearest: list[tuple[int, float]], unit_of: dict[int, int], *, k: int
+) -> dict[int, list[int]]:
+    """The chunks of each unit that either list holds, best first by fused rank."""
+    fused = fuse([[key for key, _ in texts], [key for key, _ in nearest]], k=k)
+    chunks: dict[int, list[int]] = {}
+    for key in fused:
+        chunks.setdefault(unit_of[key], []).append(key)
+    return chunks
 
 
 def embed_question(
@@ -81,3 +165,4 @@ def embed_question(
         return embedder.embed_query(text), ()
     except EmbeddingUnavailable:
         return None, ("no_vectors",)
+

@@ -1,31 +1,34 @@
 """Graph expansion: related units of the best hits, placed where they help and push nothing relevant out.
 
-Adding score to neighbours costs quality; two neighbours of each strong hit, placed behind the fifth rank, gain
-recall on linked collections and change nothing on unlinked ones.
+Adding score to neighbours dilutes; one neighbour for each of the first three hits, placed behind rank seven, gains
+recall on linked collections and changes nothing on unlinked ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nugget.index import Index
 from nugget.models import RelationType
 
-SEEDS = 5
-"""Only the best hits are expanded, and neighbours are placed behind them."""
+SEEDS = 3
+"""Only the best hits are expanded."""
+
+PLACED_BEHIND = 7
+"""Neighbours come after this many hits."""
 
 HUB_DEGREE = 20
 """A unit with more relations than this says little about any one of them: its edges are not followed."""
 
 RELATION_WEIGHTS: Mapping[RelationType, float] = {
     RelationType.SUPERSEDES: 1.0,
-    RelationType.CONTRADICTS: 0.9,
-    RelationType.USES: 0.8,
-    RelationType.IMPLEMENTS: 0.8,
-    RelationType.REQUIRES_UNDERSTANDING_OF: 0.8,
-    RelationType.OFTEN_COMBINED_WITH: 0.7,
-    RelationType.INFORMED_BY: 0.6,
+    RelationType.CONTRADICTS: 1.0,
+    RelationType.USES: 0.9,
+    RelationType.IMPLEMENTS: 0.9,
+    RelationType.REQUIRES_UNDERSTANDING_OF: 0.9,
+    RelationType.OFTEN_COMBINED_WITH: 0.8,
+    RelationType.INFORMED_BY: 0.8,
 }
 
 
@@ -42,7 +45,7 @@ class Neighbour:
 
 
 def neighbours_of(seeds: Sequence[int], index: Index, *, hops: int) -> list[Neighbour]:
-    """The units that relations lead to from the seeds (not the seeds themselves), strongest path first."""
+    """The units that relations lead to from the seeds (not the seeds themselves), by their strongest path."""
     found: dict[int, Neighbour] = {}
     frontier: dict[int, Neighbour | None] = dict.fromkeys(seeds)
     for hop in range(1, hops + 1):
@@ -52,7 +55,7 @@ def neighbours_of(seeds: Sequence[int], index: Index, *, hops: int) -> list[Neig
         for edge in edges:
             degrees[edge.unit_key] = degrees.get(edge.unit_key, 0) + 1
         for edge in edges:
-            if degrees[edge.unit_key] > HUB_DEGREE or edge.neighbour_key in seeds or edge.neighbour_key in found:
+            if degrees[edge.unit_key] > HUB_DEGREE or edge.neighbour_key in frontier or edge.neighbour_key in found:
                 continue
             before = frontier[edge.unit_key]
             step = Neighbour(
@@ -63,9 +66,21 @@ def neighbours_of(seeds: Sequence[int], index: Index, *, hops: int) -> list[Neig
                 hops=hop,
                 weight=(before.weight if before else 1.0) * RELATION_WEIGHTS[edge.relation],
             )
-            known = reached.get(edge.neighbour_key)
+            known = reached.get(step.unit_key)
             if known is None or step.weight > known.weight:
-                reached[edge.neighbour_key] = step
+                reached[step.unit_key] = step
         found |= reached
         frontier = dict(reached)
-    return sorted(found.values(), key=lambda step: (step.hops, -step.weight, seeds.index(step.seed_key), step.unit_key))
+    return list(found.values())
+
+
+def choose(
+    steps: Sequence[Neighbour], seeds: Sequence[int], score: Callable[[int], float], *, per_seed: int
+) -> list[Neighbour]:
+    """The best few neighbours of each seed, by their own score times the weight of the path, in the order of seeds."""
+    chosen: list[Neighbour] = []
+    for seed in seeds:
+        of_seed = [step for step in steps if step.seed_key == seed]
+        of_seed.sort(key=lambda step: (-score(step.unit_key) * step.weight, step.unit_key))
+        chosen += of_seed[:per_seed]
+    return chosen

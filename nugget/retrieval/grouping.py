@@ -1,89 +1,81 @@
-"""From scored chunks to hits: units with their best chunks, stale ones behind their successors, related ones added."""
+"""From scored units to hits: with their best chunks, stale ones behind their successors, related ones added."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING
 
 from nugget.index import Index, StoredChunk
 from nugget.models import Contribution, Hit, HitChunk, Query, StaleReason, Unit
-from nugget.retrieval.expansion import SEEDS, Neighbour, neighbours_of
+from nugget.retrieval.candidates import Matcher
+from nugget.retrieval.expansion import PLACED_BEHIND, SEEDS, choose, neighbours_of
 from nugget.retrieval.profiles import Profile
-from nugget.retrieval.scoring import COSINE_WEIGHT, Scored
+from nugget.retrieval.scoring import Scored, contributions_of
 from nugget.retrieval.staleness import stale_reasons
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 CHUNKS_A_UNIT = 3
 """Chunks that a hit carries, at most: its best ones."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredUnit:
-    """A unit by the score of its best chunk; `chunks` are its candidates, best first."""
-
-    key: int
-    score: float
-    chunks: tuple[Scored, ...]
-
-
-def group_by_unit(scored: Sequence[Scored]) -> list[ScoredUnit]:
-    """One entry a unit, best first; a unit scores as its best chunk does."""
-    chunks: dict[int, list[Scored]] = {}
-    for entry in scored:
-        chunks.setdefault(entry.candidate.chunk.unit_key, []).append(entry)
-    units = [ScoredUnit(key=key, score=parts[0].score, chunks=tuple(parts)) for key, parts in chunks.items()]
-    return sorted(units, key=lambda unit: (-unit.score, unit.key))
+FEWEST_HITS = 30
+"""Hits made at least, whatever was asked for, so that a re-ranker has something to choose from."""
 
 
 def to_hits(
-    ranked: Sequence[ScoredUnit],
-    query: Query,
-    profile: Profile,
-    index: Index,
-    *,
-    vector: NDArray[np.float32] | None,
-    today: date,
+    scored: Sequence[Scored], query: Query, profile: Profile, index: Index, matcher: Matcher, *, today: date
 ) -> list[Hit]:
-    """Hits in their final local order: twice what was asked for, so that a re-ranker has something to choose from."""
-    wanted = list(ranked[: max(2 * query.limit, 30)])
-    units = index.units([entry.key for entry in wanted])
+    """Hits in their final local order, more than were asked for."""
+    wanted = scored[: max(query.limit, FEWEST_HITS)]
+    keys = [entry.candidate.unit_key for entry in wanted]
+    units = index.units(keys)
     stale = stale_reasons(units, index, today=today)
-    hits = {entry.key: _hit(entry, units[entry.key], stale.get(entry.key)) for entry in wanted if entry.key in units}
+    chunks = _shown_chunks(wanted, index, matcher)
+    hits = {
+        key: _hit(entry, units[key], chunks[key], stale.get(key))
+        for key, entry in zip(keys, wanted, strict=True)
+        if key in units and chunks[key]
+    }
     order = _behind_successors(list(hits), hits, stale, index)
-    if profile.hops:
-        return _with_neighbours(order, hits, query, profile, index, vector=vector, today=today)
+    if profile.hops and order:
+        return _with_neighbours(order, hits, query, profile, index, matcher, today=today)
     return [hits[key] for key in order]
 
 
-def _hit(entry: ScoredUnit, unit: Unit, stale_reason: StaleReason | None) -> Hit:
-    best = entry.chunks[0]
-    ranks = [
-        f"{name} #{rank}"
-        for name, rank in (("vector", best.candidate.vector_rank), ("bm25", best.candidate.text_rank))
-        if rank
-    ]
+def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> dict[int, list[StoredChunk]]:
+    """The best chunks of each unit; of a unit that only matched as a whole, the nearest or the first."""
+    wanted: dict[int, list[int]] = {}
+    unplaced: list[int] = []
+    for entry in scored:
+        key = entry.candidate.unit_key
+        nearest = matcher.nearest_chunk(key)
+        wanted[key] = list(entry.candidate.chunk_keys[:CHUNKS_A_UNIT]) or ([nearest] if nearest else [])
+        if not wanted[key]:
+            unplaced.append(key)
+    stored = index.chunks(chunk for chunks in wanted.values() for chunk in chunks)
+    shown = {key: [stored[chunk] for chunk in chunks if chunk in stored] for key, chunks in wanted.items()}
+    if unplaced:
+        shown |= {key: chunks[:1] for key, chunks in index.chunks_of_units(unplaced).items()}
+    return shown
+
+
+def _hit(entry: Scored, unit: Unit, chunks: Sequence[StoredChunk], stale_reason: StaleReason | None) -> Hit:
+    candidate = entry.candidate
+    ranks = (("vector", candidate.vector_rank), ("bm25", candidate.text_rank))
+    reasons = tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",)
     return Hit(
         unit=unit,
-        score=min(max(entry.score, 0.0), 1.0),
-        chunks=tuple(
-            HitChunk(breadcrumb=part.candidate.chunk.breadcrumb, text=part.candidate.chunk.text, score=part.score)
-            for part in entry.chunks[:CHUNKS_A_UNIT]
-        ),
-        reasons=tuple(ranks),
+        score=min(entry.score, 1.0),
+        chunks=tuple(HitChunk(breadcrumb=c.breadcrumb, text=c.text, score=min(entry.score, 1.0)) for c in chunks),
+        reasons=reasons,
         stale_reason=stale_reason,
-        contributions=best.contributions,
+        contributions=entry.contributions,
     )
 
 
 def _behind_successors(
     order: list[int], hits: dict[int, Hit], stale: Mapping[int, StaleReason], index: Index
 ) -> list[int]:
-    """The order with each superseded unit moved right behind the unit that supersedes it, where both were found."""
+    """A match on a superseded unit is one on its successor: that takes the higher place, the old one follows it."""
     superseded = [key for key in order if stale.get(key) is StaleReason.SUPERSEDED]
     if not superseded:
         return order
@@ -91,87 +83,62 @@ def _behind_successors(
     successors = index.superseded_by(superseded)
     for key in superseded:
         successor = by_id.get(successors.get(key, ""))
-        if successor is None or order.index(successor) < order.index(key):
+        if successor is None:
             continue
-        order.remove(successor)
-        order.insert(order.index(key), successor)
-        lift = hits[key].score - hits[successor].score
-        hits[successor] = _lifted(hits[successor], lift, f"supersedes {hits[key].unit.id}")
+        reason = f"supersedes {hits[key].unit.id}"
+        lift = max(hits[key].score - hits[successor].score, 0.0)
+        hits[successor] = _lifted(hits[successor], lift, reason)
+        place = min(order.index(key), order.index(successor))
+        order = [other for other in order if other not in (key, successor)]
+        order[place:place] = [successor, key]
     return order
 
 
 def _lifted(hit: Hit, lift: float, reason: str) -> Hit:
     """A hit raised to a place that its own match would not have given it, with an honest account of it."""
-    if lift <= 0:
-        return replace(hit, reasons=(*hit.reasons, reason))
-    return replace(
-        hit,
-        score=hit.score + lift,
-        reasons=(*hit.reasons, reason),
-        contributions=(*hit.contributions, Contribution(name="relation", value=lift, detail=reason)),
-    )
+    contributions = hit.contributions
+    if lift:
+        contributions = (*contributions, Contribution(name="relation", value=lift, detail=reason))
+    return replace(hit, score=hit.score + lift, reasons=(*hit.reasons, reason), contributions=contributions)
 
 
 def _with_neighbours(
     order: list[int],
-    hits: dict[int, Hit],
+    hits: Mapping[int, Hit],
     query: Query,
     profile: Profile,
     index: Index,
+    matcher: Matcher,
     *,
-    vector: NDArray[np.float32] | None,
     today: date,
 ) -> list[Hit]:
-    """The hits with the related units of the best ones placed behind them."""
-    seeds = order[:SEEDS]
-    chosen = _chosen(neighbours_of(seeds, index, hops=profile.hops), per_seed=profile.neighbours)
-    admitted = index.admitted([step.unit_key for step in chosen], query.filter)
-    chosen = [step for step in chosen if step.unit_key in admitted]
-    missing = [step.unit_key for step in chosen if step.unit_key not in hits]
-    units = index.units(missing)
-    stale = stale_reasons(units, index, today=today)
-    parts = index.chunks_of_units(missing)
-    placed: dict[int, Hit] = {}
-    for step in chosen:
-        relation = f"{step.relation} {hits[step.seed_key].unit.id}"
-        reason = relation if not step.outward else f"{hits[step.seed_key].unit.id} {step.relation} it"
-        if step.unit_key in hits:
-            placed[step.unit_key] = replace(hits[step.unit_key], reasons=(*hits[step.unit_key].reasons, reason))
-        elif parts.get(step.unit_key):
-            placed[step.unit_key] = _related(
-                units[step.unit_key], parts[step.unit_key], reason, stale.get(step.unit_key), index, vector
-            )
-    rest = [key for key in order[SEEDS:] if key not in placed]
-    return [hits[key] for key in seeds] + list(placed.values()) + [hits[key] for key in rest]
-
-
-def _chosen(steps: Sequence[Neighbour], *, per_seed: int) -> list[Neighbour]:
-    """The strongest few neighbours of each seed, in the order of the seeds."""
-    taken: dict[int, list[Neighbour]] = {}
-    for step in steps:
-        of_seed = taken.setdefault(step.seed_key, [])
-        if len(of_seed) < per_seed:
-            of_seed.append(step)
-    return [step for of_seed in taken.values() for step in of_seed]
-
-
-def _related(
-    unit: Unit,
-    chunks: Sequence[StoredChunk],
-    reason: str,
-    stale_reason: StaleReason | None,
-    index: Index,
-    vector: NDArray[np.float32] | None,
-) -> Hit:
-    """A hit for a unit that only a relation led to: it scores by its nearest chunk, and leads with that one."""
-    cosines = index.cosines(vector, [chunk.key for chunk in chunks]) if vector is not None else {}
-    nearest = max(chunks, key=lambda chunk: (cosines.get(chunk.key, 0.0), -chunk.position))
-    score = COSINE_WEIGHT * max(cosines.get(nearest.key, 0.0), 0.0)
-    return Hit(
-        unit=unit,
-        score=score,
-        chunks=(HitChunk(breadcrumb=nearest.breadcrumb, text=nearest.text, score=score),),
-        reasons=(reason,),
-        stale_reason=stale_reason,
-        contributions=(Contribution(name="vector", value=score, detail="reached by a relation"),),
+    """The hits with one related unit for each of the best placed behind the first few."""
+    head, seeds = order[:PLACED_BEHIND], order[:SEEDS]
+    steps = [step for step in neighbours_of(seeds, index, hops=profile.hops) if step.unit_key not in head]
+    admitted = index.admitted([step.unit_key for step in steps], query.filter)
+    matcher.look_up(admitted)
+    contributions = {key: contributions_of(matcher.match(key)) for key in admitted}
+    scores = {key: sum(part.value for part in parts) for key, parts in contributions.items()}
+    chosen = choose(
+        [step for step in steps if step.unit_key in admitted], seeds, scores.__getitem__, per_seed=profile.neighbours
     )
+    new = [step.unit_key for step in chosen if step.unit_key not in hits]
+    units = index.units(new)
+    stale = stale_reasons(units, index, today=today)
+    chunks = index.chunks_of_units(new)
+    placed: list[Hit] = []
+    for step in chosen:
+        key, seed = step.unit_key, hits[step.seed_key].unit.id
+        relation = f"{seed} {step.relation} it" if step.outward else f"{step.relation} {seed}"
+        reason = relation if step.hops == 1 else f"{step.hops} hops from {seed}"
+        if key in hits:
+            placed.append(_lifted(hits[key], 0.0, reason))
+        elif chunks.get(key):
+            nearest = matcher.nearest_chunk(key)
+            best = next((chunk for chunk in chunks[key] if chunk.key == nearest), chunks[key][0])
+            shown = (HitChunk(breadcrumb=best.breadcrumb, text=best.text, score=scores[key]),)
+            hit = Hit(unit=units[key], score=scores[key], chunks=shown, stale_reason=stale.get(key))
+            placed.append(replace(hit, reasons=(reason,), contributions=contributions[key]))
+    moved = {hit.unit.id for hit in placed}
+    rest = [hits[key] for key in order[len(head) :] if hits[key].unit.id not in moved]
+    return [hits[key] for key in head] + placed + rest

@@ -24,7 +24,7 @@ class Profile:
     rrf_k: int = 60
     ranking: str = "calibrated"
     hops: int = 1
-    neighbours: int = 2
+    neighbours: int = 1
 
 
 TASK = Profile(name="task")

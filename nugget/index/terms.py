@@ -1,0 +1,155 @@
+"""Terms of the index: how words are stemmed, how often they stand, and what a word that stands nowhere may mean."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from nugget.index.fulltext import question_words
+
+_LARGEST_CHARACTER = "\U0010ffff"
+_LINKS = ("", "s", "es", "n", "en", "er")
+"""What German puts between the words of a compound."""
+
+_FEWEST_LETTERS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The words to look for and what they weigh.
+
+    `words` are those of the question and what its unknown ones may mean; `idf_mass` is the sum of the inverse
+    document frequencies of the question's own terms, the most that a chunk could hope to match of it.
+    """
+
+    words: tuple[str, ...]
+    idf_mass: float
+    unknown: tuple[str, ...]
+
+
+def terms_of(connection: sqlite3.Connection, text: str) -> Terms:
+    """Look the words of a question up in the vocabulary of the index."""
+    chunks = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    words: list[str] = []
+    unknown: list[str] = []
+    frequencies: dict[str, int] = {}
+    for word, term in _stemmed(connection, question_words(text)):
+        if term in frequencies:
+            continue
+        frequencies[term] = _frequency(connection, term)
+        words.append(word)
+        if not frequencies[term]:
+            unknown.append(word)
+            words += _meant(connection, word, term)
+    mass = sum(inverse_frequency(chunks, count) for count in frequencies.values())
+    return Terms(words=tuple(words), idf_mass=mass, unknown=tuple(unknown))
+
+
+def inverse_frequency(chunks: int, matching: int) -> float:
+    """FTS5's inverse document frequency; a term that stands nowhere counts as ln(chunks + 1)."""
+    if not matching:
+        return math.log(chunks + 1)
+    return max(math.log((chunks - matching + 0.5) / (matching + 0.5)), 1e-6)
+
+
+def rarest(connection: sqlite3.Connection, words: Sequence[str], *, most: int) -> list[str]:
+    """The words that stand in the fewest chunks, rarest first."""
+    counted = [(_frequency(connection, term), word) for word, term in _stemmed(connection, words)]
+    return [word for count, word in sorted(counted, key=lambda pair: pair[0]) if count][:most]
+
+
+def frequencies(connection: sqlite3.Connection, words: Sequence[str]) -> dict[str, int]:
+    """In how many chunks each word stands, by its stem."""
+    return {word: _frequency(connection, term) for word, term in _stemmed(connection, words)}
+
+
+def _stemmed(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[str, str]]:
+    """Each word with the term that FTS5 makes of it; words of which it makes none are left out.
+
+    FTS5's tokenizer is reachable only through a table: a small temporary one of the same kind.
+    """
+    if not words:
+        return []
+    if not connection.execute("SELECT 1 FROM sqlite_temp_master WHERE name = 'stems'").fetchone():
+        tokenizer = "porter unicode61 remove_diacritics 2"
+        connection.execute(f"CREATE VIRTUAL TABLE temp.stems USING fts5 (word, content='', tokenize='{tokenizer}')")
+        connection.execute("CREATE VIRTUAL TABLE temp.stems_found USING fts5vocab (temp, 'stems', 'instance')")
+    connection.execute("BEGIN")
+    try:
+        connection.execute("INSERT INTO temp.stems (stems) VALUES ('delete-all')")
+        connection.executemany("INSERT INTO temp.stems (rowid, word) VALUES (?,?)", list(enumerate(words)))
+        rows = connection.execute("SELECT doc, term FROM temp.stems_found ORDER BY doc, offset").fetchall()
+    finally:
+        connection.execute("COMMIT")
+    first: dict[int, str] = {}
+    for position, term in rows:
+        first.setdefault(position, term)
+    return [(words[position], term) for position, term in first.items()]
+
+
+def _frequency(connection: sqlite3.Connection, term: str) -> int:
+    row = connection.execute("SELECT chunks FROM term_frequencies WHERE term = ?", (term,)).fetchone()
+    if row is None:
+        row = connection.execute("SELECT doc FROM chunks_vocabulary WHERE term = ?", (term,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _meant(connection: sqlite3.Connection, word: str, term: str) -> list[str]:
+    """What a word that the index does not know may mean: a term spelt nearly so, else the parts of a compound."""
+    if len(term) < _FEWEST_LETTERS or not term.isalpha():
+        return []
+    range_ = (term[:2], term[:2] + _LARGEST_CHARACTER)
+    rows = connection.execute("SELECT term FROM chunks_vocabulary WHERE term >= ? AND term < ?", range_)
+    near = nearest(term, (row[0] for row in rows))
+    if near or len(word) < 2 * _FEWEST_LETTERS:
+        return near
+
+    def is_known(part: str) -> bool:
+        return any(_frequency(connection, stem) for _, stem in _stemmed(connection, [part]))
+
+    return compound_parts(word.lower(), is_known)
+
+
+def nearest(term: str, vocabulary: Iterable[str], *, most: int = 3) -> list[str]:
+    """The terms at the smallest edit distance from a mistyped one: 1 at most, 2 from eight letters on."""
+    limit = 1 if len(term) < 2 * _FEWEST_LETTERS else 2
+    near = sorted(
+        (distance, known)
+        for known in vocabulary
+        if known.isalpha() and (distance := edit_distance(term, known, limit=limit)) <= limit
+    )
+    return [known for distance, known in near if distance == near[0][0]][:most]
+
+
+def edit_distance(one: str, other: str, *, limit: int) -> int:
+    """Optimal string alignment distance (insert, delete, replace, swap neighbours); above `limit` it is limit + 1."""
+    if abs(len(one) - len(other)) > limit:
+        return limit + 1
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for i, char in enumerate(one, start=1):
+        row = [i]
+        for j, opposite in enumerate(other, start=1):
+            cost = min(last[j] + 1, row[-1] + 1, last[j - 1] + (char != opposite))
+            if i > 1 and j > 1 and char == other[j - 2] and one[i - 2] == opposite:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        if min(row) > limit:
+            return limit + 1
+        before, last = last, row
+    return last[-1]
+
+
+def compound_parts(word: str, is_known: Callable[[str], bool]) -> list[str]:
+    """The two known words that an unknown compound is made of, longest tail first; nothing where there are none."""
+    for start in range(_FEWEST_LETTERS, len(word) - _FEWEST_LETTERS + 1):
+        head, tail = word[:start], word[start:]
+        if not is_known(tail):
+            continue
+        for link in _LINKS:
+            stem = head.removesuffix(link) if link else head
+            if head.endswith(link) and len(stem) >= _FEWEST_LETTERS and is_known(stem):
+                return [stem, tail]
+    return []
