@@ -26,6 +26,8 @@ from nugget.resources import resource
 
 _OWN_FOLDERS = frozenset({".git", ".nugget"})
 _IGNORED = ".nugget/"
+# Control characters, line ends, bytes that are no UTF-8, and what turns the direction of text around.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _SPACES = re.compile(r"\s+")
 
 
@@ -177,7 +179,7 @@ def validate_domain(domain: str) -> str:
 
 def printable(path: str) -> str:
     """A path as a message shows it: on one line, whatever bytes its name has."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in path)
+    return _UNPRINTABLE.sub(lambda char: char[0].encode("unicode_escape").decode(), path)
 
 
 def _walk(brain: Path, folder: str) -> Iterator[str]:
