@@ -1,7 +1,7 @@
 """The console entry: standard library only, until it is known what is wanted.
 
 A hook call is answered before typer is imported. What nobody foresaw ends here: one line on stderr, the details in
-a log file, exit code 3.
+a log file that can be pasted into a report, exit code 3.
 """
 
 from __future__ import annotations
@@ -49,14 +49,37 @@ def _reader_left() -> int:
 
 
 def _unexpected(error: Exception) -> int:
-    from nugget.cli.crash import write_log
-
     try:
-        where = f"Details are in {write_log(error)}"
-    except OSError as failure:
-        where = f"The details could not be written ({failure.strerror or failure})"
+        where = f"Details are in {_write_log(error)}"
+    except Exception as failure:  # this is the last line of defence: whatever it is, it ends in a sentence
+        where = f"The details could not be written ({failure})"
     print(f"Error: something unexpected went wrong ({type(error).__name__}). {where}.", file=sys.stderr)
     return UNEXPECTED
+
+
+def _write_log(error: Exception) -> str:
+    """Write the redacted traceback under `$NUGGET_HOME/log` and return the file's path."""
+    import platform
+    import traceback
+    from datetime import UTC, datetime
+
+    from nugget import __version__
+    from nugget.config import read_environment
+    from nugget.redaction import redact
+
+    moment = datetime.now(UTC)
+    told = [
+        f"nugget {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        moment.isoformat(timespec="seconds"),
+        *traceback.format_exception(error),
+    ]
+    folder = read_environment().home / "log"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = folder / f"error-{moment:%Y%m%d-%H%M%S}-{os.getpid()}.log"
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as log:
+        log.write(redact("\n".join(told)).text)
+    return str(file)
 
 
 if __name__ == "__main__":

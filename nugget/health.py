@@ -11,14 +11,12 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
-from nugget import __version__, git, ledger, queue
+from nugget import __version__, git, queue
 from nugget.config import Environment, Settings, config_files, default_brain, unknown_keys
-from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError
+from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index import Index
 from nugget.models import Problem, Severity, SourceName
 from nugget.sync import index_folder, pending_changes
-
-COSTS = "costs.jsonl"
 
 
 class State(StrEnum):
@@ -190,16 +188,17 @@ def _proposals(brain: Path) -> int:
 
 
 def _capture_state(home: Path) -> CaptureState:
-    seen = queue.overview(home)
-    costs = list(ledger.read(home, COSTS))
+    from nugget.llm import spending
+
+    seen, spent = queue.overview(home), spending(home)
     failures = [f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}" for job in seen.failed]
     return CaptureState(
         queue=dict(seen.counts),
         working=seen.working,
         last_captured=seen.last_captured,
         failures=tuple(failures),
-        calls=len(costs),
-        usd=sum(float(line["usd_counted"]) for line in costs if isinstance(line.get("usd_counted"), (int, float))),
+        calls=spent.calls,
+        usd=spent.usd,
     )
 
 
@@ -274,7 +273,7 @@ def _check_model(settings: Settings, environment: Environment) -> Iterator[Findi
             return
         size = len(embedder.embed_query("Does the model answer?"))
         yield _good("embedding model", f"{embedder.model} answers, {size} dimensions")
-    except EmbeddingUnavailable as error:
+    except NuggetError as error:
         step = error.hint or "correct `embedding:` in brain.yaml; until then words alone are searched"
         yield _wrong("embedding model", f"{model} cannot be used: {error}", step)
 
@@ -315,12 +314,13 @@ def _check_capture(brain: Path, environment: Environment) -> Iterator[Finding]:
     elif state.queue.get("pending") and not state.working:
         yield _odd("capture", f"{state.queue['pending']} sessions wait and nobody works on them", "nugget capture")
     else:
-        yield _good("capture", f"last: {_when(state.last_captured)}")
+        yield _good("capture", f"last: {when(state.last_captured)}")
     if waiting := _proposals(brain):
         yield _odd("review", f"{waiting} proposals wait for you", "nugget review")
 
 
-def _when(stamp: str | None) -> str:
+def when(stamp: str | None) -> str:
+    """A stored time as people read it, `never` for none."""
     try:
         return datetime.fromisoformat(stamp or "").strftime("%Y-%m-%d %H:%M")
     except ValueError:

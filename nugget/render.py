@@ -20,8 +20,8 @@ ORDERS = (
 )
 
 DEGRADED: Mapping[str, str] = {
-    "no_vectors": "found by words alone, because no embedding model could be used",
-    "no_llm": "no LLM took part",
+    "no_vectors": "found by words alone, without an embedding model",
+    "no_llm": "no LLM took part; these are the passages themselves",
     "no_reranker": "the re-ranker failed, so the order is the local one",
     "no_answer": "the LLM could not write an answer",
     "index_behind": "files changed that are not indexed yet",
@@ -36,8 +36,10 @@ _ESCAPES = re.compile(
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _BACKTICKS = re.compile(r"`+")
-_FRAME_CHARS = 120
-"""Kept free for the lines that say what was left out."""
+_FOOT_CHARS = 120
+"""Kept free for the line that says how many were left out."""
+_LEAST_CHARS = 200
+"""A unit of which less fits than this is left out."""
 
 
 def clean(text: str) -> str:
@@ -130,7 +132,7 @@ def bundle_markdown(bundle: Bundle, max_chars: int = MAX_CHARS) -> str:
     """
     head = "\n".join(_head(bundle))
     blocks: list[str] = []
-    room = max_chars - len(head) - _FRAME_CHARS - len(bundle.more_context_hint or "")
+    room = max_chars - len(head) - _FOOT_CHARS - len(bundle.more_context_hint or "")
     for position, hit in enumerate(bundle.hits, 1):
         block = _unit_markdown(position, hit, max_chars=room)
         if block is None:
@@ -202,10 +204,10 @@ def _unit_markdown(position: int, hit: Hit, *, max_chars: int) -> str | None:
     frame = f"### {position}. " + "\n".join(lines) + f"\n{marks}text reference\n"
     room = max_chars - len(frame) - len(marks) - 1
     if len(text) > room:
-        cut = text[: max(0, room - 6)].rpartition("\n")[0]
-        if len(cut) < min(200, len(text) // 2):
+        if room < _LEAST_CHARS:
             return None
-        text = f"{cut}\n[…]"
+        cut = text[: room - 4]
+        text = (cut.rpartition("\n")[0] or cut) + "\n[…]"
     return f"{frame}{text}\n{marks}"
 
 

@@ -12,7 +12,7 @@ import typer
 
 from nugget import __version__
 from nugget.cli import asking, capturing, keeping, upkeep
-from nugget.cli.terminal import GlobalBrainOption, complain, report
+from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -63,6 +63,7 @@ app.command(rich_help_panel=CARE)(upkeep.doctor)
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; expected failures and wrong usage are told on stderr."""
+    accept_any_text()
     try:
         code = app(args=list(arguments), prog_name="nugget", standalone_mode=False)
     except NuggetError as error:

@@ -188,9 +188,9 @@ def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
 
 
 def _written(brain: Brain, bundle: Bundle, llm: LLM) -> Iterator[str]:
-    from nugget.answering import answer
+    from nugget.retrieval.answering import answer
 
-    return answer(bundle.query.text, bundle.hits, llm=llm, settings=brain.settings)
+    return answer(bundle.query.text, bundle.hits, llm, brain.settings)
 
 
 def _answered(brain: Brain, bundle: Bundle, llm: LLM | None) -> Bundle:
@@ -205,18 +205,20 @@ def _answered(brain: Brain, bundle: Bundle, llm: LLM | None) -> Bundle:
 
 def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bool) -> None:
     """Stream the answer, then name its sources; where the LLM fails, the passages stand in."""
+    from nugget.retrieval.answering import citations_in
+
     out = console()
-    began = False
+    written = ""
     try:
         for part in _written(brain, bundle, llm):
-            began = True
-            out.print(clean(part), end="", soft_wrap=True)
+            written += part
+            out.print(clean(part), end="")
     except LLMUnavailable as error:
         bundle = _with_degraded(bundle, f"no_answer: {error}")
-        if began:
+        if written:
             out.print("\n\nThe answer broke off here. The passages it was being written from:\n", style="yellow")
         layout.print_answer(out, bundle, explain=explain)
         return
     out.print()
-    layout.print_sources(out, bundle.hits)
+    layout.print_sources(out, bundle.hits, citations_in(written, bundle.hits))
     layout.print_footer(out, bundle, explain=explain)

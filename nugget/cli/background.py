@@ -10,6 +10,9 @@ from pathlib import Path
 from nugget import spool
 from nugget.config import Environment
 
+_STARTED: list[subprocess.Popen[bytes]] = []
+"""Nobody waits for these; kept, because Python takes a forgotten child for a mistake."""
+
 
 def sync_in_background(brain: Path, environment: Environment) -> bool:
     """Start a `nugget sync` that outlives this process; False when one is at work already."""
@@ -19,12 +22,14 @@ def sync_in_background(brain: Path, environment: Environment) -> bool:
     if lock is None:
         return False
     os.close(lock)
-    subprocess.Popen(
-        [sys.executable, "-P", "-m", "nugget.entry", "--brain", str(brain), "sync"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=brain,
-        start_new_session=True,
+    _STARTED.append(
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", "nugget.entry", "--brain", str(brain), "sync"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=brain,
+            start_new_session=True,
+        )
     )
     return True

@@ -129,8 +129,8 @@ def review_list(as_json: JsonOption = False, brain: BrainOption = None) -> None:
         return
     out = console()
     for proposal in waiting:
-        out.print(clean(proposal.branch), style="bold cyan", soft_wrap=True)
-        out.print(f"   {one_line(proposal.title)}", style="dim", soft_wrap=True)
+        out.print(clean(proposal.branch), style="bold cyan")
+        out.print(f"   {one_line(proposal.title)}", style="dim")
         for file in proposal.files:
             _print_file_line(out, file)
         out.print()
@@ -158,15 +158,15 @@ def review_show(
         print_json(value | {"files": [line | {"text": texts[str(line["path"])]} for line in value["files"]]})
         return
     out = console()
-    out.print(clean(proposal.branch), style="bold cyan", soft_wrap=True)
-    out.print(f"{one_line(proposal.title)}\n", soft_wrap=True)
+    out.print(clean(proposal.branch), style="bold cyan")
+    out.print(f"{one_line(proposal.title)}\n")
     if diff:
         _print_diff(out, reviewing.diff(folder, proposal))
     else:
         for file in proposal.files:
             _print_file(out, file)
     name = clean(proposal.branch)
-    out.print(f"Next: nugget review accept {name}\n      nugget review reject {name}", soft_wrap=True)
+    out.print(f"Next: nugget review accept {name}\n      nugget review reject {name}")
 
 
 @review.command("accept")
@@ -185,11 +185,11 @@ def review_accept(
         })  # fmt: skip
         return
     out = console()
-    out.print(f"Accepted into {clean(done.into)} ({done.commit[:10]}); found from now on:", soft_wrap=True)
+    out.print(f"Accepted into {clean(done.into)} ({done.commit[:10]}); found from now on:")
     for file in done.files:
         _print_file_line(out, file)
     if done.waiting:
-        out.print(f"Still waiting: {', '.join(clean(file.id) for file in done.waiting)}.", soft_wrap=True)
+        out.print(f"Still waiting: {', '.join(clean(file.id) for file in done.waiting)}.")
 
 
 @review.command("reject")
@@ -205,7 +205,7 @@ def review_reject(
         print_json({"rejected": [file.id for file in gone]})
     else:
         said = ", ".join(clean(file.id) for file in gone)
-        console().print(f"Rejected, and not to be proposed again: {said}.", soft_wrap=True)
+        console().print(f"Rejected, and not to be proposed again: {said}.")
 
 
 def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:
@@ -245,21 +245,21 @@ def _payload() -> Mapping[str, object]:
 
 def _print_capture(out: Console, result: CaptureResult, *, dry_run: bool) -> None:
     if result.skipped:
-        out.print(f"Nothing to propose: {one_line(result.skipped)}.", soft_wrap=True)
+        out.print(f"Nothing to propose: {one_line(result.skipped)}.")
     else:
         where = "would be proposed" if dry_run else f"on {clean(result.branch or '')}"
-        out.print(f"{len(result.changes)} units {where} ({result.method}):\n", soft_wrap=True)
+        out.print(f"{len(result.changes)} units {where} ({result.method}):\n")
     for change in result.changes:
         kind = "new" if change.is_new else "edit"
-        out.print(f"   {kind:<5} {clean(change.unit.id)}  {one_line(change.unit.title)}", soft_wrap=True)
-        out.print(f"         {one_line(change.reason)}", style="dim", soft_wrap=True)
+        out.print(f"   {kind:<5} {clean(change.unit.id)}  {one_line(change.unit.title)}")
+        out.print(f"         {one_line(change.reason)}", style="dim")
     for reason in result.dropped:
         note(f"left out: {one_line(reason)}")
     if result.redacted:
         kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(result.redacted.items()))
         note(f"redacted before anything was kept: {kinds}")
     if result.branch:
-        out.print(f"\nNext: nugget review show {clean(result.branch)}", soft_wrap=True)
+        out.print(f"\nNext: nugget review show {clean(result.branch)}")
 
 
 def _capture_json(result: CaptureResult) -> dict[str, Any]:
@@ -311,14 +311,14 @@ def _print_file_line(out: Console, file: ProposedFile) -> None:
 
     title = one_line(file.unit.title) if file.unit else ""
     line = Text.assemble("   ", (f"{file.status:<8}", "dim"), (clean(file.id), "cyan"), f"  {title}")
-    out.print(line, soft_wrap=True)
+    out.print(line)
     for problem in file.problems:
-        out.print(f"            {one_line(str(problem))}", style="yellow", soft_wrap=True)
+        out.print(f"            {one_line(str(problem))}", style="yellow")
 
 
 def _print_file(out: Console, file: ProposedFile) -> None:
     _print_file_line(out, file)
-    out.print(f"   {clean(file.path)}", style="dim", soft_wrap=True)
+    out.print(f"   {clean(file.path)}", style="dim")
     unit = file.unit
     if unit is None:
         layout.print_markdown(out, file.after or file.before or "")
@@ -338,4 +338,4 @@ def _print_quotes(out: Console, quotes: Sequence[str]) -> None:
 def _print_diff(out: Console, diff: str) -> None:
     styles = {"+": "green", "-": "red", "@": "cyan"}
     for line in clean(diff).split("\n"):
-        out.print(line, style=styles.get(line[:1], ""), soft_wrap=True)
+        out.print(line, style=styles.get(line[:1], ""))

@@ -37,19 +37,23 @@ def add(
 
     It becomes one new file, committed. A text with frontmatter is a finished knowledge file and kept as it is.
     """
+    from nugget.brain import load
     from nugget.filing import add_unit
 
     given = sys.stdin.read(_MAX_STDIN_CHARS) if text == ["-"] else " ".join(text)
     if not given.strip():
         raise UsageError("There is nothing to keep: the text is empty.")
+    folder = brain_folder(brain)
     path = add_unit(
-        brain_folder(brain), given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
+        folder, given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
         now=datetime.now(UTC),
     )  # fmt: skip
+    unit = load(folder, path).unit
+    unit_id = unit.id if unit else path
     if as_json:
-        print_json({"path": path})
+        print_json({"id": unit_id, "path": path})
     else:
-        console().print(f"Kept in {clean(path)}.", soft_wrap=True)
+        console().print(f"Kept as {clean(unit_id)} in {clean(path)}.")
 
 
 def forget(
@@ -69,7 +73,7 @@ def forget(
         print_json({"id": result.id, "path": result.path, "relinked": list(result.relinked), "commit": result.commit})
         return
     out = console()
-    out.print(f"Forgot {clean(result.id)}; it will not be proposed again.", soft_wrap=True)
+    out.print(f"Forgot {clean(result.id)}; it will not be proposed again.")
     _tell_relinked(out, result.relinked, "Relations to it were taken out of")
 
 
@@ -96,7 +100,7 @@ def move(
         })  # fmt: skip
         return
     out = console()
-    out.print(f"{clean(result.new_id)} is in {clean(result.new_path)} now.", soft_wrap=True)
+    out.print(f"{clean(result.new_id)} is in {clean(result.new_path)} now.")
     _tell_relinked(out, result.relinked, "Relations to it were changed in")
 
 
@@ -132,7 +136,7 @@ def print_problems(out: Console, problems: Sequence[Problem]) -> None:
         where = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
         style = "red" if problem.severity is Severity.ERROR else "yellow"
         reason = " ".join(clean(problem.reason).split())
-        out.print(Text.assemble(f"{clean(where)}: ", (str(problem.severity), style), f": {reason}"), soft_wrap=True)
+        out.print(Text.assemble(f"{clean(where)}: ", (str(problem.severity), style), f": {reason}"))
 
 
 def problem_json(problem: Problem) -> dict[str, object]:
@@ -144,7 +148,7 @@ def problem_json(problem: Problem) -> dict[str, object]:
 
 def _tell_relinked(out: Console, relinked: Sequence[str], what: str) -> None:
     if relinked:
-        out.print(f"{what} {', '.join(clean(path) for path in relinked)}.", soft_wrap=True)
+        out.print(f"{what} {', '.join(clean(path) for path in relinked)}.")
 
 
 def _counted(count: int, noun: str) -> str:

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 IN_FULL = 3
 """So many of the best hits are shown with their passages, the rest in two lines each (all of them with `deep`)."""
 EXCERPT_CHARS = 150
+MAX_WIDTH = 110
+"""Longer lines are hard to read, however wide the terminal is."""
 _INDENT = "   "
 _CODE = re.compile(r"`+[^`\n]+`+")
+_STRONG = re.compile(r"\*\*[^*\n]+\*\*")
+_LIST_MARK = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"#{1,6}\s+(.*)")
 
 
@@ -53,10 +57,11 @@ def print_nothing_found(out: Console, bundle: Bundle) -> None:
         _line(out, "Try other words, or fewer of --type, --domain, --tag, --since and --source.")
 
 
-def print_sources(out: Console, hits: Sequence[Hit]) -> None:
-    """The units that an answer was written from."""
-    _line(out, "\nSources", "bold")
-    for hit in hits:
+def print_sources(out: Console, hits: Sequence[Hit], cited: Sequence[str]) -> None:
+    """The units that an answer cites, in its order; all that it was written from where it cites none."""
+    by_id = {hit.unit.id: hit for hit in hits}
+    _line(out, "\nSources" if cited else "\nThe answer cites nothing; it was written from", "bold")
+    for hit in [by_id[unit_id] for unit_id in cited] or hits:
         _facts(out, hit, before=one_line(hit.unit.title))
 
 
@@ -131,6 +136,7 @@ def print_markdown(out: Console, text: str, *, indent: str = _INDENT) -> None:
             shown = Text(heading[1] if out.is_terminal else line, style="bold")
         else:
             shown = Text(line)
+            shown.highlight_regex(_STRONG, "bold")
             shown.highlight_regex(_CODE, "cyan")
         _print_indented(out, shown, indent, wrap=not in_code)
 
@@ -208,21 +214,24 @@ def _reasons(out: Console, hit: Hit, *, explain: bool) -> None:
 
 def _print_indented(out: Console, text: Text, indent: str, *, wrap: bool = True) -> None:
     """Wrap on a terminal only: what goes into a file or a pipe keeps its lines."""
-    width = max(20, min(out.width, 110) - len(indent))
+    mark = _LIST_MARK.match(text.plain)
+    hanging = " " * len(mark[0]) if mark else ""
+    width = max(20, min(out.width, MAX_WIDTH) - len(indent + hanging))
     lines = text.wrap(out, width) if wrap and out.is_terminal else [text]
-    for line in lines:
+    for number, line in enumerate(lines):
         line.rstrip()
-        out.print(_text(indent if line.plain else "").append_text(line), soft_wrap=True)
+        before = (indent + hanging if number else indent) if line.plain else ""
+        out.print(_text(before).append_text(line))
 
 
 def _line(out: Console, text: str, style: str = "") -> None:
-    out.print(_text(text, style), soft_wrap=True)
+    out.print(_text(text, style))
 
 
 def _parts(out: Console, *parts: tuple[str, str]) -> None:
     from rich.text import Text
 
-    out.print(Text.assemble(*parts), soft_wrap=True)
+    out.print(Text.assemble(*parts))
 
 
 def _text(text: str, style: str = "") -> Text:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,17 +72,25 @@ def console(*, stderr: bool = False) -> Console:
     """A rich console that takes text as it is: no markup, no emoji codes, no guessed highlights."""
     from rich.console import Console
 
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
     """The one JSON document of a command."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(value, ensure_ascii=not is_unicode, indent=2) + "\n")
+
+
+def accept_any_text() -> None:
+    """Let stdout and stderr show `?` for what their encoding does not have, rather than fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def note(text: str) -> None:
     """One line for the person, on stderr."""
-    console(stderr=True).print(clean(text), style="dim", soft_wrap=True)
+    console(stderr=True).print(clean(text), style="dim")
 
 
 def complain(message: str, *, hint: str | None = None) -> None:
@@ -89,9 +98,9 @@ def complain(message: str, *, hint: str | None = None) -> None:
     from rich.text import Text
 
     out = console(stderr=True)
-    out.print(Text.assemble(("Error: ", "bold red"), clean(message)), soft_wrap=True)
+    out.print(Text.assemble(("Error: ", "bold red"), clean(message)))
     if hint:
-        out.print(Text(clean(hint)), soft_wrap=True)
+        out.print(Text(clean(hint)))
 
 
 def report(error: NuggetError) -> int:

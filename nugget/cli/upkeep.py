@@ -54,8 +54,8 @@ def init(
     set_default_brain(environment, result.path)
     out = console()
     made = "Made the brain" if result.created else "The brain is there already:"
-    out.print(f"{made} {clean(str(result.path))}", soft_wrap=True)
-    out.print("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim", soft_wrap=True)
+    out.print(f"{made} {clean(str(result.path))}")
+    out.print("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
     if result.problem:
         note(f"Without git: {result.problem}")
     out.print("\nNext:")
@@ -67,7 +67,7 @@ def init(
     if install:
         steps.append(("claude mcp add nugget -- nugget serve", "let Claude Code ask by itself"))
     for command, purpose in steps:
-        out.print(f"   {command:<56}{purpose}", soft_wrap=True)
+        out.print(f"   {command:<56}{purpose}")
 
 
 def sync(
@@ -169,7 +169,7 @@ def _print_sync(out: Console, result: SyncResult) -> None:
     ]  # fmt: skip
     said = ", ".join(f"{count} {what}" for count, what in counts if count) or "no files"
     made = f"Index made anew ({one_line(result.rebuilt)})" if result.rebuilt else "Index in line"
-    out.print(f"{made}: {said}.", soft_wrap=True)
+    out.print(f"{made}: {said}.")
     if result.embedded or result.cached:
         out.print(f"{result.embedded} texts embedded, {result.cached} taken from the cache.", style="dim")
     if result.without_vectors:
@@ -181,6 +181,10 @@ def _print_sync(out: Console, result: SyncResult) -> None:
 
 
 def _print_status(out: Console, seen: Status) -> None:
+    from rich.text import Text
+
+    from nugget.health import when
+
     index, capture, repository = seen.index, seen.capture, seen.repository
     size = f"{index.units} units, {index.chunks} chunks, {index.vectors} vectors, {index.relations} relations"
     stands = {
@@ -199,18 +203,16 @@ def _print_status(out: Console, seen: Status) -> None:
         ("Model", ", ".join(filter(None, [index.model or seen.configured_model, index.vector_search]))),
         ("LLM key", "set" if seen.has_key else "not set: passages instead of answers"),
         ("Review", f"{seen.proposals} proposals wait. Next: nugget review" if seen.proposals else "nothing waits"),
-        ("Captured", f"last {capture.last_captured}" if capture.last_captured else "nothing yet"),
+        ("Captured", f"last {when(capture.last_captured)}" if capture.last_captured else "nothing yet"),
         ("Queue", queue + (", a worker is at work" if capture.working else "")),
         ("Spent", f"${capture.usd:.2f} in {capture.calls} LLM calls"),
     ]
     if repository is None:
         rows[1] = ("Git", f"no repository. Next: nugget init {seen.brain}")
-    from rich.text import Text
-
     for name, said in rows:
-        out.print(Text.assemble((f"{name:<10}", "bold"), one_line(said)), soft_wrap=True)
+        out.print(Text.assemble((f"{name:<10}", "bold"), one_line(said)))
     for failure in capture.failures:
-        out.print(Text(f"          failed: {one_line(failure)}", style="red"), soft_wrap=True)
+        out.print(Text(f"          failed: {one_line(failure)}", style="red"))
     if capture.failures:
         out.print("          Next: nugget capture --retry")
 
@@ -231,12 +233,12 @@ def _print_findings(out: Console, brain: Path, found: list[Finding], wrong: int)
     from rich.text import Text
 
     marks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
-    out.print(f"{clean(str(brain))}\n", style="bold", soft_wrap=True)
+    out.print(f"{clean(str(brain))}\n", style="bold")
     for finding in found:
         mark = marks[finding.state]
-        out.print(Text.assemble(mark, f" {finding.name:<16}", one_line(finding.said)), soft_wrap=True)
+        out.print(Text.assemble(mark, f" {finding.name:<16}", one_line(finding.said)))
         if finding.next_step:
-            out.print(Text(f"                  Next: {one_line(finding.next_step)}", style="dim"), soft_wrap=True)
+            out.print(Text(f"                  Next: {one_line(finding.next_step)}", style="dim"))
     out.print("\nSomething is wrong." if wrong else "\nNothing is wrong.", style="bold red" if wrong else "bold green")
 
 
