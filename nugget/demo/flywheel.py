@@ -13,7 +13,7 @@ import sysconfig
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from nugget.config import Environment, read_environment
@@ -53,13 +53,14 @@ def main() -> int:
 
     screen = Console(highlight=False, emoji=False)
     real = read_environment()
+    home = Path(mkdtemp(prefix="nugget-demo-")).resolve()
     try:
-        with TemporaryDirectory(prefix="nugget-demo-") as folder:
-            _play(_set_up(Path(folder).resolve(), real, screen))
+        _play(_set_up(home, real, screen))
     except (NuggetError, subprocess.CalledProcessError) as error:
-        screen.print("[bold red]The demo stopped.[/]")
+        screen.print(f"[bold red]The demo stopped.[/] What it left behind is in {home}")
         screen.print(str(error), markup=False)
         return 1
+    shutil.rmtree(home)
     _say_what_next(screen, real)
     return 0
 
