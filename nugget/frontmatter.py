@@ -280,7 +280,7 @@ def _dumper() -> type[yaml.SafeDumper]:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:
+        def ignore_aliases(self, value: object) -> bool:
             return True
 
         def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
