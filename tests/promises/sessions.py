@@ -20,5 +20,12 @@ PROMISES: dict[str, str] = {
     "RED-ALLOW": "what redaction.allow names stays",
     "RED-EXCLUDE": "the content of excluded paths is left out of a session, and excluded projects are known",
     "RED-REAL": "real sessions keep their hashes, ids, images and lock files",
+    "EXT-JUNK": "plans, status reports, small talk and requests for the moment become no units",
+    "EXT-CAUSE": "a root cause that was found becomes a bug with its reason",
+    "EXT-CONSTRAINT": "what the person rules (always, never, must, don't) becomes a unit",
+    "EXT-DECISION": "decisions keep their reason and what was turned down",
+    "EXT-FIX": "a failing command and what fixed it become one unit; a test written to fail does not",
+    "EXT-VERBATIM": "every unit carries quotes that stand verbatim in the records it names",
+    "EXT-REAL": "heuristic extraction works on every real session, with and without the model",
 }
 GAPS: dict[str, str] = {}

@@ -1,0 +1,150 @@
+"""What was said in a session, cut into passages: a line of prose or a list item, with its sentences.
+
+Every passage keeps where it stands in the record, so that a quote from it can be verbatim. Code, tables and
+command output are no passages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nugget.extraction.condense import without_recalled
+from nugget.models import Event, EventKind, Session
+
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.+?)\s*#*$|^\*\*(?P<bold>[^*]{2,80})\*\*:?$")
+_ITEM = re.compile(r"^(?P<indent>\s*)(?:[-*+•]|\d{1,2}[.)])\s+(?:\[[ x]\]\s+)?")
+_NUMBERED_READ = re.compile(r"^\s*\d+\s*(?:→|\t)")
+_SENTENCE_BREAK = re.compile(
+    r"(?<=[.!?])(?:[\"')*_`\]]{0,3})\s+(?=[\"'(*_`\[]{0,3}[A-Z0-9`~/.<-])|(?<=[.!?])\s+(?=\*\*)"
+)
+_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|Mr|Dr|No|Fig|resp|incl)\.|(?:^|\s)\d{1,2}\.|\bv\d+\.)$")
+_COMMIT_MESSAGE = re.compile(r"<<\s*['\"]?(?P<mark>\w+)['\"]?\n(?P<message>.*?)\n\s*(?P=mark)\b", re.DOTALL)
+_COMMIT_FLAG = re.compile(
+    r"\s-(?:m|-message)[ =](?P<quote>[\"'])(?P<message>(?:(?!(?P=quote)).)+)(?P=quote)", re.DOTALL
+)
+_TRAILER = re.compile(r"^(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)")
+_SUMMARY_SECTIONS = re.compile(r"concept|error|fix|problem|solv|feedback|decision|learn|files and code", re.IGNORECASE)
+_NUMBERED_HEADING = re.compile(r"^\d{1,2}\.\s+(?P<text>[A-Z][^:]{3,60}):$")
+
+PLAN_OPENING = "Implement the following plan:"
+"""How the client opens a prompt that it made of an approved plan: the agent's words, not the person's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """A sentence and where it stands in its event's text."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A paragraph line or list item of something said.
+
+    `place` is the event's number in the session; `heading` the nearest heading or bold line above it; `lead_in`
+    the line ending in a colon that introduces its list; `by_user` whether the person wrote it.
+    """
+
+    event: Event
+    place: int
+    sentences: tuple[Sentence, ...]
+    heading: str = ""
+    lead_in: str = ""
+    is_item: bool = False
+    by_user: bool = False
+
+    def quote(self, first: int, last: int) -> str:
+        """The event's text from sentence `first` to `last`, verbatim."""
+        return self.event.text[self.sentences[first].start : self.sentences[last].end]
+
+    def is_under(self, above: Passage) -> bool:
+        """Whether this is an item of the list that `above` introduces."""
+        introduced = bool(self.lead_in) and self.event is above.event
+        return introduced and above.sentences[-1].text.endswith(self.lead_in[-40:])
+
+
+def passages(session: Session) -> Iterator[Passage]:
+    """All passages of prompts, replies, summaries and commit messages, in order."""
+    for place, event in enumerate(without_recalled(session.events)):
+        if event.kind is EventKind.PROMPT:
+            yield from _cut(event, place, 0, len(event.text), by_user=not event.text.startswith(PLAN_OPENING))
+        elif event.kind is EventKind.REPLY:
+            yield from _cut(event, place, 0, len(event.text))
+        elif event.kind is EventKind.SUMMARY:
+            parts = _cut(event, place, 0, len(event.text), numbered_headings=True)
+            yield from (part for part in parts if _SUMMARY_SECTIONS.search(part.heading))
+        elif event.kind is EventKind.COMMAND and "git commit" in event.text:
+            found = _COMMIT_MESSAGE.search(event.text) or _COMMIT_FLAG.search(event.text)
+            if found:
+                yield from _cut(event, place, found.start("message"), found.end("message"))
+
+
+def sentences(text: str, start: int, end: int) -> list[Sentence]:
+    """Cut `text[start:end]`, one line, at the ends of its sentences."""
+    cuts = [start]
+    for found in _SENTENCE_BREAK.finditer(text, start, end):
+        before = text[cuts[-1] : found.start()]
+        inside_code = before.count("`") % 2 == 1
+        if not inside_code and not _ABBREVIATION.search(before):
+            cuts.append(found.end())
+    made = []
+    for begin, stop in zip(cuts, [*cuts[1:], end], strict=True):
+        part = text[begin:stop]
+        if part.strip():
+            left = begin + len(part) - len(part.lstrip())
+            made.append(Sentence(text=part.strip(), start=left, end=left + len(part.strip())))
+    return made
+
+
+def _cut(
+    event: Event, place: int, start: int, end: int, *, by_user: bool = False, numbered_headings: bool = False
+) -> Iterator[Passage]:
+    heading = lead_in = ""
+    for begin, stop in _blocks(event.text, start, end):
+        line = event.text[begin:stop]
+        titled = (_NUMBERED_HEADING.match(line) if numbered_headings else None) or _HEADING.match(line)
+        if titled:
+            heading, lead_in = (titled.group(1) or titled.group(2)).strip(" *:"), ""
+            continue
+        item = _ITEM.match(line)
+        offset = item.end() if item else len(line) - len(line.lstrip(" >"))
+        found = sentences(event.text, begin + offset, stop)
+        if found:
+            yield Passage(
+                event=event, place=place, sentences=tuple(found), heading=heading, lead_in=lead_in if item else "",
+                is_item=bool(item), by_user=by_user,
+            )  # fmt: skip
+        if not item:
+            lead_in = line.strip() if line.rstrip().endswith(":") else ""
+
+
+def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of each line of prose outside code and tables; lines wrapped by hand are joined."""
+    in_code = False
+    position, open_from, open_to = start, -1, -1
+    for line in text[start:end].split("\n"):
+        begin, position = position, position + len(line) + 1
+        fence = _FENCE.match(line)
+        in_code = in_code != bool(fence)
+        skipped = bool(in_code or fence or not line.strip() or line.lstrip().startswith("|"))
+        skipped = skipped or bool(_NUMBERED_READ.match(line) or _TRAILER.match(line.strip()))
+        starts_anew = _ITEM.match(line) or _HEADING.match(line)
+        if open_from >= 0 and not skipped and not starts_anew and _continues(text[open_from:open_to], line):
+            open_to = begin + len(line)
+            continue
+        if open_from >= 0:
+            yield open_from, open_to
+        open_from, open_to = (-1, -1) if skipped else (begin, begin + len(line))
+    if open_from >= 0:
+        yield open_from, open_to
+
+
+def _continues(block: str, line: str) -> bool:
+    """Whether a line goes on with the sentence of the block above it, which was wrapped by hand."""
+    last = block.rsplit("\n", 1)[-1].rstrip()
+    return len(last) >= 48 and last[-1:] not in ".!?:" and not _HEADING.match(last)
