@@ -147,7 +147,8 @@ def test_each_decision_is_listed_and_says_what_was_turned_down() -> None:
         assert f"({page.name})" in listed
         title = page.read_text("utf-8").split("\n")[0].removeprefix("# ")
         assert title.startswith(page.name[:4].replace("-", " ")) and f"[{title}]" in listed
-        assert all(f"**{part}**" in page.read_text("utf-8") for part in ("Decided.", "Why.", "Turned down."))
+        for part in ("**Decided.**", "**Why.**", "**Turned down.**"):
+            assert part in page.read_text("utf-8"), f"{page.name} has no {part}"
 
 
 @pytest.mark.proves("HOUSE-DOCS-COMPLETE")

@@ -1,0 +1,1 @@
+"""Sources: where units and sessions come from. A module each; none of them knows the index."""

@@ -56,6 +56,7 @@ class Reading:
     has_surrogates: bool = False
 
     def add(self, kind: EventKind, text: str, record: Mapping[str, Any], **values: Any) -> None:
+        """Append an event with the uuid and the time of the record that it stands in."""
         if "\0" in text or self.has_surrogates:
             text = storable(text)
         self.events.append(
