@@ -18,7 +18,8 @@ from nugget.models import Chunk
 from nugget.text import estimate_tokens
 
 WIDE = ChunkLimits(max_tokens=512, min_tokens=0, overlap=0)
-PLAIN = ChunkLimits(overlap=0)
+NARROW = ChunkLimits(max_tokens=150, min_tokens=50, overlap=0.12)
+PLAIN = replace(NARROW, overlap=0)
 
 
 def words(count: int, stem: str = "word") -> str:
@@ -135,14 +136,14 @@ def test_a_heading_too_long_for_a_breadcrumb_stays_in_the_text() -> None:
 
 
 def test_a_body_of_headings_alone_still_gives_a_chunk_with_text() -> None:
-    (chunk,) = chunk_markdown("# Only a title\n", title="Only a title")
+    (chunk,) = chunk_markdown("# Only a title\n", title="Only a title", limits=NARROW)
     assert chunk.text == "# Only a title"
     assert chunk.breadcrumb == "Only a title"
 
 
 @pytest.mark.parametrize("body", ["", " \n\t\n", "\r\n\r\n"])
 def test_a_blank_body_has_no_chunks(body: str) -> None:
-    assert chunk_markdown(body, title="T") == []
+    assert chunk_markdown(body, title="T", limits=NARROW) == []
 
 
 def test_a_body_without_headings_is_cut_at_its_paragraphs() -> None:
@@ -159,25 +160,26 @@ def test_a_body_without_headings_is_cut_at_its_paragraphs() -> None:
 @pytest.mark.proves("KNOW-CHUNK-SMALL")
 def test_a_small_section_joins_the_next_one_under_the_same_parent() -> None:
     body = f"# T\n\n{words(60)}\n\n## A\n\nshort\n\n## B\n\n{words(30)}\n\n## C\n\n{words(60)}\n"
-    chunks = chunk_markdown(body, title="T")
+    chunks = chunk_markdown(body, title="T", limits=NARROW)
     assert chunks[1].breadcrumb == "T"
     assert chunks[1].text == f"## A\n\nshort\n\n## B\n\n{words(30)}"
     assert chunks[2].breadcrumb == "T > C"
 
 
 def test_a_small_last_section_joins_the_one_before() -> None:
-    chunks = chunk_markdown(f"# T\n\n## A\n\n{words(55)}\n\n## See also\n\nthat\n", title="T")
+    chunks = chunk_markdown(f"# T\n\n## A\n\n{words(55)}\n\n## See also\n\nthat\n", title="T", limits=NARROW)
     assert [chunk.text for chunk in chunks] == [f"## A\n\n{words(55)}\n\n## See also\n\nthat"]
 
 
 def test_a_small_section_does_not_join_a_deeper_one_whose_parent_is_in_the_breadcrumb_only() -> None:
-    chunks = chunk_markdown(f"# T\n\n## Parent\n\n### Child\n\n{words(55)}\n\n## Last\n\nsmall\n", title="T")
+    body = f"# T\n\n## Parent\n\n### Child\n\n{words(55)}\n\n## Last\n\nsmall\n"
+    chunks = chunk_markdown(body, title="T", limits=NARROW)
     assert crumbs(chunks) == ["T > Parent > Child", "T > Last"]
 
 
 def test_a_small_section_does_not_join_one_of_another_parent() -> None:
     body = f"# T\n\n## A\n\n{words(70)}\n\n### A1\n\nshort\n\n## B\n\n{words(70)}\n"
-    chunks = chunk_markdown(body, title="T")
+    chunks = chunk_markdown(body, title="T", limits=NARROW)
     assert not any("short" in chunk.text and "## B" in chunk.text for chunk in chunks)
     assert "T > B" in crumbs(chunks)
 
@@ -202,7 +204,7 @@ def test_a_code_fence_is_kept_whole_until_it_alone_is_too_long() -> None:
     fence = "```python\n" + "\n".join(f"line_{number} = {number}" for number in range(90)) + "\n```"
     body = f"# T\n\n{sentences(20)}\n\n{fence}\n\n{sentences(20, 'After')}\n"
     assert 150 < estimate_tokens(fence) < 512
-    chunks = chunk_markdown(body, title="T")
+    chunks = chunk_markdown(body, title="T", limits=NARROW)
     assert sum(fence in chunk.text for chunk in chunks) == 1
     assert all(chunk.text.count("```") % 2 == 0 for chunk in chunks)
 
@@ -211,7 +213,7 @@ def test_a_code_fence_is_kept_whole_until_it_alone_is_too_long() -> None:
 def test_a_code_fence_that_alone_is_too_long_is_cut_into_whole_fences() -> None:
     code = [f"line_{number} = {number}" if number % 7 else "" for number in range(1, 400)]
     body = "# T\n\nintro\n\n````python title=x\n" + "\n".join(code) + "\n````\n\nafter\n"
-    chunks = chunk_markdown(body, title="T")
+    chunks = chunk_markdown(body, title="T", limits=NARROW)
     parts = [chunk.text for chunk in chunks if "line_" in chunk.text]
     assert len(parts) > 5
     assert all(part.count("````") == 2 for part in parts)
@@ -224,7 +226,7 @@ def test_a_code_fence_that_alone_is_too_long_is_cut_into_whole_fences() -> None:
 
 def test_an_over_long_fence_in_a_list_keeps_its_indentation() -> None:
     code = "\n".join(f"  value_{number} = {number}" for number in range(300))
-    chunks = chunk_markdown(f"# T\n\n- entry\n\n  ```py\n{code}\n  ```\n", title="T")
+    chunks = chunk_markdown(f"# T\n\n- entry\n\n  ```py\n{code}\n  ```\n", title="T", limits=NARROW)
     parts = [chunk.text for chunk in chunks if "value_" in chunk.text]
     assert len(parts) > 5
     assert all(part.count("```") == 2 for part in parts)
@@ -235,7 +237,7 @@ def test_an_over_long_fence_in_a_list_keeps_its_indentation() -> None:
 def test_a_long_table_is_cut_between_rows_and_each_part_has_the_header() -> None:
     header = "| name | meaning |\n|------|---------|"
     rows = [f"| row{number} | meaning number {number} |" for number in range(80)]
-    chunks = chunk_markdown(f"# T\n\n{header}\n" + "\n".join(rows) + "\n", title="T")
+    chunks = chunk_markdown(f"# T\n\n{header}\n" + "\n".join(rows) + "\n", title="T", limits=NARROW)
     assert len(chunks) > 3
     assert all(chunk.text.startswith(header) for chunk in chunks)
     assert [row for chunk in chunks for row in chunk.text.split("\n")[2:]] == rows
@@ -261,7 +263,7 @@ def test_a_paragraph_that_is_too_long_is_cut_between_sentences_even_over_line_en
 @pytest.mark.proves("KNOW-CHUNK-CJK")
 def test_text_without_spaces_is_cut_between_sentences_then_characters() -> None:
     body = "# 重試\n\n" + "。".join("冪等鍵可以防止重複扣款" * 3 for _ in range(40)) + "。\n\n" + "字" * 3000
-    chunks = chunk_markdown(body, title="重試", count_tokens=len, limits=ChunkLimits(overlap=0))
+    chunks = chunk_markdown(body, title="重試", count_tokens=len, limits=PLAIN)
     assert all(len(chunk.text) <= 150 for chunk in chunks)
     assert sum(chunk.text.endswith("。") for chunk in chunks) >= 5
     assert squeezed("# 重試" + "".join(chunk.text for chunk in chunks)) == squeezed(body)
@@ -269,7 +271,7 @@ def test_text_without_spaces_is_cut_between_sentences_then_characters() -> None:
 
 def test_link_definitions_and_comments_between_blocks_are_kept() -> None:
     body = f"# T\n\n[a]: https://example.invalid/a\n\n```\ncode\n```\n[b]: https://example.invalid/b\n\n{sentences(40)}\n"
-    text = "\n".join(chunk.text for chunk in chunk_markdown(body, title="T"))
+    text = "\n".join(chunk.text for chunk in chunk_markdown(body, title="T", limits=NARROW))
     assert "[a]: https://example.invalid/a" in text
     assert "[b]: https://example.invalid/b" in text
 
@@ -278,7 +280,7 @@ def test_link_definitions_and_comments_between_blocks_are_kept() -> None:
 def test_a_ten_page_document_gives_even_chunks_in_order() -> None:
     parts = [f"## Part {n}\n\n{sentences(12, f'A{n}')}\n\n{sentences(25, f'B{n}')}\n" for n in range(20)]
     body = "# Manual\n\n" + "\n".join(parts)
-    chunks = chunk_markdown(body, title="Manual")
+    chunks = chunk_markdown(body, title="Manual", limits=NARROW)
     assert len(body) > 20_000
     sizes = [estimate_tokens(chunk.text) for chunk in chunks]
     assert max(sizes) <= 150
