@@ -17,6 +17,7 @@ from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index import Index
 from nugget.models import Problem, Severity, SourceName
 from nugget.sync import index_folder, pending_changes
+from nugget.text import counted
 
 
 class State(StrEnum):
@@ -213,7 +214,7 @@ def _check_git(brain: Path) -> Iterator[Finding]:
         undo = f"finish the {operation}, or git -C {brain} {operation} --abort"
         yield _odd("git", f"the brain is in the middle of a {operation}", undo)
     elif state.dirty:
-        yield _good("git", f"{len(state.dirty)} uncommitted files under domains/")
+        yield _good("git", f"{counted(len(state.dirty), 'uncommitted file')} under domains/")
     else:
         yield _good("git", f"{git.current_branch(brain) or 'a detached HEAD'}, everything committed")
 
@@ -227,11 +228,12 @@ def _check_index(brain: Path, environment: Environment) -> Iterator[Finding]:
     elif damage := _damage(brain, environment):
         yield _wrong("index", f"it is damaged ({damage})", "nugget rebuild")
     elif state.behind:
-        yield _odd("index", f"{state.behind} changed files are not in it yet", "nugget sync")
+        yield _odd("index", f"not in it yet: {counted(state.behind, 'changed file')}", "nugget sync")
     else:
-        yield _good("index", f"{state.units} units, {state.chunks} chunks, {state.vectors} vectors")
+        sizes = ((state.units, "unit"), (state.chunks, "chunk"), (state.vectors, "vector"))
+        yield _good("index", ", ".join(counted(count, noun) for count, noun in sizes))
     if state.model and state.vectors < state.chunks:
-        yield _odd("vectors", f"{state.chunks - state.vectors} chunks have no vector", "nugget sync")
+        yield _odd("vectors", f"missing for {counted(state.chunks - state.vectors, 'chunk')}", "nugget sync")
     elif state.vector_search:
         yield _good("vectors", f"searched with {state.vector_search}")
 
@@ -257,7 +259,7 @@ def _check_files(brain: Path) -> Iterator[Finding]:
         more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
         yield _wrong("knowledge files", f"{errors[0]}{more}", "nugget lint")
     elif problems:
-        yield _odd("knowledge files", f"{len(problems)} warnings", "nugget lint")
+        yield _odd("knowledge files", counted(len(problems), "warning"), "nugget lint")
     else:
         yield _good("knowledge files", "all can be read")
 
@@ -310,13 +312,15 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
 def _check_capture(brain: Path, environment: Environment) -> Iterator[Finding]:
     state = _capture_state(environment.home)
     if state.failures:
-        yield _wrong("capture", f"{len(state.failures)} sessions failed; {state.failures[0]}", "nugget capture --retry")
+        failed = counted(len(state.failures), "session")
+        yield _wrong("capture", f"{failed} failed; {state.failures[0]}", "nugget capture --retry")
     elif state.queue.get("pending") and not state.working:
-        yield _odd("capture", f"{state.queue['pending']} sessions wait and nobody works on them", "nugget capture")
+        waiting = counted(state.queue["pending"], "session")
+        yield _odd("capture", f"nobody works on {waiting} in the queue", "nugget capture")
     else:
         yield _good("capture", f"last: {when(state.last_captured)}")
-    if waiting := _proposals(brain):
-        yield _odd("review", f"{waiting} proposals wait for you", "nugget review")
+    if proposals := _proposals(brain):
+        yield _odd("review", f"waiting for you: {counted(proposals, 'proposal')}", "nugget review")
 
 
 def when(stamp: str | None) -> str:

@@ -30,6 +30,11 @@ def slugify(text: str, *, max_chars: int = 60) -> str:
     return "unit-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 file`, `2 files`, `1,200 files`; the last word of the noun takes the s."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def shorten(text: str, max_chars: int) -> str:
     """The text on one line, cut at a sentence (else a word) boundary with `[…]` when it is longer."""
     line = " ".join(text.split())

@@ -594,3 +594,25 @@ def test_a_transcript_that_is_not_there_is_told(nugget: Nugget, words: Path) -> 
     assert (shown.code, shown.out) == (1, "") and "none.jsonl" in shown.err
     shown = nugget("capture-session", "--session", "0000-none")
     assert (shown.code, shown.out) == (1, "") and "There is no transcript of session 0000-none" in shown.err
+
+
+@pytest.mark.proves("CLI-CAPTURE")
+def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) -> None:
+    session = REPOSITORY / "nugget" / "demo" / "session.jsonl"
+    capture = ("capture-session", "--transcript", session, "--method", "heuristic")
+    tried = nugget(*capture, "--dry-run")
+    assert tried.code == 0 and "would be proposed (heuristic)" in tried.out
+    assert nugget("review", "list", "--json").json == []
+
+    done = nugget(*capture, "--json").json
+    assert done["method"] == "heuristic" and done["units"] and done["skipped"] is None
+    (waiting,) = nugget("review", "list", "--json").json
+    assert waiting["branch"] == done["branch"]
+    assert {file["id"] for file in waiting["files"]} == {unit["id"] for unit in done["units"]}
+    again = nugget(*capture)
+    assert again.code == 0 and again.out == "Nothing to propose: nothing new since it was captured.\n"
+
+    assert nugget("review", "accept").code == 0
+    first = done["units"][0]
+    assert nugget("search", first["title"], "-q", "-n", "3").out.count(f"brain:{first['id']}\n") == 1
+    assert nugget("status").out.count("Captured  last 20") == 1

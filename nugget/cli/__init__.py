@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nugget import __version__
-from nugget.cli import asking, capturing, keeping, upkeep
+from nugget.cli import asking, capturing, keeping, reviewing, upkeep
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError
 
@@ -49,7 +49,7 @@ app.command(rich_help_panel=ASK)(asking.get)
 app.command(rich_help_panel=ASK)(upkeep.serve)
 app.command("capture-session", rich_help_panel=LEARN)(capturing.capture_session)
 app.command(rich_help_panel=LEARN)(capturing.capture)
-app.add_typer(capturing.review, name="review", rich_help_panel=LEARN)
+app.add_typer(reviewing.review, name="review", rich_help_panel=LEARN)
 app.command(rich_help_panel=KEEP)(keeping.add)
 app.command(rich_help_panel=KEEP)(keeping.forget)
 app.command("mv", rich_help_panel=KEEP)(keeping.move)

@@ -15,6 +15,7 @@ from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_bra
 from nugget.errors import LLMUnavailable, NuggetError, UsageError
 from nugget.models import Bundle, Depth, KnowledgeType, SourceName, Unit
 from nugget.render import bundle_json, clean, unit_json
+from nugget.text import counted
 
 if TYPE_CHECKING:
     from nugget.api import Brain
@@ -133,7 +134,7 @@ def freshen(brain: Brain) -> bool:
     if behind:
         started = sync_in_background(brain.path, brain.environment)
         doing = "they are being indexed in the background" if started else "another process is indexing them"
-        note(f"{behind:,} files changed; {doing}, and this answer is from before.")
+        note(f"{counted(behind, 'file')} changed; {doing}, and this answer is from before.")
     return behind > 0
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from nugget import spool
 from nugget.config import Environment
 
-_STARTED: list[subprocess.Popen[bytes]] = []
+_STARTED: list[object] = []
 """Nobody waits for these; kept, because Python takes a forgotten child for a mistake."""
 
 
 def sync_in_background(brain: Path, environment: Environment) -> bool:
     """Start a `nugget sync` that outlives this process; False when one is at work already."""
+    import subprocess
+
     from nugget.sync import index_folder
 
     lock = spool.try_lock(index_folder(brain, environment) / "sync.lock")

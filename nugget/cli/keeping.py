@@ -15,6 +15,7 @@ from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, 
 from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Problem, Severity
 from nugget.render import clean
+from nugget.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,7 +125,7 @@ def lint(
     else:
         out = console()
         print_problems(out, problems)
-        out.print(f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}." if problems else "All is well.")
+        out.print(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}." if problems else "All is well.")
     raise typer.Exit(1 if errors else 0)
 
 
@@ -149,7 +150,3 @@ def problem_json(problem: Problem) -> dict[str, object]:
 def _tell_relinked(out: Console, relinked: Sequence[str], what: str) -> None:
     if relinked:
         out.print(f"{what} {', '.join(clean(path) for path in relinked)}.")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

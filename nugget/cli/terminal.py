@@ -29,8 +29,11 @@ ANNOUNCED_FROM = 200
 
 
 def _local_or_global(ctx: typer.Context, value: Path | None) -> Path | None:
-    """`nugget --brain X ask` and `nugget ask --brain X` are the same."""
-    return value or ctx.find_root().params.get("brain")
+    """`nugget --brain X ask` and `nugget ask --brain X` are the same; the nearest one counts."""
+    above = ctx.parent
+    while value is None and above is not None:
+        value, above = above.params.get("brain"), above.parent
+    return value
 
 
 GlobalBrainOption = Annotated[

@@ -25,6 +25,7 @@ from nugget.cli.terminal import (
 from nugget.config import is_brain, load_settings, read_environment, set_default_brain
 from nugget.models import Severity
 from nugget.render import clean, one_line
+from nugget.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -171,12 +172,12 @@ def _print_sync(out: Console, result: SyncResult) -> None:
     made = f"Index made anew ({one_line(result.rebuilt)})" if result.rebuilt else "Index in line"
     out.print(f"{made}: {said}.")
     if result.embedded or result.cached:
-        out.print(f"{result.embedded} texts embedded, {result.cached} taken from the cache.", style="dim")
+        out.print(f"{counted(result.embedded, 'text')} embedded, {result.cached} taken from the cache.", style="dim")
     if result.without_vectors:
         note(f"Without vectors: {result.without_vectors}")
     if result.problems:
         left_out = sum(problem.severity is Severity.ERROR for problem in result.problems)
-        out.print(f"\n{len(result.problems)} problems; {left_out} files left out:")
+        out.print(f"\n{counted(len(result.problems), 'problem')}; left out: {counted(left_out, 'file')}.")
         print_problems(out, result.problems)
 
 
@@ -186,26 +187,28 @@ def _print_status(out: Console, seen: Status) -> None:
     from nugget.health import when
 
     index, capture, repository = seen.index, seen.capture, seen.repository
-    size = f"{index.units} units, {index.chunks} chunks, {index.vectors} vectors, {index.relations} relations"
+    sizes = ((index.units, "unit"), (index.chunks, "chunk"), (index.vectors, "vector"), (index.relations, "relation"))
+    size = ", ".join(counted(count, noun) for count, noun in sizes)
     stands = {
         "ready": f"{size}; in line with the files",
-        "behind": f"{size}; {index.behind} files changed since. Next: nugget sync",
+        "behind": f"{size}; {counted(index.behind, 'file')} changed since. Next: nugget sync",
         "absent": "none yet; the first question makes it. Next: nugget sync",
         "unusable": f"{index.reason}. Next: nugget rebuild",
     }
     queue = ", ".join(f"{count} {state}" for state, count in capture.queue.items() if count) or "empty"
     errors = sum(problem.severity is Severity.ERROR for problem in index.problems)
+    waiting = counted(seen.proposals, "proposal")
     rows = [
         ("Brain", f"{seen.brain}{' (default)' if seen.is_default else ''}"),
         ("Git", _git_words(seen)),
         ("Index", stands[index.state]),
-        ("Files", f"{index.files} knowledge files, {errors} left out" + (". Next: nugget lint" if errors else "")),
+        ("Files", f"{counted(index.files, 'knowledge file')}, {errors} left out{'. Next: nugget lint' * bool(errors)}"),
         ("Model", ", ".join(filter(None, [index.model or seen.configured_model, index.vector_search]))),
         ("LLM key", "set" if seen.has_key else "not set: passages instead of answers"),
-        ("Review", f"{seen.proposals} proposals wait. Next: nugget review" if seen.proposals else "nothing waits"),
+        ("Review", f"{waiting}. Next: nugget review" if seen.proposals else "nothing waits"),
         ("Captured", f"last {when(capture.last_captured)}" if capture.last_captured else "nothing yet"),
         ("Queue", queue + (", a worker is at work" if capture.working else "")),
-        ("Spent", f"${capture.usd:.2f} in {capture.calls} LLM calls"),
+        ("Spent", f"${capture.usd:.2f} in {counted(capture.calls, 'LLM call')}"),
     ]
     if repository is None:
         rows[1] = ("Git", f"no repository. Next: nugget init {seen.brain}")
@@ -223,7 +226,7 @@ def _git_words(seen: Status) -> str:
         return ""
     parts = [repository.branch or "detached HEAD", (repository.head or "no commit yet")[:10]]
     if repository.uncommitted:
-        parts.append(f"{repository.uncommitted} uncommitted files")
+        parts.append(counted(repository.uncommitted, "uncommitted file"))
     if repository.operation:
         parts.append(f"in the middle of a {repository.operation}")
     return ", ".join(parts)

@@ -22,6 +22,7 @@ PROMISES: dict[str, str] = {
     "CLI-HAND": "what is added by hand is found at once, what is forgotten is gone at once",
     "CLI-LINT": "lint names file, line and reason, and fails on errors only",
     "CLI-INIT": "init makes a brain, makes it the default, and can be run again",
+    "CLI-CAPTURE": "a transcript becomes a proposal, once, and what is accepted of it is found",
     "CLI-REVIEW": "a proposal can be listed, shown, accepted and rejected from the terminal",
     "RENDER-FENCE": "no text of a unit can leave its fence in what an agent reads",
     "RENDER-SIZE": "what an agent reads is never longer than it was told to be",
