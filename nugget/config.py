@@ -65,6 +65,10 @@ class LLMSettings:
     answer_model: str = field(default="claude-sonnet-5-5", metadata={"doc": "writes the answer of `nugget ask`"})
     rerank_model: str = field(default="claude-haiku-5-5", metadata={"doc": "orders the candidates"})
     extract_model: str = field(default="claude-sonnet-5-5", metadata={"doc": "finds knowledge in a session"})
+    extract_with: str = field(
+        default="api",
+        metadata={"doc": "`api` (needs a key), or `claude-code` (the `claude` command with its tools switched off)"},
+    )
     timeout_s: float = field(default=120.0, metadata={"doc": "seconds before an answer or extraction is given up"})
     max_usd_per_session: float = field(default=0.5, metadata={"doc": "most that one capture may cost, in USD"})
 

@@ -24,7 +24,7 @@ from nugget.redaction import allow_list
 from nugget.text import shorten
 
 if TYPE_CHECKING:
-    from nugget.llm import LLM
+    from nugget.llm import LLM, ClaudeCode
 
 METHOD = "generative"
 WINDOW_CHARS = 80_000
@@ -64,7 +64,7 @@ class _Work:
     """One extraction under way."""
 
     session: Session
-    llm: LLM
+    llm: LLM | ClaudeCode
     settings: Settings
     nearest: Nearest | None
     now: datetime
@@ -85,7 +85,7 @@ class _Work:
 
 
 def extract_generative(
-    session: Session, *, llm: LLM, settings: Settings, nearest: Nearest | None = None, now: datetime
+    session: Session, *, llm: LLM | ClaudeCode, settings: Settings, nearest: Nearest | None = None, now: datetime
 ) -> Extraction:
     """Propose units from a redacted session. `nearest` knows the brain, so that units can relate to it.
 
@@ -305,7 +305,7 @@ def _existing(work: _Work, text: str) -> list[Unit]:
     return [units[unit_id] for unit_id, _ in scores.most_common(_EXISTING_SHOWN)]
 
 
-def _fenced_unit(llm: LLM, number: int, unit: Unit) -> str:
+def _fenced_unit(llm: LLM | ClaudeCode, number: int, unit: Unit) -> str:
     body = unit.body[:_EXISTING_CHARS]
     return llm.fence(body, "unit", number=number, type=unit.type, domain=unit.domain or "", title=unit.title)
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from nugget.config import Environment, Settings
-from nugget.errors import LLMUnavailable
+from nugget.errors import LLMUnavailable, UsageError
 from nugget.llm.call import Call, Reply, read_events, read_message
+from nugget.llm.claude_code import ClaudeCode
 from nugget.llm.costs import Spending, spending
 from nugget.llm.gate import FENCES, BadReply, CostCapReached, Gate, utc_now
 from nugget.prices import takes_effort
@@ -25,7 +26,10 @@ from nugget.text import shorten
 if TYPE_CHECKING:
     import anthropic
 
-__all__ = ["FENCES", "LLM", "BadReply", "CostCapReached", "Reply", "Spending", "open_llm", "spending"]
+__all__ = [
+    "FENCES", "LLM", "BadReply", "ClaudeCode", "CostCapReached", "Reply", "Spending", "open_extractor", "open_llm",
+    "spending",
+]  # fmt: skip
 
 _DEFAULT_URL = "https://api.anthropic.com"
 _MAX_RETRIES = 3
@@ -43,6 +47,20 @@ def open_llm(settings: Settings, environment: Environment) -> LLM | None:
         home=environment.home,
         allow=allow_list(settings),
     )
+
+
+def open_extractor(settings: Settings, environment: Environment) -> LLM | ClaudeCode | None:
+    """The LLM that reads sessions: the API's, or the `claude` command where `llm.extract_with` says so.
+
+    Raises UsageError for a way that does not exist.
+    """
+    if settings.llm.extract_with == "api":
+        return open_llm(settings, environment)
+    if settings.llm.extract_with != "claude-code":
+        raise UsageError(f"`llm.extract_with` must be api or claude-code, not {settings.llm.extract_with!r}.")
+    if not settings.llm.enabled:
+        return None
+    return ClaudeCode(home=environment.home, variables=environment.variables, allow=allow_list(settings))
 
 
 class LLM(Gate):

@@ -42,6 +42,7 @@ class Call:
     error: str | None = None
     sent: bool = True
     refused: bool = False
+    usd_told: float | None = None
     usage_noted: bool = False
 
     def left_s(self) -> float:
@@ -89,6 +90,8 @@ class Call:
         """What the call cost; None where that is not known: no list price, or no complete reply."""
         if not self.sent or self.refused:
             return 0.0
+        if self.usd_told is not None:
+            return round(self.usd_told, 8)
         complete = self.usage_noted and self.stop_reason
         return round(cost_usd(self.model, self.tokens), 8) if complete and price_of(self.model) else None
 

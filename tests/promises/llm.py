@@ -16,6 +16,8 @@ PROMISES: dict[str, str] = {
     "LLM-SCHEMA": "a structured reply is checked against its schema, and what is wrong with it is told",
     "LLM-STREAM": "a streamed answer comes as it is written, and a cut one is told from a complete one",
     "LLM-TERMINAL": "a streamed answer carries no control characters to the terminal",
+    "LLM-COMMAND": "the `claude` command is used only when asked for, without tools, hooks, memory or a saved session",
+    "LLM-COMMAND-GUARD": "a `claude` that Nugget started is never captured and starts no other",
     "RERANK-BOUNDS": "a re-ranker's reply can only judge what it was shown; anything else in it is without effect",
     "RERANK-FENCE": "question and passages reach the re-ranker fenced as material, and cannot leave their fence",
     "RERANK-FALLBACK": "when the re-ranker fails, the local order stands and the answer says why",
