@@ -26,6 +26,7 @@ from nugget.schema import problems_in
 
 KEY = "sk-ant-api03-Zk3" + "Qv7Tn2Lw9Xc4" * 7 + "AA"
 TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
+BAD_URLS = ["not a url", "http://", "http://[bad", "http://a b/", "http://a:99999999", "ftp://a", "http://a/\x00"]
 SCHEMA = {
     "type": "object",
     "additionalProperties": False,
@@ -335,7 +336,7 @@ def test_every_failure_is_told_in_one_sentence(
     ("url", "sentence"),
     [
         ("http://127.0.0.1:9", r"connection to 127\.0\.0\.1 failed"),
-        ("not a url", "is no http:// or https:// address"),
+        *[(url, "is no http:// or https:// address") for url in BAD_URLS],
     ],
 )
 def test_an_endpoint_that_is_not_there_is_told(url: str, sentence: str, environment: Environment) -> None:

@@ -173,7 +173,7 @@ class LLM(Gate):
             raise LLMUnavailable(
                 "ANTHROPIC_API_KEY holds characters that no key has.", hint="Copy the key again, on one line."
             )
-        if not self._base_url.startswith(("http://", "https://")):
+        if _host(self._base_url) is None:
             raise LLMUnavailable("ANTHROPIC_BASE_URL is no http:// or https:// address.", hint="Correct or unset it.")
         import anthropic
         import httpx2
@@ -215,13 +215,13 @@ class LLM(Gate):
         if isinstance(error, anthropic.APIStatusError):
             call.refused = True
             return _status_sentence(error, call.model, said=shorten(self._scrub(error.api_message or ""), 200))
-        if isinstance(error, (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError)):
+        if isinstance(error, (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)):
             cause = error.__cause__ or error
             call.sent = not isinstance(cause, httpx2.ConnectError)
             reason = shorten(self._scrub(str(cause)), 160) or type(cause).__name__
-            host = urlsplit(self._base_url).hostname or "the configured ANTHROPIC_BASE_URL"
             return LLMUnavailable(
-                f"The connection to {host} failed ({reason}).", hint="Check the network and ANTHROPIC_BASE_URL."
+                f"The connection to {_host(self._base_url)} failed ({reason}).",
+                hint="Check the network and ANTHROPIC_BASE_URL.",
             )
         if isinstance(error, (anthropic.AnthropicError, ValueError, RecursionError)):
             return LLMUnavailable(f"The reply of {call.model} could not be read ({type(error).__name__}).")
@@ -249,6 +249,16 @@ def _status_sentence(error: anthropic.APIStatusError, model: str, *, said: str) 
         what = "is overloaded" if status == 529 else "failed"
         return LLMUnavailable(f"The Anthropic API {what} (HTTP {status}){tail}.", hint="Try again later.")
     return LLMUnavailable(f"The Anthropic API refused the request (HTTP {status}){tail}.")
+
+
+def _host(url: str) -> str | None:
+    """The host of an http(s) address; None for any other text."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and url.isprintable() and " " not in url and parts.port != 0
+    except ValueError:
+        return None
+    return parts.hostname if sound else None
 
 
 def _printable(text: str) -> str:

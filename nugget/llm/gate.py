@@ -25,6 +25,7 @@ FENCES = ("question", "passage", "unit", "session", "candidate", "reply")
 
 _FENCE_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(FENCES)})\b)", re.IGNORECASE)
 _CODE_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+_LEAST_SECRET_CHARS = 8
 _log = logging.getLogger("nugget")
 
 
@@ -90,7 +91,10 @@ class Gate:
 
     def _scrub(self, text: str) -> str:
         """A text from outside, fit for a message: it might hold the key, or any other secret."""
-        return redact((text.replace(self._secret, "[key]") if self._secret else text), allow=self._allow).text
+        return redact(
+            (text.replace(self._secret, "[key]") if len(self._secret) >= _LEAST_SECRET_CHARS else text),
+            allow=self._allow,
+        ).text
 
     @contextmanager
     def _recorded(self, call: Call, *, max_usd: float) -> Iterator[None]:
