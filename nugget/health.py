@@ -116,7 +116,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment) -> list[Fi
         lambda: _check_git(brain),
         lambda: _check_index(brain, environment),
         lambda: _check_files(brain),
-        lambda: _check_model(settings, environment),
+        lambda: _check_model(brain, settings, environment),
         lambda: _check_llm(settings, environment),
         lambda: _check_settings(brain, environment),
         lambda: _check_folders(brain, environment),
@@ -264,7 +264,7 @@ def _check_files(brain: Path) -> Iterator[Finding]:
         yield _good("knowledge files", "all can be read")
 
 
-def _check_model(settings: Settings, environment: Environment) -> Iterator[Finding]:
+def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
     from nugget.embedding import open_embedder
 
     model = settings.embedding.model
@@ -274,7 +274,12 @@ def _check_model(settings: Settings, environment: Environment) -> Iterator[Findi
             yield _good("embedding model", "none: questions are answered by words alone")
             return
         size = len(embedder.embed_query("Does the model answer?"))
-        yield _good("embedding model", f"{embedder.model} answers, {size} dimensions")
+        index = index_state(brain, environment)
+        if index.units and index.model != embedder.model:
+            made = f"with vectors of {index.model}" if index.model else "without vectors"
+            yield _odd("embedding model", f"{embedder.model} answers, but the index was made {made}", "nugget sync")
+        else:
+            yield _good("embedding model", f"{embedder.model} answers, {size} dimensions")
     except NuggetError as error:
         step = error.hint or "correct `embedding:` in brain.yaml; until then words alone are searched"
         yield _wrong("embedding model", f"{model} cannot be used: {error}", step)

@@ -386,6 +386,23 @@ def test_many_changes_do_not_block_the_answer_and_are_caught_up_with(
     assert len(nugget("search", "wildebeest", "-q", "-n", "100").out.split()) == 60
 
 
+@pytest.mark.proves("CLI-BEHIND")
+def test_an_index_without_the_vectors_that_it_should_have_is_made_anew_behind_the_answer(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    nugget("sync")
+    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
+    shown = nugget("ask", "cache invalidation", "--json")
+    assert shown.json["hits"][0]["id"] == "concept/cache-invalidation" and "no_vectors" in shown.json["degraded"]
+    assert shown.err.startswith("The index is being made anew for all-MiniLM-L6-v2/int8;")
+    deadline = time.monotonic() + 90
+    while nugget("status", "--json").json["index"]["vectors"] == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+    assert "no_vectors" not in nugget("ask", "cache invalidation", "--json").json["degraded"]
+
+
 # --- with an LLM ---
 
 
@@ -561,7 +578,7 @@ def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) ->
     golden("review-list", nugget("review").out)
     assert nugget("review", "list", "--json").json[0]["branch"] == branch
     golden("review-show", nugget("review", "show", "abcd").out)
-    assert "+# The zebra way" in nugget("review", "show", "--diff").out
+    assert "   +# The zebra way" in nugget("review", "show", "--diff").out
     files = nugget("review", "show", "--json").json["files"]
     assert [file["status"] for file in files] == ["new", "new"] and "Do it the okapi way." in files[0]["text"]
     assert nugget("search", "zebra", "-q").out == ""
@@ -570,6 +587,17 @@ def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) ->
     assert accepted.code == 0
     golden("review-accept", accepted.out)
     assert nugget("search", "zebra", "-q").out == "brain:pattern/zebra\n"
+
+
+@pytest.mark.proves("CLI-REVIEW")
+def test_a_proposed_edit_is_shown_as_what_changes(nugget: Nugget, words: Path) -> None:
+    path = "domains/coding/concepts/cache-invalidation.md"
+    edited = (words / path).read_bytes().replace(b"Delete, do not update.", b"Delete, never update.")
+    git.create_branch(words, "nugget/session-1", files={path: edited}, message="Knowledge from session", now=NOW)
+    shown = nugget("review", "show")
+    assert "edited  concept/cache-invalidation" in shown.out
+    assert "\n   -- Delete, do not update." in shown.out and "\n   +- Delete, never update." in shown.out
+    assert "thundering herd" not in shown.out
 
 
 @pytest.mark.proves("CLI-REVIEW")

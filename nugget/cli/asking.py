@@ -126,15 +126,22 @@ def get(
 
 
 def freshen(brain: Brain) -> bool:
-    """Take in what changed; True when there is so much that it is done in the background, and this answer is older."""
+    """Take in what changed; True when there is so much that it is done in the background, and this answer is older.
+
+    An index without vectors of the configured model is made anew in the background too.
+    """
     with progress() as tell:
         behind = brain.freshen(progress=tell).behind
     if brain.embedder_problem:
         note(f"{brain.embedder_problem} Searching by words alone.")
+    embedder = brain.embedder
     if behind:
         started = sync_in_background(brain.path, brain.environment)
         doing = "they are being indexed in the background" if started else "another process is indexing them"
         note(f"{counted(behind, 'file')} changed; {doing}, and this answer is from before.")
+    elif embedder and brain.index.embedding_model != embedder.model:
+        sync_in_background(brain.path, brain.environment)
+        note(f"The index is being made anew for {embedder.model}; until then words alone are searched.")
     return behind > 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from difflib import unified_diff
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -156,7 +157,10 @@ def _print_file(out: Console, file: ProposedFile) -> None:
     _print_file_line(out, file)
     out.print(f"   {clean(file.path)}", style="dim")
     unit = file.unit
-    if unit is None:
+    if file.before is not None and file.after is not None:
+        changes = unified_diff(file.before.splitlines(), file.after.splitlines(), "now", "proposed", n=2, lineterm="")
+        _print_diff(out, "\n".join(changes))
+    elif unit is None:
         layout.print_markdown(out, file.after or file.before or "")
     else:
         out.print(f"   confidence {unit.confidence:g}, tags: {one_line(', '.join(unit.tags)) or 'none'}\n", style="dim")
@@ -174,4 +178,4 @@ def _print_quotes(out: Console, quotes: Sequence[str]) -> None:
 def _print_diff(out: Console, diff: str) -> None:
     styles = {"+": "green", "-": "red", "@": "cyan"}
     for line in clean(diff).split("\n"):
-        out.print(line, style=styles.get(line[:1], ""))
+        out.print(f"   {line}".rstrip(), style=styles.get(line[:1], ""))
