@@ -57,7 +57,7 @@ def changes(folder: Path, known: KnownFiles, last_state: str | None) -> Changes:
         if moved is None:
             return _compare(folder, list(brains.knowledge_paths(folder)), known(None), now_state, complete=True)
         suspects.update(moved)
-    paths = sorted(path for path in suspects if path.endswith(".md") and path.startswith("domains/"))
+    paths = sorted(path for path in suspects if brains.is_knowledge_path(path))
     return _compare(folder, paths, known(paths) if paths else {}, now_state, complete=False)
 
 
