@@ -6,7 +6,9 @@ import random
 import subprocess
 from pathlib import Path
 
-_SYLLABLES = "ka re to mi sol ven dar lu pex ni ba cor fel gri hus jo lam nor pri qua ros ste tul vim wex yor zan".split()
+_SYLLABLES = (
+    "ka re to mi sol ven dar lu pex ni ba cor fel gri hus jo lam nor pri qua ros ste tul vim wex yor zan".split()
+)
 _COMMON = (
     "the cache request retry timeout database index query lock thread queue token deploy branch commit test error "
     "server client payment session user schema migration config latency memory disk network stream event handler"
@@ -44,14 +46,20 @@ def write_brain(folder: Path, files: int, *, bytes_each: int = 2000, seed: int =
         path.parent.mkdir(parents=True, exist_ok=True)
         title = " ".join(chance.sample(words[:2000], 4)).capitalize()
         related = f"related:\n  - id: concept/note-{chance.randrange(files)}\n    relation: uses\n"
-        head = f"---\nid: concept/note-{number}\ntype: concept\ndomain: {domain}\ntags: [t{number % 50}]\n{related}---\n"
+        head = (
+            f"---\nid: concept/note-{number}\ntype: concept\ndomain: {domain}\ntags: [t{number % 50}]\n{related}---\n"
+        )
         body = [f"# {title}\n"]
         while sum(map(len, body)) < bytes_each - len(head):
             body.append(f"\n## {' '.join(chance.sample(words[:2000], 3)).capitalize()}\n\n")
             body.append(" ".join(sentences(5, words, chance)) + "\n")
         path.write_text(head + "".join(body))
     if commit:
-        for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=B", "-c", "user.email=b@b", "commit", "-qm", "x"]):
+        for command in (
+            ["init", "-q"],
+            ["add", "-A"],
+            ["-c", "user.name=B", "-c", "user.email=b@b", "commit", "-qm", "x"],
+        ):
             subprocess.run(["git", "-C", str(folder), *command], check=True, capture_output=True)
     return folder
 
@@ -60,4 +68,6 @@ def questions(count: int, *, seed: int = 11) -> list[str]:
     """Questions of five to nine words from the same vocabulary."""
     words, chance = vocabulary(20_000), random.Random(seed)
     weights = [1.0 / (rank + 20) for rank in range(len(words))]
-    return ["how do we " + " ".join(chance.choices(words, weights=weights, k=chance.randint(4, 7))) for _ in range(count)]
+    return [
+        "how do we " + " ".join(chance.choices(words, weights=weights, k=chance.randint(4, 7))) for _ in range(count)
+    ]

@@ -63,7 +63,9 @@ def build(root: Path, environment: Environment, embedder: Embedder, *, files: in
     result = sync(brain, environment, embedder=embedder)
     ours = result.embedded / (time.perf_counter() - started)
     with closing(open_existing(brain / ".nugget/index.db")) as connection:
-        texts = [f"{b}\n{t}" if b else t for b, t in connection.execute("SELECT heading_breadcrumb, content FROM chunks")]
+        texts = [
+            f"{b}\n{t}" if b else t for b, t in connection.execute("SELECT heading_breadcrumb, content FROM chunks")
+        ]
     started = time.perf_counter()
     for _ in embedder.embed(texts):
         pass
@@ -82,7 +84,9 @@ def unchanged(root: Path, environment: Environment, embedder: Embedder, *, files
     brain = write_brain(root / "many", files)
     fill_cache(brain, environment, embedder)
     sync(brain, environment, embedder=embedder)
-    status = median(lambda: subprocess.run(["git", "status", "--porcelain"], cwd=brain, check=True, capture_output=True))
+    status = median(
+        lambda: subprocess.run(["git", "status", "--porcelain"], cwd=brain, check=True, capture_output=True)
+    )
     walk = median(lambda: walk_and_stat(brain / "domains"))
     look = median(lambda: pending_changes(brain, environment))
     whole = median(lambda: sync(brain, environment, embedder=embedder))
@@ -117,7 +121,9 @@ def ask(root: Path, environment: Environment, embedder: Embedder, *, chunks: int
     parts = {name: statistics.median(s["timings_ms"][name] for s in stages if s) for name in names}
     print("    stages, ms: " + ", ".join(f"{name} {value:.1f}" for name, value in parts.items()))
     size = (brain / ".nugget/index.db").stat().st_size / 1e6
-    print(f"    index {size:.0f} MB, {size * 1e6 / held:.0f} bytes a chunk; memory {server_memory(brain):.0f} MB (limit 600)")
+    print(
+        f"    index {size:.0f} MB, {size * 1e6 / held:.0f} bytes a chunk; memory {server_memory(brain):.0f} MB (limit 600)"
+    )
 
 
 def fill_cache(brain: Path, environment: Environment, embedder: Embedder) -> None:
@@ -147,7 +153,7 @@ def server_memory(brain: Path) -> float:
         "import sys, resource; from pathlib import Path; from nugget.api import Brain\n"
         "b = Brain(Path(sys.argv[1]), resident=True)\n"
         "for q in sys.argv[2:]: b.ask(q, fresh=False)\n"
-        "print(next(int(line.split()[1]) for line in open(\"/proc/self/status\") if line.startswith(\"VmHWM\")) / 1024)"
+        'print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024)'
     )
     command = [sys.executable, "-c", code, str(brain), *questions(10)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -27,8 +27,10 @@ class EmbeddingSettings:
 
     model: str = field(
         default="all-MiniLM-L6-v2",
-        metadata={"doc": "`all-MiniLM-L6-v2` (bundled, offline), `none`, any fastembed model name, a folder with "
-                         "model.onnx and tokenizer.json, `openai:<model>` or `voyage:<model>`"},
+        metadata={
+            "doc": "`all-MiniLM-L6-v2` (bundled, offline), `none`, any fastembed model name, a folder with "
+            "model.onnx and tokenizer.json, `openai:<model>` or `voyage:<model>`"
+        },
     )
     base_url: str | None = field(default=None, metadata={"doc": "endpoint for `openai:` and `voyage:` models"})
     api_key_env: str | None = field(
@@ -50,8 +52,10 @@ class RetrievalSettings:
     ranking: str = field(default="calibrated", metadata={"doc": "`calibrated` scores, or the bare `rrf` order"})
     reranker: str = field(
         default="auto",
-        metadata={"doc": "`auto` (Claude where there is a key, else local), `local`, `claude`, or "
-                         "`cross-encoder:<fastembed name or folder>`"},
+        metadata={
+            "doc": "`auto` (Claude where there is a key, else local), `local`, `claude`, or "
+            "`cross-encoder:<fastembed name or folder>`"
+        },
     )
     rerank_timeout_s: float = field(default=8.0, metadata={"doc": "seconds before the LLM re-ranker is given up"})
     rerank_max_usd: float = field(default=0.02, metadata={"doc": "most that one re-ranking may cost, in USD"})

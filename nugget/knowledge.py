@@ -43,6 +43,7 @@ from nugget.models import (
     Unit,
 )
 from nugget.patching import KEYS as KEYS
+from nugget.text import shorten
 
 MAX_FILE_BYTES = 5_000_000
 """A larger file is refused before it is read: knowledge is written by and for people."""
@@ -54,6 +55,8 @@ _DOMAIN = re.compile(r"\w[\w.+#-]{0,59}(?:/\w[\w.+#-]{0,59}){0,7}")
 _FILED = re.compile(rf"(?:.*/)?domains/(?P<domain>.+)/(?P<type>{_TYPES})s/(?P<slug>[^/]+)\.md", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z_][\w-]*")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_TELLING_WORD = re.compile(r"[^\W\d_]{3,}")
+_TITLE_CHARS = 80
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -383,5 +386,9 @@ def _check_together(fields: Fields, parts: Split, unit: Unit) -> None:
 
 
 def _derived_title(unit_id: str, body: str) -> str:
+    """The body's own heading; else the words of the id, where there are at least two; else how the body begins."""
     words = unit_id.partition("/")[2].replace("-", " ").replace("_", " ")
-    return title_of(body) or words[:1].upper() + words[1:]
+    named = words[:1].upper() + words[1:]
+    if own := title_of(body):
+        return own
+    return named if len(_TELLING_WORD.findall(named)) >= 2 else shorten(body, _TITLE_CHARS) or named

@@ -24,7 +24,7 @@ from nugget.errors import EmbeddingUnavailable, IndexUnavailable
 from nugget.index import IndexedUnit, Unusable, queries, writes
 from nugget.index.connection import connect, create, open_existing, write_transaction
 from nugget.index.vector_cache import VectorCache, text_hash
-from nugget.index.writes import embedded_texts
+from nugget.index.writes import embedded_texts, indexed_title
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, FileState, Problem, SourceName
 from nugget.sources import brain as brain_source
@@ -348,8 +348,10 @@ def _prepared(brain: Path, paths: Sequence[str], embedder: Embedder | None) -> I
 
 def _prepare(brain: Path, path: str, count_tokens: Callable[[str], int]) -> _Prepared:
     file = brain_source.read(brain, path)
-    unit = file.unit
-    return _Prepared(file, chunk_markdown(unit.body, title=unit.title, count_tokens=count_tokens) if unit else [])
+    if file.unit is None:
+        return _Prepared(file, [])
+    title = indexed_title(file.unit.title, file.unit.body)
+    return _Prepared(file, chunk_markdown(file.unit.body, title=title, count_tokens=count_tokens))
 
 
 def _one_ahead(values: Iterable[T]) -> Iterator[T]:

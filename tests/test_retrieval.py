@@ -96,7 +96,25 @@ def test_the_bare_rrf_order_is_an_option_and_is_the_order_of_fused_ranks(asked: 
     assert set(best) <= {"vector", "bm25"}
 
 
-OPERATORS = ['"', "AND", "OR", "NOT", "NEAR(a b)", "a*", "^a", "a:b", "title:x", "(", ")", "-x", "+", "{a b}: c", "\0", "''", ";--"]
+OPERATORS = [
+    '"',
+    "AND",
+    "OR",
+    "NOT",
+    "NEAR(a b)",
+    "a*",
+    "^a",
+    "a:b",
+    "title:x",
+    "(",
+    ")",
+    "-x",
+    "+",
+    "{a b}: c",
+    "\0",
+    "''",
+    ";--",
+]
 
 
 @pytest.mark.proves("ASK-ANY-TEXT")
@@ -107,7 +125,9 @@ def test_any_text_is_a_valid_query(asked: Brain, text: str) -> None:
 
 
 @pytest.mark.proves("ASK-ANY-TEXT")
-@pytest.mark.parametrize("text", [*OPERATORS, "", "   ", "the of and", "?" * 500, "x" * 100_000, "\ud800", "漢字", "🧨 🧨"])
+@pytest.mark.parametrize(
+    "text", [*OPERATORS, "", "   ", "the of and", "?" * 500, "x" * 100_000, "\ud800", "漢字", "🧨 🧨"]
+)
 def test_odd_questions_go_through_the_whole_pipeline(asked: Brain, text: str) -> None:
     bundle = asked.ask(text, fresh=False, now=NOW)
     assert bundle.budget.used <= bundle.budget.requested
@@ -201,9 +221,7 @@ def _unit(number: int, body: str) -> Unit:
     return Unit(id=f"concept/u{number}", source=SourceName.BRAIN, type="concept", title=f"Unit {number}", body=body)
 
 
-hits_lists = st.lists(
-    st.lists(st.text(min_size=1, max_size=900), min_size=1, max_size=4), min_size=0, max_size=12
-).map(
+hits_lists = st.lists(st.lists(st.text(min_size=1, max_size=900), min_size=1, max_size=4), min_size=0, max_size=12).map(
     lambda bodies: [
         Hit(
             unit=_unit(number, "\n\n".join(texts)),

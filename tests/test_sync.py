@@ -251,7 +251,9 @@ def test_bad_files_are_named_with_line_and_reason_and_everything_else_still_work
 class OtherModel:
     """Another embedding model: the real one with its axes reversed; `fail_after` texts it has no more vectors."""
 
-    def __init__(self, real: Embedder, *, fail_after: int | None = None, gate: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, real: Embedder, *, fail_after: int | None = None, gate: Callable[[], None] | None = None
+    ) -> None:
         self.model = "reversed"
         self._real = real
         self._left = fail_after

@@ -167,7 +167,9 @@ def _convert_once(target: Path) -> bool:
             try:
                 subprocess.run(
                     [sys.executable, "-m", "nugget.embedding.conversion", str(source), str(partial)],
-                    check=True, capture_output=True, timeout=_CONVERSION_TIMEOUT_S,
+                    check=True,
+                    capture_output=True,
+                    timeout=_CONVERSION_TIMEOUT_S,
                 )
                 partial.replace(target)
                 _remember(target)

@@ -59,7 +59,7 @@ def _load(name: str, cache: Path, *, download: bool) -> Any:
             f"`embedding.model: {name}` is neither bundled, a folder, `openai:…`, `voyage:…` nor known to fastembed.",
             hint="Use `all-MiniLM-L6-v2` (bundled, offline) or a name from fastembed's list of models.",
         )
-    options = {"cache_dir": str(cache), "threads": 1, "providers": ["CPUExecutionProvider"]}
+    options: dict[str, Any] = {"cache_dir": str(cache), "threads": 1, "providers": ["CPUExecutionProvider"]}
     failed = cache / f"{slugify(name)}.unavailable"
     try:
         return fastembed.TextEmbedding(name, local_files_only=True, **options)

@@ -115,7 +115,9 @@ class Index:
         snapshot = None if self.vector_search == "sqlite-vec" else self._current_snapshot()
         return vectors.best_chunks(self.connection, snapshot, vector, unit_keys)
 
-    def whole_units(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, tuple[float, float]]:
+    def whole_units(
+        self, vector: NDArray[np.float32], unit_keys: Sequence[int]
+    ) -> dict[int, tuple[float, float | None]]:
         """The cosines with each of these units as a whole and with its title: unit key -> (whole, title)."""
         return vectors.whole_units(self.connection, vector, unit_keys)
 

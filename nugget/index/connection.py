@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nugget.errors import IndexUnavailable
-from nugget.index.fulltext import COLUMN_WEIGHTS
 
 SCHEMA_VERSION = "2"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
@@ -28,8 +27,9 @@ class Unusable(IndexUnavailable):
 def connect(file: Path | str) -> sqlite3.Connection:
     """Open (or create) a database with Nugget's pragmas; autocommit, usable from any one thread at a time."""
     _register_everywhere()
-    connection = sqlite3.connect(str(file), timeout=_BUSY_TIMEOUT_MS / 1000, isolation_level=None,
-                                 check_same_thread=False)
+    connection = sqlite3.connect(
+        str(file), timeout=_BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+    )
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
     connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
     return connection
@@ -39,9 +39,6 @@ def create(file: Path | str) -> sqlite3.Connection:
     """A new, empty index at a path where nothing is yet."""
     connection = connect(file)
     connection.executescript(_SCHEMA.read_text("utf-8"))
-    weights = ", ".join(map(str, COLUMN_WEIGHTS))
-    for table in ("chunks_fts", "units_fts"):
-        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('rank', 'bm25({weights})')")
     connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('generation', '0')", (SCHEMA_VERSION,))
     return connection
 

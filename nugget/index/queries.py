@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from nugget.index.fulltext import COLUMN_WEIGHTS
 from nugget.models import (
     Evidence,
     FileState,
@@ -24,6 +25,7 @@ from nugget.models import (
 )
 
 _IN_ONE_QUERY = 500
+_WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +106,12 @@ def _search(
         return []
     where = f"AND rowid IN ({allowed_sql})" if allowed_sql else ""
     rows = connection.execute(
-        f"SELECT rowid, rank FROM {table} WHERE {table} MATCH ? {where} ORDER BY rank LIMIT ?", (match, *parameters, k)
+        # `ORDER BY rank` takes twice as long.
+        f"SELECT rowid, -bm25({table}, {_WEIGHTS}) AS score FROM {table} WHERE {table} MATCH ? {where} "
+        "ORDER BY score DESC LIMIT ?",
+        (match, *parameters, k),
     )
-    return [(key, -rank) for key, rank in rows]
+    return list(rows)
 
 
 def allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:

@@ -56,7 +56,7 @@ CREATE TABLE vectors (chunk_key INTEGER PRIMARY KEY REFERENCES chunks (key), emb
 CREATE TABLE unit_vectors (
     unit_key INTEGER PRIMARY KEY REFERENCES units (key),
     embedding BLOB NOT NULL,            -- of the title and as much of the body as the model reads
-    title_embedding BLOB NOT NULL
+    title_embedding BLOB                -- NULL for a unit without a title of its own
 );
 
 CREATE TABLE relationships (

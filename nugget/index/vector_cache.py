@@ -79,9 +79,7 @@ class VectorCache:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (hash BLOB PRIMARY KEY, vector BLOB NOT NULL)"
-            )
+            connection.execute("CREATE TABLE IF NOT EXISTS vectors (hash BLOB PRIMARY KEY, vector BLOB NOT NULL)")
             connection.execute("SELECT hash, vector FROM vectors LIMIT 1").fetchone()
         except sqlite3.Error:
             connection.close()

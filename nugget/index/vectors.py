@@ -108,9 +108,7 @@ def search_snapshot(
     return sorted(scored.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
-def cosines_of(
-    connection: sqlite3.Connection, vector: NDArray[np.float32], keys: Sequence[int]
-) -> dict[int, float]:
+def cosines_of(connection: sqlite3.Connection, vector: NDArray[np.float32], keys: Sequence[int]) -> dict[int, float]:
     """The exact cosine of each of these chunks that has a vector."""
     rows = list(_select_in(connection, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", keys))
     cosines = _cosines([row[1] for row in rows], vector)
@@ -130,12 +128,14 @@ def best_chunks(
 
 def whole_units(
     connection: sqlite3.Connection, vector: NDArray[np.float32], units: Sequence[int]
-) -> dict[int, tuple[float, float]]:
-    """The cosines with each of these units as a whole and with its title: unit key -> (whole, title)."""
+) -> dict[int, tuple[float, float | None]]:
+    """The cosines with each of these units as a whole and with its title: unit key -> (whole, title or None)."""
     sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
     rows = list(_select_in(connection, sql, units))
-    whole, title = _cosines([row[1] for row in rows], vector), _cosines([row[2] for row in rows], vector)
-    return {row[0]: pair for row, pair in zip(rows, zip(whole, title, strict=True), strict=True)}
+    titled = [row for row in rows if row[2] is not None]
+    titles = dict(zip((row[0] for row in titled), _cosines([row[2] for row in titled], vector), strict=True))
+    whole = _cosines([row[1] for row in rows], vector)
+    return {row[0]: (cosine, titles.get(row[0])) for row, cosine in zip(rows, whole, strict=True)}
 
 
 def _unit_cosines(

@@ -26,7 +26,7 @@ LARGE_INDEX_CHUNKS = 20_000
 class IndexedUnit:
     """A unit with its chunks and their vectors, each of shape (dimensions,); no vectors at all is fine.
 
-    `vectors` holds one for each chunk, then that of the whole unit, then that of the title (see `embedded_texts`).
+    `vectors` are those of `embedded_texts`: one for each chunk, that of the whole unit, and that of the title.
     """
 
     unit: Unit
@@ -35,19 +35,27 @@ class IndexedUnit:
 
 
 def embedded_texts(unit: Unit, chunks: Sequence[Chunk]) -> list[str]:
-    """What is embedded for a unit: each chunk, the whole unit, the title.
+    """What is embedded for a unit: each chunk, the whole unit, and the title where there is one of its own.
 
     Of the whole only the beginning is taken: no model reads on for long. A unit of one chunk is that chunk.
     """
     if not chunks:
         return []
-    whole = f"{unit.title}\n{body_below_title(unit.body)}"[:_WHOLE_UNIT_CHARS]
-    return [*(chunk.embedded_text for chunk in chunks), whole, unit.title]
+    title = indexed_title(unit.title, unit.body)
+    whole = f"{title}\n{body_below_title(unit.body)}" if title else unit.body
+    return [*(chunk.embedded_text for chunk in chunks), whole[:_WHOLE_UNIT_CHARS], *([title] if title else [])]
+
+
+def indexed_title(title: str, body: str) -> str:
+    """The title, where it says more than the text below it; empty for one that is just how the text begins."""
+    beginning = " ".join(body[: 4 * len(title) + 100].split())
+    return "" if beginning.startswith(title.removesuffix("[…]").strip()) else title
 
 
 def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
     """Add a unit, or replace the one of the same source and id."""
     unit = entry.unit
+    title = indexed_title(unit.title, unit.body)
     remove_unit(connection, unit.source, unit.id)
     scope = unit.scope
     key = connection.execute(
@@ -55,9 +63,24 @@ def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
                stale_after, scope_repo, scope_path, scope_symbol, session, details, content)
            VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
         (
-            unit.source, unit.id, unit.path, unit.title, unit.type, unit.domain, _json(unit.tags), unit.confidence,
-            unit.origin, _iso(unit.created), _iso(unit.last_modified), _iso(unit.stale_after),
-            scope and scope.repo, scope and scope.path, scope and scope.symbol, unit.session, _details(unit), unit.body,
+            unit.source,
+            unit.id,
+            unit.path,
+            unit.title,
+            unit.type,
+            unit.domain,
+            _json(unit.tags),
+            unit.confidence,
+            unit.origin,
+            _iso(unit.created),
+            _iso(unit.last_modified),
+            _iso(unit.stale_after),
+            scope and scope.repo,
+            scope and scope.path,
+            scope and scope.symbol,
+            unit.session,
+            _details(unit),
+            unit.body,
         ),
     ).lastrowid
     assert key is not None
@@ -72,21 +95,21 @@ def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
     )
     connection.executemany(
         "INSERT INTO chunks_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
-        [
-            (k, *chunk_columns(unit.title, unit.tags, c.breadcrumb, c.text))
-            for k, c in zip(keys, entry.chunks, strict=True)
-        ],
+        [(k, *chunk_columns(title, unit.tags, c.breadcrumb, c.text)) for k, c in zip(keys, entry.chunks, strict=True)],
     )
     connection.execute(
         "INSERT INTO units_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
-        (key, *unit_columns(unit.title, unit.tags, body_below_title(unit.body))),
+        (key, *unit_columns(title, unit.tags, body_below_title(unit.body))),
     )
     if entry.vectors:
-        *of_chunks, whole, title = entry.vectors
+        of_chunks, (whole, *of_title) = entry.vectors[: len(keys)], entry.vectors[len(keys) :]
         connection.executemany(
             "INSERT INTO vectors VALUES (?,?)", [(k, v.tobytes()) for k, v in zip(keys, of_chunks, strict=True)]
         )
-        connection.execute("INSERT INTO unit_vectors VALUES (?,?,?)", (key, whole.tobytes(), title.tobytes()))
+        connection.execute(
+            "INSERT INTO unit_vectors VALUES (?,?,?)",
+            (key, whole.tobytes(), of_title[0].tobytes() if of_title else None),
+        )
 
 
 def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str) -> bool:
@@ -97,6 +120,7 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
     if row is None:
         return False
     key, title, tags, body = row[0], row[1], json.loads(row[2]), row[3]
+    title = indexed_title(title, body)
     chunks = connection.execute(
         "SELECT key, heading_breadcrumb, content FROM chunks WHERE unit_key = ?", (key,)
     ).fetchall()

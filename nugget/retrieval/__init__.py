@@ -41,9 +41,7 @@ def retrieve(
     clock = _Stages()
     gathered = gather(query, profile, index, embedder)
     clock.lap("gather")
-    scored = rank(
-        gathered.candidates, ranking=profile.ranking, rrf_k=profile.rrf_k, has_vectors=gathered.has_vectors
-    )
+    scored = rank(gathered.candidates, ranking=profile.ranking, rrf_k=profile.rrf_k, has_vectors=gathered.has_vectors)
     clock.lap("rank")
     hits = to_hits(scored, query, profile, index, gathered.matcher, today=now.date())
     clock.lap("relate")

@@ -27,7 +27,7 @@ class Match:
 
     `chunk_bm25` is that of its best chunk, `unit_bm25` that of the unit read as a whole: FTS5's scores with their
     sign turned (0 and more). `chunk_cosine` is that of its nearest chunk, then come those of the whole and of the
-    title; all None without vectors.
+    title; all None without vectors, the title's also where the unit has no title of its own.
     """
 
     chunk_bm25: float = 0.0
@@ -82,7 +82,7 @@ class Matcher:
         self._chunk_bm25 = chunk_bm25
         self._unit_bm25 = unit_bm25
         self._nearest: dict[int, tuple[int, float]] = {}
-        self._whole: dict[int, tuple[float, float]] = {}
+        self._whole: dict[int, tuple[float, float | None]] = {}
 
     def look_up(self, unit_keys: Iterable[int]) -> None:
         """Fetch what is needed to match these units."""
@@ -114,7 +114,7 @@ def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | No
     """The units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25."""
     terms = index.terms(query.text)
     texts = index.search_text(terms.words, BM25_DEPTH, query.filter)
-    wholes = index.search_unit_text(terms.words, BM25_DEPTH, query.filter)
+    wholes = index.search_unit_text(terms.words, BM25_DEPTH, query.filter) if profile.ranking != "rrf" else []
     vector, degraded = embed_question(query.text, index, embedder)
     nearest = index.search_vectors(vector, profile.candidates, query.filter) if vector is not None else []
     unit_of = index.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
@@ -126,7 +126,8 @@ def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | No
     matcher = Matcher(index, vector, chunk_bm25, dict(wholes))
     fused = fuse([by_vector, by_text], k=profile.rrf_k)
     keys = list(dict.fromkeys([*fused, *(key for key, _ in wholes[: profile.candidates])]))
-    matcher.look_up(keys)
+    if profile.ranking != "rrf":
+        matcher.look_up(keys)
     vector_ranks = {key: rank for rank, key in enumerate(by_vector, start=1)}
     text_ranks = {key: rank for rank, key in enumerate(by_text, start=1)}
     chunks = _matching_chunks(texts[: profile.candidates], nearest, unit_of, k=profile.rrf_k)
@@ -136,7 +137,7 @@ def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | No
             vector_rank=vector_ranks.get(key),
             text_rank=text_ranks.get(key),
             fused=fused.get(key, 0.0),
-            match=matcher.match(key),
+            match=matcher.match(key) if profile.ranking != "rrf" else Match(),
             chunk_keys=tuple(chunks.get(key, ())),
         )
         for key in keys
@@ -165,4 +166,3 @@ def embed_question(
         return embedder.embed_query(text), ()
     except EmbeddingUnavailable:
         return None, ("no_vectors",)
-

@@ -1,7 +1,7 @@
 """The local re-ranker: calibrated scores of every candidate, always there, no LLM.
 
     score = COSINE_SHARE * cosine + (1 - COSINE_SHARE) * bm25 / (bm25 + BM25_HALF)
-    cosine = CHUNK_SHARE * nearest chunk + UNIT_SHARE * whole unit + TITLE_SHARE * title
+    cosine = CHUNK_SHARE * nearest chunk + UNIT_SHARE * whole unit + TITLE_SHARE * title (else nearest chunk again)
     bm25   = mean of the best chunk's and the whole unit's
 
 Ranks forget how good a match was; cosine and BM25 remember. What was tried, and what each part gave over five sets
@@ -50,9 +50,11 @@ def contributions_of(match: Match, *, vector: str = "", text: str = "") -> tuple
     """The addends of a match's calibrated score; `vector` and `text` say what is known of its ranks."""
     found: list[Contribution] = []
     if match.chunk_cosine is not None:
-        cosines = [("vector", CHUNK_SHARE, match.chunk_cosine, vector)]
+        titled = match.title_cosine is not None
+        chunk_share = CHUNK_SHARE if titled else CHUNK_SHARE + TITLE_SHARE
+        cosines: list[tuple[str, float, float | None, str]] = [("vector", chunk_share, match.chunk_cosine, vector)]
         cosines += [("vector, whole unit", UNIT_SHARE, match.unit_cosine, "")]
-        cosines += [("vector, title", TITLE_SHARE, match.title_cosine, "")]
+        cosines += [("vector, title", TITLE_SHARE, match.title_cosine, "")] if titled else []
         found = [
             Contribution(
                 name=name,
@@ -73,9 +75,9 @@ def mean_bm25(match: Match) -> float:
 
 def mixed_cosine(match: Match) -> float:
     """The cosines of nearest chunk, whole unit and title, mixed; 0 without vectors."""
-    parts = (match.chunk_cosine, match.unit_cosine, match.title_cosine)
-    shares = (CHUNK_SHARE, UNIT_SHARE, TITLE_SHARE)
-    return sum(share * (cosine or 0.0) for share, cosine in zip(shares, parts, strict=True))
+    chunk, unit = match.chunk_cosine or 0.0, match.unit_cosine or 0.0
+    title = chunk if match.title_cosine is None else match.title_cosine
+    return CHUNK_SHARE * chunk + UNIT_SHARE * unit + TITLE_SHARE * title
 
 
 def is_weak(best: Match | None, terms: Terms, *, units: int, has_vectors: bool) -> bool:

@@ -1,0 +1,212 @@
+"""Retrieval quality: `python benchmarks/retrieval.py DIR [DIR..] [--json]`, one data set a folder.
+
+A set is `docs.jsonl {id, title?, text, domain?, kind?, tags?, scope?}`, `queries.jsonl {id, text, scope?}`,
+`qrels.tsv` (query, document, gain; tab-separated) and, where the data has links, `edges.jsonl {source, target,
+relation}`. Each scope of a set is a brain of its own. A brain is built from the documents and asked through the
+public API, so that what is measured is what users get. nDCG uses the gain 2^rel - 1 and the discount log2(rank + 1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from nugget.api import Brain
+from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
+from nugget.knowledge import serialise
+from nugget.models import Depth, Filter, KnowledgeType, Relation, RelationType, SourceName, Unit
+
+MODES = ("bm25", "vectors", "rrf", "default")
+METRICS = ("ndcg@10", "recall@1", "recall@5", "recall@10", "mrr@10")
+_DEPTH = 10
+_CHUNKS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Documents that make one brain, and the questions asked of it."""
+
+    docs: list[dict[str, Any]]
+    queries: list[dict[str, Any]]
+    edges: list[dict[str, Any]]
+
+
+def main() -> int:
+    """Measure each set and print the table, or one JSON document."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    missing = [str(folder) for folder in options.folders if not (folder / "docs.jsonl").is_file()]
+    if missing:
+        print(f"Error: no docs.jsonl in {', '.join(missing)}.", file=sys.stderr)
+        return 2
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    for folder in options.folders:
+        print(f"{folder.name} ...", file=sys.stderr)
+        results[folder.resolve().name] = measure(folder)
+    print(json.dumps(results, indent=2) if options.json else table(results))
+    return 0
+
+
+def measure(folder: Path) -> dict[str, dict[str, float]]:
+    """The metrics of every mode over one set, averaged over its questions."""
+    gains = read_gains(folder / "qrels.tsv")
+    rows: dict[str, list[list[float]]] = {mode: [] for mode in MODES}
+    times: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for scope in scopes(folder):
+        asked = [query for query in scope.queries if gains.get(str(query["id"]))]
+        with tempfile.TemporaryDirectory() as root:
+            for mode, ask in modes(Path(root) / "brain", scope):
+                for query in asked:
+                    started = time.perf_counter()
+                    found = ask(str(query["text"]))
+                    times[mode].append((time.perf_counter() - started) * 1000)
+                    rows[mode].append(metrics(found, gains[str(query["id"])]))
+    return {
+        mode: {
+            **{
+                name: round(statistics.fmean(column), 4)
+                for name, column in zip(METRICS, zip(*rows[mode], strict=True), strict=True)
+            },
+            "queries": len(rows[mode]),
+            "p50_ms": round(statistics.median(times[mode]), 2),
+        }
+        for mode in MODES
+    }
+
+
+def modes(brain: Path, scope: Scope) -> Iterator[tuple[str, Callable[[str], list[str]]]]:
+    """Each way of asking: a function from a question to the ids of documents, best first."""
+    names = write_brain(brain, scope)
+    with Brain(brain, settings=Settings(), resident=True) as default:
+        default.sync()
+        plain = RetrievalSettings(ranking="rrf", hops=0)
+        no_vectors = Settings(retrieval=plain, embedding=EmbeddingSettings(model="none"))
+        by_text = Brain(brain, settings=no_vectors, resident=True)
+        by_rrf = Brain(brain, settings=Settings(retrieval=plain), resident=True)
+        for opened in (default, by_rrf, by_text):
+            api_order(opened, "warm up", names)
+        yield "bm25", lambda question: api_order(by_text, question, names)
+        yield "vectors", lambda question: vector_order(default, question, names)
+        yield "rrf", lambda question: api_order(by_rrf, question, names)
+        yield "default", lambda question: api_order(default, question, names)
+        by_text.close()
+        by_rrf.close()
+
+
+def api_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str]:
+    """The documents as `ask` orders them."""
+    bundle = brain.ask(question, limit=_DEPTH, budget_tokens=10**9, depth=Depth.SUMMARY, fresh=False)
+    return [names[hit.unit.id] for hit in bundle.hits]
+
+
+def vector_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str]:
+    """The documents by the cosine of their nearest chunk alone."""
+    assert brain.embedder is not None
+    nearest = brain.index.search_vectors(brain.embedder.embed_query(question), _CHUNKS, Filter())
+    unit_of = brain.index.units_of_chunks([key for key, _ in nearest])
+    keys = list(dict.fromkeys(unit_of[key] for key, _ in nearest))[:_DEPTH]
+    units = brain.index.units(keys)
+    return [names[units[key].id] for key in keys]
+
+
+def write_brain(folder: Path, scope: Scope) -> dict[str, str]:
+    """Write the documents as knowledge files; gives the document id of each unit id."""
+    units = {str(doc["id"]): unit_of(number, doc) for number, doc in enumerate(scope.docs)}
+    related: dict[str, list[Relation]] = {}
+    for edge in scope.edges:
+        source, target = str(edge["source"]), str(edge["target"])
+        if source in units and target in units and edge["relation"] in list(RelationType):
+            relation = Relation(id=units[target].id, relation=RelationType(edge["relation"]))
+            related.setdefault(source, []).append(relation)
+    (folder / "domains").mkdir(parents=True)
+    (folder / "brain.yaml").write_text("owner: Benchmark\n")
+    for key, unit in units.items():
+        path = folder / f"domains/{unit.domain}/{unit.type}s/{unit.id.partition('/')[2]}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(serialise(replace(unit, related=tuple(related.get(key, ())))), "utf-8")
+    return {unit.id: key for key, unit in units.items()}
+
+
+def unit_of(number: int, doc: Mapping[str, Any]) -> Unit:
+    """A knowledge unit of a document. Where the document has no title its body gets no heading."""
+    kind = doc.get("kind") if doc.get("kind") in list(KnowledgeType) else KnowledgeType.CONCEPT
+    title = " ".join(str(doc.get("title") or "").split())
+    text = str(doc["text"])
+    return Unit(
+        id=f"{kind}/{number}",
+        source=SourceName.BRAIN,
+        type=str(kind),
+        title=title,
+        body=f"# {title}\n\n{text}\n" if title else f"{text}\n",
+        domain="set",
+        tags=tuple(str(tag) for tag in doc.get("tags") or ()),
+    )
+
+
+def scopes(folder: Path) -> Iterator[Scope]:
+    """The brains of a set."""
+    docs, queries = read_lines(folder / "docs.jsonl"), read_lines(folder / "queries.jsonl")
+    edges = read_lines(folder / "edges.jsonl") if (folder / "edges.jsonl").is_file() else []
+    for name in dict.fromkeys(str(doc.get("scope", "")) for doc in docs):
+        yield Scope(
+            [doc for doc in docs if str(doc.get("scope", "")) == name],
+            [query for query in queries if str(query.get("scope", "")) == name],
+            edges,
+        )
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON lines file."""
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+
+
+def read_gains(file: Path) -> dict[str, dict[str, float]]:
+    """query -> document -> gain; rows whose gain is no number (a header) are passed over."""
+    gains: dict[str, dict[str, float]] = {}
+    for line in file.read_text("utf-8").splitlines():
+        query, document, gain = (line.split("\t") + ["", ""])[:3]
+        if gain.replace(".", "", 1).isdigit() and float(gain) > 0:
+            gains.setdefault(query, {})[document] = float(gain)
+    return gains
+
+
+def metrics(found: Sequence[str], gains: Mapping[str, float]) -> list[float]:
+    """nDCG@10, recall@1, @5, @10 and the reciprocal rank of the first relevant document within ten."""
+    found = list(found)[:_DEPTH]
+    gained = sum((2 ** gains.get(doc, 0) - 1) / math.log2(rank + 2) for rank, doc in enumerate(found))
+    best = sorted(gains.values(), reverse=True)[:_DEPTH]
+    ideal = sum((2**gain - 1) / math.log2(rank + 2) for rank, gain in enumerate(best))
+    first = next((1 / (rank + 1) for rank, doc in enumerate(found) if doc in gains), 0.0)
+    recalls = [sum(doc in gains for doc in found[:k]) / len(gains) for k in (1, 5, 10)]
+    return [gained / ideal, *recalls, first]
+
+
+def table(results: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """The results as a markdown table, with the mean over the sets."""
+    lines = ["| set | mode | " + " | ".join(METRICS) + " | p50 ms |", "|---|---|" + "---|" * (len(METRICS) + 1)]
+    for name, by_mode in results.items():
+        for mode, values in by_mode.items():
+            cells = " | ".join(f"{values[metric]:.3f}" for metric in METRICS)
+            lines.append(f"| {name} | {mode} | {cells} | {values['p50_ms']:.1f} |")
+    for mode in MODES:
+        means = " | ".join(f"{statistics.fmean(r[mode][metric] for r in results.values()):.4f}" for metric in METRICS)
+        lines.append(f"| **mean** | {mode} | {means} | |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
