@@ -16,7 +16,7 @@ from nugget.text import shorten
 if TYPE_CHECKING:
     from nugget.extraction.generative import Nearest
     from nugget.extraction.scoring import Embed
-    from nugget.llm import LLM
+    from nugget.llm import LLM, ClaudeCode
 
 __all__ = ["METHODS", "Extraction", "Proposal", "extract"]
 
@@ -30,7 +30,7 @@ def extract(
     settings: Settings,
     now: datetime,
     embed: Embed | None = None,
-    llm: LLM | None = None,
+    llm: LLM | ClaudeCode | None = None,
     nearest: Nearest | None = None,
 ) -> Extraction:
     """Find knowledge in a session that is redacted already.
@@ -44,7 +44,10 @@ def extract(
         from nugget.extraction.generative import extract_generative
 
         if llm is None:
-            raise LLMUnavailable("Generative extraction needs an LLM and a key.", hint="Set ANTHROPIC_API_KEY.")
+            raise LLMUnavailable(
+                "Generative extraction needs an LLM and a key.",
+                hint="Set ANTHROPIC_API_KEY, or `llm: {extract_with: claude-code}`.",
+            )
         return extract_generative(session, llm=llm, settings=settings, nearest=nearest, now=now)
     proposals = extract_heuristic(session, embed=embed, now=now)
     return Extraction(proposals=tuple(proposals), method="heuristic", summary=summary_of(session))
