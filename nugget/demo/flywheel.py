@@ -25,8 +25,8 @@ from nugget.sources.transcripts import find_transcripts, read_session
 if TYPE_CHECKING:
     from rich.console import Console
 
-QUESTION = "Some payment callbacks are refused as forged although the secret is right. What should I check?"
-"""In other words than the session's: nobody asks with the words of the answer."""
+QUESTION = "Some webhooks fail the signature check although the secret is right. What should I look at?"
+"""As the next person would ask, who has not seen the session."""
 
 _CONFIGURED_BY = ("NUGGET_", "ANTHROPIC_", "GITHUB_", "CLAUDE", "GIT_", "OPENAI_", "VOYAGE_")
 _SHOWN_LINES = 24
@@ -95,10 +95,10 @@ def _play(stage: Stage) -> None:
     _run(stage, "capture-session", "--transcript", f"~/.claude/projects/{folder}/{transcript.name}",
          "--method", "heuristic")  # fmt: skip
     _title(stage, 3, "Review", "what was found waits on a git branch until you have looked at it")
-    _run(stage, "review", "list")
+    _run(stage, "review", "list", at_most_lines=6)
     _run(stage, "review", "show", at_most_lines=_SHOWN_LINES)
-    _run(stage, "review", "accept", *_waiting_branches(stage))
-    _title(stage, 4, "Ask", "in other words than the session's; words and meaning are both searched")
+    _run(stage, "review", "accept", *_waiting_branches(stage), at_most_lines=4)
+    _title(stage, 4, "Ask", "as the next person would, who has not seen the session; words and meaning are both searched")
     _run(stage, "sync")
     _run(stage, "ask", QUESTION, "--no-llm", "--limit", "3")
     _title(stage, 5, "What the next agent gets", "the same question, by a real MCP client over stdio")
