@@ -23,6 +23,9 @@ from nugget.models import EventKind, Session, Unit
 from nugget.redaction import is_excluded_project, redact_session
 from nugget.sources.transcripts import read_session
 
+MAX_NOTED = 20
+"""Of so many units that were left out the ledger keeps the reason."""
+
 Extract = Callable[[Session], Extraction]
 """Finds knowledge in a redacted session; the face binds method, models and limits."""
 
@@ -185,7 +188,8 @@ def _propose(
         session=session.id, changes=comparison.changes, dropped=dropped, method=extraction.method,
         redacted=line["redacted"], summary=extraction.summary, usd=extraction.usd,
     )  # fmt: skip
-    line |= {"method": result.method, "usd": result.usd, "records": " ".join(keys), "capture": capture_id(keys)}
+    line |= {"method": result.method, "usd": result.usd, "dropped": dropped[:MAX_NOTED]}
+    line |= {"records": " ".join(keys), "capture": capture_id(keys)}
     if not comparison.changes:
         _note(capture, line | {"reason": "nothing worth keeping was found"})
         return replace(result, skipped="nothing worth keeping was found")

@@ -25,8 +25,9 @@ from nugget.text import shorten, slugify
 NEAR_DUPLICATE = 0.85
 """Cosine similarity (0..1) from which two units say the same thing, whatever their words. Distinct units on one topic
 reach 0.72 in the test brain."""
-SAME_WORDS = 0.6
-"""Shared share of the distinct words (Jaccard) from which two texts say the same thing."""
+SAME_WORDS = 0.8
+"""Shared share of the distinct words (Jaccard), of titles and of bodies, from which two units say the same thing:
+an otherwise equal sentence about another thing stays below."""
 LIKELY_DUPLICATE = 0.75
 """Cosine similarity from which a unit repeats another that also holds `HELD_WORDS` of its words."""
 HELD_WORDS = 0.5
@@ -174,7 +175,8 @@ def same_knowledge(one: Unit, other: Unit) -> bool:
     quotes = {text_key(evidence.quote) for evidence in one.evidence}
     if quotes and quotes == {text_key(evidence.quote) for evidence in other.evidence}:
         return True
-    return shared_words(_words_of(one), _words_of(other)) >= SAME_WORDS
+    same_title = shared_words(one.title, other.title) >= SAME_WORDS
+    return same_title and shared_words(one.body, other.body) >= SAME_WORDS
 
 
 def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | None:
@@ -194,9 +196,14 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
 
 
 def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None) -> None:
-    twin, score = _named(draft, unit, updates) if updates in draft.paths else _twin(draft, unit)
+    twin = _named(draft, updates) if updates in draft.paths else None
     if twin is not None:
-        _edit(draft, twin, unit, reason, score)
+        _edit(draft, twin, unit, reason, note=f"corrects or extends {twin.id}")
+        return
+    twin, score = _twin(draft, unit)
+    if twin is not None:
+        note = f"adds to {twin.id}, which says much the same (similarity {score:.2f})"
+        _edit(draft, twin, unit, reason, note=note)
         return
     unit = _with_free_path(draft, unit)
     relations, notes = _relations(draft, unit)
@@ -210,12 +217,11 @@ def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None) -> No
             _mark_superseded(draft, relation.id, unit)
 
 
-def _named(draft: _Draft, unit: Unit, unit_id: str) -> tuple[Unit | None, float]:
+def _named(draft: _Draft, unit_id: str) -> Unit | None:
     """The committed unit that the extraction says is to be corrected or extended."""
     path = draft.paths[unit_id]
     text = draft.brain.read(path) if path in draft.brain.files else None
-    known = knowledge.parse(text, path=path).unit if text is not None else None
-    return known, shared_words(_words_of(unit), _words_of(known)) if known else 0.0
+    return knowledge.parse(text, path=path).unit if text is not None else None
 
 
 def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float | None]:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from nugget import queue, spool
 from nugget.api import Brain
@@ -23,9 +24,15 @@ from nugget.capture import Capture, CaptureResult, capture_transcript
 from nugget.comparison import Similar
 from nugget.config import Environment, find_brain, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
-from nugget.models import Unit
+from nugget.models import Hit, Unit
 from nugget.queue import Job, Outcome
 from nugget.sources.transcripts import find_session, find_transcripts
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nugget.extraction.scoring import Embed
 
 MAX_JOBS = 100
 """A worker hands over to a fresh one after so many jobs, so that nothing it leaks can add up."""
@@ -123,15 +130,18 @@ def open_capture(
     environment: Environment, brain: Brain, *, now: datetime, method: str | None = None, dry_run: bool = False
 ) -> Capture:
     """Bind a capture to a brain: its settings, its index, the models that there are."""
-    from nugget import extraction
+    from nugget.extraction import extract
+    from nugget.llm import open_llm
 
     settings = brain.settings
     chosen = method or settings.capture.method
+    llm = open_llm(settings, environment) if chosen != "heuristic" else None
+    bound = partial(extract, method=chosen, settings=settings, now=now, embed=_embed(brain), llm=llm)
     return Capture(
         brain=brain.path,
         home=environment.home,
         settings=settings,
-        extract=partial(extraction.extract, method=chosen, settings=settings, embedder=brain.embedder, now=now),
+        extract=partial(bound, nearest=lambda text: [hit.unit for hit in _hits(brain, text)]),
         similar=similar_units(brain),
         now=now,
         dry_run=dry_run,
@@ -146,7 +156,7 @@ def similar_units(brain: Brain) -> Similar:
 
     def similar(unit: Unit) -> list[tuple[Unit, float]]:
         text = f"{unit.title}\n{unit.body[:2000]}"
-        hits = brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"]).hits
+        hits = _hits(brain, text)
         found = [brain.index.unit(hit.unit.id) or hit.unit for hit in hits]
         if brain.embedder is None or not found:
             return [(near, 0.0) for near in found]
@@ -159,6 +169,23 @@ def similar_units(brain: Brain) -> Similar:
         return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
 
     return similar
+
+
+def _hits(brain: Brain, text: str) -> Sequence[Hit]:
+    return brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"]).hits
+
+
+def _embed(brain: Brain) -> Embed | None:
+    embedder = brain.embedder
+    if embedder is None:
+        return None
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        import numpy as np
+
+        return np.stack(list(embedder.embed(texts)))
+
+    return embed
 
 
 def transcript_of(job: Job, environment: Environment) -> Path:
