@@ -196,14 +196,9 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
 
 
 def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None) -> None:
-    twin = _named(draft, updates) if updates in draft.paths else None
+    twin, score = _named(draft, updates) if updates in draft.paths else _twin(draft, unit)
     if twin is not None:
-        _edit(draft, twin, unit, reason, note=f"corrects or extends {twin.id}")
-        return
-    twin, score = _twin(draft, unit)
-    if twin is not None:
-        note = f"adds to {twin.id}, which says much the same (similarity {score:.2f})"
-        _edit(draft, twin, unit, reason, note=note)
+        _edit(draft, twin, unit, reason, score)
         return
     unit = _with_free_path(draft, unit)
     relations, notes = _relations(draft, unit)
@@ -217,11 +212,11 @@ def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None) -> No
             _mark_superseded(draft, relation.id, unit)
 
 
-def _named(draft: _Draft, unit_id: str) -> Unit | None:
+def _named(draft: _Draft, unit_id: str) -> tuple[Unit | None, None]:
     """The committed unit that the extraction says is to be corrected or extended."""
     path = draft.paths[unit_id]
     text = draft.brain.read(path) if path in draft.brain.files else None
-    return knowledge.parse(text, path=path).unit if text is not None else None
+    return (knowledge.parse(text, path=path).unit if text is not None else None), None
 
 
 def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float | None]:
