@@ -131,11 +131,11 @@ def open_capture(
 ) -> Capture:
     """Bind a capture to a brain: its settings, its index, the models that there are."""
     from nugget.extraction import extract
-    from nugget.llm import open_llm
+    from nugget.llm import open_extractor
 
     settings = brain.settings
     chosen = method or settings.capture.method
-    llm = open_llm(settings, environment) if chosen != "heuristic" else None
+    llm = open_extractor(settings, environment) if chosen != "heuristic" else None
     bound = partial(extract, method=chosen, settings=settings, now=now, embed=_embed(brain), llm=llm)
     return Capture(
         brain=brain.path,
@@ -154,6 +154,14 @@ def similar_units(brain: Brain) -> Similar:
     Without an embedding model every candidate has similarity 0, and the shared words decide.
     """
 
+    vectors: dict[str, NDArray[np.float32]] = {}
+
+    def vector(text: str) -> NDArray[np.float32]:
+        # The units of one session have neighbours in common.
+        if text not in vectors and brain.embedder is not None:
+            vectors[text] = next(iter(brain.embedder.embed([text])))
+        return vectors[text]
+
     def similar(unit: Unit) -> list[tuple[Unit, float]]:
         text = f"{unit.title}\n{unit.body[:2000]}"
         hits = _hits(brain, text)
@@ -163,9 +171,11 @@ def similar_units(brain: Brain) -> Similar:
         # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
         wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
         parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
-        first, *others = brain.embedder.embed([text, *wholes, *parts])
-        cosines = [float(first @ vector) for vector in others]
-        best = [max(pair) for pair in zip(cosines[: len(found)], cosines[len(found) :], strict=True)]
+        ours = vector(text)
+        best = [
+            max(float(ours @ vector(whole)), float(ours @ vector(part)))
+            for whole, part in zip(wholes, parts, strict=True)
+        ]
         return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
 
     return similar
