@@ -175,6 +175,9 @@ def drain(
             ended = finish(home, job, _attempt(job, capture))
         except NuggetError as error:
             ended = fail(home, job, str(error), now=now())
+        except OSError as error:
+            reason = f"{error.filename or 'a file'} could not be read or written ({error.strerror or error})"
+            ended = fail(home, job, reason, now=now())
         except Exception as error:
             log(f"{job.name}: {traceback.format_exc()}")
             reason = f"unexpected {type(error).__name__}: {error}"

@@ -245,3 +245,26 @@ def test_every_real_transcript_goes_through_the_whole_pipeline(
 def expected(job: Job) -> bool:
     """Other agents' transcripts are refused with a sentence; they fail like any file that is no transcript."""
     return "is not a Claude Code transcript" in (job.reason or "")
+
+
+@pytest.mark.proves("WORKER-FULL-DISK")
+@pytest.mark.parametrize("limit_bytes", [700, 2_000, 10_000, 60_000])
+def test_a_disk_that_fills_up_loses_nothing(limit_bytes: int, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the full disk, in the worker and in the git that it starts."""
+    lay_out(tmp_path)
+    home, brain = tmp_path / ".nugget", tmp_path / "brain"
+    code = (
+        "import resource, signal; from nugget import worker\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit_bytes}, {limit_bytes}))\n"
+        "worker.main([])"
+    )
+    environment = variables(tmp_path, NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain))
+    full = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=120, check=False)
+    assert full.returncode == 0, full.stderr
+    for job in queue.jobs(home, "failed"):
+        assert "unexpected" not in (job.reason or ""), job.reason
+    again = "from nugget.worker import work, read_environment; work(read_environment(), retry=True)"
+    subprocess.run([sys.executable, "-c", again], env=environment, timeout=120, check=True)
+    assert {state: count for state, count in queue.overview(home).counts.items() if count} == {"done": 1}
+    assert len(review.proposals(brain)) == 1
+    assert len(knowledge_of(tmp_path)) == 2
