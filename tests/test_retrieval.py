@@ -66,7 +66,7 @@ def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked: 
     flagged = [asked.ask(question, fresh=False, now=NOW).weak for question in golden["unanswerable"]]
     assert sum(flagged) >= 0.8 * len(flagged)
     alarms = [asked.ask(entry["question"], fresh=False, now=NOW).weak for entry in golden["questions"]]
-    assert sum(alarms) <= 0.05 * len(alarms)
+    assert sum(alarms) <= 0.1 * len(alarms)
 
 
 @pytest.mark.proves("ASK-EXPLAIN")

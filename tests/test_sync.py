@@ -99,7 +99,7 @@ def test_added_modified_moved_and_removed_files_are_followed_and_only_new_text_i
     new = brain / "domains/coding/concepts/flux-capacitor.md"
     new.write_text(unit("concept/flux-capacitor", body="The flux capacitor needs 1.21 gigawatts."))
     result = run()
-    assert (result.added, result.embedded) == (1, 1)
+    assert (result.added, result.embedded) == (1, 2), "the chunk, which is the whole, and the title"
     assert ids_for(brain, "how many gigawatts")[0] == "concept/flux-capacitor"
     new.write_text(unit("concept/flux-capacitor", body="The flux capacitor needs plutonium or lightning."))
     result = run()

@@ -24,7 +24,7 @@ PROMISES = {
     "SYNC-KILLED": "A sync killed at any point leaves a whole index; the next one finishes the work.",
     "SYNC-INLINE": "A question syncs a few changes first; with many it answers from what is indexed and says so.",
     "ASK-GOLDEN": "At least 38 of 40 paraphrased questions find their unit in the top three of the test brain.",
-    "ASK-WEAK": "Questions that the brain cannot answer are flagged as weak: four in five, at one false alarm in twenty.",
+    "ASK-WEAK": "Questions that the brain cannot answer are flagged as weak: four in five, at one false alarm in ten paraphrases.",
     "ASK-EXPLAIN": "The contributions that --explain shows add up to each hit's score, under every ranking.",
     "ASK-RRF": "The bare RRF order is an option.",
     "ASK-ANY-TEXT": "Any text is a valid query: random Unicode, every FTS5 operator, nothing at all.",
