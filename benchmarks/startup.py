@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-ROUNDS = 15
+ROUNDS = 11
 QUESTION = "how do we retry a request after a timeout"
 TYPER = """\
 import typer
