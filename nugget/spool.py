@@ -127,35 +127,31 @@ def start_worker(home: str | os.PathLike[str], *arguments: str, python: str = ""
         command = [python or sys.executable, "-P", "-m", "nugget.worker", *arguments]
         # One thread is enough for what numpy does here, and starting more costs 50 ms.
         ours = {GUARD: "1", WORKER_LOCK: str(lock), "OPENBLAS_NUM_THREADS": "1"}
-        _start_detached(command, {**os.environ, **ours}, keep=lock, folder=str(home))
+        _start_detached(command, {**os.environ, **ours}, keep=lock)
     finally:
         os.close(lock)
     return True
 
 
-def _start_detached(command: Sequence[str], variables: Mapping[str, str], *, keep: int, folder: str) -> None:
-    if not hasattr(os, "fork"):
+def _start_detached(command: Sequence[str], variables: Mapping[str, str], *, keep: int) -> None:
+    """Start a process in a session of its own, which neither the client's exit nor a hang-up reaches."""
+    if not hasattr(os, "posix_spawn"):
         import subprocess
 
         flags = 0x00000008 | 0x00000200  # DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP
         unlocked = {name: value for name, value in variables.items() if name != WORKER_LOCK}
-        subprocess.Popen(command, env=unlocked, cwd=folder, creationflags=flags, close_fds=True)
+        subprocess.Popen(command, env=unlocked, creationflags=flags, close_fds=True)
         return
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if os.fork():
-        return
+    streams = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+        (os.POSIX_SPAWN_DUP2, 0, 1),
+        (os.POSIX_SPAWN_DUP2, 0, 2),
+    ]
+    os.set_inheritable(keep, True)
     try:
-        # A session of its own: neither the client's exit nor the terminal's hang-up reaches the worker.
-        os.setsid()
-        os.nice(10)
-        # The hook that forked us has to be out of the client's way first, also on a machine with one core.
-        time.sleep(0.05)
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(null, stream)
-        os.set_inheritable(keep, True)
-        os.chdir(folder)
-        os.execve(command[0], list(command), dict(variables))
+        os.posix_spawn(command[0], list(command), dict(variables), file_actions=streams, setsid=True)
+    except NotImplementedError:
+        # Where the system cannot do it at the start, the worker makes a session of its own.
+        os.posix_spawn(command[0], list(command), dict(variables), file_actions=streams)
     finally:
-        os._exit(127)
+        os.set_inheritable(keep, False)

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """A detached worker's life: `python -m nugget.worker [--catch-up]`. Exit code 0; failures are in the queue."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     environment = read_environment()
-    _limit_memory()
+    _leave_the_session(environment.home)
     inherited = environment.variables.get(spool.WORKER_LOCK, "")
     lock = int(inherited) if inherited.isdigit() and _is_open(int(inherited)) else None
     try:
@@ -278,6 +278,17 @@ def _time_limit(seconds: int) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _leave_the_session(home: Path) -> None:
+    """Be in nobody's way: a session, folder and priority of our own, and a limit on memory."""
+    with suppress(OSError, AttributeError):
+        os.setsid()
+    with suppress(OSError):
+        os.chdir(home)
+    with suppress(OSError, AttributeError):
+        os.nice(10)
+    _limit_memory()
 
 
 def _limit_memory() -> None:
