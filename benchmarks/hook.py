@@ -69,9 +69,7 @@ def _measure(
     for _ in range(rounds):
         for name, (command, text) in ways.items():
             started = time.perf_counter()
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
-            )
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
             assert process.stdin is not None
             process.stdin.write(text)
             process.stdin.close()
@@ -82,60 +80,6 @@ def _measure(
             taken[name].append((wall, (usage.ru_utime + usage.ru_stime) * 1000))
             time.sleep(settle_s)
     return {name: (min(wall for wall, _ in values), min(cpu for _, cpu in values)) for name, values in taken.items()}
-
-
-if __name__ == '__main__':
-    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
-    sys.exit(main())
-"""
-"""What pip installs as the command `nugget`."""
-
-
-def main() -> None:
-    """Measure each way in turn, so that a slow moment hits all of them."""
-    sys.path.insert(0, str(REPOSITORY))
-    from nugget import spool
-
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "home"
-        environment = {**os.environ, "HOME": folder, "NUGGET_HOME": str(home), "PYTHONPATH": str(REPOSITORY)}
-        script = Path(folder) / "nugget"
-        script.write_text(CONSOLE_SCRIPT, "utf-8")
-        start = [sys.executable, str(script), "capture-session"]
-        end = json.dumps(PAYLOAD).encode()
-        begin = json.dumps(PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}).encode()
-        lock = spool.try_lock(home / "queue/worker.lock")
-        ways = {
-            "python -c pass": ([sys.executable, "-c", "pass"], b""),
-            "SessionEnd, a worker is at work": (start, end),
-            "SessionStart, nothing due": (start, begin),
-        }
-        times = _measure(ways, environment)
-        assert lock is not None
-        os.close(lock)
-        # The worker that each round starts ends at once: there is no brain. Its own time is not the hook's.
-        times |= _measure({"SessionEnd, starts the worker": (start, end)}, environment, settle_s=2.0, rounds=8)
-    base = times["python -c pass"]
-    print(f"{'process':34} {'min ms':>8} {'median ms':>10} {'x pass':>7}")
-    for name, (best, median) in times.items():
-        print(f"{name:34} {best:8.1f} {median:10.1f} {best / base[0]:7.2f}")
-
-
-def _measure(
-    ways: dict[str, tuple[list[str], bytes]],
-    environment: dict[str, str],
-    *,
-    settle_s: float = 0.0,
-    rounds: int = ROUNDS,
-) -> dict[str, tuple[float, float]]:
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, (command, text) in ways.items():
-            started = time.perf_counter()
-            subprocess.run(command, input=text, stdout=subprocess.DEVNULL, env=environment, check=True)
-            taken[name].append((time.perf_counter() - started) * 1000)
-            time.sleep(settle_s)
-    return {name: (min(values), sorted(values)[len(values) // 2]) for name, values in taken.items()}
 
 
 if __name__ == "__main__":
