@@ -68,8 +68,9 @@ class Accepted:
 
 def proposals(brain: Path) -> list[ProposalBranch]:
     """Every proposal of which something is left to decide, oldest first."""
-    _require_commit(brain)
-    read = [_read(brain, branch) for branch in git.branches(brain, BRANCH_PREFIX)]
+    tip = _require_commit(brain)
+    held = git.files_at(brain, tip)
+    read = [_read(brain, branch, tip=tip, held=held) for branch in git.branches(brain, BRANCH_PREFIX)]
     return [proposal for proposal in read if proposal.files]
 
 
@@ -78,12 +79,12 @@ def show(brain: Path, name: str | None = None) -> ProposalBranch:
 
     Raises ReviewError when there is none such, or several.
     """
-    _require_commit(brain)
+    tip = _require_commit(brain)
     branches = git.branches(brain, BRANCH_PREFIX)
     exact = [branch for branch in branches if branch.name == name]
     found = exact or [branch for branch in branches if name is None or name in branch.name]
     if len(found) == 1:
-        return _read(brain, found[0])
+        return _read(brain, found[0], tip=tip, held=git.files_at(brain, tip))
     hint = "Run `nugget review list` to see what waits."
     if not branches:
         raise ReviewError("Nothing waits for review.", hint="Sessions are proposed when they end.")
@@ -105,11 +106,9 @@ def accept(
     Raises ReviewError when the brain is in the middle of a merge or no branch is checked out, ConflictError when
     the same file changed on both sides or has uncommitted work in it; nothing was changed then.
     """
-    into = _ready_branch(brain)
+    into, tip = _ready_branch(brain)
     proposal = show(brain, name)
     chosen = _choose(proposal, units)
-    tip = git.head(brain)
-    assert tip is not None
     contents = {file.path: _merged(brain, file, proposal, tip=tip, into=into) for file in chosen}
     rest = tuple(file for file in proposal.files if file not in chosen)
     commit = _merge_commit(brain, proposal, contents, tip=tip, whole=not rest, now=now)
@@ -134,24 +133,22 @@ def reject(
     return chosen
 
 
-def _require_commit(brain: Path) -> None:
-    if not git.is_repository(brain) or git.head(brain) is None:
+def _require_commit(brain: Path) -> str:
+    tip = git.head(brain) if git.is_repository(brain) else None
+    if tip is None:
         raise BrainError(f"{brain} is no git repository with a commit.", hint=f"Run `nugget init {brain}`.")
+    return tip
 
 
-def _read(brain: Path, branch: git.Branch) -> ProposalBranch:
-    tip = git.head(brain)
-    base = git.merge_base(brain, tip, branch.sha) if tip else None
-    base = base or git.EMPTY_TREE
+def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str]) -> ProposalBranch:
+    base = git.merge_base(brain, tip, branch.sha) or git.EMPTY_TREE
     parsed = parse_message(branch.message)
-    held = git.files_at(brain, tip) if tip else {}
+    waiting = [change for change in git.changes(brain, base, branch.sha) if held.get(change.path) != change.after]
+    blobs = [blob for change in waiting for blob in (change.before, change.after) if blob]
+    contents = dict(zip(blobs, git.read_objects(brain, blobs), strict=True))
     files: list[ProposedFile] = []
-    for change in git.changes(brain, base, branch.sha):
-        if held.get(change.path) == change.after:
-            continue
-        before, after = (
-            None if blob is None else git.read_object(brain, blob) for blob in (change.before, change.after)
-        )
+    for change in waiting:
+        before, after = (contents.get(blob or "") for blob in (change.before, change.after))
         said = knowledge.parse_bytes(after if after is not None else before or b"", path=change.path)
         files.append(
             ProposedFile(
@@ -168,8 +165,9 @@ def _read(brain: Path, branch: git.Branch) -> ProposalBranch:
     )  # fmt: skip
 
 
-def _ready_branch(brain: Path) -> str:
-    _require_commit(brain)
+def _ready_branch(brain: Path) -> tuple[str, str]:
+    """The branch that is checked out, and its commit."""
+    tip = _require_commit(brain)
     if operation := git.operation_in_progress(brain):
         raise ReviewError(
             f"The brain is in the middle of a {operation}.",
@@ -180,7 +178,7 @@ def _ready_branch(brain: Path) -> str:
         raise ReviewError("No branch is checked out in the brain.", hint="Run `git switch main` there.")
     if into.startswith(BRANCH_PREFIX):
         raise ReviewError(f"The proposal {into} itself is checked out.", hint="Run `git switch main` in the brain.")
-    return into
+    return into, tip
 
 
 def _choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[ProposedFile, ...]:

@@ -146,11 +146,6 @@ def read_blob(repo: Path, revision: str, path: str) -> bytes | None:
     return completed.stdout if completed.returncode == 0 else None
 
 
-def read_object(repo: Path, blob: str) -> bytes:
-    """The content of a blob by its id."""
-    return run(repo, "cat-file", "blob", blob)
-
-
 def dirty_paths(repo: Path, paths: Sequence[str]) -> list[str]:
     """Those of `paths` in which the user has uncommitted work: changed, staged, or there without being tracked."""
     output = run(repo, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *paths)
@@ -190,13 +185,16 @@ def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
             wanted[branch, os.fsdecode(next(tokens))] = None
     readable = [(name, path) for name, path in wanted if "\n" not in path]
     asked = [f"{revision}:{path}" for name, path in readable for revision in (name, "HEAD")]
-    blobs = _read_blobs(repo, asked)
+    blobs = read_objects(repo, asked)
     pairs = zip(readable, blobs[0::2], blobs[1::2], strict=True)
     return [(name, path, ours) for (name, path), ours, theirs in pairs if ours is not None and ours != theirs]
 
 
-def _read_blobs(repo: Path, names: Sequence[str]) -> list[bytes | None]:
-    """The content of many `<revision>:<path>` (without line ends) in one process (git-cat-file(1), BATCH OUTPUT)."""
+def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
+    """The content of many blobs in one process, by id or `<revision>:<path>` without line ends; None where absent.
+
+    Format: git-cat-file(1), BATCH OUTPUT.
+    """
     if not names:
         return []
     output = run(repo, "cat-file", "--batch=%(objectsize) %(objecttype)", stdin=os.fsencode("\n".join(names) + "\n"))
