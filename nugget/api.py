@@ -25,10 +25,15 @@ INLINE_CHANGES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freshness:
-    """How the index stands to the files: `behind` counts the changed files that an answer does not know of yet."""
+    """How the index stands to the files.
+
+    `behind` counts the changed files that an answer does not know of yet; `other_model` says that the index has no
+    vectors of the configured model. Both want a sync of its own, in the background.
+    """
 
     synced: SyncResult | None = None
     behind: int = 0
+    other_model: bool = False
 
 
 class Brain:
@@ -90,30 +95,40 @@ class Brain:
                     self._index = Index(file, resident=self._resident)
             return self._index
 
-    def sync(self, *, rebuild: bool = False, progress: Progress | None = None) -> SyncResult:
+    def sync(
+        self, *, rebuild: bool = False, in_passing: bool = False, progress: Progress | None = None
+    ) -> SyncResult:
         """Bring the index in line with the files. Raises IndexUnavailable when it cannot be written."""
-        result = sync(self.path, self.environment, embedder=self.embedder, rebuild=rebuild, progress=progress)
+        result = sync(
+            self.path,
+            self.environment,
+            embedder=self.embedder,
+            unavailable=self.embedder_problem,
+            rebuild=rebuild,
+            in_passing=in_passing,
+            progress=progress,
+        )
         if result.rebuilt:
             self._reopen()
         return result
 
     def freshen(self, *, progress: Progress | None = None) -> Freshness:
-        """Sync what little changed since the last question; leave much to a sync of its own.
+        """Sync what little changed since the last question; leave much, or another model, to a sync of its own.
 
         Where there is no usable index at all, make it now: there is nothing to answer from. An index that cannot be
         written (a full disk, another process at work) is used as it is.
         """
         pending = pending_changes(self.path, self.environment)
-        if pending == 0:
-            return Freshness()
-        if pending is not None and pending > INLINE_CHANGES:
-            return Freshness(behind=pending)
-        try:
+        if pending is None:
             return Freshness(synced=self.sync(progress=progress))
+        embedder = self.embedder
+        other_model = embedder is not None and embedder.model != self.index.embedding_model
+        if pending == 0 or pending > INLINE_CHANGES:
+            return Freshness(behind=pending, other_model=other_model)
+        try:
+            return Freshness(synced=self.sync(in_passing=True, progress=progress), other_model=other_model)
         except IndexUnavailable:
-            if pending is None:
-                raise
-            return Freshness(behind=pending)
+            return Freshness(behind=pending, other_model=other_model)
 
     def ask(
         self,
@@ -146,7 +161,7 @@ class Brain:
             depth=_depth(depth),
             explain=explain,
         )
-        behind = self.freshen().behind if fresh else 0
+        state = self.freshen() if fresh else Freshness()
         chosen = profiles.configured(profile, defaults)
         moment = now or datetime.now(UTC)
         try:
@@ -156,7 +171,9 @@ class Brain:
             self._reopen()
             self.sync(rebuild=True)
             bundle = retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
-        return replace(bundle, degraded=(*bundle.degraded, "index_behind")) if behind else bundle
+        if state.behind or state.other_model:
+            bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
+        return bundle
 
     def search(self, text: str, *, limit: int = 50, **filters: object) -> Bundle:
         """Everything that matches, as short excerpts: the `search` profile of `ask`."""

@@ -139,22 +139,26 @@ def sync(
     environment: Environment,
     *,
     embedder: Embedder | None,
+    unavailable: str | None = None,
     rebuild: bool = False,
+    in_passing: bool = False,
     progress: Progress | None = None,
 ) -> SyncResult:
     """Bring the index of `brain` in line with its files; make it anew when asked, missing, broken or outgrown.
 
-    While it is made anew the old one goes on serving. Raises IndexUnavailable when it cannot be written.
+    `embedder` None means that no vectors are wanted, or, with the reason in `unavailable`, that none can be had now:
+    those that are there are kept. `in_passing` leaves a switch of models to a sync of its own. While an index is
+    made anew the old one goes on serving. Raises IndexUnavailable when it cannot be written.
     """
     folder = index_folder(brain, environment)
     file = folder / "index.db"
     try:
         with _one_writer(folder):
-            reason = "asked for" if rebuild else _reason_to_rebuild(file, embedder)
+            reason = "asked for" if rebuild else _reason_to_rebuild(file, embedder, unavailable, in_passing)
             if reason:
-                return _rebuild(brain, folder, embedder, reason, progress)
+                return _rebuild(brain, folder, embedder, unavailable, reason, progress)
             with closing(open_existing(file)) as connection:
-                return _update(brain, connection, folder, embedder, progress)
+                return _update(brain, connection, folder, embedder, unavailable, progress)
     except sqlite3.OperationalError as error:
         raise IndexUnavailable(f"{file} cannot be written ({error}).", hint="Check space and permissions.") from error
     except OSError as error:
@@ -170,16 +174,18 @@ def _one_writer(folder: Path) -> Iterator[None]:
         yield
 
 
-def _reason_to_rebuild(file: Path, embedder: Embedder | None) -> str | None:
+def _reason_to_rebuild(
+    file: Path, embedder: Embedder | None, unavailable: str | None, in_passing: bool
+) -> str | None:
     try:
         with closing(open_existing(file)) as connection:
             indexed = queries.meta(connection, "embedding_model") or ""
     except Unusable as error:
         return str(error)
-    if embedder is None:
-        return "vectors are switched off now" if indexed else None
-    if indexed == embedder.model:
+    if in_passing or unavailable or indexed == (embedder.model if embedder else ""):
         return None
+    if embedder is None:
+        return "vectors are switched off now"
     try:
         next(iter(embedder.embed(["Can this model be had?"])))
     except EmbeddingUnavailable:
@@ -188,7 +194,12 @@ def _reason_to_rebuild(file: Path, embedder: Embedder | None) -> str | None:
 
 
 def _rebuild(
-    brain: Path, folder: Path, embedder: Embedder | None, reason: str, progress: Progress | None
+    brain: Path,
+    folder: Path,
+    embedder: Embedder | None,
+    unavailable: str | None,
+    reason: str,
+    progress: Progress | None,
 ) -> SyncResult:
     """Make a new index beside the old one, then put it in the old one's place in a single transaction."""
     fresh = folder / "index.db.new"
@@ -197,7 +208,7 @@ def _rebuild(
         with closing(create(fresh)) as connection:
             connection.execute("PRAGMA journal_mode = MEMORY")
             connection.execute("PRAGMA synchronous = OFF")
-            result = _update(brain, connection, folder, embedder, progress, rebuilt=reason)
+            result = _update(brain, connection, folder, embedder, unavailable, progress, rebuilt=reason)
             _install(connection, folder / "index.db")
     finally:
         _remove_database(fresh)
@@ -239,6 +250,7 @@ def _update(
     connection: sqlite3.Connection,
     folder: Path,
     embedder: Embedder | None,
+    unavailable: str | None,
     progress: Progress | None,
     *,
     rebuilt: str | None = None,
@@ -249,8 +261,12 @@ def _update(
             with write_transaction(connection):
                 writes.put_meta(connection, brain_state=changes.state)
         return _result(connection, SyncResult())
+    indexed = queries.meta(connection, "embedding_model") or ""
+    if not rebuilt and embedder and embedder.model != indexed:
+        # Vectors of two models never stand in one index: what changed goes without until it is made anew.
+        embedder, unavailable = None, unavailable or f"the index has vectors of {indexed or 'no model'}"
     cache = VectorCache(folder / "embeddings", embedder.model) if embedder else None
-    vectors = _Vectors(embedder, cache)
+    vectors = _Vectors(embedder, cache, unavailable=unavailable)
     try:
         with write_transaction(connection):
             result = _apply(brain, connection, changes, vectors, progress)
@@ -258,7 +274,7 @@ def _update(
             writes.put_meta(connection, brain_state=changes.state if complete else "")
             if rebuilt:
                 writes.put_meta(connection, embedding_model=embedder.model if embedder and complete else "")
-            writes.refresh_term_frequencies(connection, everything=bool(rebuilt))
+            writes.put_statistics(connection, everything=bool(rebuilt))
         if rebuilt and cache and complete:
             cache.keep_only(vectors.used)
     finally:

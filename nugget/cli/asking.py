@@ -131,18 +131,17 @@ def freshen(brain: Brain) -> bool:
     An index without vectors of the configured model is made anew in the background too.
     """
     with progress() as tell:
-        behind = brain.freshen(progress=tell).behind
+        state = brain.freshen(progress=tell)
     if brain.embedder_problem:
         note(f"{brain.embedder_problem} Searching by words alone.")
-    embedder = brain.embedder
-    if behind:
+    if state.behind:
         started = sync_in_background(brain.path, brain.environment)
         doing = "they are being indexed in the background" if started else "another process is indexing them"
-        note(f"{counted(behind, 'file')} changed; {doing}, and this answer is from before.")
-    elif embedder and brain.index.embedding_model != embedder.model:
+        note(f"{counted(state.behind, 'file')} changed; {doing}, and this answer is from before.")
+    elif state.other_model and brain.embedder:
         sync_in_background(brain.path, brain.environment)
-        note(f"The index is being made anew for {embedder.model}; until then words alone are searched.")
-    return behind > 0
+        note(f"The index is being made anew for {brain.embedder.model}; until then words alone are searched.")
+    return state.behind > 0
 
 
 def find(brain: Brain, ref: str) -> Unit:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from nugget.index import queries, vectors
 from nugget.index.connection import Unusable, load_sqlite_vec, open_existing
-from nugget.index.fulltext import match_any
 from nugget.index.queries import Edge, StoredChunk
 from nugget.index.terms import Terms, terms_of
 from nugget.index.writes import IndexedUnit
@@ -70,7 +69,12 @@ class Index:
     @property
     def unit_count(self) -> int:
         """Units of all sources."""
-        return int(self.connection.execute("SELECT count(*) FROM units").fetchone()[0])
+        return int(self.meta("units") or 0)
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks of all sources."""
+        return int(self.meta("chunks") or 0)
 
     @property
     def embedding_model(self) -> str | None:
@@ -88,15 +92,15 @@ class Index:
 
     def terms(self, text: str) -> Terms:
         """The words of a question that are worth looking for."""
-        return terms_of(self.connection, text)
+        return terms_of(self.connection, text, chunks=self.chunk_count)
 
-    def search_text(self, words: Sequence[str], k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """The k best chunks for any of these words as (chunk key, BM25 score, higher is better)."""
-        return queries.search_chunks(self.connection, match_any(words), k, filter_)
+    def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
+        """The k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
+        return queries.search_chunks(self.connection, terms, k, filter_)
 
-    def search_unit_text(self, words: Sequence[str], k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """The k best units, read as a whole, for any of these words as (unit key, BM25 score)."""
-        return queries.search_units(self.connection, match_any(words), k, filter_)
+    def search_unit_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
+        """The k best units, read as a whole, for any of these terms as (unit key, BM25 score)."""
+        return queries.search_units(self.connection, terms, k, filter_)
 
     def search_vectors(self, vector: NDArray[np.float32], k: int, filter_: Filter) -> list[tuple[int, float]]:
         """The k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any
 
 from nugget.index.fulltext import COLUMN_WEIGHTS
+from nugget.index.terms import Terms
 from nugget.models import (
     Evidence,
     FileState,
@@ -87,23 +88,34 @@ def units_of_chunks(connection: sqlite3.Connection, keys: Sequence[int]) -> dict
     return dict(_select_in(connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
 
-def search_chunks(connection: sqlite3.Connection, match: str, k: int, filter_: Filter) -> list[tuple[int, float]]:
-    """The k best chunks for an FTS5 query as (chunk key, BM25 score, higher is better)."""
-    return _search(connection, "chunks_fts", match, k, *allowed_chunks(filter_))
+def search_chunks(connection: sqlite3.Connection, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
+    """The k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
+    return _search(connection, "chunks_fts", terms, k, *allowed_chunks(filter_))
 
 
-def search_units(connection: sqlite3.Connection, match: str, k: int, filter_: Filter) -> list[tuple[int, float]]:
-    """The k best units for an FTS5 query as (unit key, BM25 score, higher is better)."""
+def search_units(connection: sqlite3.Connection, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
+    """The k best units for any of these terms as (unit key, BM25 score, higher is better)."""
     conditions, parameters = _conditions(filter_)
     allowed = f"SELECT key FROM units u WHERE {conditions}" if conditions else ""
-    return _search(connection, "units_fts", match, k, allowed, parameters)
+    return _search(connection, "units_fts", terms, k, allowed, parameters)
 
 
 def _search(
+    connection: sqlite3.Connection, table: str, terms: Terms, k: int, allowed_sql: str, parameters: Sequence[object]
+) -> list[tuple[int, float]]:
+    if not terms.match:
+        return []
+    if terms.narrow is None:
+        return _ranked(connection, table, terms.match, k, allowed_sql, parameters)
+    # The narrow query names the rows; what they score is still decided by all terms.
+    found = _ranked(connection, table, terms.narrow, k, allowed_sql, parameters)
+    keys = ",".join(str(int(key)) for key, _ in found)
+    return _ranked(connection, table, terms.match, k, keys, []) if keys else []
+
+
+def _ranked(
     connection: sqlite3.Connection, table: str, match: str, k: int, allowed_sql: str, parameters: Sequence[object]
 ) -> list[tuple[int, float]]:
-    if not match:
-        return []
     where = f"AND rowid IN ({allowed_sql})" if allowed_sql else ""
     rows = connection.execute(
         # `ORDER BY rank` takes twice as long.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nugget.index.fulltext import chunk_columns, unit_columns
+from nugget.index.terms import LARGE_INDEX_CHUNKS
 from nugget.markdown import body_below_title
 from nugget.models import Chunk, FileState, Problem, SourceName, Unit
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _WHOLE_UNIT_CHARS = 4000
-
-LARGE_INDEX_CHUNKS = 20_000
-"""Above this many chunks, term frequencies are kept in a table of their own (see schema.sql)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,13 +165,14 @@ def put_meta(connection: sqlite3.Connection, **values: str) -> None:
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", list(values.items()))
 
 
-def refresh_term_frequencies(connection: sqlite3.Connection, *, everything: bool = False) -> None:
-    """Count in how many chunks each term stands, in one pass over the vocabulary; only for a large index.
+def put_statistics(connection: sqlite3.Connection, *, everything: bool = False) -> None:
+    """Record how large the index is and, in a large one, in how many chunks each term stands.
 
-    Frequencies only choose which terms of a question are worth a lookup, so they are counted again when the index
-    has grown or shrunk by a twentieth, or when `everything` is new.
+    Frequencies only choose which terms of a question are worth a look, so they are counted again (one pass over the
+    vocabulary) when the index has grown or shrunk by a twentieth, or when `everything` is new.
     """
-    chunks = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    chunks, units = (connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("chunks", "units"))
+    put_meta(connection, chunks=str(chunks), units=str(units))
     if chunks <= LARGE_INDEX_CHUNKS:
         connection.execute("DELETE FROM term_frequencies")
         return

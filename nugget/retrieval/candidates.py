@@ -113,8 +113,8 @@ class Matcher:
 def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | None) -> Gathered:
     """The units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25."""
     terms = index.terms(query.text)
-    texts = index.search_text(terms.words, BM25_DEPTH, query.filter)
-    wholes = index.search_unit_text(terms.words, BM25_DEPTH, query.filter) if profile.ranking != "rrf" else []
+    texts = index.search_text(terms, BM25_DEPTH, query.filter)
+    wholes = index.search_unit_text(terms, BM25_DEPTH, query.filter) if profile.ranking != "rrf" else []
     vector, degraded = embed_question(query.text, index, embedder)
     nearest = index.search_vectors(vector, profile.candidates, query.filter) if vector is not None else []
     unit_of = index.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
