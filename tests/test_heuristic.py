@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -271,6 +272,16 @@ def test_a_long_real_session_with_the_real_model(
     assert all(proposal.unit.domain == "coding/go" for proposal in proposals)
 
 
+@pytest.mark.proves("EXT-COVERAGE")
+def test_half_of_the_learnings_of_real_sessions_are_found_with_little_junk(
+    shared_data: Path, embed: Callable[[Sequence[str]], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
+    benchmark = importlib.import_module("extraction")
+    assert benchmark.coverage(embed, embed)[0.6] >= 0.5
+    assert benchmark.junk(embed) <= 1 / 3
+
+
 def test_the_demo_session_gives_what_was_learned_in_it(embed: Callable[[Sequence[str]], Any]) -> None:
     proposals = extract_heuristic(read_session(resource("demo/session.jsonl")), embed=embed, now=NOW)
     text = " ".join(proposal.unit.title + proposal.unit.body for proposal in proposals).lower()
@@ -279,7 +290,8 @@ def test_the_demo_session_gives_what_was_learned_in_it(embed: Callable[[Sequence
 
 
 def test_extract_chooses_the_method_and_sums_up_the_session() -> None:
-    session = session_of(said("why is main red?", PROMPT), said("The cause is that `a` breaks `b`."), said("and?", PROMPT))
+    replies = [said("The cause is that `a` breaks `b`."), said("and?", PROMPT)]
+    session = session_of(said("why is main red?", PROMPT), *replies)
     made = run_extraction(session, method="auto", settings=Settings(), now=NOW)
     assert made.method == "heuristic"
     assert made.summary == "why is main red? (and 1 more prompts)"

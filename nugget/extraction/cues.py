@@ -68,7 +68,7 @@ CUES = (
     ),
     _cue(
         "the fix is", 1.0,
-        r"\bthe (?:\w+ )?(?:fix|solution|workaround|trick|answer) (?:is|was)\b", r"^(?:the )?fix:",
+        r"\bthe (?:\w+ )?(?:fix|solution|workaround|trick|answer) (?:is|was)(?: to\b| that\b| `|:)", r"^(?:the )?fix:",
         type=_BUG,
     ),
     _cue(
@@ -76,7 +76,6 @@ CUES = (
         r"\b(?:we|i) (?:decided|chose|went with|rejected|opted|settled on)\b", r"\bdecision\b", r"\btrade-?offs?\b",
         r"\bintentional(?:ly)?\b", r"\bpragmatic choice\b", r"\brejected\b",
         r"\bi(?:'d| would) (?:still )?(?:choose|keep|recommend|prefer|avoid)\b",
-        r"\b(?:simplest|cleanest|better|best|safer) (?:fix|approach|option|choice|way)\b",
         type=_DECISION,
     ),
     _cue(
@@ -122,7 +121,7 @@ CUES = (
     _cue(
         "interface", 0.6,
         _words("parameter argument signature deprecated renamed backward pre-existing redundant unrelated"),
-        r"\bcompatib", r"\bexpected\b(?! by)", r"→",
+        r"\bcompatib", r"\bexpected\b(?! by)",
         type=_CONCEPT,
     ),
     _cue("contrast", 0.3, _words("however but whereas while although actually"), r"\s[—–]\s"),
@@ -145,7 +144,9 @@ CHATTER = (
         r"|problem))|i'd like"
         r"|going to|now (?:let|i|we|for|update|add|fix|run|the test|rename|remove|rewrite|create)\b)",
     ),
-    _cue("later", -0.9, r"\blet me\b", r"\bi'll\b", r"\blet's\b", r"\bi need to\b"),
+    _cue("later", -0.9, r"\blet me\b", r"\bi'll\b",
+    r"\b(?:i|we) (?:just |now )?(?:added|fixed|changed|updated|moved|removed|replaced)\b", r"\blet's\b",
+    r"\bi need to\b"),
     _cue(
         "status", -1.3,
         r"\b(?:all|the|both|unit|integration|\d+) (?:\w+ )?(?:tests?|checks?|suites?|builds?) (?:\w+ )?pass(?:es|ed"
@@ -179,13 +180,26 @@ CHATTER = (
         r"|optional"
         r"|missing|verif(?:y|ied)|cover(?:ed|s)?|clarif(?:y|ied)|improved?|determined|aligned|restored?|reverted?"
         r"|bump(?:ed)?"
-        r"|switch(?:ed)?|support|handle|allow)\b(?!:)",
+        r"|switch(?:ed)?|support|handle|allow|choose|select|click|open|go to|copy|paste|install|accept|only)\b(?!:)",
     ),
     _cue(
         "guess", -0.7,
         _words("might could maybe perhaps probably likely possibly seems? appears?"), r"\blooks like\b",
         r"\bnot sure\b",
-        r"\bi (?:think|guess|suspect|believe|wonder)\b",
+        r"\bi (?:think|guess|suspect|believe|wonder)\b", r"\bi don'?t (?:actually )?know\b", r"^if\b",
+        r"\b\d+% chance\b", r"\bwe'd\b",
+        r"\bif (?:this|it|that) still\b",
+        r"\bshould (?:\w+ )?(?:handle|work|be (?:fine|enough|able)|just)\b",
+    ),
+    _cue(
+        "verdict", -0.8,
+        r"\bstraightforward\b", r"\b(?:extremely|very|pretty|super) \w+", r"\bmakes (?:more )?sense\b",
+        r"\bseems? correct\b",
+        r"\bworks? (?:great|well|fine|now)\b", r"^working\b", r"\bis (?:trivial|easy|simple)\b",
+        r"\bis (?:still|now) \w+ing\b",
+        r"\bbecause$", r"\btoo (?:long|slow)\b", r"^[✅❌⚠🎉✓✔]", r"^(?:user|request changes|result): ?",
+        r"\b(?:simplest|cleanest|best) (?:fix|approach|option|choice|way)\b", r"\bi remember\b",
+        r"\ball (?:good|set)\b",
     ),
     _cue(
         "pointing", -0.5,
@@ -197,7 +211,8 @@ CHATTER = (
         "this session", -0.6,
         r"\b(?:your|our|this|my) (?:branch|pr|change|changes|commit|fix|side|code)\b",
         r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b",
-        r"\bPR #?\d", r"\bone is\b", r"\bup to date\b", r"^just ", r"\bthreads? #?\d", r"\bHEAD(?:'s)?\b",
+        r"\bPR #?\d", r"\bone is\b", r"\bstill (?:used|needed|shows?|fails?|missing|uses|warn\w*)\b",
+        r"\bup to date\b", r"^just ", r"\bthreads? #?\d", r"\bHEAD(?:'s)?\b",
         r"\bconflict(?:s|ed)? (?:in|region|marker|file|resol)", r"\b(?:new )?commits? on\b",
         r"\b(?:fail(?:s|ed|ures?)|errors?|issues) (?:in|to fix)\b",
     ),
@@ -229,11 +244,30 @@ CONSTRAINT = _any(
 ONE_OFF = _any(
     r"^(?:ok(?:ay)?|yes|no|sure|yep|yeah|hmm?|great|good|thanks?|commit|push|continue|go ahead|do it|sorry|wait|help"
     r"|please (?:fix|run|read|do|check|commit|push))\b[^.]{0,40}$",
-    r"\b(?:this|that) (?:one|pr|commit|branch|time)\b", r"\bc(?:an|ould) you\b", r"\blet'?s\b", r"\bi just\b",
+    r"\b(?:this|that) (?:one|pr|commit|branch|time)\b", r"\bc(?:an|ould) (?:you|we|i)\b",
+    r"^i (?:do )?(?:want|need|would like) (?:to|you)\b", r"\blet'?s\b", r"\bi just\b",
     r"\bi'?ve\b",
     r"\bi noticed\b", r"\bi don'?t (?:know|remember|see|think i)\b", r"\bnot sure\b",
 )  # fmt: skip
 """What a person asks for now."""
+
+FINITE_VERB = _any(
+    _words(
+        """
+        is are was were be isn't aren't wasn't weren't has have had hasn't haven't do does did doesn't don't didn't
+        can can't cannot could couldn't will won't would wouldn't should shouldn't must may might needs? requires?
+        returns? uses? used makes? made takes? gets? got sets? runs? ran reads? writes? calls? checks? handles?
+        expects? accepts? ignores? breaks? broke fails? failed changes? changed causes? caused means? meant works?
+        worked shows? keeps? kept holds? stores? stored leads? goes went comes came becomes? happens? waits? blocks?
+        leaks? drops? loses? lost avoids? allows? prevents? treats? follows? walks? starts? stops? sends? sent
+        loads? saves? contains? includes? supports? differs? applies applied knows? knew sees? saw says? said adds?
+        added removed? defaults? depends? behaves? belongs? rejects? rejected chose choose decided verifies
+        generates? verified overrides? replaces? reports? reported recognizes? exists?
+        """
+    ),
+    r"^(?:always|never|don't|do not|use|avoid|prefer|make sure|write|put|run|set|pin|call|pass|return|check|keep)\b",
+)  # fmt: skip
+"""A verb that makes a sentence of words, or the imperative that begins one."""
 
 LEAD_INS = re.compile(
     r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem)(?: now)?)?"
@@ -250,12 +284,13 @@ LEAD_INS = re.compile(
 """What stands before the point of a sentence: `Found it! `, `Good question. `, `Ah, `."""
 
 SAYS_THE_CAUSE = _any(
-    r"^(?:so )?the (?:(?:real|actual|underlying|core|key|main|root|old|current) )?"
-    r"(?:issue|problem|cause|root cause|bug|reason|fix|solution|point) (?:here )?(?:is|was)(?: (?:that|to"
-    r"|because))?[:,]?\s+",
+    r"^(?:so )?the (?:(?:real|actual|underlying|core|key|main|root|old|current) )?(?:issue|problem|cause|root cause"
+    r"|bug|reason"
+    r"|point) (?:here )?(?:is|was)(?: (?:that|because))?[:,]?\s+",
+    r"^(?:so )?the (?:fix|solution|point|trick|key insight) (?:is|was)(?: to| that|:)\s+", r"^the key insight:\s+",
     r"^(?:it )?turns? out(?: that)?[,:]?\s+", r"^this (?:is|happens|happened|fails|failed) because\s+",
     r"^the important thing [^:,]{0,40}[:,]\s+", r"^(?:what we learned|learned|lesson)\s*[:—-]\s+",
-    r"^(?:you can see|as you can see) [^,]{0,30}that\s+", r"^problem \d\s*[:—-]\s+",
+    r"^(?:you can see|as you can see) [^,]{0,30}that\s+", r"^(?:result|problem \d|root cause)\s*[:—-]\s+",
     r"^(?:note|worth noting|keep in mind) that\s+", r"^the (?:fix|root cause|cause|issue|problem)\s*:\s+",
 )  # fmt: skip
 """What a title does not need: `The root cause is that …`."""

@@ -33,9 +33,10 @@ _SIGNS = tuple(
 )
 """What the telling line of a failure looks like, the most telling first."""
 
+_TEST_SIGN = re.compile(r"_test\.\w+:\d+: (?!.*\(\w+\)$)|^E\s|\btest_\w+\.py\b|AssertionError")
 _NOISE = re.compile(
     r"^\s*(?:--- FAIL|FAIL\b|=== |ok\s|PASS|exit status|\d+ (?:failed|passed)|npm ERR!? code|error: script|traceback)"
-    r"|task failed",
+    r"|task failed|could not apply|\bCONFLICT\b|automatic merge failed|merge conflict",
     re.IGNORECASE,
 )
 _CD = re.compile(r"^(?:\s*(?:cd|export|source|set|timeout)\s+[^&;|]+(?:&&|;)\s*|\s*[A-Z_][A-Z0-9_]*=\S+\s+)+")
@@ -71,6 +72,18 @@ class Fix:
     edits: tuple[Event, ...]
     said: tuple[Event, ...]
     success: Event
+
+    @property
+    def speaks_for_itself(self) -> bool:
+        """Whether the failure and the change say enough without an explanation.
+
+        Another command does; so does an edit of the file that a linter or compiler named. A failed test does not.
+        """
+        if self.changed_command:
+            return True
+        edited = {(edit.path or "").rsplit("/", 1)[-1] for edit in self.edits}
+        is_test = any(_TEST_SIGN.search(line) for line in self.signature)
+        return not is_test and any(name and name in line for name in edited for line in self.signature)
 
     @property
     def changed_command(self) -> bool:

@@ -59,7 +59,7 @@ def extract_heuristic(session: Session, *, embed: Embed | None, now: datetime) -
     proposals = [
         *(writer.answer(event) for event in events if event.kind is EventKind.PROMPT and event.call_id),
         *(writer.finding(finding) for finding in best),
-        *(writer.fix(fix) for fix in loose),
+        *(writer.fix(fix) for fix in loose if fix.speaks_for_itself),
         writer.checks(),
     ]
     distinct = _distinct(proposal for proposal in proposals if proposal)
@@ -70,9 +70,9 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
     """Findings about the same become one, the best of them in front; what is too weak alone only joins."""
     kept: list[Finding] = []
     for finding in sorted(findings, key=lambda one: -one.score):
-        twin = next((other for other in kept if _same_topic(other, finding)), None)
+        twin = next((other for other in kept if any(_same_topic(part, finding) for part in (other, *other.more))), None)
         if twin is None:
-            if finding.best.score >= _THRESHOLD:
+            if finding.best.score + finding.rules >= _THRESHOLD and not finding.is_cut_off:
                 kept.append(finding)
             continue
         parts = (twin, *twin.more)

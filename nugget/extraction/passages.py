@@ -16,6 +16,16 @@ from nugget.models import Event, EventKind, Session
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.+?)\s*#*$|^\*\*(?P<bold>[^*]{2,80})\*\*:?$")
 _ITEM = re.compile(r"^(?P<indent>\s*)(?:[-*+•]|\d{1,2}[.)])\s+(?:\[[ x]\]\s+)?")
+_CODE_LINE = re.compile(
+    r"^\s*(?://|/\*|\*/|#!|[@$>] |(?:const|let|var|import|from|return|if|for|while|func|def|class|export|async"
+    r"|await) .*[;{(:=]$"
+    r"|.*[;{}]$|[\w.]+\(.*\)$)"
+)
+_LOG_LINE = re.compile(
+    r"^\s*(?:\d+\.\d+ |#\d+ |=>|❯|\[\+\]|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|npm (?:err|warn)\b|\s+at \S+ \("
+    r"|\S+\.\w+:\d+:|\S+/\S+/\S+$)|.*[│┃█━]",
+    re.IGNORECASE,
+)
 _NUMBERED_READ = re.compile(r"^\s*\d+\s*(?:→|\t)")
 _SENTENCE_BREAK = re.compile(
     r"(?<=[.!?])(?:[\"')*_`\]]{0,3})\s+(?=[\"'(*_`\[]{0,3}[A-Z0-9`~/.<-])|(?<=[.!?])\s+(?=\*\*)"
@@ -25,7 +35,8 @@ _COMMIT_MESSAGE = re.compile(r"<<\s*['\"]?(?P<mark>\w+)['\"]?\n(?P<message>.*?)\
 _COMMIT_FLAG = re.compile(
     r"\s-(?:m|-message)[ =](?P<quote>[\"'])(?P<message>(?:(?!(?P=quote)).)+)(?P=quote)", re.DOTALL
 )
-_TRAILER = re.compile(r"^(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)")
+_TRAILER = re.compile(r"^\s*(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)")
+_NO_PROSE = (_CODE_LINE, _LOG_LINE, _NUMBERED_READ, _TRAILER)
 _SUMMARY_SECTIONS = re.compile(r"concept|error|fix|problem|solv|feedback|decision|learn|files and code", re.IGNORECASE)
 _NUMBERED_HEADING = re.compile(r"^\d{1,2}\.\s+(?P<text>[A-Z][^:]{3,60}):$")
 
@@ -132,7 +143,7 @@ def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         fence = _FENCE.match(line)
         in_code = in_code != bool(fence)
         skipped = bool(in_code or fence or not line.strip() or line.lstrip().startswith("|"))
-        skipped = skipped or bool(_NUMBERED_READ.match(line) or _TRAILER.match(line.strip()))
+        skipped = skipped or any(pattern.match(line) for pattern in _NO_PROSE)
         starts_anew = _ITEM.match(line) or _HEADING.match(line)
         if open_from >= 0 and not skipped and not starts_anew and _continues(text[open_from:open_to], line):
             open_to = begin + len(line)
@@ -147,4 +158,6 @@ def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _continues(block: str, line: str) -> bool:
     """Whether a line goes on with the sentence of the block above it, which was wrapped by hand."""
     last = block.rsplit("\n", 1)[-1].rstrip()
-    return len(last) >= 48 and last[-1:] not in ".!?:" and not _HEADING.match(last)
+    ends = last[-1:] in ".!?" or (last[-1:] == ":" and not line[:1].islower())
+    starts_anew = line.lstrip().startswith("**") or last[-1:] in "✅❌"
+    return len(last) >= 48 and not ends and not starts_anew and not _HEADING.match(last)

@@ -83,6 +83,8 @@ def score_sentence(text: str, *, by_user: bool) -> tuple[float, tuple[str, ...],
     identifiers = len(set(_IDENTIFIER.findall(point)))
     score += 0.3 * min(identifiers, 2) if identifiers else -0.15
     score -= 0.5 if words < 7 else 0.3 if words > 60 else 0.0
+    score -= 0.5 if not cues.FINITE_VERB.search(point) else 0.0
+    score -= 0.4 if words < 10 and not identifiers else 0.0
     if by_user:
         score += 0.9 if cues.STRONG_CONSTRAINT.search(point) else 0.3 if cues.CONSTRAINT.search(point) else -0.4
         score -= 1.2 if cues.ONE_OFF.search(point) else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -19,6 +19,9 @@ _QUOTE_CHARS = 280
 _DIFF_LINES = 8
 _ANSWER = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
+_TASK = re.compile(
+    r"(?P<runner>mise|make|just|task|npm|pnpm|yarn|bun|rake|tox|nox)(?: run| -e)? (?P<task>[a-z][\w:.-]*)"
+)
 _WHERE = re.compile(r"^\S+:\d+(?::\d+)?:\s*|^E\s+")
 _RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
 
@@ -39,6 +42,11 @@ class Finding:
     def text(self) -> str:
         """The sentences as prose."""
         return wording.opening(self.quote)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it ends in a colon, and nothing of what should follow was found."""
+        return not self.more and self.quote.rstrip("*_ ").endswith(":")
 
     @property
     def rules(self) -> float:
@@ -125,10 +133,11 @@ class Writer:
         if project is None or len(often) < 2:
             return None
         first_run = runs[often[0]][1]
+        listed = [f"- `{name}`" for name in list(runs)[:6]]
         return self._proposal(
             KnowledgeType.PATTERN,
             wording.fitting(f"{project} is checked with", [f"`{name}`" for name in often]),
-            ["Commands that build, test and lint this project:", "", *(f"- `{name}`" for name in list(runs)[:6])],
+            [*_task_runner(runs), "Commands that build, test and lint it:", "", *listed],
             [self._evidence(first_run, first_run.text.strip())],
             confidence=0.45,
             reason="Commands that were run again and again",
@@ -201,6 +210,19 @@ def _failure(fix: Fix) -> list[str]:
     if fix.changed_command:
         return [*lines, f"What worked instead: `{shorten(short_path(bare_command(fix.success.text)), 200)}`"]
     return [*lines, "It went well after this change:", "", *_diff(fix.edits[-1])]
+
+
+def _task_runner(commands: Iterable[str]) -> list[str]:
+    """A sentence on the program that runs the project's tasks, where one does: `mise run lint`, `make test`."""
+    tasks: dict[str, list[str]] = {}
+    for command in commands:
+        found = _TASK.match(command)
+        if found:
+            tasks.setdefault(found.group("runner"), []).append(found.group("task"))
+    runner = max(tasks, key=lambda name: len(tasks[name]), default=None)
+    if runner is None:
+        return []
+    return [f"This project uses {runner} to run its tasks ({', '.join(dict.fromkeys(tasks[runner]))}).", ""]
 
 
 def _diff(edit: Event) -> list[str]:

@@ -49,7 +49,11 @@ _CLAUSE_ENDS = (
     re.compile(r",\s(?:which|so|because|but|since|and|even|where|then)\b|\s-\s"),
     re.compile(r",\s|\s(?:because|since|when|so that|which)\s"),
 )
-_CLAUSE_BREAK = re.compile(r"(?:[;:]|,? so|,? but|\s[—–-])\s")
+_CLAUSE_BREAK = re.compile(r"(?:;|,? so|,? but|\s[—–-])\s")
+_STARTS_WITH_CODE = re.compile(r"`|[a-z]+[A-Z_.(/:-]|[a-z]+\d")
+_DANGLING = re.compile(r"[\s,]+(?:because|since|that|so|and|or|with|as follows|by|to|in|is)$", re.IGNORECASE)
+_COMMIT_PREFIX = re.compile(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci"
+r"|build)(?:\([^)]*\))?!?:\s+", re.IGNORECASE)
 _SUBORDINATE = re.compile(
     r"^(?:if|when|since|because|as|while|for|after|before|with|in|once|to|by)\b", re.IGNORECASE
 )
@@ -74,13 +78,13 @@ def title_from(sentence: str, *, prefer: re.Pattern[str] | None = None) -> str:
             text = text[: cut[-1]]
     if len(text) > TITLE_CHARS:
         text = text[:TITLE_CHARS].rsplit(" ", 1)[0] + "…"
-    text = balanced(text.strip().rstrip(".,;:!—–- "))
-    return text[:1].upper() + text[1:] if not text.startswith("`") else text
+    text = _DANGLING.sub("", balanced(text.strip().rstrip(".,;:!—–- ")))
+    return capitalised(text)
 
 
 def point_of(sentence: str) -> str:
     """The sentence without `Found it!` before it and `The root cause is that` at its head, and without bold."""
-    text = plain(sentence)
+    text = _COMMIT_PREFIX.sub("", plain(sentence))
     previous = ""
     while text != previous:
         previous = text
@@ -89,19 +93,25 @@ def point_of(sentence: str) -> str:
         stripped = _POINTING.sub("", stripped)
         if len(stripped) >= 20:
             text = stripped
-    return text[:1].upper() + text[1:] if text[:1].islower() and not re.match(r"[a-z]+[A-Z_.(/]", text) else text
+    return capitalised(text)
+
+
+def capitalised(text: str) -> str:
+    """With a capital first letter, unless the first word is code: `origin/main`, `parseArgs`, `go.sum`."""
+    return text if _STARTS_WITH_CODE.match(text) else text[:1].upper() + text[1:]
 
 
 def opening(text: str) -> str:
     """A passage as prose, without `Found it!` and the like before its first sentence."""
     prose = plain(text)
     stripped = LEAD_INS.sub("", prose)
-    return stripped[:1].upper() + stripped[1:] if len(stripped) >= 20 and stripped != prose else prose
+    return capitalised(stripped) if len(stripped) >= 20 and stripped != prose else prose
 
 
 def plain(text: str) -> str:
     """Prose without links and bold, on one line; code keeps its backticks."""
-    return " ".join(_BOLD.sub(lambda found: found.group(1) or found.group(2), _LINK.sub(r"\1", text)).split())
+    unmarked = _BOLD.sub(lambda found: found.group(1) or found.group(2), _LINK.sub(r"\1", text))
+    return " ".join(unmarked.replace("**", "").split())
 
 
 def language_of(session: Session) -> str | None:

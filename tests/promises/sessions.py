@@ -26,6 +26,7 @@ PROMISES: dict[str, str] = {
     "EXT-DECISION": "decisions keep their reason and what was turned down",
     "EXT-FIX": "a failing command and what fixed it become one unit; a test written to fail does not",
     "EXT-VERBATIM": "every unit carries quotes that stand verbatim in the records it names",
+    "EXT-COVERAGE": "heuristic extraction finds half of the learnings of real sessions, and at most a third is junk",
     "EXT-REAL": "heuristic extraction works on every real session, with and without the model",
 }
 GAPS: dict[str, str] = {}
