@@ -37,4 +37,13 @@ PROMISES = {
     "ASK-BUDGET": "An answer never exceeds its token budget and says what was left out; depth widens it.",
     "RRF-FORMULA": "Fusion is reciprocal rank fusion, independent of the order of the lists.",
     "ASK-BAD-SETTINGS": "A setting or argument that makes no sense is one clear sentence.",
+    "INDEX-LARGE-VECTORS": "A large index is searched by packed signs, then by true vectors, and finds what a scan finds.",
+    "INDEX-EXTENSION": "sqlite-vec is loaded as an extension, or registered with Python's own SQLite.",
+    "INDEX-NARROW": "In a large index a question is narrowed to its rare terms without changing what rows score.",
+    "INDEX-FORGETS": "A unit that is taken out of the index leaves nothing behind in any table.",
+    "INDEX-ATOMIC": "A write to the index happens whole or not at all, and readers see whole generations.",
+    "INDEX-CACHE": "Vectors are cached by model and text; a damaged cache is made anew.",
+    "TEXT-IDENTIFIERS": "Identifiers, unspaced scripts and compounds are found whole and in parts.",
+    "TEXT-QUESTION": "Stop words are dropped from a question when other words remain.",
+    "TEXT-UNKNOWN": "A word that stands nowhere is taken for its nearest spelling, or for the parts of a compound.",
 }

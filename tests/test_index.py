@@ -1,0 +1,234 @@
+"""The index beneath sync and retrieval: vectors at any size, terms, full text, transactions."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nugget.index import Index, IndexedUnit, writes
+from nugget.index.connection import connect, create, load_sqlite_vec, open_existing, write_transaction
+from nugget.index.fulltext import match_any, parts_of, pieces, question_words
+from nugget.index.terms import compound_parts, edit_distance, inverse_frequency, nearest
+from nugget.index.vector_cache import VectorCache, text_hash
+from nugget.index.vectors import EXACT_LIMIT
+from nugget.models import Chunk, Filter, SourceName, Unit
+
+
+def unit(number: int, body: str = "text", *, title: str = "Some title") -> Unit:
+    return Unit(id=f"concept/n{number}", source=SourceName.BRAIN, type="concept", title=title, body=body)
+
+
+def chunk(text: str, position: int = 0) -> Chunk:
+    return Chunk(breadcrumb="Some title", text=text, heading_level=1, position=position)
+
+
+@pytest.mark.proves("INDEX-LARGE-VECTORS")
+def test_a_large_snapshot_of_signs_finds_what_an_exact_scan_finds(tmp_path: Path) -> None:
+    chance = np.random.default_rng(3)
+    count, centres = EXACT_LIMIT + 2000, chance.standard_normal((200, 384))
+    matrix = centres[chance.integers(0, 200, count)] + 0.7 * chance.standard_normal((count, 384))
+    matrix = (matrix / np.linalg.norm(matrix, axis=1, keepdims=True)).astype(np.float32)
+    file = tmp_path / "index.db"
+    with closing(create(file)) as connection, write_transaction(connection):
+        connection.execute(
+            "INSERT INTO units (key, source, id, title, type, tags, confidence, details, content) "
+            "VALUES (1, 'brain', 'concept/x', 'X', 'concept', '[]', 1, '{}', '')"
+        )
+        keys = range(1, count + 1)
+        connection.executemany("INSERT INTO chunks VALUES (?, 1, 0, '', 0, '')", ((key,) for key in keys))
+        rows = ((key, row.tobytes()) for key, row in zip(keys, matrix, strict=True))
+        connection.executemany("INSERT INTO vectors VALUES (?, ?)", rows)
+    with closing(Index(file, resident=True)) as resident, closing(Index(file)) as exact:
+        shared = 0
+        for row in chance.integers(0, count, 10):
+            question = matrix[row] + 0.03 * chance.standard_normal(384).astype(np.float32)
+            question /= np.linalg.norm(question)
+            near = resident.search_vectors(question, 50, Filter())
+            assert near[0][0] == row + 1
+            assert [cosine for _, cosine in near] == sorted((cosine for _, cosine in near), reverse=True)
+            shared += len({key for key, _ in near} & {key for key, _ in exact.search_vectors(question, 50, Filter())})
+        assert shared >= 0.95 * 500
+        assert resident._snapshot is not None and resident._snapshot.matrix is None
+
+
+@pytest.mark.proves("INDEX-NUMPY", "INDEX-EXTENSION")
+def test_sqlite_vec_loads_both_ways(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / "x.db")) as connection:
+        assert load_sqlite_vec(connection), "this Python: by loading the extension, or by registering it"
+    other = pytest.importorskip(
+        "pysqlite3", reason="pysqlite3, whose connections can load extensions, has no wheel here"
+    )
+    with closing(other.connect(str(tmp_path / "x.db"))) as loadable:
+        assert load_sqlite_vec(loadable)
+        a, b = np.float32([1, 0]).tobytes(), np.float32([0, 1]).tobytes()
+        assert loadable.execute("SELECT vec_distance_L2(?, ?)", (a, b)).fetchone()[0] == pytest.approx(math.sqrt(2))
+
+
+@pytest.mark.proves("INDEX-NARROW")
+def test_in_a_large_index_a_narrowed_question_still_finds_the_rows_that_matter(tmp_path: Path) -> None:
+    file = tmp_path / "index.db"
+    with closing(create(file)) as connection, write_transaction(connection):
+        for number in range(210):
+            texts = [f"the cache and the queue hold item {number} {part}" for part in range(100)]
+            if number == 77:
+                texts[5] = "the cache of the zorblatt must be flushed before the queue"
+            body = "\n".join(texts)
+            chunks = [chunk(text, position) for position, text in enumerate(texts)]
+            writes.put_unit(connection, IndexedUnit(unit=unit(number, body), chunks=chunks))
+        writes.put_statistics(connection, everything=True)
+    with closing(Index(file)) as index:
+        assert index.chunk_count == 21_000
+        terms = index.terms("how is the cache of the zorblatt flushed")
+        assert terms.narrow is not None
+        best, score = index.search_text(terms, 10, Filter())[0]
+        assert index.chunks([best])[best].text.startswith("the cache of the zorblatt")
+        wide = Index(file)
+        full = [pair for pair in wide.search_text(_without_narrow(terms), 10, Filter()) if pair[0] == best]
+        assert full[0][1] == pytest.approx(score), "what a row scores does not depend on how it was found"
+        wide.close()
+        common = index.terms("cache queue")
+        assert index.search_text(common, 10, Filter()), "two frequent words together still find something"
+
+
+def _without_narrow(terms):  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    return replace(terms, narrow=None)
+
+
+@pytest.mark.proves("INDEX-FORGETS")
+def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path: Path) -> None:
+    file = tmp_path / "index.db"
+    vector = np.ones(4, dtype=np.float32) / 2
+    with closing(create(file)) as connection:
+        entry = IndexedUnit(unit=unit(1, "zorblatt retryWithBackoff"), chunks=[chunk("zorblatt")], vectors=[vector] * 3)
+        for _ in range(3):
+            with write_transaction(connection):
+                writes.put_unit(connection, entry)
+        counted = {
+            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("units", "chunks", "vectors", "unit_vectors")
+        }
+        assert set(counted.values()) == {1}
+        with write_transaction(connection):
+            assert writes.remove_unit(connection, SourceName.BRAIN, "concept/n1")
+            assert not writes.remove_unit(connection, SourceName.BRAIN, "concept/n1")
+        for table in ("chunks_fts", "units_fts"):
+            found = connection.execute(f"SELECT count(*) FROM {table} WHERE {table} MATCH 'zorblatt OR backoff'")
+            assert found.fetchone() == (0,)
+            connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
+        assert connection.execute("SELECT count(*) FROM chunks_vocabulary").fetchone() == (0,)
+
+
+@pytest.mark.proves("INDEX-ATOMIC")
+def test_a_failed_write_changes_nothing_and_a_reader_sees_whole_generations(tmp_path: Path) -> None:
+    file = tmp_path / "index.db"
+    create(file).close()
+    with closing(open_existing(file)) as writer, closing(Index(file)) as reader:
+        before = reader.generation
+        with pytest.raises(RuntimeError), write_transaction(writer):
+            writes.put_unit(writer, IndexedUnit(unit=unit(1), chunks=[chunk("a")]))
+            raise RuntimeError
+        assert (reader.counts()["units"], reader.generation) == (0, before)
+        with write_transaction(writer):
+            writes.put_unit(writer, IndexedUnit(unit=unit(1), chunks=[chunk("a")]))
+            assert reader.counts()["units"] == 0
+        assert (reader.counts()["units"], reader.generation) == (1, before + 1)
+
+
+@pytest.mark.proves("INDEX-CACHE")
+def test_the_vector_cache_keeps_models_apart_and_survives_damage(tmp_path: Path) -> None:
+    vector = np.float32([0.6, 0.8])
+    one, other = VectorCache(tmp_path, "one"), VectorCache(tmp_path, "other")
+    one.put({text_hash("a"): vector, text_hash("b"): vector})
+    assert np.array_equal(one.get([text_hash("a")])[text_hash("a")], vector)
+    assert not other.get([text_hash("a")])
+    one.keep_only([text_hash("b")])
+    assert set(one.get([text_hash("a"), text_hash("b")])) == {text_hash("b")}
+    one.close()
+    other.close()
+    for file in tmp_path.glob("one-*.db"):
+        file.write_bytes(b"no database" * 500)
+    healed = VectorCache(tmp_path, "one")
+    assert not healed.get([text_hash("b")])
+    healed.close()
+
+
+@pytest.mark.proves("TEXT-IDENTIFIERS")
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("retryWithBackoff", ["retry", "With", "Backoff"]),
+        ("HTTPServer2", ["HTTP", "Server", "2"]),
+        ("URLs", []),
+        ("E0425", ["E", "0425"]),
+        ("plain", []),
+        ("Größe", []),
+        ("缓存失效", ["缓存", "存失", "失效"]),
+        ("Docker部署", ["部署", "Docker"]),
+        ("中", ["中"]),
+    ],
+)
+def test_words_are_taken_apart_where_people_put_them_together(word: str, expected: list[str]) -> None:
+    assert pieces(word) == expected
+
+
+@pytest.mark.proves("TEXT-IDENTIFIERS")
+def test_german_compounds_are_indexed_by_heads_and_tails() -> None:
+    parts = parts_of("Die Datenbankverbindung ist nicht offen und der Dienst wartet.")
+    assert {"verbindung", "Datenbank"} <= set(parts)
+    assert "connect" not in parts_of("The reconnection of the database is slow.")
+
+
+@pytest.mark.proves("TEXT-QUESTION")
+def test_stop_words_go_when_other_words_remain() -> None:
+    assert question_words("How do we retry payments") == ["retry", "payments"]
+    assert question_words("what is it") == ["what", "is", "it"]
+    assert match_any(['a"b', "", "c"]) == '"ab" OR "c"'
+
+
+@pytest.mark.proves("TEXT-UNKNOWN")
+def test_unknown_words_are_taken_for_their_nearest_spelling_or_their_parts() -> None:
+    vocabulary = ["cache", "cach", "idempot", "payment"]
+    assert nearest("idempto", vocabulary) == ["idempot"]
+    assert nearest("xyzzy", vocabulary) == []
+    assert compound_parts("datenbankverbindung", {"datenbank", "verbindung"}.__contains__) == [
+        "datenbank",
+        "verbindung",
+    ]
+    assert compound_parts("zahlungsfehler", {"zahlung", "fehler"}.__contains__) == ["zahlung", "fehler"]
+    assert compound_parts("unbekannt", set[str]().__contains__) == []
+
+
+@pytest.mark.proves("TEXT-UNKNOWN")
+@given(st.text("abc", max_size=8), st.text("abc", max_size=8))
+def test_edit_distance_is_symmetric_zero_only_for_equals_and_never_above_the_longer(one: str, other: str) -> None:
+    distance = edit_distance(one, other, limit=10)
+    assert distance == edit_distance(other, one, limit=10)
+    assert (distance == 0) == (one == other)
+    assert abs(len(one) - len(other)) <= distance <= max(len(one), len(other))
+
+
+def test_inverse_frequency_falls_with_frequency_and_stays_positive() -> None:
+    values = [inverse_frequency(1000, matching) for matching in (0, 1, 10, 400, 900, 1000, 1001)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] > 0
+
+
+def test_an_index_that_is_locked_is_not_taken_for_a_broken_one(tmp_path: Path) -> None:
+    file = tmp_path / "index.db"
+    create(file).close()
+    with closing(open_existing(file)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with closing(Index(file)) as reader:
+            assert reader.counts()["units"] == 0
+        writer.execute("ROLLBACK")
+    with pytest.raises(sqlite3.ProgrammingError):
+        reader.counts()
