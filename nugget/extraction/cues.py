@@ -197,7 +197,7 @@ CHATTER = (
         r"\bseems? correct\b",
         r"\bworks? (?:great|well|fine|now)\b", r"^working\b", r"\bis (?:trivial|easy|simple)\b",
         r"\bis (?:still|now) \w+ing\b",
-        r"\bbecause$", r"\btoo (?:long|slow)\b", r"^[✅❌⚠🎉✓✔]", r"^(?:user|request changes|result): ?",
+        r"\bbecause$", r"\btoo (?:long|slow)\b", r"[✅❌⚠🎉✓✔]", r"^(?:user|result): ?", r"^request changes\b",
         r"\b(?:simplest|cleanest|best) (?:fix|approach|option|choice|way)\b", r"\bi remember\b",
         r"\ball (?:good|set)\b",
     ),

@@ -18,6 +18,7 @@ from nugget.text import shorten, slugify
 _QUOTE_CHARS = 280
 _DIFF_LINES = 8
 _ANSWER = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
+_ABOUT_THE_WORK = re.compile(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b", re.IGNORECASE)
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
 _TASK = re.compile(
     r"(?P<runner>mise|make|just|task|npm|pnpm|yarn|bun|rake|tox|nox)(?: run| -e)? (?P<task>[a-z][\w:.-]*)"
@@ -104,9 +105,11 @@ class Writer:
         )
 
     def answer(self, event: Event) -> Proposal | None:
-        """A unit of a decision that the person took when asked."""
+        """A unit of a decision that the person took when asked; not of how the work of the session should go on."""
         found = _ANSWER.match(event.text)
         if not found:
+            return None
+        if _ABOUT_THE_WORK.search(found.group("question")):
             return None
         question, answer = found.group("question"), _RECOMMENDED.sub("", found.group("answer"))
         asked = (one for one in self.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL)
