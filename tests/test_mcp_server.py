@@ -236,6 +236,20 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
 
 
+@pytest.mark.proves("MCP-ERRORS")
+def test_a_re_ranker_that_cannot_be_reached_costs_no_answer(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        result = await ask(client, "cache invalidation of stored copies")
+        assert not result.is_error
+        assert "concept/cache-invalidation" in text_of(result)
+        assert "the re-ranker failed" in text_of(result)
+
+    with_client(
+        talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none", ANTHROPIC_API_KEY="sk-none",
+        ANTHROPIC_BASE_URL="http://127.0.0.1:9",
+    )  # fmt: skip
+
+
 @pytest.mark.proves("MCP-THREADS")
 def test_questions_asked_at_once_each_get_their_own_answer(brain: Path) -> None:
     questions = {
