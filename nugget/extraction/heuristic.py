@@ -122,7 +122,7 @@ def _siblings(findings: Iterable[Finding]) -> list[Finding]:
         mate = kept[-1] if kept else None
         if mate is None or not _in_one_list(mate, finding):
             kept.append(finding)
-        elif mate.passage.is_item and finding.best.score > mate.best.score:
+        elif mate.passage.is_listed and finding.best.score > mate.best.score:
             finding.more = [*mate.more, mate]
             mate.more = []
             kept[-1] = finding
@@ -140,7 +140,7 @@ def _in_one_list(one: Finding, other: Finding) -> bool:
 def _is_next_to(one: Passage, other: Passage) -> bool:
     if one.event is not other.event or one.heading != other.heading:
         return False
-    return other.is_under(one) or (one.is_item and other.is_item and one.lead_in == other.lead_in)
+    return other.is_under(one) or (one.is_listed and other.is_listed and one.lead_in == other.lead_in)
 
 
 def _same_topic(one: Finding, other: Finding) -> bool:

@@ -15,7 +15,7 @@ from nugget.models import Event, EventKind, Session
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.+?)\s*#*$|^\*\*(?P<bold>[^*]{2,80})\*\*:?$")
-_ITEM = re.compile(r"^(?P<indent>\s*)(?:[-*+•]|\d{1,2}[.)])\s+(?:\[[ x]\]\s+)?")
+_BULLET = re.compile(r"^(?P<indent>\s*)(?:[-*+•]|\d{1,2}[.)])\s+(?:\[[ x]\]\s+)?")
 _CODE_LINE = re.compile(
     r"^\s*(?://|/\*|\*/|#!|[@$>] |(?:const|let|var|import|from|return|if|for|while|func|def|class|export|async"
     r"|await) .*[;{(:=]$"
@@ -66,7 +66,7 @@ class Passage:
     sentences: tuple[Sentence, ...]
     heading: str = ""
     lead_in: str = ""
-    is_item: bool = False
+    is_listed: bool = False
     by_user: bool = False
 
     def quote(self, first: int, last: int) -> str:
@@ -122,15 +122,15 @@ def _cut(
         if titled:
             heading, lead_in = (titled.group(1) or titled.group(2)).strip(" *:"), ""
             continue
-        item = _ITEM.match(line)
-        offset = item.end() if item else len(line) - len(line.lstrip(" >"))
+        bullet = _BULLET.match(line)
+        offset = bullet.end() if bullet else len(line) - len(line.lstrip(" >"))
         found = sentences(event.text, begin + offset, stop)
         if found:
             yield Passage(
-                event=event, place=place, sentences=tuple(found), heading=heading, lead_in=lead_in if item else "",
-                is_item=bool(item), by_user=by_user,
+                event=event, place=place, sentences=tuple(found), heading=heading, lead_in=lead_in if bullet else "",
+                is_listed=bool(bullet), by_user=by_user,
             )  # fmt: skip
-        if not item:
+        if not bullet:
             lead_in = line.strip() if line.rstrip().endswith(":") else ""
 
 
@@ -144,7 +144,7 @@ def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         in_code = in_code != bool(fence)
         skipped = bool(in_code or fence or not line.strip() or line.lstrip().startswith("|"))
         skipped = skipped or any(pattern.match(line) for pattern in _NO_PROSE)
-        starts_anew = _ITEM.match(line) or _HEADING.match(line)
+        starts_anew = _BULLET.match(line) or _HEADING.match(line)
         if open_from >= 0 and not skipped and not starts_anew and _continues(text[open_from:open_to], line):
             open_to = begin + len(line)
             continue

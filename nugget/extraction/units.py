@@ -21,7 +21,7 @@ _ANSWER = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 _ABOUT_THE_WORK = re.compile(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b", re.IGNORECASE)
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
 _TASK = re.compile(
-    r"(?P<runner>mise|make|just|task|npm|pnpm|yarn|bun|rake|tox|nox)(?: run| -e)? (?P<task>[a-z][\w:.-]*)"
+    r"(?P<program>mise|make|just|task|npm|pnpm|yarn|bun|rake|tox|nox)(?: run| -e)? (?P<task>[a-z][\w:.-]*)"
 )
 _WHERE = re.compile(r"^\S+:\d+(?::\d+)?:\s*|^E\s+")
 _RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
@@ -140,7 +140,7 @@ class Writer:
         return self._proposal(
             KnowledgeType.PATTERN,
             wording.fitting(f"{project} is checked with", [f"`{name}`" for name in often]),
-            [*_task_runner(runs), "Commands that build, test and lint it:", "", *listed],
+            [*_tasks(runs), "Commands that build, test and lint it:", "", *listed],
             [self._evidence(first_run, first_run.text.strip())],
             confidence=0.45,
             reason="Commands that were run again and again",
@@ -215,17 +215,17 @@ def _failure(fix: Fix) -> list[str]:
     return [*lines, "It went well after this change:", "", *_diff(fix.edits[-1])]
 
 
-def _task_runner(commands: Iterable[str]) -> list[str]:
+def _tasks(commands: Iterable[str]) -> list[str]:
     """A sentence on the program that runs the project's tasks, where one does: `mise run lint`, `make test`."""
     tasks: dict[str, list[str]] = {}
     for command in commands:
         found = _TASK.match(command)
         if found:
-            tasks.setdefault(found.group("runner"), []).append(found.group("task"))
-    runner = max(tasks, key=lambda name: len(tasks[name]), default=None)
-    if runner is None:
+            tasks.setdefault(found.group("program"), []).append(found.group("task"))
+    program = max(tasks, key=lambda name: len(tasks[name]), default=None)
+    if program is None:
         return []
-    return [f"This project uses {runner} to run its tasks ({', '.join(dict.fromkeys(tasks[runner]))}).", ""]
+    return [f"This project uses {program} to run its tasks ({', '.join(dict.fromkeys(tasks[program]))}).", ""]
 
 
 def _diff(edit: Event) -> list[str]:
