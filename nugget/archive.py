@@ -43,6 +43,7 @@ def write_archive(home: Path, session: Session) -> Path:
     lines = [header, *map(_event_line, session.events)]
     text = "".join(json.dumps(line, ensure_ascii=False, default=datetime.isoformat) + "\n" for line in lines)
     spool.replace(file, gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0))
+    spool.sync_folder(file.parent)
     return file
 
 

@@ -243,9 +243,11 @@ def _attempt(job: Job, capture: Callable[[Job], Outcome]) -> Outcome:
 def _files(home: Path, state: str) -> list[Path]:
     folder = Path(spool.queue_folder(home)) / state
     try:
-        return sorted(file for file in folder.iterdir() if file.suffix == ".json" and not file.name.startswith("."))
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries)
     except FileNotFoundError:
         return []
+    return [folder / name for name in names if name.endswith(".json") and not name.startswith(".")]
 
 
 def _read(file: Path) -> Job:
@@ -285,7 +287,7 @@ def _move(home: Path, job: Job, state: str) -> Job | None:
         (queue / job.state / job.name).rename(queue / state / job.name)
     except FileNotFoundError:
         return None
-    spool.sync_folder(queue / state)
+    # Not waited for: a rename that a power cut takes back leaves the job in the state before, to be taken up again.
     return replace(job, state=state)
 
 

@@ -42,12 +42,17 @@ def put(home: str | os.PathLike[str], job: Mapping[str, object]) -> str:
     """
     make_queue(home)
     name = f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}.json"
-    replace(os.path.join(queue_folder(home), "pending", name), json.dumps(job).encode())
+    pending = os.path.join(queue_folder(home), "pending")
+    replace(os.path.join(pending, name), json.dumps(job).encode())
+    sync_folder(pending)
     return name
 
 
 def replace(path: str | os.PathLike[str], content: bytes) -> None:
-    """Give the file `path` this content by fsync and rename: readers see the old or the new, never a part."""
+    """Give the file `path` this content by fsync and rename: readers see the old or the new, never a part.
+
+    A power cut may bring the old back; who cannot have that calls `sync_folder`.
+    """
     folder, name = os.path.split(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     partial = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
@@ -65,7 +70,6 @@ def replace(path: str | os.PathLike[str], content: bytes) -> None:
         with suppress(OSError):
             os.unlink(partial)
         raise
-    sync_folder(folder)
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:

@@ -248,8 +248,10 @@ def test_a_thousand_jobs_drain_without_growth(home: Path) -> None:
         "    return queue.Outcome(branch='b')\n"
         "print(queue.drain(home, capture, now=lambda: datetime.now(UTC)), max(peaks) / peaks[100])"
     )
+    pending = Path(spool.make_queue(home)) / "pending"
+    pending.mkdir()
     for number in range(1000):
-        put(home, f"s{number}")
+        (pending / f"{number:04d}.json").write_text(json.dumps({"session": f"s{number}", "transcript": "/x"}))
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-c", code, str(home)]
     shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
