@@ -116,14 +116,13 @@ class Index:
 
     def best_chunks(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
         """The nearest chunk of each of these units: unit key -> (chunk key, cosine)."""
-        snapshot = None if self.vector_search == "sqlite-vec" else self._current_snapshot()
-        return vectors.best_chunks(self.connection, snapshot, vector, unit_keys)
+        return vectors.best_chunks(self.connection, self._snapshot_in_use(), vector, unit_keys)
 
     def whole_units(
         self, vector: NDArray[np.float32], unit_keys: Sequence[int]
     ) -> dict[int, tuple[float, float | None]]:
         """The cosines with each of these units as a whole and with its title: unit key -> (whole, title)."""
-        return vectors.whole_units(self.connection, vector, unit_keys)
+        return vectors.whole_units(self.connection, self._snapshot_in_use(), vector, unit_keys)
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """The unit of each of these chunks: chunk key -> unit key."""
@@ -172,6 +171,9 @@ class Index:
     def __del__(self) -> None:
         for connection in getattr(self, "_opened", ()):
             connection.close()
+
+    def _snapshot_in_use(self) -> vectors.Snapshot | None:
+        return None if self.vector_search == "sqlite-vec" else self._current_snapshot()
 
     def _current_snapshot(self) -> vectors.Snapshot:
         generation = self.generation

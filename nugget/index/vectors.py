@@ -8,7 +8,7 @@ beyond it only their signs, packed to bits, choose RESCORED candidates whose tru
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,15 +29,19 @@ _ROWS_A_READ = 8192
 class Snapshot:
     """The vectors of one generation of the index, in memory.
 
-    `keys` and `units` (of chunk and unit) have shape (n,), int64, keys ascending. `matrix` has shape
-    (n, dimensions) float32, or is None and `signs` has shape (n, dimensions / 64) uint64.
+    `keys` (of the chunks) have shape (n,), int64, ascending. `matrix` has shape (n, dimensions) float32, or is None
+    and `signs` has shape (n, dimensions / 64) uint64. `rows` are the rows of each unit's chunks. `whole` and `title`
+    have shape (units, dimensions), in the order of `unit_rows`; a unit without a title of its own has zeros there.
     """
 
     generation: int
     keys: NDArray[np.int64]
-    units: NDArray[np.int64]
     matrix: NDArray[np.float32] | None
     signs: NDArray[np.uint64] | None
+    rows: Mapping[int, list[int]]
+    unit_rows: Mapping[int, int]
+    whole: NDArray[np.float32]
+    title: NDArray[np.float32]
 
 
 def search_by_sql(
@@ -62,24 +66,41 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
 
     count = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
     keys: list[int] = []
-    units: list[int] = []
+    rows: dict[int, list[int]] = {}
     blocks: list[Any] = []
     cursor = connection.execute(
         "SELECT chunk_key, unit_key, embedding FROM vectors JOIN chunks ON key = chunk_key ORDER BY chunk_key"
     )
-    while rows := cursor.fetchmany(_ROWS_A_READ):
-        keys += [row[0] for row in rows]
-        units += [row[1] for row in rows]
-        block = np.frombuffer(b"".join(row[2] for row in rows), dtype="<f4").reshape(len(rows), -1)
+    while part := cursor.fetchmany(_ROWS_A_READ):
+        for key, unit, _ in part:
+            rows.setdefault(unit, []).append(len(keys))
+            keys.append(key)
+        block = np.frombuffer(b"".join(row[2] for row in part), dtype="<f4").reshape(len(part), -1)
         blocks.append(block if count <= EXACT_LIMIT else _signs(block))
     stacked: Any = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.float32)
+    unit_rows, whole, title = _unit_matrices(connection)
     return Snapshot(
         generation=generation,
         keys=np.array(keys, dtype=np.int64),
-        units=np.array(units, dtype=np.int64),
         matrix=stacked if count <= EXACT_LIMIT else None,
         signs=None if count <= EXACT_LIMIT else stacked,
+        rows=rows,
+        unit_rows=unit_rows,
+        whole=whole,
+        title=title,
     )
+
+
+def _unit_matrices(
+    connection: sqlite3.Connection,
+) -> tuple[dict[int, int], NDArray[np.float32], NDArray[np.float32]]:
+    import numpy as np
+
+    read = connection.execute("SELECT unit_key, embedding, title_embedding FROM unit_vectors").fetchall()
+    size = len(read[0][1]) if read else 0
+    whole = np.frombuffer(b"".join(row[1] for row in read), dtype="<f4").reshape(len(read), -1 if read else 0)
+    title = np.frombuffer(b"".join(row[2] or bytes(size) for row in read), dtype="<f4").reshape(whole.shape)
+    return {row[0]: position for position, row in enumerate(read)}, whole, title
 
 
 def search_snapshot(
@@ -119,38 +140,44 @@ def best_chunks(
     connection: sqlite3.Connection, snapshot: Snapshot | None, vector: NDArray[np.float32], units: Sequence[int]
 ) -> dict[int, tuple[int, float]]:
     """The nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
+    if snapshot is not None and snapshot.matrix is not None:
+        wanted = {unit: snapshot.rows[unit] for unit in units if unit in snapshot.rows}
+        rows = [row for its_rows in wanted.values() for row in its_rows]
+        of_rows = zip(rows, (snapshot.matrix[rows] @ vector).tolist(), strict=True)
+        owners = (unit for unit, its_rows in wanted.items() for _ in its_rows)
+        cosines = ((unit, int(snapshot.keys[row]), cosine) for unit, (row, cosine) in zip(owners, of_rows, strict=True))
+    else:
+        sql = "SELECT unit_key, key, embedding FROM chunks JOIN vectors ON chunk_key = key WHERE unit_key IN"
+        found = list(_select_in(connection, sql, units))
+        of_found = _cosines([row[2] for row in found], vector)
+        cosines = ((row[0], row[1], cosine) for row, cosine in zip(found, of_found, strict=True))
     best: dict[int, tuple[int, float]] = {}
-    for unit, key, cosine in _unit_cosines(connection, snapshot, vector, units):
+    for unit, key, cosine in cosines:
         if unit not in best or cosine > best[unit][1]:
             best[unit] = (key, cosine)
     return best
 
 
 def whole_units(
-    connection: sqlite3.Connection, vector: NDArray[np.float32], units: Sequence[int]
+    connection: sqlite3.Connection, snapshot: Snapshot | None, vector: NDArray[np.float32], units: Sequence[int]
 ) -> dict[int, tuple[float, float | None]]:
     """The cosines with each of these units as a whole and with its title: unit key -> (whole, title or None)."""
+    if snapshot is not None:
+        present = [unit for unit in units if unit in snapshot.unit_rows]
+        rows = [snapshot.unit_rows[unit] for unit in present]
+        titles = snapshot.title[rows]
+        pairs = zip((snapshot.whole[rows] @ vector).tolist(), (titles @ vector).tolist(), strict=True)
+        titled: list[bool] = [bool(row.any()) for row in titles]
+        return {
+            unit: (whole, title if has_title else None)
+            for unit, (whole, title), has_title in zip(present, pairs, titled, strict=True)
+        }
     sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
-    rows = list(_select_in(connection, sql, units))
-    titled = [row for row in rows if row[2] is not None]
-    titles = dict(zip((row[0] for row in titled), _cosines([row[2] for row in titled], vector), strict=True))
-    whole = _cosines([row[1] for row in rows], vector)
-    return {row[0]: (cosine, titles.get(row[0])) for row, cosine in zip(rows, whole, strict=True)}
-
-
-def _unit_cosines(
-    connection: sqlite3.Connection, snapshot: Snapshot | None, vector: NDArray[np.float32], units: Sequence[int]
-) -> Iterable[tuple[int, int, float]]:
-    import numpy as np
-
-    if snapshot is not None and snapshot.matrix is not None:
-        rows = np.flatnonzero(np.isin(snapshot.units, np.array(units, dtype=np.int64)))
-        cosines = snapshot.matrix[rows] @ vector
-        return zip(snapshot.units[rows].tolist(), snapshot.keys[rows].tolist(), cosines.tolist(), strict=True)
-    sql = "SELECT unit_key, key, embedding FROM chunks JOIN vectors ON chunk_key = key WHERE unit_key IN"
     found = list(_select_in(connection, sql, units))
-    cosines_found = _cosines([row[2] for row in found], vector)
-    return ((row[0], row[1], cosine) for row, cosine in zip(found, cosines_found, strict=True))
+    with_title = [row for row in found if row[2] is not None]
+    of_titles = dict(zip((row[0] for row in with_title), _cosines([row[2] for row in with_title], vector), strict=True))
+    of_wholes = _cosines([row[1] for row in found], vector)
+    return {row[0]: (cosine, of_titles.get(row[0])) for row, cosine in zip(found, of_wholes, strict=True)}
 
 
 def _cosines(blobs: Sequence[bytes], vector: NDArray[np.float32]) -> list[float]:
