@@ -100,6 +100,16 @@ def redaction_part() -> str:
     return ", ".join(f"`{kind}`" for kind in kinds) + "\n"
 
 
+def layers_part() -> str:
+    """The rows of tests/test_layers.py, which is what enforces them."""
+    sys.path.insert(0, str(DOCS.parent / "tests"))
+    from test_layers import LAYERS
+
+    rows = ["| row | modules |", "|---|---|"]
+    rows += [f"| {row} | {' '.join(f'`{name}`' for name in names)} |" for row, names in LAYERS.items()]
+    return "\n".join(rows) + "\n"
+
+
 def mcp_part() -> str:
     environment = config.read_environment({"HOME": "/"})
     with ThreadPoolExecutor(1) as threads:
@@ -136,6 +146,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "profiles": profiles_part,
     "mcp": mcp_part,
     "redaction": redaction_part,
+    "layers": layers_part,
 }
 
 
