@@ -112,11 +112,17 @@ class Index:
             import numpy as np
 
             allowed = np.array([row[0] for row in self.connection.execute(allowed_sql, parameters)], dtype=np.int64)
-        return vectors.search_snapshot(self.connection, self._current_snapshot(), vector, k, allowed)
+        snapshot = self._current_snapshot()
+        cosines = self._cosines(snapshot, vector)
+        return vectors.search_snapshot(self.connection, snapshot, vector, k, cosines=cosines, allowed=allowed)
 
     def best_chunks(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
         """The nearest chunk of each of these units: unit key -> (chunk key, cosine)."""
-        return vectors.best_chunks(self.connection, self._snapshot_in_use(), vector, unit_keys)
+        snapshot = self._snapshot_in_use()
+        cosines = None if snapshot is None else self._cosines(snapshot, vector)
+        if snapshot is None or cosines is None:
+            return vectors.best_chunks(self.connection, vector, unit_keys)
+        return vectors.best_chunks_in(snapshot, cosines, unit_keys)
 
     def whole_units(
         self, vector: NDArray[np.float32], unit_keys: Sequence[int]
@@ -126,6 +132,10 @@ class Index:
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """The unit of each of these chunks: chunk key -> unit key."""
+        snapshot = self._snapshot
+        if snapshot is not None and snapshot.generation == self.generation:
+            known = {key: snapshot.unit_of[key] for key in keys if key in snapshot.unit_of}
+            return known | queries.units_of_chunks(self.connection, [key for key in keys if key not in known])
         return queries.units_of_chunks(self.connection, keys)
 
     def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
@@ -144,6 +154,10 @@ class Index:
         """The unit of this id, if it is indexed."""
         keys = queries.unit_keys(self.connection, [unit_id], source)
         return self.units(keys.values())[keys[unit_id]] if keys else None
+
+    def unit_ids(self, source: SourceName = SourceName.BRAIN) -> list[str]:
+        """The ids of all units of a source, sorted."""
+        return queries.unit_ids(self.connection, source)
 
     def edges(self, keys: Sequence[int]) -> list[Edge]:
         """The relations of these units, in both directions."""
@@ -174,6 +188,16 @@ class Index:
 
     def _snapshot_in_use(self) -> vectors.Snapshot | None:
         return None if self.vector_search == "sqlite-vec" else self._current_snapshot()
+
+    def _cosines(self, snapshot: vectors.Snapshot, vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """The cosines of every row with a vector, made once a question; None where only signs are kept."""
+        if snapshot.matrix is None:
+            return None
+        made: tuple[object, object, NDArray[np.float32]] | None = getattr(self._local, "cosines", None)
+        if made is None or made[0] is not snapshot or made[1] is not vector:
+            made = (snapshot, vector, snapshot.matrix @ vector)
+            self._local.cosines = made
+        return made[2]
 
     def _current_snapshot(self) -> vectors.Snapshot:
         generation = self.generation

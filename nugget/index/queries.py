@@ -69,6 +69,11 @@ def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: Source
     return {row[0]: row[1] for row in rows}
 
 
+def unit_ids(connection: sqlite3.Connection, source: SourceName) -> list[str]:
+    """The ids of all units of a source, sorted."""
+    return [row[0] for row in connection.execute("SELECT id FROM units WHERE source = ? ORDER BY id", (source,))]
+
+
 def chunks_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, StoredChunk]:
     """The chunks of these keys."""
     rows = _select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE key IN", list(keys))

@@ -30,8 +30,10 @@ class Snapshot:
     """The vectors of one generation of the index, in memory.
 
     `keys` (of the chunks) have shape (n,), int64, ascending. `matrix` has shape (n, dimensions) float32, or is None
-    and `signs` has shape (n, dimensions / 64) uint64. `rows` are the rows of each unit's chunks. `whole` and `title`
-    have shape (units, dimensions), in the order of `unit_rows`; a unit without a title of its own has zeros there.
+    and `signs` has shape (n, dimensions / 64) uint64. `rows` are the rows of each unit's chunks, `unit_of` the unit
+    of each chunk. `whole` and `title`
+    have shape (units, dimensions), in the order of `unit_rows`; a unit without a title of its own has zeros there
+    and False in `has_title`.
     """
 
     generation: int
@@ -39,9 +41,11 @@ class Snapshot:
     matrix: NDArray[np.float32] | None
     signs: NDArray[np.uint64] | None
     rows: Mapping[int, list[int]]
+    unit_of: Mapping[int, int]
     unit_rows: Mapping[int, int]
     whole: NDArray[np.float32]
     title: NDArray[np.float32]
+    has_title: NDArray[np.bool_]
 
 
 def search_by_sql(
@@ -67,6 +71,7 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
     count = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
     keys: list[int] = []
     rows: dict[int, list[int]] = {}
+    unit_of: dict[int, int] = {}
     blocks: list[Any] = []
     cursor = connection.execute(
         "SELECT chunk_key, unit_key, embedding FROM vectors JOIN chunks ON key = chunk_key ORDER BY chunk_key"
@@ -75,32 +80,36 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
         for key, unit, _ in part:
             rows.setdefault(unit, []).append(len(keys))
             keys.append(key)
+            unit_of[key] = unit
         block = np.frombuffer(b"".join(row[2] for row in part), dtype="<f4").reshape(len(part), -1)
         blocks.append(block if count <= EXACT_LIMIT else _signs(block))
     stacked: Any = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.float32)
-    unit_rows, whole, title = _unit_matrices(connection)
+    unit_rows, whole, title, has_title = _unit_matrices(connection)
     return Snapshot(
         generation=generation,
         keys=np.array(keys, dtype=np.int64),
         matrix=stacked if count <= EXACT_LIMIT else None,
         signs=None if count <= EXACT_LIMIT else stacked,
         rows=rows,
+        unit_of=unit_of,
         unit_rows=unit_rows,
         whole=whole,
         title=title,
+        has_title=has_title,
     )
 
 
 def _unit_matrices(
     connection: sqlite3.Connection,
-) -> tuple[dict[int, int], NDArray[np.float32], NDArray[np.float32]]:
+) -> tuple[dict[int, int], NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
     import numpy as np
 
     read = connection.execute("SELECT unit_key, embedding, title_embedding FROM unit_vectors").fetchall()
     size = len(read[0][1]) if read else 0
     whole = np.frombuffer(b"".join(row[1] for row in read), dtype="<f4").reshape(len(read), -1 if read else 0)
     title = np.frombuffer(b"".join(row[2] or bytes(size) for row in read), dtype="<f4").reshape(whole.shape)
-    return {row[0]: position for position, row in enumerate(read)}, whole, title
+    has_title = np.array([row[2] is not None for row in read], dtype=np.bool_)
+    return {row[0]: position for position, row in enumerate(read)}, whole, title, has_title
 
 
 def search_snapshot(
@@ -108,19 +117,22 @@ def search_snapshot(
     snapshot: Snapshot,
     vector: NDArray[np.float32],
     k: int,
+    *,
+    cosines: NDArray[np.float32] | None,
     allowed: NDArray[np.int64] | None,
 ) -> list[tuple[int, float]]:
-    """The k chunks of highest cosine as (chunk key, cosine); `allowed` holds the keys that may be found."""
+    """The k chunks of highest cosine as (chunk key, cosine); `allowed` holds the keys that may be found.
+
+    `cosines` are those of every row, where the snapshot holds whole vectors.
+    """
     import numpy as np
 
     rows = np.arange(len(snapshot.keys)) if allowed is None else np.flatnonzero(np.isin(snapshot.keys, allowed))
     if not len(rows):
         return []
-    if snapshot.matrix is not None:
-        matrix = snapshot.matrix if allowed is None else snapshot.matrix[rows]
-        cosines = matrix @ vector
-        best = _largest(cosines, k)
-        return [(int(snapshot.keys[rows[i]]), float(cosines[i])) for i in best]
+    if cosines is not None:
+        best = rows[_largest(cosines if allowed is None else cosines[rows], k)]
+        return list(zip(snapshot.keys[best].tolist(), cosines[best].tolist(), strict=True))
     assert snapshot.signs is not None
     signs = snapshot.signs if allowed is None else snapshot.signs[rows]
     differing = np.bitwise_count(signs ^ _signs(vector.reshape(1, -1))).sum(axis=1, dtype=np.int32)
@@ -137,24 +149,27 @@ def cosines_of(connection: sqlite3.Connection, vector: NDArray[np.float32], keys
 
 
 def best_chunks(
-    connection: sqlite3.Connection, snapshot: Snapshot | None, vector: NDArray[np.float32], units: Sequence[int]
+    connection: sqlite3.Connection, vector: NDArray[np.float32], units: Sequence[int]
 ) -> dict[int, tuple[int, float]]:
     """The nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
-    if snapshot is not None and snapshot.matrix is not None:
-        wanted = {unit: snapshot.rows[unit] for unit in units if unit in snapshot.rows}
-        rows = [row for its_rows in wanted.values() for row in its_rows]
-        of_rows = zip(rows, (snapshot.matrix[rows] @ vector).tolist(), strict=True)
-        owners = (unit for unit, its_rows in wanted.items() for _ in its_rows)
-        cosines = ((unit, int(snapshot.keys[row]), cosine) for unit, (row, cosine) in zip(owners, of_rows, strict=True))
-    else:
-        sql = "SELECT unit_key, key, embedding FROM chunks JOIN vectors ON chunk_key = key WHERE unit_key IN"
-        found = list(_select_in(connection, sql, units))
-        of_found = _cosines([row[2] for row in found], vector)
-        cosines = ((row[0], row[1], cosine) for row, cosine in zip(found, of_found, strict=True))
+    sql = "SELECT unit_key, key, embedding FROM chunks JOIN vectors ON chunk_key = key WHERE unit_key IN"
+    found = list(_select_in(connection, sql, units))
     best: dict[int, tuple[int, float]] = {}
-    for unit, key, cosine in cosines:
+    for (unit, key, _), cosine in zip(found, _cosines([row[2] for row in found], vector), strict=True):
         if unit not in best or cosine > best[unit][1]:
             best[unit] = (key, cosine)
+    return best
+
+
+def best_chunks_in(
+    snapshot: Snapshot, cosines: NDArray[np.float32], units: Sequence[int]
+) -> dict[int, tuple[int, float]]:
+    """The same as `best_chunks`, from the cosines of every row of a snapshot."""
+    best: dict[int, tuple[int, float]] = {}
+    for unit in units:
+        if rows := snapshot.rows.get(unit):
+            row = rows[int(cosines[rows].argmax())]
+            best[unit] = (int(snapshot.keys[row]), float(cosines[row]))
     return best
 
 
@@ -165,9 +180,8 @@ def whole_units(
     if snapshot is not None:
         present = [unit for unit in units if unit in snapshot.unit_rows]
         rows = [snapshot.unit_rows[unit] for unit in present]
-        titles = snapshot.title[rows]
-        pairs = zip((snapshot.whole[rows] @ vector).tolist(), (titles @ vector).tolist(), strict=True)
-        titled: list[bool] = [bool(row.any()) for row in titles]
+        pairs = zip((snapshot.whole[rows] @ vector).tolist(), (snapshot.title[rows] @ vector).tolist(), strict=True)
+        titled = snapshot.has_title[rows].tolist()
         return {
             unit: (whole, title if has_title else None)
             for unit, (whole, title), has_title in zip(present, pairs, titled, strict=True)

@@ -43,7 +43,8 @@ def retrieve(
     clock.lap("gather")
     scored = rank(gathered.candidates, ranking=profile.ranking, rrf_k=profile.rrf_k, has_vectors=gathered.has_vectors)
     clock.lap("rank")
-    hits = to_hits(scored, query, profile, index, gathered.matcher, today=now.date())
+    at_least = RERANKED if reranker else 0
+    hits = to_hits(scored, query, profile, index, gathered.matcher, at_least=at_least, today=now.date())
     clock.lap("relate")
     degraded = gathered.degraded
     if reranker and hits:

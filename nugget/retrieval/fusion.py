@@ -6,10 +6,10 @@ SIGIR 2009: score(d) = sum over the lists of 1 / (k + rank(d)), ranks from 1.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
-T = TypeVar("T", bound=Hashable)
+T = TypeVar("T", int, str)
 
 
 def fuse(rankings: Sequence[Sequence[T]], *, k: int) -> dict[T, float]:
@@ -23,5 +23,5 @@ def fuse(rankings: Sequence[Sequence[T]], *, k: int) -> dict[T, float]:
         for rank, member in enumerate(ranking, start=1):
             scores[member] = scores.get(member, 0.0) + 1.0 / (k + rank)
             best[member] = min(best.get(member, rank), rank)
-    order = sorted(scores, key=lambda member: (-round(scores[member], 12), best[member], repr(member)))
+    order = sorted(scores, key=lambda member: (-round(scores[member], 12), best[member], member))
     return {member: scores[member] for member in order}

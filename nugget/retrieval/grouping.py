@@ -11,27 +11,31 @@ from nugget.models import Contribution, Hit, HitChunk, Query, StaleReason, Unit
 from nugget.retrieval.candidates import Matcher
 from nugget.retrieval.expansion import PLACED_BEHIND, SEEDS, choose, neighbours_of
 from nugget.retrieval.profiles import Profile
-from nugget.retrieval.scoring import Scored, contributions_of
+from nugget.retrieval.scoring import Scored, contributions_of, rrf_contributions
 from nugget.retrieval.staleness import stale_reasons
 
 CHUNKS_A_UNIT = 3
 """Chunks that a hit carries, at most: its best ones."""
 
-FEWEST_HITS = 30
-"""Hits made at least, whatever was asked for, so that a re-ranker has something to choose from."""
-
 
 def to_hits(
-    scored: Sequence[Scored], query: Query, profile: Profile, index: Index, matcher: Matcher, *, today: date
+    scored: Sequence[Scored],
+    query: Query,
+    profile: Profile,
+    index: Index,
+    matcher: Matcher,
+    *,
+    at_least: int,
+    today: date,
 ) -> list[Hit]:
-    """Hits in their final local order, more than were asked for."""
-    wanted = scored[: max(query.limit, FEWEST_HITS)]
+    """Hits in their final local order: `at_least` so many where there are, and some more than were asked for."""
+    wanted = scored[: max(2 * query.limit, at_least)]
     keys = [entry.candidate.unit_key for entry in wanted]
     units = index.units(keys)
     stale = stale_reasons(units, index, today=today)
     chunks = _shown_chunks(wanted, index, matcher)
     hits = {
-        key: _hit(entry, units[key], chunks[key], stale.get(key))
+        key: _hit(entry, units[key], chunks[key], stale.get(key), profile, matcher)
         for key, entry in zip(keys, wanted, strict=True)
         if key in units and chunks[key]
     }
@@ -58,17 +62,28 @@ def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> d
     return shown
 
 
-def _hit(entry: Scored, unit: Unit, chunks: Sequence[StoredChunk], stale_reason: StaleReason | None) -> Hit:
-    candidate = entry.candidate
-    ranks = (("vector", candidate.vector_rank), ("bm25", candidate.text_rank))
+def _hit(
+    entry: Scored,
+    unit: Unit,
+    chunks: Sequence[StoredChunk],
+    stale_reason: StaleReason | None,
+    profile: Profile,
+    matcher: Matcher,
+) -> Hit:
+    found = entry.candidate
+    ranks = (("vector", found.vector_rank), ("bm25", found.text_rank))
     reasons = tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",)
+    if profile.ranking == "rrf":
+        parts = rrf_contributions(found, k=profile.rrf_k, has_vectors=matcher.vector is not None)
+    else:
+        parts = contributions_of(found.match, vector_rank=found.vector_rank, text_rank=found.text_rank)
     return Hit(
         unit=unit,
-        score=min(entry.score, 1.0),
-        chunks=tuple(HitChunk(breadcrumb=c.breadcrumb, text=c.text, score=min(entry.score, 1.0)) for c in chunks),
+        score=entry.score,
+        chunks=tuple(HitChunk(breadcrumb=c.breadcrumb, text=c.text, score=entry.score) for c in chunks),
         reasons=reasons,
         stale_reason=stale_reason,
-        contributions=entry.contributions,
+        contributions=parts,
     )
 
 

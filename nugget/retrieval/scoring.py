@@ -30,41 +30,60 @@ BM25_A_TERM = 2.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """A candidate with its score in 0..1 and the addends of that score."""
+    """A candidate with its score in 0..1."""
 
     candidate: Candidate
     score: float
-    contributions: tuple[Contribution, ...]
 
 
 def rank(candidates: Sequence[Candidate], *, ranking: str, rrf_k: int, has_vectors: bool) -> list[Scored]:
     """Every candidate scored, best first: by calibrated scores, or by the bare RRF order."""
     if ranking == "rrf":
-        scored = [_by_rank(entry, k=rrf_k, lists=1 + has_vectors) for entry in candidates if entry.fused]
+        # Divided by the most that RRF could give, so that these scores too lie in 0..1.
+        most = (1 + has_vectors) / (rrf_k + 1)
+        scored = [Scored(candidate=entry, score=entry.fused / most) for entry in candidates if entry.fused]
     else:
-        scored = [_calibrated(entry) for entry in candidates]
+        scored = [Scored(candidate=entry, score=calibrated(entry.match)) for entry in candidates]
     return sorted(scored, key=lambda entry: (-entry.score, entry.candidate.unit_key))
 
 
-def contributions_of(match: Match, *, vector: str = "", text: str = "") -> tuple[Contribution, ...]:
-    """The addends of a match's calibrated score; `vector` and `text` say what is known of its ranks."""
+def calibrated(match: Match) -> float:
+    """The calibrated score of a match: see the formula above."""
+    bm25 = mean_bm25(match)
+    return COSINE_SHARE * max(mixed_cosine(match), 0.0) + (1 - COSINE_SHARE) * bm25 / (bm25 + BM25_HALF)
+
+
+def rrf_contributions(candidate: Candidate, *, k: int, has_vectors: bool) -> tuple[Contribution, ...]:
+    """The addends of a candidate's score under the bare RRF order."""
+    most = (1 + has_vectors) / (k + 1)
+    ranks = (("vector", candidate.vector_rank), ("bm25", candidate.text_rank))
+    return tuple(
+        Contribution(name=name, value=1 / (k + rank) / most, detail=f"#{rank}") for name, rank in ranks if rank
+    )
+
+
+def contributions_of(
+    match: Match, *, vector_rank: int | None = None, text_rank: int | None = None
+) -> tuple[Contribution, ...]:
+    """The addends of a match's calibrated score."""
     found: list[Contribution] = []
-    if match.chunk_cosine is not None:
+    if match.chunk_cosine is not None and mixed_cosine(match) > 0:
         titled = match.title_cosine is not None
-        chunk_share = CHUNK_SHARE if titled else CHUNK_SHARE + TITLE_SHARE
-        cosines: list[tuple[str, float, float | None, str]] = [("vector", chunk_share, match.chunk_cosine, vector)]
-        cosines += [("vector, whole unit", UNIT_SHARE, match.unit_cosine, "")]
-        cosines += [("vector, title", TITLE_SHARE, match.title_cosine, "")] if titled else []
+        parts: list[tuple[str, float, float | None, str]] = [
+            ("vector", CHUNK_SHARE + (0 if titled else TITLE_SHARE), match.chunk_cosine, _rank(vector_rank)),
+            ("vector, whole unit", UNIT_SHARE, match.unit_cosine, ""),
+        ]
+        parts += [("vector, title", TITLE_SHARE, match.title_cosine, "")] if titled else []
         found = [
             Contribution(
                 name=name,
-                value=COSINE_SHARE * share * max(cosine or 0.0, 0.0),
+                value=COSINE_SHARE * share * (cosine or 0.0),
                 detail=f"{detail} cosine {cosine or 0.0:.3f}".strip(),
             )
-            for name, share, cosine, detail in cosines
+            for name, share, cosine, detail in parts
         ]
     bm25 = mean_bm25(match)
-    detail = f"{text} chunk {match.chunk_bm25:.2f}, whole unit {match.unit_bm25:.2f}".strip()
+    detail = f"{_rank(text_rank)} chunk {match.chunk_bm25:.2f}, whole unit {match.unit_bm25:.2f}".strip()
     return (*found, Contribution(name="bm25", value=(1 - COSINE_SHARE) * bm25 / (bm25 + BM25_HALF), detail=detail))
 
 
@@ -93,23 +112,6 @@ def is_weak(best: Match | None, terms: Terms, *, units: int, has_vectors: bool) 
     if not has_vectors:
         return reached < WEAK_BELOW
     return mixed_cosine(best) + reached - WEAK_SLOPE * math.log(max(units, 1)) < WEAK_BELOW
-
-
-def _calibrated(candidate: Candidate) -> Scored:
-    contributions = contributions_of(
-        candidate.match, vector=_rank(candidate.vector_rank), text=_rank(candidate.text_rank)
-    )
-    return Scored(candidate=candidate, score=sum(part.value for part in contributions), contributions=contributions)
-
-
-def _by_rank(candidate: Candidate, *, k: int, lists: int) -> Scored:
-    """RRF divided by the most that it could give, so that the score lies in 0..1 here too."""
-    most = lists / (k + 1)
-    ranks = (("vector", candidate.vector_rank), ("bm25", candidate.text_rank))
-    contributions = tuple(
-        Contribution(name=name, value=1 / (k + rank) / most, detail=_rank(rank)) for name, rank in ranks if rank
-    )
-    return Scored(candidate=candidate, score=sum(part.value for part in contributions), contributions=contributions)
 
 
 def _rank(rank: int | None) -> str:
