@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
 
+from nugget import query_log
 from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
 from nugget.embedding import Embedder, open_embedder
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, UsageError
 from nugget.index import Index, Unusable
 from nugget.models import Bundle, Depth, Filter, Query, SourceName
+from nugget.query_log import Face
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.reranking import Reranker
 from nugget.sync import Progress, SyncResult, index_folder, pending_changes, sync
@@ -37,7 +41,10 @@ class Freshness:
 
 
 class Brain:
-    """A brain with its index and embedding model. Thread-safe; close it, or use it in a `with` statement."""
+    """A brain with its index and embedding model. Thread-safe; close it, or use it in a `with` statement.
+
+    Questions that come through a `face` are kept in the query log, unless `retrieval.log_queries` is false.
+    """
 
     def __init__(
         self,
@@ -46,11 +53,14 @@ class Brain:
         environment: Environment | None = None,
         settings: Settings | None = None,
         resident: bool = False,
+        face: Face | None = None,
     ) -> None:
         self.path = path
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
         self._resident = resident
+        self._face = face if self.settings.retrieval.log_queries else None
+        self._unlogged: list[query_log.Asked] = []
         self._lock = threading.RLock()
         self._index: Index | None = None
         self._embedder: Embedder | None = None
@@ -95,9 +105,7 @@ class Brain:
                     self._index = Index(file, resident=self._resident)
             return self._index
 
-    def sync(
-        self, *, rebuild: bool = False, in_passing: bool = False, progress: Progress | None = None
-    ) -> SyncResult:
+    def sync(self, *, rebuild: bool = False, in_passing: bool = False, progress: Progress | None = None) -> SyncResult:
         """Bring the index in line with the files. Raises IndexUnavailable when it cannot be written."""
         result = sync(
             self.path,
@@ -147,11 +155,14 @@ class Brain:
         reranker: Reranker | None = None,
         now: datetime | None = None,
         fresh: bool = True,
+        log: bool = True,
     ) -> Bundle:
         """Answer a question from the brain: the whole pipeline, without writing an answer.
 
-        `fresh=False` skips the look at what changed. Raises UsageError for a filter that names nothing known.
+        `fresh=False` skips the look at what changed, `log=False` keeps the question out of the query log.
+        Raises UsageError for a filter that names nothing known.
         """
+        started = time.perf_counter()
         defaults = self.settings.retrieval
         query = Query(
             text=text.encode("utf-8", "replace").decode("utf-8"),  # lone surrogates are no text that can be stored
@@ -173,6 +184,8 @@ class Brain:
             bundle = retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
         if state.behind or state.other_model:
             bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
+        if self._face and log:
+            self._log(self._face, bundle, duration_ms=(time.perf_counter() - started) * 1000, now=moment)
         return bundle
 
     def search(self, text: str, *, limit: int = 50, **filters: object) -> Bundle:
@@ -180,11 +193,26 @@ class Brain:
         return self.ask(text, limit=limit, profile="search", depth=Depth.SUMMARY, budget_tokens=100_000, **filters)  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """Close the index."""
+        """Close the index, and log what is not logged yet."""
+        self._write_log()
         with self._lock:
             index, self._index = self._index, None
         if index is not None:
             index.close()
+
+    def _log(self, face: Face, bundle: Bundle, *, duration_ms: float, now: datetime) -> None:
+        """Note a question. One from the command line is written when the answer is on the screen."""
+        session = self.environment.session
+        self._unlogged.append(
+            query_log.asked(bundle, brain=self.path, face=face, session=session, duration_ms=duration_ms, now=now)
+        )
+        if face is not Face.CLI:
+            self._write_log()
+
+    def _write_log(self) -> None:
+        with suppress(IndexError):  # emptied, perhaps by another thread
+            while True:
+                query_log.record(self.environment.home, self._unlogged.pop(0), settings=self.settings)
 
     def _reopen(self) -> None:
         """Let go of the index. Other threads may be reading it: it closes itself when the last of them is done."""
@@ -199,7 +227,7 @@ def open(path: Path | str | None = None) -> Brain:
     """
     environment = read_environment()
     flag = Path(path).expanduser() if path is not None else None
-    return Brain(find_brain(environment, flag=flag, cwd=Path.cwd()), environment=environment)
+    return Brain(find_brain(environment, flag=flag, cwd=Path.cwd()), environment=environment, face=Face.PYTHON)
 
 
 def _filter(

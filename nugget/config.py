@@ -59,6 +59,10 @@ class RetrievalSettings:
     )
     rerank_timeout_s: float = field(default=8.0, metadata={"doc": "seconds before the LLM re-ranker is given up"})
     rerank_max_usd: float = field(default=0.02, metadata={"doc": "most that one re-ranking may cost, in USD"})
+    log_queries: bool = field(
+        default=True,
+        metadata={"doc": "keep what was asked, and which units came back, for `nugget queries` (on this machine only)"},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +128,7 @@ class Environment:
     models: Path
     anthropic_api_key: str | None = None
     anthropic_base_url: str | None = None
+    session: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -140,6 +145,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         claude_config=Path(env.get("CLAUDE_CONFIG_DIR") or user_home / ".claude"),
         anthropic_api_key=env.get("ANTHROPIC_API_KEY") or env.get("ANTHROPIC_AUTH_TOKEN") or None,
         anthropic_base_url=env.get("ANTHROPIC_BASE_URL") or None,
+        session=env.get("CLAUDE_CODE_SESSION_ID") or None,
         variables=env,
     )
 

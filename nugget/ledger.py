@@ -33,8 +33,8 @@ class Rejections:
     quotes: frozenset[str] = frozenset()
 
 
-def append(home: Path, name: str, line: Mapping[str, Any]) -> None:
-    """Add one line to a ledger and wait until it is on disk.
+def append(home: Path, name: str, line: Mapping[str, Any], *, durable: bool = True) -> None:
+    """Add one line to a ledger and, where it has to be durable, wait until it is on disk.
 
     A line that a crash or a full disk cut short is closed off first, so that it spoils nothing but itself.
     """
@@ -47,7 +47,8 @@ def append(home: Path, name: str, line: Mapping[str, Any]) -> None:
         prefix = b"\n" if end and ledger.read(1) != b"\n" else b""
         ledger.write(prefix + json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
         ledger.flush()
-        os.fsync(ledger.fileno())
+        if durable:
+            os.fsync(ledger.fileno())
 
 
 def read(home: Path, name: str) -> Iterator[dict[str, Any]]:

@@ -64,6 +64,15 @@ def title_of(body: str) -> str | None:
     return None
 
 
+def subheadings_of(body: str) -> list[str]:
+    """The texts of the headings below level one, in order."""
+    return [
+        _one_line(inline.content)
+        for heading, inline in itertools.pairwise(_block_tokens(body))
+        if heading.type == "heading_open" and heading.tag != "h1" and heading.level == 0 and inline.content.strip()
+    ]
+
+
 def body_below_title(body: str) -> str:
     """The body without the `# Title` that it begins with."""
     first = _FIRST_H1.match(body)

@@ -100,11 +100,12 @@ class Desk:
     def open(self) -> "Brain":
         """The brain; when it is first found, its warm-up starts. Raises BrainError where there is none."""
         from nugget.api import Brain
+        from nugget.query_log import Face
 
         with self._lock:
             if self._brain is None:
                 path = find_brain(self._environment, flag=self._flag, cwd=self._cwd)
-                self._brain = Brain(path, environment=self._environment, resident=True)
+                self._brain = Brain(path, environment=self._environment, resident=True, face=Face.MCP)
                 threading.Thread(target=self._warm_up, args=(self._brain,), name="nugget-warm-up", daemon=True).start()
             return self._brain
 
@@ -161,7 +162,7 @@ class Desk:
         try:
             brain.freshen(progress=self._note_progress)
             self._is_warm.set()
-            brain.ask("What is known?", limit=1, fresh=False)
+            brain.ask("What is known?", limit=1, fresh=False, log=False)
         except NuggetError as error:
             print(f"nugget: {error}", file=sys.stderr)
         except Exception:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from nugget.capture import Capture, CaptureResult, capture_transcript
 from nugget.comparison import Similar
 from nugget.config import Environment, find_brain, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
+from nugget.feedback import note_uses
 from nugget.models import Hit, Unit
 from nugget.queue import Job, Outcome
 from nugget.sources.transcripts import find_session, find_transcripts
@@ -182,7 +184,7 @@ def similar_units(brain: Brain) -> Similar:
 
 
 def _hits(brain: Brain, text: str) -> Sequence[Hit]:
-    return brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"]).hits
+    return brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"], log=False).hits
 
 
 def _embed(brain: Brain) -> Embed | None:
@@ -239,7 +241,10 @@ class _Brains:
         transcript = transcript_of(job, self._environment)
         brain = self._brain_of(job)
         with _time_limit(MAX_JOB_S):
-            result = capture_transcript(transcript, open_capture(self._environment, brain, now=_now().astimezone()))
+            capture = open_capture(self._environment, brain, now=_now().astimezone())
+            result = capture_transcript(transcript, capture)
+            with suppress(NuggetError, OSError, sqlite3.Error):  # the session is captured, whatever becomes of this
+                note_uses(transcript, result.session, capture=capture, index=brain.index)
         return outcome_of(result)
 
     def _brain_of(self, job: Job) -> Brain:

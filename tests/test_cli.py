@@ -141,7 +141,7 @@ def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
     shown = nugget("--help")
     commands = (
         "ask", "search", "get", "serve", "capture-session", "capture", "review", "add", "forget", "mv", "lint",
-        "init", "sync", "rebuild", "status", "doctor",
+        "init", "install", "uninstall", "sync", "rebuild", "eval", "queries", "status", "doctor",
     )  # fmt: skip
     assert shown.code == 0
     for command in commands:
@@ -538,7 +538,7 @@ def test_init_makes_a_brain_that_is_asked_from_anywhere(
     head = git.head(folder)
     again = nugget("init", folder, "--no-install")
     assert again.code == 0 and again.out.startswith(f"The brain is there already: {folder}\n")
-    assert git.head(folder) == head and "claude mcp add" not in again.out
+    assert git.head(folder) == head and "nugget install" not in again.out
 
 
 @pytest.mark.proves("CLI-INIT")

@@ -20,12 +20,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "faces": ("render", "api", "mcp_server", "hook", "worker", "demo", "cli", "entry"),
     "use cases": (
         "extraction", "comparison", "proposal_text", "capture", "review", "lint", "sync", "retrieval",
-        "health",
+        "health", "evaluation", "feedback",
     ),
     "adapters": (
         "config", "resources", "spool", "ledger", "queue", "archive", "redaction_rules", "redaction_assignments",
-        "redaction", "git", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge", "brain",
-        "filing", "sources", "index",
+        "redaction", "query_log", "git", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge",
+        "brain", "golden", "filing", "sources", "index",
     ),
     "vocabulary": ("errors", "models", "text", "cutting", "markdown", "schema"),
 }  # fmt: skip

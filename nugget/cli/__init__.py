@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nugget import __version__
-from nugget.cli import asking, capturing, keeping, reviewing, upkeep
+from nugget.cli import asking, capturing, evaluating, installing, keeping, reviewing, upkeep
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError
 
@@ -55,8 +55,12 @@ app.command(rich_help_panel=KEEP)(keeping.forget)
 app.command("mv", rich_help_panel=KEEP)(keeping.move)
 app.command(rich_help_panel=KEEP)(keeping.lint)
 app.command(rich_help_panel=CARE)(upkeep.init)
+app.command(rich_help_panel=CARE)(installing.install)
+app.command(rich_help_panel=CARE)(installing.uninstall)
 app.command(rich_help_panel=CARE)(upkeep.sync)
 app.command(rich_help_panel=CARE)(upkeep.rebuild)
+app.command("eval", rich_help_panel=CARE)(evaluating.evaluate)
+app.command(rich_help_panel=CARE)(evaluating.queries)
 app.command(rich_help_panel=CARE)(upkeep.status)
 app.command(rich_help_panel=CARE)(upkeep.doctor)
 

@@ -152,7 +152,7 @@ def find(brain: Brain, ref: str) -> Unit:
     unit = brain.index.unit(unit_id, SourceName(source or SourceName.BRAIN))
     if unit is not None:
         return unit
-    near = brain.search(unit_id.replace("/", " ").replace("-", " "), limit=3, fresh=False).hits
+    near = brain.search(unit_id.replace("/", " ").replace("-", " "), limit=3, fresh=False, log=False).hits
     hint = "`nugget search` finds refs."
     if near:
         hint = f"Near: {', '.join(hit.unit.id for hit in near)}."

@@ -66,9 +66,10 @@ def brain_folder(flag: Path | None, environment: Environment | None = None) -> P
 def open_brain(flag: Path | None) -> Brain:
     """The brain in use, opened. Raises BrainError where there is none, UsageError for settings it cannot take."""
     from nugget.api import Brain
+    from nugget.query_log import Face
 
     environment = read_environment()
-    return Brain(brain_folder(flag, environment), environment=environment)
+    return Brain(brain_folder(flag, environment), environment=environment, face=Face.CLI)
 
 
 def console(*, stderr: bool = False) -> Console:
