@@ -96,6 +96,26 @@ class CaptureSettings:
     exclude_paths: tuple[str, ...] = field(
         default=(), metadata={"doc": "files (globs) whose content is never read from a transcript"}
     )
+    publish: str = field(
+        default="auto",
+        metadata={
+            "doc": "`auto`: with a GitHub remote and a token, proposals become pull requests; `never`: they stay local"
+        },
+    )
+    labels: tuple[str, ...] = field(default=(), metadata={"doc": "labels that pull requests are given"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncSettings:
+    """How the brain follows its remote."""
+
+    pull: bool = field(
+        default=False,
+        metadata={
+            "doc": "true: `nugget sync` and the capture worker first fast-forward a clean checkout of the default "
+            "branch from the remote"
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +135,7 @@ class Settings:
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     llm: LLMSettings = field(default_factory=LLMSettings)
     capture: CaptureSettings = field(default_factory=CaptureSettings)
+    sync: SyncSettings = field(default_factory=SyncSettings)
     redaction: RedactionSettings = field(default_factory=RedactionSettings)
 
 
@@ -128,6 +149,8 @@ class Environment:
     models: Path
     anthropic_api_key: str | None = None
     anthropic_base_url: str | None = None
+    github_token: str | None = field(default=None, repr=False)
+    github_api_url: str | None = None
     session: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -145,6 +168,8 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         claude_config=Path(env.get("CLAUDE_CONFIG_DIR") or user_home / ".claude"),
         anthropic_api_key=env.get("ANTHROPIC_API_KEY") or env.get("ANTHROPIC_AUTH_TOKEN") or None,
         anthropic_base_url=env.get("ANTHROPIC_BASE_URL") or None,
+        github_token=env.get("GITHUB_TOKEN") or None,
+        github_api_url=env.get("GITHUB_API_URL") or None,
         session=env.get("CLAUDE_CODE_SESSION_ID") or None,
         variables=env,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -79,6 +80,21 @@ class GitState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishingState:
+    """Proposals on GitHub, as the last look at it left them.
+
+    `remote` is the address that the brain is pushed to; `open` are the addresses of pull requests; `merged` counts
+    those of which the commit is not pulled yet, `local` the proposals without one, `failures` say what went wrong.
+    """
+
+    remote: str | None = None
+    open: tuple[str, ...] = ()
+    merged: int = 0
+    local: int = 0
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """Everything that `nugget status` shows."""
 
@@ -91,6 +107,7 @@ class Status:
     repository: GitState | None
     proposals: int
     capture: CaptureState
+    publishing: PublishingState
 
 
 def status(brain: Path, settings: Settings, environment: Environment) -> Status:
@@ -106,6 +123,7 @@ def status(brain: Path, settings: Settings, environment: Environment) -> Status:
         repository=_git_state(brain),
         proposals=_proposals(brain),
         capture=_capture_state(environment.home),
+        publishing=_publishing_state(brain, environment.home),
     )
 
 
@@ -186,6 +204,26 @@ def _proposals(brain: Path) -> int:
         return len(proposals(brain))
     except NuggetError:
         return 0
+
+
+def _publishing_state(brain: Path, home: Path) -> PublishingState:
+    from nugget.publishing import publications
+    from nugget.review import proposals
+
+    try:
+        remote = git.find_remote(brain) if git.is_repository(brain) else None
+        known = publications(brain, home=home) if remote else {}
+        waiting = {proposal.branch for proposal in proposals(brain)} if remote else set()
+    except NuggetError:
+        return PublishingState()
+    failed = [entry for entry in known.values() if entry.state == "failed" and entry.branch in waiting]
+    return PublishingState(
+        remote=re.sub(r"(?<=://)[^/@]+@", "", remote.url) if remote else None,
+        open=tuple(entry.url or entry.branch for entry in known.values() if entry.state == "open"),
+        merged=sum(entry.state == "merged" for entry in known.values()),
+        local=sum(branch not in known or known[branch].state == "failed" for branch in waiting),
+        failures=tuple(f"{entry.branch}: {entry.reason}" for entry in failed),
+    )
 
 
 def _capture_state(home: Path) -> CaptureState:
@@ -326,6 +364,8 @@ def _check_capture(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _good("capture", f"last: {when(state.last_captured)}")
     if proposals := _proposals(brain):
         yield _odd("review", f"waiting for you: {counted(proposals, 'proposal')}", "nugget review")
+    if failures := _publishing_state(brain, environment.home).failures:
+        yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
 
 
 def when(stamp: str | None) -> str:

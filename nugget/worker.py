@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from nugget import queue, spool
+from nugget import publishing, queue, spool
 from nugget.api import Brain
 from nugget.capture import Capture, CaptureResult, capture_transcript
 from nugget.comparison import Similar
@@ -27,6 +27,7 @@ from nugget.config import Environment, find_brain, load_settings, read_environme
 from nugget.errors import NuggetError, TranscriptError
 from nugget.feedback import note_uses
 from nugget.models import Hit, Unit
+from nugget.publishing import Published
 from nugget.queue import Job, Outcome
 from nugget.sources.transcripts import find_session, find_transcripts
 
@@ -47,10 +48,11 @@ NEIGHBOURS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a worker did: how many transcripts catch-up queued, and each job as it ended."""
+    """What a worker did: how many transcripts catch-up queued, each job as it ended, what was published by brain."""
 
     found: int
     jobs: tuple[Job, ...]
+    published: Mapping[Path, Published]
 
 
 class _OutOfTime(Exception):
@@ -80,12 +82,14 @@ def work(
     lock: int | None = None,
     max_jobs: int | None = None,
     flag: Path | None = None,
+    publish: bool = False,
     report: Callable[[Job], None] = lambda job: None,
 ) -> Work:
     """Work the queue until it is empty. `flag` is `--brain`; a job that names its own brain goes there.
 
     `catch_up` first queues transcripts that were never captured; with `since_install` only those written since the
-    queue exists. `retry` takes up everything that failed. `lock` is the queue's lock where the caller holds it.
+    queue exists. `retry` takes up everything that failed. `publish` opens pull requests also where the settings say
+    never. `lock` is the queue's lock where the caller holds it.
     Raises NuggetError when another worker is at work.
     """
     home = environment.home
@@ -111,12 +115,29 @@ def work(
         log = partial(write_log, home)
         with _Brains(environment, flag) as brains:
             queue.drain(home, brains.capture, now=_now, report=note, log=log, max_jobs=max_jobs)
+            published = {brain.path: _keep_up(brain, publish=publish) for brain in brains.in_use()}
     finally:
         os.close(held)
     # What was queued between the last look and here found the lock taken, and what is beyond `max_jobs` is left.
     if queue.jobs(home, "pending"):
         spool.start_worker(home)
-    return Work(found=found, jobs=tuple(ended))
+    return Work(found=found, jobs=tuple(ended), published=published)
+
+
+def _keep_up(brain: Brain, *, publish: bool) -> Published:
+    """Publish what waits, take in what was decided on the remote, and pull where the settings say so."""
+    environment, settings, now = brain.environment, brain.settings, _now()
+    done = Published()
+    try:
+        done = publishing.publish(brain.path, environment=environment, settings=settings, now=now, forced=publish)
+        publishing.settle(brain.path, environment=environment, now=now)
+        if settings.sync.pull and publishing.pull(brain.path, environment=environment):
+            publishing.settle(brain.path, environment=environment, now=now)
+            brain.sync()
+    except NuggetError as error:
+        write_log(environment.home, f"{brain.path}: {error}")
+        return replace(done, local=str(error))
+    return done
 
 
 def installed_at(home: Path) -> datetime | None:
@@ -236,6 +257,12 @@ class _Brains:
         for brain in self._opened.values():
             brain.close()
 
+    def in_use(self) -> list[Brain]:
+        """Every brain that a job went to, and the default one where there is one."""
+        with suppress(NuggetError):
+            self._open(self._environment)
+        return list(self._opened.values())
+
     def capture(self, job: Job) -> Outcome:
         """Capture a job's session, within the time that one job may take."""
         transcript = transcript_of(job, self._environment)
@@ -251,6 +278,9 @@ class _Brains:
         environment = self._environment
         if job.brain:
             environment = replace(environment, brain=Path(job.brain))
+        return self._open(environment)
+
+    def _open(self, environment: Environment) -> Brain:
         folder = find_brain(environment, flag=self._flag, cwd=environment.home)
         if folder not in self._opened:
             self._opened[folder] = Brain(folder, environment=environment, settings=load_settings(environment, folder))

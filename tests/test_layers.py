@@ -19,12 +19,12 @@ PACKAGE = Path(__file__).parent.parent / "nugget"
 LAYERS: dict[str, tuple[str, ...]] = {
     "faces": ("render", "api", "mcp_server", "hook", "worker", "demo", "cli", "entry"),
     "use cases": (
-        "extraction", "comparison", "proposal_text", "capture", "review", "lint", "sync", "retrieval",
+        "extraction", "comparison", "proposal_text", "capture", "review", "publishing", "lint", "sync", "retrieval",
         "health", "evaluation", "feedback",
     ),
     "adapters": (
         "config", "resources", "spool", "ledger", "queue", "archive", "redaction_rules", "redaction_assignments",
-        "redaction", "query_log", "git", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge",
+        "redaction", "query_log", "git", "github", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge",
         "brain", "golden", "filing", "sources", "index",
     ),
     "vocabulary": ("errors", "models", "text", "cutting", "markdown", "schema"),

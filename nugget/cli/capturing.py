@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nugget.capture import CaptureResult
+    from nugget.publishing import Published
     from nugget.queue import Job
 
 
@@ -50,6 +52,7 @@ def capture_session(
     The units are written on a branch of the brain, to be reviewed. With a hook payload on stdin and no options, the
     session is queued and this returns at once.
     """
+    from nugget import publishing
     from nugget.capture import capture_transcript
     from nugget.worker import open_capture
 
@@ -60,15 +63,23 @@ def capture_session(
             environment, opened, now=datetime.now(UTC).astimezone(), method=method and str(method), dry_run=dry_run
         )
         result = capture_transcript(file, capture)
+        now = datetime.now(UTC)
+        published = publishing.Published()
+        if result.branch:
+            published = publishing.publish(opened.path, environment=environment, settings=opened.settings, now=now)
     if as_json:
-        print_json(_capture_json(result))
+        print_json(_capture_json(result) | {"published": [asdict(entry) for entry in published.publications]})
     else:
         _print_capture(console(), result, dry_run=dry_run)
+        _print_published(console(), published, asked=False)
 
 
 def capture(
     catch_up: Annotated[bool, typer.Option("--catch-up", help="First find sessions never captured.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Also take up what failed.")] = False,
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Open a pull request for every proposal that is only local yet.")
+    ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -82,23 +93,29 @@ def capture(
         said = job.branch or job.reason or ""
         note(f"{job.state}: {job.session or Path(job.transcript or job.name).stem} {one_line(said)}")
 
-    done = work(environment, catch_up=catch_up, retry=retry, flag=flag if brain else None, report=tell)
+    done = work(environment, catch_up=catch_up, retry=retry, flag=flag if brain else None, publish=publish,
+                report=tell)  # fmt: skip
     failed = sum(job.state == "failed" for job in done.jobs)
+    here = done.published.get(flag)
+    unpublished = len(here.failed) + (here.local is not None) if here and publish else 0
     if as_json:
         jobs = [
             {"session": job.session, "transcript": job.transcript, "state": job.state, "branch": job.branch,
              "reason": job.reason} for job in done.jobs
         ]  # fmt: skip
-        print_json({"found": done.found, "jobs": jobs})
+        published = [asdict(entry) for told in done.published.values() for entry in told.publications]
+        print_json({"found": done.found, "jobs": jobs, "published": published})
     else:
         out = console()
         proposed = sum(job.branch is not None for job in done.jobs)
         found = f"{done.found} found by catch-up, " if catch_up else ""
         worked = counted(len(done.jobs), "session")
         out.print(f"{found}{worked} worked: {counted(proposed, 'proposal')}, {failed} failed.")
+        for told in done.published.values():
+            _print_published(out, told, asked=publish)
         if proposed:
             out.print("Next: nugget review")
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if failed or unpublished else 0)
 
 
 def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:
@@ -153,6 +170,20 @@ def _print_capture(out: Console, result: CaptureResult, *, dry_run: bool) -> Non
         note(f"redacted before anything was kept: {kinds}")
     if result.branch:
         out.print(f"\nNext: nugget review show {clean(result.branch)}")
+
+
+def _print_published(out: Console, told: Published, *, asked: bool) -> None:
+    for publication in told.publications:
+        if publication.state == "failed":
+            note(f"not published: {clean(publication.branch)}: {one_line(publication.reason or '')}")
+        else:
+            out.print(f"{publication.state}: {clean(publication.url or '')} ({clean(publication.branch)})")
+            if publication.reason:
+                note(one_line(publication.reason))
+    if told.local and asked:
+        note(f"Nothing was published: {one_line(told.local)}.")
+    elif asked and not told.publications:
+        out.print("Every proposal that waits has its pull request.")
 
 
 def _capture_json(result: CaptureResult) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from nugget.cli.terminal import (
 )
 from nugget.config import is_brain, load_settings, read_environment, set_default_brain
 from nugget.models import Severity
+from nugget.errors import NuggetError
 from nugget.render import clean, one_line
 from nugget.text import counted
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nugget.health import Finding, Status
+    from nugget.api import Brain
     from nugget.sync import SyncResult
 
 
@@ -75,11 +77,17 @@ def sync(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the index anew.")] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
+    pull: Annotated[
+        bool | None, typer.Option("--pull/--no-pull", help="First bring in what was merged on the remote.")
+    ] = None,
 ) -> None:
     """Bring the index in line with the files."""
     with open_brain(brain) as opened, progress() as tell:
         if opened.embedder_problem:
+    obstacle: NuggetError | None = None
             note(f"{opened.embedder_problem} Indexing words alone.")
+        if opened.settings.sync.pull if pull is None else pull:
+            obstacle = _pull(opened)
         result = opened.sync(rebuild=rebuild, progress=tell)
     if as_json:
         value = {name: count for name, count in asdict(result).items() if name != "problems"}
@@ -88,12 +96,29 @@ def sync(
         _print_sync(console(), result)
 
 
+    if obstacle is not None and pull:
+        raise obstacle
+
+
+def _pull(opened: Brain) -> NuggetError | None:
+    """Bring in what was merged on the remote; what stands in the way, where something does."""
+    from nugget import publishing
+
+    try:
+        commit = publishing.pull(opened.path, environment=opened.environment)
+        for settled in publishing.settle(opened.path, environment=opened.environment, now=datetime.now(UTC)):
+            note(f"{settled.reason or settled.state}: {clean(settled.url or settled.branch)}")
+    except NuggetError as error:
+        note(f"Not pulled: {error}")
+        return error
+    note(f"Pulled: the brain is at {commit[:10]} now." if commit else "Nothing to pull.")
+    return None
 def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Make the index anew.
 
     The old one answers until the new one is ready, and vectors already made are used again.
     """
-    sync(rebuild=True, as_json=as_json, brain=brain)
+    sync(rebuild=True, pull=False, as_json=as_json, brain=brain)
 
 
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
@@ -212,6 +237,8 @@ def _print_status(out: Console, seen: Status) -> None:
     ]
     if repository is None:
         rows[1] = ("Git", f"no repository. Next: nugget init {seen.brain}")
+    if seen.publishing.remote:
+        rows.insert(7, ("Published", _publishing_words(seen)))
     for name, said in rows:
         out.print(Text.assemble((f"{name:<10}", "bold"), one_line(said)))
     for failure in capture.failures:
@@ -220,6 +247,20 @@ def _print_status(out: Console, seen: Status) -> None:
         out.print("          Next: nugget capture --retry")
 
 
+    for failure in seen.publishing.failures:
+        out.print(Text(f"          not published: {one_line(failure)}", style="red"))
+    if seen.publishing.failures:
+        out.print("          Next: nugget capture --publish")
+
+
+def _publishing_words(seen: Status) -> str:
+    state = seen.publishing
+    parts = [
+        counted(len(state.open), "open pull request"),
+        f"{state.local} only local" if state.local else "",
+        f"{state.merged} merged on the remote. Next: nugget sync --pull" if state.merged else "",
+    ]
+    return ", ".join(filter(None, parts))
 def _git_words(seen: Status) -> str:
     repository = seen.repository
     if repository is None:

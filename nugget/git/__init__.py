@@ -1,4 +1,4 @@
-"""The one gateway to git: plain subprocesses with a cleaned environment.
+"""The one gateway to git: plain subprocesses with a cleaned environment, and GitPython where a remote is spoken to.
 
 Nothing here runs the user's hooks, asks for a password, or opens an editor; every failure is a GitError that
 carries git's own first sentence. The brain is the root of its repository, so every path is relative to it.
@@ -29,6 +29,7 @@ from nugget.git.reading import (
     state,
     unmerged_files,
 )
+from nugget.git.remotes import Remote, RemoteHead, fetch, find_remote, push, remote_head
 from nugget.git.writing import (
     check_branch_name,
     commit_files,
@@ -45,6 +46,8 @@ __all__ = [
     "EMPTY_TREE",
     "Branch",
     "Change",
+    "Remote",
+    "RemoteHead",
     "State",
     "branches",
     "changed_between",
@@ -59,7 +62,9 @@ __all__ = [
     "dirty_paths",
     "environment",
     "fast_forward",
+    "fetch",
     "files_at",
+    "find_remote",
     "git_dir",
     "has_commit_with",
     "head",
@@ -69,8 +74,10 @@ __all__ = [
     "merge_files",
     "move_branch",
     "operation_in_progress",
+    "push",
     "read_blob",
     "read_objects",
+    "remote_head",
     "resolve",
     "run",
     "state",

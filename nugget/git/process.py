@@ -10,13 +10,28 @@ from pathlib import Path
 from nugget.config import read_environment
 from nugget.errors import GitError
 
-_KEPT_VARIABLES = frozenset({
-    "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_EXEC_PATH", "GIT_CONFIG_NOSYSTEM",
-    "GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_NO_VERIFY",
-    "GIT_PROXY_COMMAND", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
-})
+_KEPT_VARIABLES = frozenset(
+    {
+        "GIT_SSH",
+        "GIT_SSH_COMMAND",
+        "GIT_SSH_VARIANT",
+        "GIT_ASKPASS",
+        "GIT_EXEC_PATH",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_SSL_CAINFO",
+        "GIT_SSL_CAPATH",
+        "GIT_SSL_NO_VERIFY",
+        "GIT_PROXY_COMMAND",
+        "GIT_AUTHOR_NAME",
+        "GIT_AUTHOR_EMAIL",
+        "GIT_COMMITTER_NAME",
+        "GIT_COMMITTER_EMAIL",
+    }
+)
 _NO_HOOKS = f"core.hooksPath={os.devnull}"
-_ALWAYS = ("--literal-pathspecs", "-c", _NO_HOOKS, "-c", "gc.auto=0", "-c", "maintenance.auto=false")
+ALWAYS = ("--literal-pathspecs", "-c", _NO_HOOKS, "-c", "gc.auto=0", "-c", "maintenance.auto=false")
 
 
 def environment() -> dict[str, str]:
@@ -58,7 +73,7 @@ def start(
     """The ended process of `git <args>`, whatever its exit code. Raises GitError when there was none."""
     try:
         return subprocess.run(
-            ["git", *_ALWAYS, *args],
+            ["git", *ALWAYS, *args],
             cwd=repo,
             env=environment() | dict(variables or {}),
             input=stdin if stdin is not None else b"",

@@ -1,0 +1,342 @@
+"""GitHub on loopback: its REST API for pull requests, and its git server (`git http-backend`) over one bare repository.
+
+    with GitHubServer(folder) as github:
+        github.url      # what `git remote add origin` is given
+        github.api_url  # GITHUB_API_URL
+
+Branches, merges and what a pull request holds are read from the repository itself. Replies have the fields of
+docs.github.com/en/rest/pulls/pulls that a client may rely on. `github.fail(...)` scripts faults; `github.requests`
+records what was asked.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+OWNER, NAME = "acme", "brain"
+TOKEN = "ghp_loopbackloopbackloopbackloopback0001"
+CLOSED_AT = "2026-03-02T10:00:00Z"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request as it arrived; git's own are there too."""
+
+    method: str
+    path: str
+    query: Mapping[str, list[str]]
+    token: str | None
+    body: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A reply that stands in for the right one. `after` answers only once the right one has been worked out."""
+
+    method: str
+    path: str
+    status: int
+    message: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    errors: tuple[Mapping[str, str], ...] = ()
+    after: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Pull:
+    """A pull request as it is kept; what it holds is in the repository."""
+
+    number: int
+    branch: str
+    base: str
+    title: str
+    body: str
+    labels: list[str]
+    closed: bool = False
+    merged_as: str | None = None
+
+
+class GitHubServer:
+    """The server; `with` starts and stops it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder
+        self.bare = folder / OWNER / f"{NAME}.git"
+        self.pulls: list[Pull] = []
+        self.requests: list[Request] = []
+        self.tokens = {TOKEN}
+        self.may_push = True
+        self.faults: list[Fault] = []
+        self.lock = Lock()
+        self.bare.mkdir(parents=True)
+        self.git("init", "-q", "--bare", "--initial-branch=main")
+        self.git("config", "http.receivepack", "true")
+
+    def __enter__(self) -> GitHubServer:
+        outer = self
+
+        class Answer(_Answer):
+            server_state = outer
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self._server.daemon_threads = True
+        Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """No connection is taken from now on."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.origin}/{OWNER}/{NAME}.git"
+
+    @property
+    def api_url(self) -> str:
+        return f"{self.origin}/api/v3"
+
+    def fail(self, status: int, *, method: str = "", path: str = "", times: int = 1, **reply: Any) -> None:
+        """Answer the next requests that fit with a fault."""
+        self.faults += [Fault(method=method, path=path, status=status, **reply)] * times
+
+    def git(self, *arguments: str, stdin: str = "") -> str:
+        """git in the bare repository."""
+        who = {"GIT_AUTHOR_NAME": "R", "GIT_AUTHOR_EMAIL": "r@example.invalid"}
+        who |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in who.items()}
+        command = ["git", "-C", str(self.bare), *arguments]
+        done = subprocess.run(command, input=stdin, env={**os.environ, **who}, text=True, capture_output=True)
+        assert done.returncode == 0, f"{arguments}: {done.stderr}"
+        return done.stdout.strip()
+
+    def head(self, branch: str) -> str | None:
+        """The commit of a branch, None where there is no such branch."""
+        command = ["git", "-C", str(self.bare), "rev-parse", "--verify", "-q", f"refs/heads/{branch}"]
+        return subprocess.run(command, text=True, capture_output=True).stdout.strip() or None
+
+    def commit(self, branch: str, files: Mapping[str, str | None], message: str = "By the reviewer") -> str:
+        """A commit on a branch, as a person makes it on the web page; None deletes a file."""
+        parent = self.head(branch)
+        lines = [f"commit refs/heads/{branch}", "committer R <r@example.invalid> 1772400000 +0000"]
+        lines += [f"data {len(message)}", message, *([f"from {parent}"] if parent else [])]
+        for path, text in files.items():
+            lines += [f"D {path}"] if text is None else [f"M 100644 inline {path}", f"data {len(text.encode())}", text]
+        self.git("fast-import", "--quiet", "--force", stdin="\n".join(lines) + "\n")
+        return str(self.head(branch))
+
+    def merge(self, number: int, *, squash: bool = False, delete: bool = False) -> str:
+        """Press the button: a merge commit, or all as one commit; `delete` removes the branch."""
+        pull = self.pulls[number - 1]
+        base, head = self.head(pull.base), self.head(pull.branch)
+        assert base and head
+        tree = self.git("merge-tree", "--write-tree", base, head).split("\n")[0]
+        parents = ["-p", base] if squash else ["-p", base, "-p", head]
+        pull.merged_as = self.git("commit-tree", tree, *parents, "-m", f"{pull.title} (#{number})")
+        self.git("update-ref", f"refs/heads/{pull.base}", pull.merged_as)
+        pull.closed = True
+        if delete:
+            self.git("update-ref", "-d", f"refs/heads/{pull.branch}")
+        return pull.merged_as
+
+    def close(self, number: int) -> None:
+        """Turn a pull request down."""
+        self.pulls[number - 1].closed = True
+
+    def delete_branch(self, branch: str) -> None:
+        """Delete a branch; GitHub closes its open pull request with it."""
+        self.git("update-ref", "-d", f"refs/heads/{branch}")
+        for pull in self.pulls:
+            if pull.branch == branch:
+                pull.closed = True
+
+    def files_of(self, number: int) -> dict[str, str]:
+        """Path -> text of what a pull request changes."""
+        pull = self.pulls[number - 1]
+        base = self.git("merge-base", pull.base, pull.branch)
+        paths = self.git("diff", "--name-only", "--no-renames", base, f"refs/heads/{pull.branch}").split("\n")
+        return {path: self.git("show", f"refs/heads/{pull.branch}:{path}") for path in paths if path}
+
+    def asked(self, method: str, ending: str) -> list[Request]:
+        """The requests of a method to paths that end so."""
+        return [request for request in self.requests if request.method == method and request.path.endswith(ending)]
+
+    def view(self, pull: Pull) -> dict[str, Any]:
+        """A pull request in JSON."""
+        where = f"{self.api_url}/repos/{OWNER}/{NAME}"
+        repository = {"id": 1, "name": NAME, "full_name": f"{OWNER}/{NAME}", "url": where}
+        user = {"login": OWNER, "id": 7, "type": "User", "url": f"{self.api_url}/users/{OWNER}"}
+
+        def side(branch: str) -> dict[str, Any]:
+            sha = self.head(branch)
+            return {"ref": branch, "sha": sha, "label": f"{OWNER}:{branch}", "repo": repository, "user": user}
+
+        return {
+            "id": 1000 + pull.number, "number": pull.number, "url": f"{where}/pulls/{pull.number}",
+            "html_url": f"{self.origin}/{OWNER}/{NAME}/pull/{pull.number}", "title": pull.title, "body": pull.body,
+            "issue_url": f"{where}/issues/{pull.number}", "state": "closed" if pull.closed else "open",
+            "draft": False, "locked": False, "user": user, "merged": pull.merged_as is not None,
+            "merged_at": CLOSED_AT if pull.merged_as else None, "closed_at": CLOSED_AT if pull.closed else None,
+            "merge_commit_sha": pull.merged_as, "created_at": "2026-03-01T10:00:00Z",
+            "updated_at": "2026-03-01T10:00:00Z", "head": side(pull.branch), "base": side(pull.base),
+            "labels": [{"id": 1, "name": name, "color": "ededed"} for name in pull.labels],
+        }  # fmt: skip
+
+    def create(self, wanted: Mapping[str, str]) -> tuple[int, Any]:
+        """`POST /repos/{owner}/{repo}/pulls`, with the refusals that GitHub documents."""
+        branch, base = wanted["head"].rpartition(":")[2], wanted["base"]
+        if self.head(branch) is None or self.head(base) is None:
+            where = "head" if self.head(branch) is None else "base"
+            return 422, _invalid({"resource": "PullRequest", "field": where, "code": "invalid"})
+        if any(pull.branch == branch and not pull.closed for pull in self.pulls):
+            said = f"A pull request already exists for {OWNER}:{branch}."
+            return 422, _invalid({"resource": "PullRequest", "code": "custom", "message": said})
+        if not self.git("rev-list", f"refs/heads/{base}..refs/heads/{branch}"):
+            said = f"No commits between {base} and {branch}"
+            return 422, _invalid({"resource": "PullRequest", "code": "custom", "message": said})
+        pull = Pull(
+            number=len(self.pulls) + 1, branch=branch, base=base, title=wanted["title"],
+            body=wanted.get("body", ""), labels=[],
+        )  # fmt: skip
+        self.pulls.append(pull)
+        return 201, self.view(pull)
+
+
+def _invalid(error: Mapping[str, str]) -> dict[str, Any]:
+    return {"message": "Validation Failed", "errors": [error], "documentation_url": "https://docs.github.com/rest"}
+
+
+class _Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_state: GitHubServer
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _answer(self) -> None:
+        parts = urlsplit(self.path)
+        body = self._body()
+        state = self.server_state
+        is_api = parts.path.startswith("/api/v3/")
+        loaded = json.loads(body) if is_api and body else body
+        request = Request(
+            method=self.command, path=parts.path, query=parse_qs(parts.query), token=self._token(), body=loaded
+        )
+        with state.lock:
+            state.requests.append(request)
+            named = [f for f in state.faults if f.method in ("", self.command) and f.path in self.path]
+            fault = named[0] if named else None
+            if fault is not None:
+                state.faults.remove(fault)
+            if fault is not None and not fault.after:
+                self._fault(fault)
+            elif is_api:
+                status, value = self._api(request)
+                if fault is not None:
+                    self._fault(fault)
+                else:
+                    self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
+            else:
+                self._git(request, body, parts.query)
+
+    def _api(self, request: Request) -> tuple[int, Any]:
+        state = self.server_state
+        if request.token not in state.tokens:
+            return 401, {"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"}
+        found = re.fullmatch(rf"/api/v3/repos/{OWNER}/{NAME}/(pulls|issues)(?:/(\d+))?(/labels)?", request.path)
+        if found is None:
+            return 404, {"message": "Not Found", "documentation_url": "https://docs.github.com/rest"}
+        kind, number, labels = found.groups()
+        if number is not None and not 0 < int(number) <= len(state.pulls):
+            return 404, {"message": "Not Found"}
+        if labels and request.method == "POST":
+            pull = state.pulls[int(number) - 1]
+            wanted = request.body if isinstance(request.body, list) else request.body["labels"]
+            pull.labels += wanted
+            return 200, state.view(pull)["labels"]
+        if number is not None:
+            return 200, state.view(state.pulls[int(number) - 1])
+        if request.method == "POST" and kind == "pulls":
+            return state.create(request.body)
+        head = request.query.get("head", [""])[0]
+        wanted_state = request.query.get("state", ["open"])[0]
+        shown = [
+            state.view(pull)
+            for pull in state.pulls
+            if head in ("", f"{OWNER}:{pull.branch}") and wanted_state in ("all", "closed" if pull.closed else "open")
+        ]
+        return 200, shown
+
+    def _git(self, request: Request, body: bytes, query: str) -> None:
+        """git's smart protocol, by the CGI program that git brings (git-http-backend(1))."""
+        state = self.server_state
+        writes = "git-receive-pack" in self.path
+        if request.token not in state.tokens:
+            self._send(401, b"Bad credentials", {"WWW-Authenticate": 'Basic realm="GitHub"'})
+            return
+        if writes and not state.may_push:
+            self._send(403, b"Permission to acme/brain.git denied to reader.", {"Content-Type": "text/plain"})
+            return
+        variables = {
+            **os.environ, "GIT_PROJECT_ROOT": str(state.root), "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": request.path,
+            "QUERY_STRING": query, "REQUEST_METHOD": self.command, "REMOTE_USER": OWNER, "REMOTE_ADDR": "127.0.0.1",
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""), "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+        }  # fmt: skip
+        done = subprocess.run(["git", "http-backend"], input=body, env=variables, capture_output=True)
+        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
+        status = int(headers.pop("Status", "200 OK").split()[0])
+        self._send(status, content, headers)
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "") == "chunked":
+            parts = []
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _token(self) -> str | None:
+        kind, _, value = self.headers.get("Authorization", "").partition(" ")
+        if kind == "Basic":
+            return base64.b64decode(value).decode().partition(":")[2]
+        return value or None
+
+    def _fault(self, fault: Fault) -> None:
+        value = {"message": fault.message, **({"errors": list(fault.errors)} if fault.errors else {})}
+        self._send(fault.status, json.dumps(value).encode(), {"Content-Type": "application/json", **fault.headers})
+
+    def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

@@ -1,0 +1,25 @@
+"""Publishing: git remotes, pull requests, and what comes back from them."""
+
+PROMISES: dict[str, str] = {
+    "PUBLISH-PULL-REQUEST": "A proposal becomes a branch on the remote and one pull request with its title and text.",
+    "PUBLISH-ONCE": "Publishing is repeatable: what is on GitHub already is found, not doubled, also by two at once.",
+    "PUBLISH-LABELS": "Pull requests get the configured labels; where labels are refused they are open all the same.",
+    "PUBLISH-LOCAL": "Without a remote on GitHub, a token, or with `capture.publish: never`, nothing leaves.",
+    "PUBLISH-OWN-FILES": "A pull request holds the proposal's files and no commit that the person never pushed.",
+    "PUBLISH-FAULTS": "Whatever fails, the units stay on their branch, the reason is told, the next try goes on.",
+    "PUBLISH-STATUS": "`nugget status` shows what is open, only local, and not published for which reason.",
+    "PUBLISH-MERGED": "What was merged is pulled, found by `ask`, and its local branch cleaned up.",
+    "PUBLISH-REJECTED": "A closed pull request, and a file that the reviewer took out, are not proposed again.",
+    "PUBLISH-END-TO-END": "From a payload on stdin to a pull request, its merge, the pull and the answer.",
+    "PULL-CAREFUL": "Only a clean checkout of the default branch is moved, and only forward.",
+    "PULL-AUTOMATIC": "With `sync.pull` the worker pulls what was merged; without it nobody does unasked.",
+    "GITHUB-WAITS": "Rate limits are waited for as GitHub asks, up to a bound; beyond it they are told.",
+    "GITHUB-TOKEN": "The token goes to GitHub's own address alone, and stands in no message, argument or file.",
+    "GITHUB-SENTENCE": "Every failure of GitHub or of the way to it is a GitHubError with one clear sentence.",
+    "REMOTE-CLEAN": "A remote is spoken to in the cleaned environment: no inherited GIT_DIR, no prompt, no hooks.",
+    "GITHUB-OPENAPI": "Requests and replies of the loopback GitHub fit GitHub's published OpenAPI description.",
+}
+GAPS: dict[str, str] = {
+    "GITHUB-OPENAPI": "The description is a package of 12 MB for another language; the loopback server's replies were "
+    "written after the documentation and read by the real PyGithub, but are not validated against the description.",
+}

@@ -1,0 +1,151 @@
+"""The gateway to GitHub: the real PyGithub against a server on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from loopback_github import NAME, OWNER, TOKEN, GitHubServer
+
+from nugget import github
+from nugget.config import read_environment
+from nugget.errors import GitHubError
+from nugget.github import Repository, find_token, may_see_token, repository_name
+
+BRANCH = "nugget/session-20260301-120000-0a1b2c3d"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GitHubServer]:
+    with GitHubServer(tmp_path / "github") as running:
+        running.commit("main", {"README.md": "hello\n"})
+        running.git("update-ref", f"refs/heads/{BRANCH}", "refs/heads/main")
+        running.commit(BRANCH, {"domains/coding/a.md": "a\n"})
+        yield running
+
+
+def connect(server: GitHubServer, *, token: str = TOKEN) -> tuple[Repository, list[float]]:
+    """A connection that notes how long it was to wait instead of waiting."""
+    waits: list[float] = []
+    repository = Repository(f"{OWNER}/{NAME}", token=token, api_url=server.api_url, sleep=waits.append)
+    return repository, waits
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://github.com/acme/brain.git", "acme/brain"),
+        ("https://github.com/acme/brain/", "acme/brain"),
+        ("https://x-access-token:secret@github.com/acme/brain", "acme/brain"),
+        ("git@github.com:acme/my.brain.git", "acme/my.brain"),
+        ("ssh://git@ssh.github.com:443/acme/brain.git", "acme/brain"),
+        ("https://gitlab.com/acme/brain.git", None),
+        ("https://github.com.evil.example/acme/brain.git", None),
+        ("https://evil.example/github.com/acme", None),
+        ("https://github.com/acme", None),
+        ("/srv/git/brain.git", None),
+        ("file:///srv/github.com/acme/brain.git", None),
+        ("", None),
+    ],
+)
+def test_only_a_remote_on_github_has_a_name_there(url: str, name: str | None) -> None:
+    assert repository_name(url, api_url=None) == name
+
+
+def test_an_enterprise_server_is_known_by_its_api_address() -> None:
+    api_url = "https://git.example.com/api/v3"
+    assert repository_name("git@git.example.com:acme/brain.git", api_url=api_url) == "acme/brain"
+    assert repository_name("https://github.com/acme/brain.git", api_url=api_url) is None
+    assert repository_name("https://acme.ghe.com/a/b", api_url="https://api.acme.ghe.com") == "a/b"
+
+
+@pytest.mark.proves("GITHUB-TOKEN")
+def test_a_token_travels_encrypted_or_to_the_api_server_itself() -> None:
+    assert may_see_token("https://github.com/acme/brain", api_url=None)
+    assert not may_see_token("http://github.com/acme/brain", api_url=None)
+    assert not may_see_token("ssh://git@github.com/acme/brain", api_url=None)
+    assert may_see_token("http://127.0.0.1:80/a/b", api_url="http://127.0.0.1:80/api/v3")
+    assert not may_see_token("http://127.0.0.1:81/a/b", api_url="http://127.0.0.1:80/api/v3")
+
+
+@pytest.mark.proves("GITHUB-TOKEN")
+def test_the_token_is_that_of_the_environment_else_of_gh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    command = tmp_path / "gh"
+    assert find_token(read_environment({"PATH": str(tmp_path)})) is None
+    command.write_text('#!/bin/sh\n[ "$*" = "auth token --hostname github.com" ] && echo gho_from_gh\n')
+    command.chmod(0o755)
+    assert find_token(read_environment({"PATH": str(tmp_path)})) == "gho_from_gh"
+    assert find_token(read_environment({"PATH": str(tmp_path), "GITHUB_TOKEN": "ghp_mine"})) == "ghp_mine"
+    command.write_text("#!/bin/sh\necho not logged in\nexit 1\n")
+    assert find_token(read_environment({"PATH": str(tmp_path)})) is None
+    assert "ghp_mine" not in repr(read_environment({"GITHUB_TOKEN": "ghp_mine"}))
+
+
+@pytest.mark.proves("GITHUB-WAITS")
+def test_a_rate_limit_is_waited_for_as_long_as_github_asks(server: GitHubServer) -> None:
+    repository, waits = connect(server)
+    server.fail(403, message="You have exceeded a secondary rate limit.", headers={"Retry-After": "7"})
+    server.fail(429, message="too many", headers={"Retry-After": "3"})
+    server.fail(502)
+    made = repository.open_pull(BRANCH, base="main", title="T", body="B")
+    assert waits == [7.0, 3.0, 3.0] and made.state == "open" and len(server.pulls) == 1
+
+
+@pytest.mark.proves("GITHUB-WAITS")
+def test_a_longer_wait_is_told_instead(server: GitHubServer) -> None:
+    repository, waits = connect(server)
+    server.fail(403, message="API rate limit exceeded for user ID 7.", headers={"Retry-After": "900"})
+    with pytest.raises(GitHubError, match="used up for another 900 s"):
+        repository.find_pull(BRANCH)
+    server.fail(403, message="You have exceeded a secondary rate limit.", times=2)
+    with pytest.raises(GitHubError, match="rate limit"):
+        repository.find_pull(BRANCH)
+    assert sum(waits) <= github.MAX_WAIT_S
+
+
+@pytest.mark.proves("GITHUB-SENTENCE", "GITHUB-TOKEN")
+def test_every_refusal_is_one_sentence_without_the_token(server: GitHubServer) -> None:
+    cases = [
+        (401, "Bad credentials", "does not accept the token"),
+        (403, f"not for {TOKEN} \x1b[31m", "may not do that in acme/brain"),
+        (404, "Not Found", "knows no repository acme/brain"),
+        (422, "Validation Failed", "refused with 422: Validation Failed"),
+        (418, "", "refused with 418"),
+        (301, "Moved Permanently", "GitHub"),
+    ]
+    for status, message, said in cases:
+        repository, _ = connect(server)
+        server.fail(status, message=message)
+        with pytest.raises(GitHubError, match=said) as failure:
+            repository.find_pull(BRANCH)
+        assert TOKEN not in str(failure.value) and str(failure.value).isprintable()
+    repository, waits = connect(server)
+    server.fail(500, times=9, message="oops")
+    with pytest.raises(GitHubError, match="a fault of its own"):
+        repository.find_pull(BRANCH)
+    assert len(waits) == github.MAX_TRIES - 1
+
+
+@pytest.mark.proves("GITHUB-SENTENCE")
+def test_a_server_that_is_not_there_is_one_sentence(server: GitHubServer) -> None:
+    repository, waits = connect(server)
+    server.stop()
+    with pytest.raises(GitHubError, match="cannot be reached"):
+        repository.find_pull(BRANCH)
+    assert sum(waits) < github.MAX_WAIT_S
+
+
+def test_a_pull_request_that_exists_is_found_and_its_state_read(server: GitHubServer) -> None:
+    repository, _ = connect(server)
+    assert repository.find_pull(BRANCH) is None
+    made = repository.open_pull(BRANCH, base="main", title="T" * 400, body="B" * 100_000)
+    assert len(server.pulls[0].body) <= github.MAX_BODY_CHARS and len(server.pulls[0].title) <= 250
+    assert repository.open_pull(BRANCH, base="main", title="T", body="B") == made == repository.find_pull(BRANCH)
+    server.close(1)
+    assert repository.pull(1).state == "closed"
+    merged = server.merge(1)
+    assert (repository.pull(1).state, repository.pull(1).merged_as) == ("merged", merged)
+    with pytest.raises(GitHubError, match=r"No commits between|head|invalid"):
+        repository.open_pull("nugget/none", base="main", title="T", body="B")
