@@ -294,7 +294,7 @@ def test_eval_compares_with_the_last_run_and_with_a_baseline(words: Path, nugget
     good = words.parent / "good.json"
     raised = json.loads(out)
     for row in raised["results"]:
-        row["metrics"] = {name: 1.0 for name in row["metrics"]}
+        row["metrics"] = dict.fromkeys(row["metrics"], 1.0)
     write_golden(words, (words / "evals/golden.yaml").read_text().replace(first_unit(words), last_unit(words)))
     key = json.dumps(["idempotency keys for retries", [last_unit(words)], {}])
     raised["results"][0]["key"] = key
@@ -311,7 +311,7 @@ def test_eval_compares_with_the_last_run_and_with_a_baseline(words: Path, nugget
 
 @pytest.mark.proves("EVAL-COMPARES")
 def test_a_run_that_fell_is_not_kept_unless_it_is_accepted(words: Path, nugget: Callable[..., Shown]) -> None:
-    write_golden(words, "questions:\n- {question: zebra, expect: [%s]}\n" % last_unit(words))
+    write_golden(words, f"questions:\n- {{question: zebra, expect: [{last_unit(words)}]}}\n")
     assert nugget("eval")[0] == 0
     kept = words / ".nugget/evals/last.json"
     raised = json.loads(kept.read_text())
