@@ -154,11 +154,18 @@ def sync(
     file = folder / "index.db"
     try:
         with _one_writer(folder):
-            reason = "asked for" if rebuild else _reason_to_rebuild(file, embedder, unavailable, in_passing)
-            if reason:
-                return _rebuild(brain, folder, embedder, unavailable, reason, progress)
-            with closing(open_existing(file)) as connection:
-                return _update(brain, connection, folder, embedder, unavailable, progress)
+            try:
+                with closing(open_existing(file)) as connection:
+                    reason = "asked for" if rebuild else _outgrown(connection, embedder, unavailable, in_passing)
+                    if not reason:
+                        return _update(brain, connection, folder, embedder, unavailable, progress)
+            except Unusable as error:
+                reason = str(error)
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError as error:  # damage that opening the file did not show
+                reason = f"the index is corrupt ({error})"
+            return _rebuild(brain, folder, embedder, unavailable, reason, progress)
     except sqlite3.OperationalError as error:
         raise IndexUnavailable(f"{file} cannot be written ({error}).", hint="Check space and permissions.") from error
     except OSError as error:
@@ -174,14 +181,11 @@ def _one_writer(folder: Path) -> Iterator[None]:
         yield
 
 
-def _reason_to_rebuild(
-    file: Path, embedder: Embedder | None, unavailable: str | None, in_passing: bool
+def _outgrown(
+    connection: sqlite3.Connection, embedder: Embedder | None, unavailable: str | None, in_passing: bool
 ) -> str | None:
-    try:
-        with closing(open_existing(file)) as connection:
-            indexed = queries.meta(connection, "embedding_model") or ""
-    except Unusable as error:
-        return str(error)
+    """Why the index does not fit the configured model any more; None where it does, or where that can wait."""
+    indexed = queries.meta(connection, "embedding_model") or ""
     if in_passing or unavailable or indexed == (embedder.model if embedder else ""):
         return None
     if embedder is None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,20 @@ class Index:
             with self._lock:
                 self._opened.append(connection)
         return connection
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Everything this thread reads within is of one generation, whatever is written meanwhile."""
+        connection = self.connection
+        if connection.in_transaction:
+            yield
+            return
+        connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with suppress(sqlite3.Error):
+                connection.execute("COMMIT")
 
     @property
     def vector_search(self) -> str:
@@ -153,7 +168,7 @@ class Index:
     def unit(self, unit_id: str, source: SourceName = SourceName.BRAIN) -> Unit | None:
         """The unit of this id, if it is indexed."""
         keys = queries.unit_keys(self.connection, [unit_id], source)
-        return self.units(keys.values())[keys[unit_id]] if keys else None
+        return self.units(keys.values()).get(keys[unit_id]) if keys else None
 
     def unit_ids(self, source: SourceName = SourceName.BRAIN) -> list[str]:
         """The ids of all units of a source, sorted."""

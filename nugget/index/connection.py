@@ -76,7 +76,8 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk or a broken page has SQLite roll back by itself
+            connection.execute("ROLLBACK")
         raise
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 COLUMN_WEIGHTS = (2.0, 1.0, 0.5)
@@ -17,8 +18,8 @@ COLUMN_WEIGHTS = (2.0, 1.0, 0.5)
 
 _MAX_QUESTION_CHARS = 8000
 _MAX_WORDS = 64
-_MOST_LETTERS = 40
-"""Longer words are hashes and tokens, not compounds."""
+_FEWEST_LETTERS, _MOST_LETTERS = 9, 40
+"""Of a compound; longer words are hashes and tokens."""
 
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
@@ -56,15 +57,27 @@ def unit_columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, 
 
 def parts_of(text: str) -> list[str]:
     """The extra tokens of a text: see the top of this module."""
-    compounding = _is_compounding(text)
     parts: list[str] = []
-    for word in _WORD.findall(text):
-        if not (word.islower() and word.isascii() and word.isalpha()):
-            parts += pieces(word)
-        if compounding and 9 <= len(word) <= _MOST_LETTERS and word.isalpha():
-            parts += [word[start:] for start in range(4, len(word) - 4)]
-            parts += [word[:end] for end in range(5, len(word) - 3)]
+    words = telling = 0
+    for token in text.split():
+        its_words, its_telling, its_parts = _look_at(token)
+        words, telling = words + its_words, telling + its_telling
+        if its_parts:
+            parts += its_parts
+    if telling and telling * 12 >= words:
+        for word in _WORD.findall(text):
+            if _FEWEST_LETTERS <= len(word) <= _MOST_LETTERS and word.isalpha():
+                parts += [word[start:] for start in range(4, len(word) - 4)]
+                parts += [word[:end] for end in range(5, len(word) - 3)]
     return parts
+
+
+@lru_cache(maxsize=1 << 16)
+def _look_at(token: str) -> tuple[int, int, tuple[str, ...]]:
+    """Of what stands between spaces: its words, how many of them tell a compounding language, and their pieces."""
+    words = _WORD.findall(token)
+    telling = sum(word.lower() in _COMPOUNDING for word in words)
+    return len(words), telling, tuple(piece for word in words for piece in pieces(word))
 
 
 def pieces(word: str) -> list[str]:
@@ -99,8 +112,3 @@ def question_words(text: str) -> list[str]:
 def match_any(words: Sequence[str]) -> str:
     """The FTS5 query that matches any of the words; each is quoted, so that no text is ever syntax."""
     return " OR ".join(f'"{word}"' for word in (word.replace('"', "") for word in words) if word)
-
-
-def _is_compounding(text: str) -> bool:
-    words = [word.lower() for word in _WORD.findall(text[:4000])]
-    return bool(words) and sum(word in _COMPOUNDING for word in words) >= max(1, len(words) // 12)

@@ -86,13 +86,13 @@ def _stemmed(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple
         tokenizer = "porter unicode61 remove_diacritics 2"
         connection.execute(f"CREATE VIRTUAL TABLE temp.stems USING fts5 (word, content='', tokenize='{tokenizer}')")
         connection.execute("CREATE VIRTUAL TABLE temp.stems_found USING fts5vocab (temp, 'stems', 'instance')")
-    connection.execute("BEGIN")
+    connection.execute("SAVEPOINT stems")
     try:
         connection.execute("INSERT INTO temp.stems (stems) VALUES ('delete-all')")
         connection.executemany("INSERT INTO temp.stems (rowid, word) VALUES (?,?)", list(enumerate(words)))
         rows = connection.execute("SELECT doc, term FROM temp.stems_found ORDER BY doc, offset").fetchall()
     finally:
-        connection.execute("COMMIT")
+        connection.execute("RELEASE stems")
     first: dict[int, str] = {}
     for position, term in rows:
         first.setdefault(position, term)
