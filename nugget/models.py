@@ -272,11 +272,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitChunk:
-    """A chunk of a hit, with its own score."""
+    """A chunk of a hit, with its own score; `position` counts from 0 within the unit."""
 
     breadcrumb: str
     text: str
     score: float
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

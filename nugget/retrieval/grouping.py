@@ -80,7 +80,9 @@ def _hit(
     return Hit(
         unit=unit,
         score=entry.score,
-        chunks=tuple(HitChunk(breadcrumb=c.breadcrumb, text=c.text, score=entry.score) for c in chunks),
+        chunks=tuple(
+            HitChunk(breadcrumb=c.breadcrumb, text=c.text, score=entry.score, position=c.position) for c in chunks
+        ),
         reasons=reasons,
         stale_reason=stale_reason,
         contributions=parts,

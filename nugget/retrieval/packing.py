@@ -69,7 +69,7 @@ def _passages(hit: Hit, now: tuple[HitChunk, ...], room: int) -> tuple[HitChunk,
         if _cost([*fitting, chunk]) > room:
             break
         fitting.append(chunk)
-    return tuple(fitting) or now
+    return tuple(sorted(fitting, key=lambda chunk: chunk.position)) or now  # chosen by match, read in order
 
 
 def _whole(hit: Hit, now: tuple[HitChunk, ...], room: int) -> tuple[HitChunk, ...]:
