@@ -11,6 +11,7 @@ NuggetError                 exit 1   an expected failure, told in one sentence
     GitError                exit 1   git refused
     GitHubError             exit 1   GitHub refused or could not be reached
     ReviewError             exit 1   a proposal cannot be shown, accepted or rejected
+    InstallError            exit 1   a client's settings cannot be read or changed as asked
     ConflictError           exit 1   a file changed under us; nothing was written
 
 Third-party exceptions are translated into these at the one gateway module of each package.
@@ -72,6 +73,10 @@ class GitHubError(NuggetError):
 
 class ReviewError(NuggetError):
     """A proposal cannot be shown, accepted or rejected."""
+
+
+class InstallError(NuggetError):
+    """A client's settings cannot be read or changed as asked."""
 
 
 class ConflictError(NuggetError):

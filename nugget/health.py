@@ -139,6 +139,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment) -> list[Fi
         lambda: _check_settings(brain, environment),
         lambda: _check_folders(brain, environment),
         lambda: _check_capture(brain, environment),
+        lambda: _check_claude_code(environment),
     )
     for check in checks:
         try:
@@ -366,6 +367,29 @@ def _check_capture(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _odd("review", f"waiting for you: {counted(proposals, 'proposal')}", "nugget review")
     if failures := _publishing_state(brain, environment.home).failures:
         yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
+
+
+def _check_claude_code(environment: Environment) -> Iterator[Finding]:
+    from nugget.client_settings import Scope
+    from nugget.install import inspect
+
+    found = inspect(environment)
+    for seen in found:
+        repair = "nugget install" if seen.scope is Scope.USER else f"cd {seen.folder} && nugget install --scope project"
+        where = "" if seen.scope is Scope.USER else f"{seen.folder}: "
+        lacking = [f"no {name}" for name in seen.missing] + [f"an outdated {name}" for name in seen.outdated]
+        if seen.broken:
+            yield _wrong("Claude Code", where + seen.broken, repair)
+        elif seen.present and lacking:
+            yield _odd("Claude Code", f"{where}not all is in place: {', '.join(lacking)}", repair)
+        elif seen.present:
+            yield _good("Claude Code", f"{where}connected: captures sessions, asks the brain")
+    if any(seen.present or seen.broken for seen in found):
+        return
+    if environment.claude_config.is_dir():
+        yield _odd("Claude Code", "not connected: sessions are not captured, nobody asks", "nugget install")
+    else:
+        yield _good("Claude Code", "not on this machine")
 
 
 def when(stamp: str | None) -> str:

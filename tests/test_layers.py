@@ -20,14 +20,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "faces": ("render", "api", "mcp_server", "hook", "worker", "demo", "cli", "entry"),
     "use cases": (
         "extraction", "comparison", "proposal_text", "capture", "review", "publishing", "lint", "sync", "retrieval",
-        "health", "evaluation", "feedback",
+        "install", "health", "evaluation", "feedback",
     ),
     "adapters": (
-        "config", "resources", "spool", "ledger", "queue", "archive", "redaction_rules", "redaction_assignments",
-        "redaction", "query_log", "git", "github", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge",
-        "brain", "golden", "filing", "sources", "index",
+        "config", "client_files", "resources", "spool", "ledger", "queue", "archive", "redaction_rules",
+        "redaction_assignments", "redaction", "query_log", "git", "github", "client_settings", "prices", "llm",
+        "embedding", "frontmatter", "patching", "knowledge", "brain", "golden", "filing", "sources", "index",
     ),
-    "vocabulary": ("errors", "models", "text", "cutting", "markdown", "schema"),
+    "vocabulary": ("errors", "models", "text", "cutting", "markdown", "schema", "json_edits"),
 }  # fmt: skip
 """Top row first. A module imports from the rows below its own, and inside its row only from names to its left."""
 

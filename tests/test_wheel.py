@@ -59,6 +59,8 @@ def test_the_wheel_carries_everything_and_nothing_else(wheel: Path) -> None:
         "nugget/_bundled/brain-template/.gitignore",
         "nugget/_bundled/brain-template/.github/workflows/lint.yml",
         "nugget/_bundled/hooks/session-end",
+        "nugget/_bundled/plugin/.claude-plugin/plugin.json",
+        "nugget/_bundled/plugin/.mcp.json",
         "nugget/demo/session.jsonl",
         "nugget/embedding/minilm/tokenizer.json",
         "nugget/index/schema.sql",

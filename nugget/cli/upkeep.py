@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nugget.cli.installing import offer_install
 from nugget.cli.keeping import print_problems, problem_json
 from nugget.cli.terminal import (
     BrainOption,
@@ -23,16 +24,16 @@ from nugget.cli.terminal import (
     progress,
 )
 from nugget.config import is_brain, load_settings, read_environment, set_default_brain
-from nugget.models import Severity
 from nugget.errors import NuggetError
+from nugget.models import Severity
 from nugget.render import clean, one_line
 from nugget.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.health import Finding, Status
     from nugget.api import Brain
+    from nugget.health import Finding, Status
     from nugget.sync import SyncResult
 
 
@@ -40,7 +41,7 @@ def init(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="The folder; else this one when it is empty "
                                                                        "or a brain, else ~/brain.")] = None,
     remote: Annotated[str | None, typer.Option("--remote", metavar="URL", help="Where the brain is pushed to.")] = None,
-    install: Annotated[bool, typer.Option("--install/--no-install", help="Say how to connect Claude Code.")] = True,
+    install: Annotated[bool, typer.Option("--install/--no-install", help="Offer to connect Claude Code.")] = True,
     brain: BrainOption = None,
 ) -> None:
     """Make a brain and use it by default.
@@ -61,41 +62,40 @@ def init(
     out.print("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
     if result.problem:
         note(f"Without git: {result.problem}")
+    is_connected = install and offer_install(environment)
     out.print("\nNext:")
     steps = [
         ('nugget add "What you learned, in a sentence or more"', "keep something by hand"),
         ("nugget capture-session --transcript FILE", "learn from a Claude Code session"),
         ('nugget ask "how do we ..."', "ask"),
     ]
-    if install:
-        steps.append(("claude mcp add nugget -- nugget serve", "let Claude Code ask by itself"))
+    if install and not is_connected:
+        steps.append(("nugget install", "let Claude Code ask and be captured by itself"))
     for command, purpose in steps:
         out.print(f"   {command:<56}{purpose}")
 
 
 def sync(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the index anew.")] = False,
-    as_json: JsonOption = False,
-    brain: BrainOption = None,
     pull: Annotated[
         bool | None, typer.Option("--pull/--no-pull", help="First bring in what was merged on the remote.")
     ] = None,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
 ) -> None:
     """Bring the index in line with the files."""
-    with open_brain(brain) as opened, progress() as tell:
-        if opened.embedder_problem:
     obstacle: NuggetError | None = None
-            note(f"{opened.embedder_problem} Indexing words alone.")
+    with open_brain(brain) as opened, progress() as tell:
         if opened.settings.sync.pull if pull is None else pull:
             obstacle = _pull(opened)
+        if opened.embedder_problem:
+            note(f"{opened.embedder_problem} Indexing words alone.")
         result = opened.sync(rebuild=rebuild, progress=tell)
     if as_json:
         value = {name: count for name, count in asdict(result).items() if name != "problems"}
         print_json(value | {"problems": [problem_json(problem) for problem in result.problems]})
     else:
         _print_sync(console(), result)
-
-
     if obstacle is not None and pull:
         raise obstacle
 
@@ -113,6 +113,8 @@ def _pull(opened: Brain) -> NuggetError | None:
         return error
     note(f"Pulled: the brain is at {commit[:10]} now." if commit else "Nothing to pull.")
     return None
+
+
 def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Make the index anew.
 
@@ -235,18 +237,16 @@ def _print_status(out: Console, seen: Status) -> None:
         ("Queue", queue + (", a worker is at work" if capture.working else "")),
         ("Spent", f"${capture.usd:.2f} in {counted(capture.calls, 'LLM call')}"),
     ]
-    if repository is None:
-        rows[1] = ("Git", f"no repository. Next: nugget init {seen.brain}")
     if seen.publishing.remote:
         rows.insert(7, ("Published", _publishing_words(seen)))
+    if repository is None:
+        rows[1] = ("Git", f"no repository. Next: nugget init {seen.brain}")
     for name, said in rows:
         out.print(Text.assemble((f"{name:<10}", "bold"), one_line(said)))
     for failure in capture.failures:
         out.print(Text(f"          failed: {one_line(failure)}", style="red"))
     if capture.failures:
         out.print("          Next: nugget capture --retry")
-
-
     for failure in seen.publishing.failures:
         out.print(Text(f"          not published: {one_line(failure)}", style="red"))
     if seen.publishing.failures:
@@ -261,6 +261,8 @@ def _publishing_words(seen: Status) -> str:
         f"{state.merged} merged on the remote. Next: nugget sync --pull" if state.merged else "",
     ]
     return ", ".join(filter(None, parts))
+
+
 def _git_words(seen: Status) -> str:
     repository = seen.repository
     if repository is None:

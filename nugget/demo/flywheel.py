@@ -196,7 +196,7 @@ def _say_what_next(screen: Console, real: Environment) -> None:
         ("Make your brain", "nugget init ~/brain"),
         (f"Capture a session{have}", f"nugget capture-session --transcript '{mine}'"),
         ("Look at what was found", "nugget review show    # then: nugget review accept"),
-        ("Let Claude Code ask it", "claude mcp add --scope user nugget -- nugget serve"),
+        ("Let Claude Code ask it", "nugget install"),
     )
     for number, (what, command) in enumerate(steps, 1):
         screen.print(f"{number}. {what}", soft_wrap=True)

@@ -1,0 +1,20 @@
+"""Promises about installing into Claude Code."""
+
+from __future__ import annotations
+
+PROMISES: dict[str, str] = {
+    "INSTALL-PARTS": "one command puts in hooks with a timeout, the MCP server with alwaysLoad and the permission",
+    "INSTALL-SCOPES": "user or project settings; CLAUDE_CONFIG_DIR moves those of the user",
+    "INSTALL-MERGE": "foreign entries, their order, spacing and line ends stay character by character",
+    "INSTALL-IDEMPOTENT": "installing twice is installing once; an outdated entry is brought up to date, never doubled",
+    "INSTALL-REFUSE": "settings that cannot be understood are refused in one sentence and left alone, all of them",
+    "INSTALL-WRITE": "a write is atomic, guarded by what was read, follows links and keeps the mode; all files or none",
+    "INSTALL-DRY-RUN": "--dry-run prints a unified diff and writes nothing",
+    "INSTALL-UNDO": "uninstall gives the files back byte for byte; what changed since stays, only our entries go",
+    "INSTALL-NO-COPY": "what is kept for undoing holds nothing of the person's settings",
+    "INSTALL-OFFER": "init offers to install at a terminal, and never asks anywhere else",
+    "INSTALL-DOCTOR": "doctor finds a missing, outdated or broken installation and names the command",
+    "INSTALL-PLUGIN": "the plugin holds hooks, server and skill, and Claude Code's own validator accepts it",
+    "INSTALL-CLIENT": "the real client, where there is one, sees the server and queues its session by our hook",
+}
+GAPS: dict[str, str] = {}
