@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +21,12 @@ import pytest
 from numpy.typing import NDArray
 
 from nugget.api import Brain
-from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.config import EmbeddingSettings, RetrievalSettings, Settings, read_environment
 from nugget.embedding import Embedder, open_embedder
 from nugget.errors import EmbeddingUnavailable
 from nugget.index import Index
-from nugget.models import Bundle, Filter
+from nugget.models import Bundle, Filter, Query
+from nugget.retrieval import profiles, retrieve
 from nugget.sync import SyncResult, index_folder, pending_changes, sync
 
 CACHE_FILE = "domains/coding/concepts/cache-invalidation.md"
@@ -187,6 +189,23 @@ def test_a_damaged_or_foreign_index_is_rebuilt_and_told_in_one_line(
         return
     with closing(sqlite3.connect(file)) as healed:
         assert healed.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.proves("SYNC-CORRUPT")
+def test_damage_that_shows_only_while_syncing_is_healed_by_that_sync(
+    brain: Path, synced: Callable[..., SyncResult]
+) -> None:
+    file = brain / ".nugget/index.db"
+    with closing(sqlite3.connect(file)) as opened:
+        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        page = opened.execute("SELECT rootpage FROM sqlite_master WHERE name = 'files'").fetchone()[0]
+        size = opened.execute("PRAGMA page_size").fetchone()[0]
+    with file.open("r+b") as broken:
+        broken.seek((page - 1) * size)
+        broken.write(b"\xff" * 200)
+    (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Changed meanwhile."))
+    assert "corrupt" in (synced().rebuilt or "")
+    assert not synced().changed
 
 
 @pytest.mark.proves("SYNC-CORRUPT")
@@ -371,6 +390,46 @@ def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(
         assert index.unit("bug/parallel-29") is not None
         assert index.counts()["units"] == len(list(brain.glob("domains/**/*.md")))
     assert not synced().changed
+
+
+class Interrupted:
+    """The real model; something else happens between the two searches of a question, where it is asked."""
+
+    def __init__(self, real: Embedder, meanwhile: Callable[[], object]) -> None:
+        self.model = real.model
+        self._real = real
+        self._meanwhile = meanwhile
+
+    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+        return self._real.embed(texts)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        self._meanwhile()
+        return self._real.embed_query(text)
+
+    def count_tokens(self, text: str) -> int:
+        return self._real.count_tokens(text)
+
+
+@pytest.mark.proves("SYNC-CONCURRENT")
+@pytest.mark.parametrize("rebuild", [False, True])
+@pytest.mark.parametrize("resident", [False, True])
+def test_a_question_sees_one_state_of_the_index_while_another_thread_writes_it(
+    resident: bool, rebuild: bool, brain: Path, model: Embedder, synced: Callable[..., SyncResult]
+) -> None:
+    def write() -> None:
+        for file in brain.glob("domains/coding/**/*.md"):
+            file.unlink()
+        assert synced(rebuild=rebuild).changed
+
+    query = Query(text="cache invalidation")
+    profile = profiles.configured("task", RetrievalSettings())
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    with closing(Index(brain / ".nugget/index.db", resident=resident)) as index:
+        before = retrieve(query, profile, index, embedder=Interrupted(model, write), now=now)
+        assert before.hits[0].unit.id == "concept/cache-invalidation"
+        after = retrieve(query, profile, index, embedder=model, now=now)
+        assert not any(hit.unit.domain and hit.unit.domain.startswith("coding") for hit in after.hits)
 
 
 @pytest.mark.proves("SYNC-KILLED")

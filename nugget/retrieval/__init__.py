@@ -39,13 +39,16 @@ def retrieve(
 ) -> Bundle:
     """Answer a query from the index. Any text is a valid query; what could not be used is named in `degraded`."""
     clock = _Stages()
-    gathered = gather(query, profile, index, embedder)
-    clock.lap("gather")
-    scored = rank(gathered.candidates, ranking=profile.ranking, rrf_k=profile.rrf_k, has_vectors=gathered.has_vectors)
-    clock.lap("rank")
-    at_least = RERANKED if reranker else 0
-    hits = to_hits(scored, query, profile, index, gathered.matcher, at_least=at_least, today=now.date())
-    clock.lap("relate")
+    with index.reading():
+        gathered = gather(query, profile, index, embedder)
+        clock.lap("gather")
+        scored = rank(
+            gathered.candidates, ranking=profile.ranking, rrf_k=profile.rrf_k, has_vectors=gathered.has_vectors
+        )
+        clock.lap("rank")
+        at_least = RERANKED if reranker else 0
+        hits = to_hits(scored, query, profile, index, gathered.matcher, at_least=at_least, today=now.date())
+        clock.lap("relate")
     degraded = gathered.degraded
     if reranker and hits:
         hits, problem = _rerank(query.text, hits, reranker)
