@@ -58,7 +58,7 @@ def redact(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> Redacted:
     counts: Counter[str] = Counter()
     parts: list[str] = []
     position = 0
-    for span in _without_overlaps(spans):
+    for span in _merged(spans):
         parts += [text[position : span.start], f"[redacted:{span.kind}]"]
         position = span.end
         counts[span.kind] += 1
@@ -172,13 +172,18 @@ def _private_keys(text: str) -> Iterator[_Span]:
             yield _Span(begin.start(), stop, "private-key")
 
 
-def _without_overlaps(spans: list[_Span]) -> list[_Span]:
-    """In the order of the text. A private block or key swallows what it holds; else the earlier rule wins."""
-    kept: list[_Span] = []
-    for span in spans:
-        if all(span.end <= other.start or span.start >= other.end for other in kept):
-            kept.append(span)
-    return sorted(kept, key=lambda span: span.start)
+def _merged(spans: Sequence[_Span]) -> list[_Span]:
+    """In the order of the text, those that overlap as one, so that no part of either stays; the earlier rule names it.
+    """
+    merged: list[tuple[int, _Span]] = []
+    for rule, span in sorted(enumerate(spans), key=lambda numbered: numbered[1].start):
+        if merged and span.start < merged[-1][1].end:
+            before, known = merged[-1]
+            kind = known.kind if before < rule else span.kind
+            merged[-1] = (min(before, rule), _Span(known.start, max(known.end, span.end), kind))
+        else:
+            merged.append((rule, span))
+    return [span for _, span in merged]
 
 
 def _is_allowed(text: str, span: _Span, allow: Sequence[re.Pattern[str]]) -> bool:
@@ -197,7 +202,9 @@ def _without_excluded(events: Sequence[Event], patterns: Sequence[str]) -> list[
     kept = []
     for event in events:
         if (event.call_id and event.call_id in calls) or any(_is_excluded(path, patterns) for path in _paths_of(event)):
-            hidden = event.text if event.kind is EventKind.COMMAND else EXCLUDED
+            # A command that only names the file may stay; one that writes may hold what it writes.
+            is_reading = event.kind is EventKind.COMMAND and not {">", "\n"} & set(event.text)
+            hidden = event.text if is_reading else EXCLUDED
             event = replace(event, text=hidden, before=None, after=None)
         kept.append(event)
     return kept

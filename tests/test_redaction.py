@@ -136,11 +136,32 @@ def test_the_content_of_excluded_paths_is_left_out() -> None:
 
 
 @pytest.mark.proves("RED-EXCLUDE")
+@pytest.mark.parametrize("command", ["cat > hr/pay.csv <<EOF\nann,90000\nEOF", "echo ann,90000 >> hr/pay.csv"])
+def test_a_command_that_writes_an_excluded_file_is_left_out_with_what_it_writes(command: str) -> None:
+    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
+    session, _ = redact_session(session_of(Event(kind=EventKind.COMMAND, text=command)), settings=settings)
+    assert session.events[0].text == EXCLUDED
+
+
+@pytest.mark.proves("RED-EXCLUDE")
 def test_excluded_projects_are_known_with_what_lies_below_them() -> None:
     settings = Settings(capture=CaptureSettings(exclude_projects=("/work/secret*", "~/private/")))
     assert is_excluded_project(session_of(cwd="/work/secret-shop/src"), settings=settings)
     assert is_excluded_project(session_of(cwd=str(Path("~/private/diary").expanduser())), settings=settings)
     assert not is_excluded_project(session_of(cwd="/work/shop"), settings=settings)
+
+
+@pytest.mark.proves("RED-SILENT")
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("DB_PASSWORD=" + "sk_live_" + "abcdef1234567890XY!x9zz and", "DB_PASSWORD=[redacted:stripe-key] and"),
+        ('password = "' + "ghp_" + 'abcdefghijklmnopqrstuvwxyz0123456789-More!9"',
+         'password = "[redacted:github-token]"'),
+    ],
+)
+def test_of_a_secret_that_two_rules_find_in_parts_no_part_stays(text: str, left: str) -> None:
+    assert redact(text).text == left
 
 
 @pytest.mark.proves("RED-REAL")
