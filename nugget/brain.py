@@ -208,7 +208,8 @@ def _inside(brain: Path, path: str) -> Path:
     real = Path(os.path.realpath(f"{root}{os.sep}{path}"))
     if not real.is_relative_to(root):
         raise KnowledgeError(f"{path}: is a symbolic link out of the brain, which is not followed")
-    if real.parts[len(Path(root).parts)] in _OWN_FOLDERS:
+    below = real.relative_to(root).parts
+    if not below or below[0] in _OWN_FOLDERS:
         raise KnowledgeError(f"{path}: is a symbolic link to where no knowledge is, which is not followed")
     return real
 
