@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -59,7 +60,7 @@ def read_archive(file: Path) -> Session:
         return Session(**{**header, **stamps, "events": events})
     except FileNotFoundError as error:
         raise TranscriptError(f"{file} does not exist.") from error
-    except (OSError, EOFError, ValueError, KeyError, TypeError, StopIteration) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise TranscriptError(f"{file} is damaged and cannot be read ({error}).") from error
 
 

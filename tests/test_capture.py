@@ -358,6 +358,25 @@ def test_a_deleted_transcript_is_captured_from_the_archive(
         capture_transcript(projects / "never-there.jsonl", capture_into(brain, home, ScriptedExtraction([])))
 
 
+@pytest.mark.proves("CAPTURE-ARCHIVE")
+def test_a_damaged_archive_is_told_in_one_sentence_and_written_anew(
+    brain: Path, home: Path, projects: Path
+) -> None:
+    transcript = projects / "s.jsonl"
+    said = [(f"Why {number}?", f"{RETRY.title}, {number * 7919}") for number in range(50)]
+    name = write_transcript(transcript, said)
+    capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
+    file = archive.archive_file(home, name)
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    for damaged in (whole[:middle], whole[:middle] + b"\xff" * 40 + whole[middle + 40 :], gzip.compress(b'"text"')):
+        file.write_bytes(damaged)
+        with pytest.raises(TranscriptError, match="is damaged"):
+            archive.read_archive(file)
+        capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
+        assert file.read_bytes() == whole
+
+
 def test_an_archive_gives_every_event_back(home: Path, shared_data: Path) -> None:
     from nugget.sources.transcripts import read_session
 
