@@ -99,9 +99,11 @@ def test_lines_that_are_no_records_are_counted_and_the_rest_is_read(tmp_path: Pa
 def test_bytes_that_are_no_utf8_and_lone_surrogates_do_no_harm(tmp_path: Path) -> None:
     path = tmp_path / f"{SESSION}.jsonl"
     good = json.dumps(record("user", "ok \ud83d and \x00 end", uuid="a"))
-    path.write_bytes(b"\xff\xfe\x00garbage\n" + good.encode() + b'\n{"type":"user","message":"\xff"}\n')
+    raw = json.dumps(record("user", "raw half", uuid="b")).encode().replace(b"half", b"\xed\xa0\x80")
+    path.write_bytes(b"\xff\xfe\x00garbage\n" + good.encode() + b'\n{"type":"user","message":"\xff"}\n' + raw)
     session = read_session(path)
-    (prompt,) = texts(session, EventKind.PROMPT)
+    prompt, other = texts(session, EventKind.PROMPT)
+    other.encode("utf-8")
     assert prompt.startswith("ok ")
     assert "\x00" not in prompt
     prompt.encode("utf-8")

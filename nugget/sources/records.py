@@ -25,6 +25,8 @@ USER_SHELL = "user-shell"
 SHELL_TOOLS = ("Bash", "PowerShell")
 
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code (\d+)\n?")
+_RAW_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")
+"""Half of a surrogate pair as bytes: no UTF-8, but json.loads takes it."""
 _NEVER_RAN = ("<tool_use_error>", "Claude requested permissions", "Permission to use ", "Sibling tool call errored")
 _CONVERSATION_TYPES = frozenset(["user", "assistant"])
 _STATE_TYPES = frozenset([
@@ -119,7 +121,7 @@ def read_line(line: bytes, reading: Reading) -> None:
             return
         parent = record.get("parentUuid")
         reading.parents[uuid] = parent if isinstance(parent, str) else None
-    reading.has_surrogates = b"\\ud" in line or b"\\uD" in line
+    reading.has_surrogates = b"\\ud" in line or b"\\uD" in line or _RAW_SURROGATE.search(line) is not None
     _note_envelope(record, reading)
     if reader := _READERS.get(kind):
         reader(record, reading)
