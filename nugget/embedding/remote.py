@@ -54,6 +54,8 @@ class HttpEmbedder:
                 f"`embedding.model: {settings.model}` needs a key, and {variable} is not set.",
                 hint=f"Set {variable}, or use the bundled model: `embedding: {{model: all-MiniLM-L6-v2}}`.",
             )
+        if not key.isascii() or not key.isprintable():
+            raise EmbeddingUnavailable(f"{variable} holds characters that no key has.", hint="Copy the key again.")
         return cls(vendor, name, base_url=settings.base_url or base_url, key=key, timeout_s=settings.timeout_s)
 
     def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
@@ -89,6 +91,9 @@ class HttpEmbedder:
             time.sleep(wait_s)
             try:
                 response = client.post(self._url, json=body)
+            except httpx.InvalidURL as error:
+                reason = str(error)
+                break
             except httpx.HTTPError as error:
                 reason, wait_s = str(error) or type(error).__name__, 0.5 * 2**attempt
                 continue
