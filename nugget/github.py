@@ -151,6 +151,7 @@ class Repository:
         from github import GithubException
 
         for tried in range(1, MAX_TRIES + 1):
+            begun = time.monotonic()
             try:
                 return request()
             except GithubException as error:
@@ -159,7 +160,9 @@ class Repository:
                     raise self._told(error, pause) from None
             except requests.RequestException as error:
                 pause = float(tried)
-                if tried == MAX_TRIES or isinstance(error, requests.exceptions.SSLError):
+                self._waited_s += time.monotonic() - begun
+                is_final = isinstance(error, requests.exceptions.SSLError) or self._waited_s > MAX_WAIT_S
+                if tried == MAX_TRIES or is_final:
                     reason = f"GitHub cannot be reached ({_why(error)})."
                     raise GitHubError(reason, hint="Look at the network, or at GITHUB_API_URL.") from None
             except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:

@@ -7,6 +7,7 @@ attempt goes on from there. Every step first looks at what is there already, so 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from nugget.review import ProposalBranch
 
 PUBLISHED = "published.jsonl"
 """The ledger of what became of each published proposal: the last line about a branch counts."""
+MAX_PUBLISH_S = 300.0
+"""After so long an attempt leaves the rest to the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +137,8 @@ def settle(brain: Path, *, environment: Environment, now: datetime) -> list[Publ
     """Look at what became of open pull requests, and follow it here; returns those that changed.
 
     Merged and in the checkout: the local branch goes; files that the reviewer took out are remembered as rejected.
-    Merged and not pulled yet: nothing but a note. Closed: rejected. Raises GitError, GitHubError.
+    Merged and not pulled yet: nothing but a note. Closed: rejected. Raises GitError, GitHubError, once all that can
+    be followed has been.
     """
     home = environment.home
     known = publications(brain, home=home)
@@ -146,15 +150,21 @@ def settle(brain: Path, *, environment: Environment, now: datetime) -> list[Publ
         asked = [publication for publication in known.values() if publication.state == "open"]
         place = find_place(brain, environment) if asked else ""
         repository = None if isinstance(place, str) else place.open()
+        obstacle: NuggetError | None = None
         for publication in known.values():
             current = publication
-            if publication.state == "open" and repository is not None and publication.number is not None:
-                pull = repository.pull(publication.number)
-                current = replace(publication, state=pull.state, merged_as=pull.merged_as, url=pull.url)
-            current = _follow(brain, current, home=home, now=now)
+            try:
+                if publication.state == "open" and repository is not None and publication.number is not None:
+                    pull = repository.pull(publication.number)
+                    current = replace(publication, state=pull.state, merged_as=pull.merged_as, url=pull.url)
+                current = _follow(brain, current, home=home, now=now)
+            except NuggetError as error:
+                obstacle = error
             if current != publication:
                 _note(brain, home, current, known=known, now=now)
                 changed.append(current)
+    if obstacle is not None and not changed:
+        raise obstacle
     return changed
 
 
@@ -209,15 +219,16 @@ def _publish_each(
     attempt: _Attempt, waiting: Sequence[ProposalBranch], known: Mapping[str, Publication]
 ) -> list[Publication]:
     done: list[Publication] = []
-    for proposal in waiting:
+    begun = time.monotonic()
+    # Those that failed before come last, so that one that always fails holds up nobody.
+    for proposal in sorted(waiting, key=lambda proposal: proposal.branch in known):
+        before = known.get(proposal.branch)
         try:
-            done.append(_publish_one(attempt, proposal, known.get(proposal.branch)))
+            if time.monotonic() - begun > MAX_PUBLISH_S:
+                raise GitHubError("There was no time left for it.", hint="The next attempt goes on from here.")
+            done.append(_publish_one(attempt, proposal, before))
         except NuggetError as error:
             done.append(_failure(proposal.branch, known, error))
-            if isinstance(error, GitHubError | GitError) and len(done) == 1 and len(waiting) > 1:
-                # What stops the first one stops most: the others wait for the next attempt rather than for timeouts.
-                done += [_failure(other.branch, known, error) for other in waiting[1:]]
-                break
     return done
 
 
@@ -268,6 +279,9 @@ def _follow(brain: Path, publication: Publication, *, home: Path, now: datetime)
     branch = next(
         (found for found in git.branches(brain, publication.branch) if found.name == publication.branch), None
     )
+    if branch is not None and branch.name == git.current_branch(brain):
+        # The person looks at it right now; it can wait.
+        return publication
     if publication.state == "merged":
         if not _is_here(brain, publication.merged_as):
             return publication

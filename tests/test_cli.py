@@ -614,7 +614,7 @@ def test_a_proposal_is_rejected_for_good(nugget: Nugget, words: Path) -> None:
 def test_an_empty_queue_is_worked_at_once(nugget: Nugget, words: Path) -> None:
     shown = nugget("capture", "--catch-up", "--retry")
     assert (shown.code, shown.out) == (0, "0 found by catch-up, 0 sessions worked: 0 proposals, 0 failed.\n")
-    assert nugget("capture", "--json").json == {"found": 0, "jobs": []}
+    assert nugget("capture", "--json").json == {"found": 0, "jobs": [], "published": []}
 
 
 def test_a_transcript_that_is_not_there_is_told(nugget: Nugget, words: Path) -> None:

@@ -281,6 +281,29 @@ def test_what_a_reviewer_committed_to_the_remote_branch_is_never_overwritten(pla
     assert done.state == "open" and place.server.head(branch) == theirs
 
 
+@pytest.mark.proves("PUBLISH-FAULTS")
+def test_a_proposal_that_always_fails_holds_up_no_other(place: Place) -> None:
+    first = place.propose(RETRY)
+    place.server.fail(422, method="POST", path="/pulls", message="Validation Failed")
+    assert [entry.state for entry in place.publish().publications] == ["failed"]
+    second = place.propose(LOCKS, name="t")
+    place.server.fail(422, path=first.rpartition("/")[2], message="Validation Failed")
+    done = {entry.branch: entry.state for entry in place.publish().publications}
+    assert done == {first: "failed", second: "open"} == place.states()
+
+
+@pytest.mark.proves("PUBLISH-OWN-FILES")
+def test_what_was_accepted_here_leaves_the_pull_request(place: Place) -> None:
+    branch = place.propose(RETRY, LOCKS)
+    place.publish()
+    review.accept(place.brain, home=place.home, now=NOW, units=["pattern/retry-once"])
+    (done,) = place.publish().publications
+    assert done.state == "open" and len(place.server.pulls) == 1
+    assert list(place.server.files_of(1)) == ["domains/coding/patterns/lock-order.md"]
+    assert place.server.head(branch) == git.resolve(place.brain, branch) == done.sha
+    assert place.publish() == Published()
+
+
 @pytest.mark.proves("PUBLISH-OWN-FILES")
 def test_commits_that_were_never_pushed_are_not_published_with_a_proposal(place: Place) -> None:
     (place.brain / "domains" / "private.md").write_text("not for others yet\n")
