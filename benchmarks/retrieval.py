@@ -1,4 +1,4 @@
-"""Retrieval quality: `python benchmarks/retrieval.py DIR [DIR..] [--json]`, one data set a folder.
+"""Retrieval quality: `python benchmarks/retrieval.py [DIR..] [--json]`, one data set a folder (else conversations).
 
 A set is `docs.jsonl {id, title?, text, domain?, kind?, tags?, scope?}`, `queries.jsonl {id, text, scope?}`,
 `qrels.tsv` (query, document, gain; tab-separated) and, where the data has links, `edges.jsonl {source, target,
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
+import re
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from nugget.api import Brain
 from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
+from nugget.evaluation import metrics
 from nugget.knowledge import serialise
 from nugget.models import Depth, Filter, KnowledgeType, Relation, RelationType, SourceName, Unit
 
+CONVERSATIONS = Path(__file__).resolve().parent / "conversations"
 MODES = ("bm25", "vectors", "rrf", "default")
 METRICS = ("ndcg@10", "recall@1", "recall@5", "recall@10", "mrr@10")
 _DEPTH = 10
@@ -46,8 +48,9 @@ class Scope:
 def main() -> int:
     """Measure each set and print the table, or one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="DIR", default=[CONVERSATIONS])
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--into", nargs=2, metavar=("FILE", "PART"), help="put the table between its marks in a page")
     options = parser.parse_args()
     missing = [str(folder) for folder in options.folders if not (folder / "docs.jsonl").is_file()]
     if missing:
@@ -58,7 +61,15 @@ def main() -> int:
         print(f"{folder.name} ...", file=sys.stderr)
         results[folder.resolve().name] = measure(folder)
     print(json.dumps(results, indent=2) if options.json else table(results))
+    if options.into:
+        put_into(Path(options.into[0]), options.into[1], table(results))
     return 0
+
+
+def put_into(page: Path, part: str, text: str) -> None:
+    """Replace what stands between `<!-- measured: PART -->` and `<!-- end -->`."""
+    marks = re.compile(rf"(<!-- measured: {re.escape(part)} -->\n).*?(<!-- end -->)", re.DOTALL)
+    page.write_text(marks.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page.read_text("utf-8")), "utf-8")
 
 
 def measure(folder: Path) -> dict[str, dict[str, float]]:
@@ -74,7 +85,8 @@ def measure(folder: Path) -> dict[str, dict[str, float]]:
                     started = time.perf_counter()
                     found = ask(str(query["text"]))
                     times[mode].append((time.perf_counter() - started) * 1000)
-                    rows[mode].append(metrics(found, gains[str(query["id"])]))
+                    values = metrics(found, gains[str(query["id"])])
+                    rows[mode].append([values[name] for name in METRICS])
     return {
         mode: {
             **{
@@ -182,17 +194,6 @@ def read_gains(file: Path) -> dict[str, dict[str, float]]:
         if gain.replace(".", "", 1).isdigit() and float(gain) > 0:
             gains.setdefault(query, {})[document] = float(gain)
     return gains
-
-
-def metrics(found: Sequence[str], gains: Mapping[str, float]) -> list[float]:
-    """nDCG@10, recall@1, @5, @10 and the reciprocal rank of the first relevant document within ten."""
-    found = list(found)[:_DEPTH]
-    gained = sum((2 ** gains.get(doc, 0) - 1) / math.log2(rank + 2) for rank, doc in enumerate(found))
-    best = sorted(gains.values(), reverse=True)[:_DEPTH]
-    ideal = sum((2**gain - 1) / math.log2(rank + 2) for rank, gain in enumerate(best))
-    first = next((1 / (rank + 1) for rank, doc in enumerate(found) if doc in gains), 0.0)
-    recalls = [sum(doc in gains for doc in found[:k]) / len(gains) for k in (1, 5, 10)]
-    return [gained / ideal, *recalls, first]
 
 
 def table(results: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:

@@ -20,8 +20,12 @@ from typer.main import get_command
 
 from nugget import config, errors
 from nugget.cli import app
+from nugget.index.fulltext import COLUMN_WEIGHTS, STOP_WORDS
+from nugget.markdown import DEFAULT_LIMITS
 from nugget.mcp_server import DESCRIPTION, INSTRUCTIONS, Desk, make_server
 from nugget.redaction_rules import rules
+from nugget.retrieval import expansion, scoring
+from nugget.retrieval.candidates import BM25_DEPTH
 from nugget.retrieval.profiles import PROFILES
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -73,7 +77,8 @@ def _option(option: Any) -> str:
 def settings_part() -> str:
     rows = ["| key | default | what it sets |", "|---|---|---|"]
     for key, (default, doc) in config.documented_keys().items():
-        shown = {None: "", (): "none", True: "true", False: "false", "": ""}.get(default, str(default))
+        text = str(default).lower() if isinstance(default, bool) else str(default)
+        shown = {None: "", (): "none", "": ""}.get(default, text)
         rows.append(f"| `{key}` | {f'`{shown}`' if shown not in ('', 'none') else shown} | {_cell(doc)} |")
     return "\n".join(rows) + "\n"
 
@@ -107,6 +112,29 @@ def layers_part() -> str:
 
     rows = ["| row | modules |", "|---|---|"]
     rows += [f"| {row} | {' '.join(f'`{name}`' for name in names)} |" for row, names in LAYERS.items()]
+    return "\n".join(rows) + "\n"
+
+
+def constants_part() -> str:
+    """What docs/retrieval.md says in words and formulas, as numbers."""
+    shares = f"{scoring.CHUNK_SHARE} / {scoring.UNIT_SHARE} / {scoring.TITLE_SHARE}"
+    rows = ["| constant | value | |", "|---|---|---|"]
+    rows += [f"| {name} | {value} | {said} |" for name, value, said in (
+        ("chunk", f"{DEFAULT_LIMITS.max_tokens} tokens at most", "cut at headings, then at paragraphs"),
+        ("small chunk", f"{DEFAULT_LIMITS.min_tokens} tokens", "a smaller one joins its neighbour"),
+        ("overlap", f"{DEFAULT_LIMITS.overlap:.0%}", "of chunks that one section was cut into"),
+        ("BM25 columns", " / ".join(f"{weight:g}" for weight in COLUMN_WEIGHTS), "title with tags / text / word parts"),
+        ("stop words", len(STOP_WORDS), "function words only"),
+        ("candidates", PROFILES["task"].candidates, "taken from each list"),
+        ("BM25 depth", BM25_DEPTH, "rows of which the scores are known"),
+        ("k of RRF", PROFILES["task"].rrf_k, "orders the union; the answer with `retrieval.ranking: rrf`"),
+        ("share of the cosine", scoring.COSINE_SHARE, "the rest is BM25's"),
+        ("half point of BM25", scoring.BM25_HALF, "counts half"),
+        ("chunk / unit / title", shares, "of the cosine"),
+        ("weak below", scoring.WEAK_BELOW, f"with {scoring.WEAK_SLOPE} a unit of ln(units)"),
+        ("expanded hits", expansion.SEEDS, f"{PROFILES['task'].neighbours} related unit each"),
+        ("placed behind", expansion.PLACED_BEHIND, "hits"),
+    )]  # fmt: skip
     return "\n".join(rows) + "\n"
 
 
@@ -144,6 +172,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": settings_part,
     "errors": errors_part,
     "profiles": profiles_part,
+    "constants": constants_part,
     "mcp": mcp_part,
     "redaction": redaction_part,
     "layers": layers_part,

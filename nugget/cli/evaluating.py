@@ -233,7 +233,7 @@ def _print_report(out: Console, found: Report, askings: Sequence[Asking], *, is_
         out.print("Nothing was asked yet." if is_kept else "There is no query log.")
         return
     faces = ", ".join(f"{count} {clean(face)}" for face, count in sorted(found.faces.items()))
-    out.print(f"{counted(found.asked, 'question')} ({faces}), {len(found.askings)} different ones")
+    out.print(f"{counted(found.asked, 'question')} ({faces}), {len(found.askings)} different")
     out.print(f"   nothing found: {found.zero}, weak: {found.weak}, used later in the session: {found.used_in}")
     out.print(f"   p50 {found.p50_ms:.1f} ms, p95 {found.p95_ms:.1f} ms")
     out.print(f"   {found.returned} of {counted(found.units, 'unit')} were ever part of an answer\n")
