@@ -70,7 +70,7 @@ def own_command(environment: Environment) -> Path:
     """The absolute path of the `nugget` that is running. Raises InstallError where there is none to be found."""
     beside = Path(sys.executable).with_name(SERVER)
     for named in (sys.argv[0], str(beside), shutil.which(SERVER, path=environment.variables.get("PATH"))):
-        if named and is_own_command(named) and Path(named).is_file() and os.access(named, os.X_OK):
+        if named and os.sep in named and is_own_command(named) and Path(named).is_file() and os.access(named, os.X_OK):
             return Path(named).absolute()
     raise InstallError("The nugget command is not to be found.", hint="Install Nugget: pipx install nugget-brain")
 
@@ -175,7 +175,9 @@ def _inspect(scope: Scope, folder: Path, environment: Environment) -> Installati
                 broken = f"the {name} starts {command}, which is not there"
             elif entry != wanted(command, entry):
                 outdated.append(name)
-        if present and not any(rule in settings.part("permissions", "allow") for rule in (RULE, *BROADER_RULES)):
+        if not present and _has_plugin(settings):
+            present, missing = ["plugin"], []
+        elif present and not any(rule in settings.part("permissions", "allow") for rule in (RULE, *BROADER_RULES)):
             missing.append("permission rule")
         if present and settings.value.get("disableAllHooks") is True:
             broken = f"{settings.path} has disableAllHooks"
@@ -185,6 +187,12 @@ def _inspect(scope: Scope, folder: Path, environment: Environment) -> Installati
         scope=scope, folder=folder, present=tuple(present), missing=tuple(missing), outdated=tuple(outdated),
         broken=broken,
     )  # fmt: skip
+
+
+def _has_plugin(settings: Draft) -> bool:
+    """Whether Nugget is there as a plugin, which brings its own hooks and server."""
+    enabled = settings.part("enabledPlugins")
+    return any(name.startswith(f"{SERVER}@") and state is True for name, state in enabled.items())
 
 
 def _undone(draft: Draft, record: Mapping[str, Any] | None) -> str | None:
@@ -252,7 +260,12 @@ def _read_records(environment: Environment) -> dict[str, Mapping[str, Any]]:
 
 def _is_record(record: object) -> bool:
     kinds = {"after": str, "created": bool, "undo": list, "made": list}
-    return isinstance(record, dict) and all(isinstance(record.get(key), kind) for key, kind in kinds.items())
+    if not isinstance(record, dict) or not all(isinstance(record.get(key), kind) for key, kind in kinds.items()):
+        return False
+    edits, places = record["undo"], record["made"]
+    return all(isinstance(edit, list) and [*map(type, edit)] == [int, int, str] for edit in edits) and all(
+        isinstance(place, list) and all(isinstance(key, str) for key in place) for place in places
+    )
 
 
 def _write_records(environment: Environment, records: Mapping[str, Mapping[str, Any]]) -> None:

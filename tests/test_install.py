@@ -295,9 +295,13 @@ def test_what_changed_since_stays_and_only_our_entries_go(command: Path, setting
 
 
 @pytest.mark.proves("INSTALL-UNDO")
-def test_entries_are_found_even_where_the_record_is_lost(command: Path, settings: Path, isolated_home: Path) -> None:
+@pytest.mark.parametrize("damage", ["{broken", "[]", "undo"])
+def test_entries_are_found_even_where_the_record_is_lost(
+    command: Path, settings: Path, isolated_home: Path, damage: str
+) -> None:
     put_in(command)
-    (isolated_home / ".nugget" / "install.json").write_text("{broken")
+    record = isolated_home / ".nugget" / "install.json"
+    record.write_text(record.read_text().replace('"undo": [', '"undo": [1,') if damage == "undo" else damage)
     take_out()
     assert str(command) not in settings.read_text("utf-8") and RULE not in settings.read_text("utf-8")
     left = value_of(settings)
@@ -414,6 +418,9 @@ def test_doctor_sees_what_is_missing_outdated_and_broken(
     settings.write_text(whole)
     command.unlink()
     assert finding(brain).state is health.State.ERROR and f"{command}, which is not there" in finding(brain).said
+    settings.write_text('{"enabledPlugins": {"nugget@nugget": true}}')
+    (isolated_home / ".claude.json").unlink()
+    assert finding(brain).state is health.State.OK and "connected" in finding(brain).said
     settings.write_text("{")
     assert finding(brain).state is health.State.ERROR and "not valid JSON" in finding(brain).said
 
