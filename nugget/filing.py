@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from nugget import brain as brains
 from nugget import git, knowledge
-from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError
+from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, NuggetError, UsageError
 from nugget.frontmatter import plain_line_ends
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Severity, SourceName, Unit
+from nugget.redaction import redact
 from nugget.text import shorten, slugify
 
 FORGOTTEN = "forgotten.yaml"
@@ -85,8 +86,12 @@ def add_unit(
     title: str | None = None,
     confidence: float = 0.8,
     now: datetime,
+    allow: Sequence[re.Pattern[str]] = (),
+    report: Callable[[Mapping[str, int]], None] = lambda counts: None,
 ) -> str:
     """File a text as a new unit, commit it, and return its path.
+
+    Secrets are taken out first, but for what `allow` names (`redaction.allow_list`); `report` gets their kinds.
 
     A text with frontmatter is taken as a finished knowledge file: what it says counts, and is kept as it is. The
     title is the given one, else the first heading, else the first sentence. Raises UsageError for arguments
@@ -95,8 +100,13 @@ def add_unit(
     _check_calm(brain)
     if not text.strip():
         raise UsageError("There is nothing to add: the text is empty.")
+    redacted = redact(text, allow=allow)
+    text, title = redacted.text, redact(title, allow=allow).text if title else None
+    report(redacted.counts)
     if plain_line_ends(text).lstrip().startswith("---\n"):
         unit, written = _finished(text)
+        if (known := next((file for file in _files(brain, unit.id) if file.unit.id == unit.id), None)) is not None:
+            raise ConflictError(f"{unit.id} exists already ({known.path}).", hint="Give the new one another id.")
     else:
         unit = _drafted(text, type=type, domain=domain, tags=tags, title=title, confidence=confidence, now=now)
         unit = _with_free_id(brain, unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -125,6 +126,30 @@ def test_a_finished_file_is_kept_byte_for_byte(own: Path) -> None:
     assert (own / path).read_text() == FINISHED
     with pytest.raises(ConflictError, match="exists already"):
         add_unit(own, FINISHED, type="pattern", domain="coding", now=NOW)
+
+
+@pytest.mark.proves("BRAIN-ADD")
+def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own: Path) -> None:
+    token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    told: list[dict[str, int]] = []
+    path = add_unit(
+        own, f"Log in with {token} first.", type="pattern", domain="coding", title=f"Use {token}", now=NOW,
+        report=lambda counts: told.append(dict(counts)),
+    )  # fmt: skip
+    add_unit(own, FINISHED + f"\nToken {token}\n", type="pattern", domain="coding", now=NOW)
+    assert "Log in with [redacted:github-token] first." in (own / path).read_text()
+    assert told == [{"github-token": 1}]
+    assert token not in shell(own, "log", "-p", "--all")
+    assert token.lower() not in path
+    kept = add_unit(own, f"Look, {token}", type="bug", domain="coding", now=NOW, allow=[re.compile("aB3dE5")])
+    assert token in (own / kept).read_text()
+
+
+def test_a_finished_file_whose_id_another_file_has_is_refused(own: Path) -> None:
+    path = add_unit(own, FINISHED, type="pattern", domain="coding", now=NOW)
+    elsewhere = FINISHED.replace("operations", "management")
+    with pytest.raises(ConflictError, match=re.escape(path)):
+        add_unit(own, elsewhere, type="pattern", domain="coding", now=NOW)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nugget.cli.asking import listed
-from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, current_folder, open_brain, print_json
+from nugget.cli.terminal import (
+    BrainOption,
+    JsonOption,
+    brain_folder,
+    console,
+    current_folder,
+    note,
+    open_brain,
+    print_json,
+)
 from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Problem, Severity
 from nugget.render import clean
@@ -39,15 +48,19 @@ def add(
     It becomes one new file, committed. A text with frontmatter is a finished knowledge file and kept as it is.
     """
     from nugget.brain import load
+    from nugget.config import load_settings, read_environment
     from nugget.filing import add_unit
+    from nugget.redaction import allow_list
 
-    given = sys.stdin.read(_MAX_STDIN_CHARS) if text == ["-"] else " ".join(text)
+    given = sys.stdin.read(_MAX_STDIN_CHARS + 1) if text == ["-"] else " ".join(text)
+    if len(given) > _MAX_STDIN_CHARS:
+        raise UsageError(f"The text is longer than {_MAX_STDIN_CHARS:,} characters.", hint="Keep it in parts.")
     if not given.strip():
         raise UsageError("There is nothing to keep: the text is empty.")
     folder = brain_folder(brain)
     path = add_unit(
         folder, given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
-        now=datetime.now(UTC),
+        now=datetime.now(UTC), allow=allow_list(load_settings(read_environment(), folder)), report=_tell_redacted,
     )  # fmt: skip
     unit = load(folder, path).unit
     unit_id = unit.id if unit else path
@@ -145,6 +158,12 @@ def problem_json(problem: Problem) -> dict[str, object]:
     return {
         "path": problem.path, "line": problem.line, "severity": str(problem.severity), "reason": problem.reason,
     }  # fmt: skip
+
+
+def _tell_redacted(counts: Mapping[str, int]) -> None:
+    if counts:
+        kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
+        note(f"redacted before anything was kept: {kinds} (`redaction.allow` in brain.yaml lets through what is none)")
 
 
 def _tell_relinked(out: Console, relinked: Sequence[str], what: str) -> None:
