@@ -162,10 +162,12 @@ def drain(
     now: Callable[[], datetime],
     report: Callable[[Job], None] = lambda job: None,
     log: Callable[[str], None] = lambda text: None,
+    redact: Callable[[str], str] = str,
     max_jobs: int | None = None,
 ) -> int:
     """Work pending jobs until there are none (or `max_jobs` were worked); returns how many.
 
+    What an unforeseen error says may be a session's words: it passes `redact` on its way to reason and log.
     A job's failure never stops the rest. To be called with the queue's lock held.
     """
     worked = 0
@@ -179,8 +181,8 @@ def drain(
             reason = f"{error.filename or 'a file'} could not be read or written ({error.strerror or error})"
             ended = fail(home, job, reason, now=now())
         except Exception as error:
-            log(f"{job.name}: {traceback.format_exc()}")
-            reason = f"unexpected {type(error).__name__}: {error}"
+            log(redact(f"{job.name}: {traceback.format_exc()}"))
+            reason = redact(f"unexpected {type(error).__name__}: {error}")
             ended = fail(home, job, " ".join(reason.split())[:500], now=now())
         except BaseException:
             # Interrupted by a person or a signal: nothing wrong with the job, so it waits for the next worker.

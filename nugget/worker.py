@@ -29,6 +29,7 @@ from nugget.feedback import note_uses
 from nugget.models import Hit, Unit
 from nugget.publishing import Published
 from nugget.queue import Job, Outcome
+from nugget.redaction import redact
 from nugget.sources.transcripts import find_session, find_transcripts
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         work(environment, catch_up="--catch-up" in given, since_install=True, lock=lock, max_jobs=MAX_JOBS)
     except Exception:
-        write_log(environment.home, traceback.format_exc())
+        write_log(environment.home, _redacted(traceback.format_exc()))
     return 0
 
 
@@ -114,7 +115,9 @@ def work(
             found = len(queue.catch_up(home, find_transcripts(environment.claude_config), now=_now(), since=since))
         log = partial(write_log, home)
         with _Brains(environment, flag) as brains:
-            queue.drain(home, brains.capture, now=_now, report=note, log=log, max_jobs=max_jobs)
+            queue.drain(
+                home, brains.capture, now=_now, report=note, log=log, redact=_redacted, max_jobs=max_jobs
+            )
             published = {brain.path: _keep_up(brain, publish=publish) for brain in brains.in_use()}
     finally:
         os.close(held)
@@ -240,6 +243,10 @@ def write_log(home: Path, text: str) -> None:
             file.replace(file.with_suffix(".log.old"))
         with file.open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"{_now().isoformat(timespec='seconds')} {text.rstrip()}\n")
+
+
+def _redacted(text: str) -> str:
+    return redact(text).text
 
 
 class _Brains:

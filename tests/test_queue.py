@@ -55,16 +55,19 @@ def test_jobs_end_done_skipped_or_failed_with_the_reason(home: Path) -> None:
         if job.session == "bad":
             raise GitError("the remote said no")
         if job.session == "odd":
-            raise RuntimeError("nobody\nforesaw this")
+            raise RuntimeError("nobody\nforesaw this hunter2")
         return Outcome(branch="nugget/session-1") if job.session == "good" else Outcome(skipped="nothing new")
 
-    assert queue.drain(home, capture, now=lambda: NOW, log=log.append) == 4
+    def redact(text: str) -> str:
+        return text.replace("hunter2", "[redacted]")
+
+    assert queue.drain(home, capture, now=lambda: NOW, log=log.append, redact=redact) == 4
     assert states(home) == {"done": 1, "skipped": 1, "failed": 2}
     assert queue.jobs(home, "done")[0].branch == "nugget/session-1"
     assert queue.jobs(home, "skipped")[0].reason == "nothing new"
     reasons = [job.reason for job in queue.jobs(home, "failed")]
-    assert reasons == ["the remote said no", "unexpected RuntimeError: nobody foresaw this"]
-    assert len(log) == 1 and "Traceback" in log[0]
+    assert reasons == ["the remote said no", "unexpected RuntimeError: nobody foresaw this [redacted]"]
+    assert len(log) == 1 and "Traceback" in log[0] and "hunter2" not in log[0]
 
 
 @pytest.mark.proves("QUEUE-RETRY")
