@@ -147,7 +147,7 @@ class Environment:
     brain: Path | None = None
     claude_config: Path
     models: Path
-    anthropic_api_key: str | None = None
+    anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
     github_token: str | None = field(default=None, repr=False)
     github_api_url: str | None = None
@@ -268,7 +268,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UsageError(f"{file}{line}: not valid YAML ({error.problem}).", hint="Correct that line.") from error
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:  # ValueError: a date that is none
         raise UsageError(f"{file}: cannot be read as YAML ({error}).") from error
     if loaded is None:
         return {}

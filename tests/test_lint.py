@@ -120,6 +120,7 @@ def test_a_file_in_the_wrong_place_is_told(own: Path) -> None:
         ("owner: Ada\ncolour: red\n", "warning: brain.yaml:2: has the key `colour`, which Nugget does not know"),
         ("owner: Ada\nllm: [\n", "error: brain.yaml:3: not valid YAML"),
         ("owner: Ada\nllm: yes\n", "error: brain.yaml:2: `llm` must be a section"),
+        ("owner: 2026-99-99\n", "error: brain.yaml: cannot be read as YAML (month must be in 1..12)"),
         ("- a\n", "error: brain.yaml: expected `key: value` lines"),
     ],
 )
