@@ -34,7 +34,10 @@ _ESCAPES = re.compile(
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
     r"|\x1b[ -/]*[0-~]?"
 )
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f"
+    "\u202a-\u202e\u2066-\u2069\u061c\ud800-\udfff\U000e0000-\U000e007f]"
+)
 _BACKTICKS = re.compile(r"`+")
 _FOOT_CHARS = 120
 """Kept free for the line that says how many were left out."""
@@ -45,6 +48,7 @@ _LEAST_CHARS = 200
 def clean(text: str) -> str:
     """The text without anything that a terminal would obey: escape sequences, controls, direction overrides.
 
+    Tag characters go too: no person sees what they spell, and a model reads it.
     Line ends become `\\n`; tabs stay.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
