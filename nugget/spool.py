@@ -131,6 +131,7 @@ def start_worker(home: str | os.PathLike[str], *arguments: str, python: str = ""
         command = [python or sys.executable, "-P", "-m", "nugget.worker", *arguments]
         # One thread is enough for what numpy does here, and starting more costs 50 ms.
         ours = {GUARD: "1", WORKER_LOCK: str(lock), "OPENBLAS_NUM_THREADS": "1"}
+        ours["NUGGET_HOME"] = os.path.abspath(home)  # the worker leaves the folder that a relative one is meant from
         _start_detached(command, {**os.environ, **ours}, keep=lock)
     finally:
         os.close(lock)

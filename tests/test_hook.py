@@ -161,6 +161,16 @@ def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(
     assert job.next_try is not None
 
 
+def test_a_home_that_is_named_relative_to_the_current_folder_is_the_workers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert hook(PAYLOAD, NUGGET_HOME="near").returncode == 0
+    wait_for(lambda: queue.overview(tmp_path / "near").counts["pending"] == 0 and is_idle(tmp_path / "near"))
+    assert sum(queue.overview(tmp_path / "near").counts.values()) == 1
+    assert not (tmp_path / "near/near").exists()
+
+
 @pytest.mark.proves("HOOK-DETACHED")
 def test_the_worker_outlives_the_hook_and_its_terminal(home: Path) -> None:
     import signal
