@@ -110,23 +110,12 @@ def _search(
 ) -> list[tuple[int, float]]:
     if not terms.match:
         return []
-    if terms.narrow is None:
-        return _ranked(connection, table, terms.match, k, allowed_sql, parameters)
-    # The narrow query names the rows; what they score is still decided by all terms.
-    found = _ranked(connection, table, terms.narrow, k, allowed_sql, parameters)
-    keys = ",".join(str(int(key)) for key, _ in found)
-    return _ranked(connection, table, terms.match, k, keys, []) if keys else []
-
-
-def _ranked(
-    connection: sqlite3.Connection, table: str, match: str, k: int, allowed_sql: str, parameters: Sequence[object]
-) -> list[tuple[int, float]]:
     where = f"AND rowid IN ({allowed_sql})" if allowed_sql else ""
     rows = connection.execute(
         # `ORDER BY rank` takes twice as long.
         f"SELECT rowid, -bm25({table}, {_WEIGHTS}) AS score FROM {table} WHERE {table} MATCH ? {where} "
         "ORDER BY score DESC LIMIT ?",
-        (match, *parameters, k),
+        (terms.match, *parameters, k),
     )
     return list(rows)
 

@@ -6,15 +6,14 @@ import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from nugget.index.fulltext import match_any, question_words
 
 LARGE_INDEX_CHUNKS = 20_000
-"""Above this many chunks, document frequencies are kept in a table of their own and questions are narrowed."""
+"""Above this many chunks, document frequencies are kept in a table of their own and frequent words are not asked."""
 
-_RARE_SHARE = 0.01
-_PAIRED = 5
+_AFFORDED_SHARE = 0.06
+_ALWAYS_ASKED = 2
 
 _LARGEST_CHARACTER = "\U0010ffff"
 _LINKS = ("", "s", "es", "n", "en", "er")
@@ -27,14 +26,13 @@ _FEWEST_LETTERS = 4
 class Terms:
     """The words to look for and what they weigh.
 
-    `match` is the FTS5 query for any of the `words`: those of the question and what its unknown ones may mean.
-    `narrow`, in a large index, is a query that finds nearly the same rows at a fraction of the cost. `idf_mass` is
-    the sum of the inverse document frequencies of the question's own terms: what a perfect match would hold.
+    `words` are those of the question and what its unknown ones may mean; in a large index the frequent ones are
+    left out. `match` is the FTS5 query for any of them. `idf_mass` is the sum of the inverse document frequencies of
+    the question's own terms: what a perfect match would hold.
     """
 
     words: tuple[str, ...]
     match: str
-    narrow: str | None
     idf_mass: float
 
 
@@ -48,24 +46,28 @@ def terms_of(connection: sqlite3.Connection, text: str, *, chunks: int) -> Terms
         frequencies[term] = words[word] = _frequency(connection, term)
         if not frequencies[term]:
             words |= {meant: _frequency(connection, meant) for meant in _meant(connection, word, term)}
+    chosen = _affordable(words, chunks) if chunks > LARGE_INDEX_CHUNKS else list(words)
     return Terms(
-        words=tuple(words),
-        match=match_any(list(words)),
-        narrow=_narrow(words, chunks) if chunks > LARGE_INDEX_CHUNKS else None,
+        words=tuple(chosen),
+        match=match_any(chosen),
         idf_mass=sum(inverse_frequency(chunks, count) for count in frequencies.values()),
     )
 
 
-def _narrow(words: Mapping[str, int], chunks: int) -> str | None:
-    """Rare words alone, and pairs of the rarest words together.
+def _affordable(words: Mapping[str, int], chunks: int) -> list[str]:
+    """The rarest words, as long as the chunks that they stand in are few; the two rarest always.
 
     FTS5 costs two microseconds a matching row, so that one frequent word among 100,000 chunks costs more than all
-    else. Rows that matter hold a rare word, or two of the rarest at once.
+    else, while it tells least.
     """
-    rarest = sorted((word for word, count in words.items() if count), key=lambda word: words[word])[:_PAIRED]
-    rare = [word for word, count in words.items() if 0 < count <= chunks * _RARE_SHARE]
-    pairs = [f"({match_any([one])} AND {match_any([other])})" for one, other in combinations(rarest, 2)]
-    return " OR ".join(filter(None, [match_any(rare), *pairs])) or None
+    room = chunks * _AFFORDED_SHARE
+    chosen: list[str] = []
+    for word in sorted(words, key=lambda word: words[word]):
+        room -= words[word]
+        if room < 0 and sum(words[other] > 0 for other in chosen) >= _ALWAYS_ASKED:
+            break
+        chosen.append(word)
+    return chosen
 
 
 def inverse_frequency(chunks: int, matching: int) -> float:

@@ -39,7 +39,7 @@ PROMISES = {
     "ASK-BAD-SETTINGS": "A setting or argument that makes no sense is one clear sentence.",
     "INDEX-LARGE-VECTORS": "A large index is searched by packed signs, then by true vectors, and finds what a scan finds.",
     "INDEX-EXTENSION": "sqlite-vec is loaded as an extension, or registered with Python's own SQLite.",
-    "INDEX-NARROW": "In a large index a question is narrowed to its rare terms without changing what rows score.",
+    "INDEX-NARROW": "In a large index a question asks for its rare words; for frequent ones only when it has no others.",
     "INDEX-FORGETS": "A unit that is taken out of the index leaves nothing behind in any table.",
     "INDEX-ATOMIC": "A write to the index happens whole or not at all, and readers see whole generations.",
     "INDEX-CACHE": "Vectors are cached by model and text; a damaged cache is made anew.",
