@@ -122,7 +122,8 @@ def ask(root: Path, environment: Environment, embedder: Embedder, *, chunks: int
     print("    stages, ms: " + ", ".join(f"{name} {value:.1f}" for name, value in parts.items()))
     size = (brain / ".nugget/index.db").stat().st_size / 1e6
     print(
-        f"    index {size:.0f} MB, {size * 1e6 / held:.0f} bytes a chunk; memory {server_memory(brain):.0f} MB (limit 600)"
+        f"    index {size:.0f} MB, {size * 1e6 / held:.0f} bytes a chunk; "
+        f"memory {server_memory(brain):.0f} MB (limit 600)"
     )
 
 

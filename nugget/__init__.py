@@ -1,8 +1,8 @@
 """Nugget: the memory layer for coding agents. Sessions become reviewed markdown; the right pieces come back.
 
-    import nugget
-    brain = nugget.open("~/brain")
-    bundle = brain.ask("how do we retry payments", limit=5)
+import nugget
+brain = nugget.open("~/brain")
+bundle = brain.ask("how do we retry payments", limit=5)
 """
 
 from __future__ import annotations

@@ -177,6 +177,8 @@ class Brain:
         moment = now or datetime.now(UTC)
         try:
             bundle = retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
+        except sqlite3.OperationalError as error:
+            raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
         except (sqlite3.DatabaseError, Unusable):
             # Damage that opening the file did not show. The files are the truth: make the index anew, ask once more.
             self._reopen()

@@ -91,9 +91,7 @@ def split(text: str) -> Split:
     start = text.find("\n", opening.start()) + 1
     end = text.find("\n", closing.start()) + 1 or len(text)
     body_line = text.count("\n", 0, closing.start()) + 2
-    return Split(
-        frontmatter=text[start : closing.start()], first_line=first_line, body=text[end:], body_line=body_line
-    )
+    return Split(frontmatter=text[start : closing.start()], first_line=first_line, body=text[end:], body_line=body_line)
 
 
 def nodes(split: Split) -> dict[str, tuple[Node, Node]]:

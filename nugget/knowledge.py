@@ -379,9 +379,7 @@ def _check_together(fields: Fields, parts: Split, unit: Unit) -> None:
         try:
             refuse_conflict(parts.body, first_line=parts.body_line)
         except FrontmatterError as conflict:
-            problem = Problem(
-                path=fields.path, reason=conflict.reason, line=conflict.line, severity=Severity.WARNING
-            )
+            problem = Problem(path=fields.path, reason=conflict.reason, line=conflict.line, severity=Severity.WARNING)
             fields.problems.append(problem)
 
 

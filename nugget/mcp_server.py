@@ -326,4 +326,3 @@ def _words(question: Question) -> str:
     """What is searched for: the task, with the symbol and the name of the file as words of it."""
     name = PurePath(question.path.replace("\\", "/")).name if question.path else ""
     return " ".join(part for part in (question.text.strip(), question.symbol, name) if part)
-

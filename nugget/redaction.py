@@ -173,8 +173,7 @@ def _private_keys(text: str) -> Iterator[_Span]:
 
 
 def _merged(spans: Sequence[_Span]) -> list[_Span]:
-    """In the order of the text, those that overlap as one, so that no part of either stays; the earlier rule names it.
-    """
+    """In the order of the text, those that overlap as one so that no part of either stays; named by the first rule."""
     merged: list[tuple[int, _Span]] = []
     for rule, span in sorted(enumerate(spans), key=lambda numbered: numbered[1].start):
         if merged and span.start < merged[-1][1].end:

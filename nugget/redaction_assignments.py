@@ -14,9 +14,28 @@ from nugget.redaction_rules import entropy, is_not_placeholder
 
 _PASSWORD_WORDS = ("password", "passwd", "passphrase", "pwd", "pass")
 _KEY_WORDS = (
-    "secret", "token", "apikey", "api_key", "api-key", "accesskey", "access_key", "access-key", "privatekey",
-    "private_key", "auth_key", "authkey", "encryption_key", "signing_key", "master_key", "credential", "account_key",
-    "accountkey", "webhook_key", "license_key", "api key", "access key",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "api-key",
+    "accesskey",
+    "access_key",
+    "access-key",
+    "privatekey",
+    "private_key",
+    "auth_key",
+    "authkey",
+    "encryption_key",
+    "signing_key",
+    "master_key",
+    "credential",
+    "account_key",
+    "accountkey",
+    "webhook_key",
+    "license_key",
+    "api key",
+    "access key",
 )
 
 _TAIL = re.compile(r"[A-Za-z0-9_-]{0,40}")

@@ -159,48 +159,63 @@ def _prefixed_rules() -> list[Rule]:
         if trigger == ".atlasv1.":
             pattern = re.compile(rf"{_EDGE}(?P<secret>[A-Za-z0-9]{{14}}\.atlasv1\.{rest}){_END}")
         before = 14 if trigger == ".atlasv1." else 0
-        rules.append(Rule(kind=kind, trigger=trigger, pattern=pattern, before=before, accept=is_mixed,
-                          unbroken=" " not in rest))
+        rules.append(
+            Rule(kind=kind, trigger=trigger, pattern=pattern, before=before, accept=is_mixed, unbroken=" " not in rest)
+        )
     return rules
 
 
 def _shaped_rules() -> list[Rule]:
     """Secrets that are known by what stands around them."""
-    url_password = re.compile(r"://[^\s:/?#\[\]@'\"<>{}$]{0,64}:(?P<secret>[^\s/?#@'\"<>]{3,256}(?:@[^\s/?#@'\"<>]+)*)@[\w\[]")
+    url_password = re.compile(
+        r"://[^\s:/?#\[\]@'\"<>{}$]{0,64}:(?P<secret>[^\s/?#@'\"<>]{3,256}(?:@[^\s/?#@'\"<>]+)*)@[\w\[]"
+    )
     header = r"authorization[\"']?\s{0,2}[:=,]\s{0,2}[\"']?"
     bearer = re.compile(rf"(?i){header}(?:bearer|token|basic|apikey|bot|ssws)\s+(?P<secret>[A-Za-z0-9._~+/=:\-]{{8,}})")
-    cookie = re.compile(r"(?i)cookie[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:[^\n\"']{0,400}?;\s?)??"
-                        r"[\w.-]*(?:sess|sid|auth|token|jwt)[\w.-]*=(?P<secret>[A-Za-z0-9%._~+/=\-]{16,})")
+    cookie = re.compile(
+        r"(?i)cookie[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:[^\n\"']{0,400}?;\s?)??"
+        r"[\w.-]*(?:sess|sid|auth|token|jwt)[\w.-]*=(?P<secret>[A-Za-z0-9%._~+/=\-]{16,})"
+    )
     aws_pair = re.compile(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
     webhook = re.compile(r"https://(?:ptb\.|canary\.)?discord(?:app)?\.com/api/webhooks/\d{15,20}/[\w-]{50,}")
     slack = re.compile(r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9_/+-]{30,}")
     teams = re.compile(r"https://[\w-]+\.webhook\.office\.com/(?P<secret>webhookb2/[\w@/-]{40,})")
     sas = re.compile(r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%+/=]{40,})")
     curl_user = re.compile(r"curl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[\w.@+-]+:(?P<secret>[^\s\"'$<>{}]{4,})")
-    mysql_flag = re.compile(r"(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p(?P<secret>[^\s\"'$<>{}-]"
-                            r"[^\s\"'$<>{}]{3,})")
+    mysql_flag = re.compile(
+        r"(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p(?P<secret>[^\s\"'$<>{}-]"
+        r"[^\s\"'$<>{}]{3,})"
+    )
     sshpass = re.compile(r"sshpass\s+-p\s*[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
     redis_flag = re.compile(r"redis-cli\b[^\n|;]{0,200}?\s-a\s+[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
     netrc = re.compile(r"login\s+\S+\s+password\s+(?P<secret>[^\s$<>{}]{4,})")
     npmrc = re.compile(r":_(?:authToken|auth|password)\s*=\s*[\"']?(?P<secret>[^\s\"'$]{12,})")
     putty = re.compile(r"Private-MAC:\s*(?P<secret>[a-f0-9]{40,64})")
     docker_auth = re.compile(r"\"auth\"\s*:\s*\"(?P<secret>[A-Za-z0-9+/=]{16,})\"")
-    aws_secret = re.compile(r"(?i)aws.{0,24}?(?:key|secret|token).{0,24}?(?<![A-Za-z0-9/+=])"
-                            r"(?P<secret>(?-i:[A-Za-z0-9/+]{40}))(?![A-Za-z0-9/+=])")
+    aws_secret = re.compile(
+        r"(?i)aws.{0,24}?(?:key|secret|token).{0,24}?(?<![A-Za-z0-9/+=])"
+        r"(?P<secret>(?-i:[A-Za-z0-9/+]{40}))(?![A-Za-z0-9/+=])"
+    )
     jwt = re.compile(rf"{_EDGE}(?P<secret>eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*){{0,3}})")
     pem = re.compile(r"(?P<secret>LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,}={0,2})")
     return [
         Rule(kind="private-key", trigger="LS0tLS1CRUdJTi", pattern=pem, accept=_is_encoded_key, unbroken=True),
         Rule(kind="jwt", trigger="eyJ", pattern=jwt, unbroken=True, accept=is_jwt),
         Rule(kind="aws-secret-key", trigger="aws", pattern=aws_secret, any_case=True, accept=_three_classes, after=200),
-        Rule(kind="aws-secret-key", trigger="AKIA", pattern=aws_pair, accept=_three_classes, before=1, after=300,
-             across_lines=True),
+        Rule(
+            kind="aws-secret-key",
+            trigger="AKIA",
+            pattern=aws_pair,
+            accept=_three_classes,
+            before=1,
+            after=300,
+            across_lines=True,
+        ),
         Rule(kind="webhook-url", trigger="/api/webhooks/", pattern=webhook, before=60),
         Rule(kind="webhook-url", trigger="hooks.slack.com/", pattern=slack, before=8),
         Rule(kind="webhook-url", trigger=".webhook.office.com", pattern=teams, before=90),
         Rule(kind="azure-sas", trigger="sig=", pattern=sas),
-        Rule(kind="bearer-token", trigger="authorization", pattern=bearer, any_case=True,
-             accept=is_not_placeholder),
+        Rule(kind="bearer-token", trigger="authorization", pattern=bearer, any_case=True, accept=is_not_placeholder),
         Rule(kind="session-cookie", trigger="cookie", pattern=cookie, any_case=True, accept=is_mixed),
         Rule(kind="url-password", trigger="://", pattern=url_password, accept=_is_url_password),
         Rule(kind="command-password", trigger="curl", pattern=curl_user, accept=is_not_placeholder),
@@ -272,8 +287,17 @@ def _library_rules() -> list[Rule]:
             for pattern in detectors[name]().denylist:
                 bounded = re.compile(f"{_EDGE}(?:{pattern.pattern}){_END}", pattern.flags)
                 rules += [
-                    Rule(kind=kind, trigger=trigger, pattern=bounded, before=_BEFORE.get(name, 0), after=300,
-                         any_case=any_case, unbroken=not any_case, anchor=anchor, accept=is_mixed)
+                    Rule(
+                        kind=kind,
+                        trigger=trigger,
+                        pattern=bounded,
+                        before=_BEFORE.get(name, 0),
+                        after=300,
+                        any_case=any_case,
+                        unbroken=not any_case,
+                        anchor=anchor,
+                        accept=is_mixed,
+                    )
                     for trigger in triggers
                     if len(triggers) == 1 or trigger.rstrip("-_").lower() in pattern.pattern.replace("\\", "").lower()
                 ]

@@ -35,8 +35,7 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f"
-    "\u202a-\u202e\u2066-\u2069\u061c\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _BACKTICKS = re.compile(r"`+")
 _FOOT_CHARS = 120
@@ -101,8 +100,7 @@ def hit_json(hit: Hit) -> dict[str, Any]:
         "stale_reason": None if hit.stale_reason is None else str(hit.stale_reason),
         "score": round(hit.score, 6),
         "chunks": [
-            {"breadcrumb": chunk.breadcrumb, "text": chunk.text, "score": round(chunk.score, 6)}
-            for chunk in hit.chunks
+            {"breadcrumb": chunk.breadcrumb, "text": chunk.text, "score": round(chunk.score, 6)} for chunk in hit.chunks
         ],
         "related": related,
         "reasons": list(hit.reasons),

@@ -115,9 +115,7 @@ def work(
             found = len(queue.catch_up(home, find_transcripts(environment.claude_config), now=_now(), since=since))
         log = partial(write_log, home)
         with _Brains(environment, flag) as brains:
-            queue.drain(
-                home, brains.capture, now=_now, report=note, log=log, redact=_redacted, max_jobs=max_jobs
-            )
+            queue.drain(home, brains.capture, now=_now, report=note, log=log, redact=_redacted, max_jobs=max_jobs)
             published = {brain.path: _keep_up(brain, publish=publish) for brain in brains.in_use()}
     finally:
         os.close(held)

@@ -283,9 +283,7 @@ def test_an_unreadable_file_and_folder_are_told_and_the_rest_is_read(new: Path, 
 
 
 @pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_a_read_only_brain_can_be_read_and_says_that_it_cannot_be_written(
-    new: Path, shut: Callable[..., None]
-) -> None:
+def test_a_read_only_brain_can_be_read_and_says_that_it_cannot_be_written(new: Path, shut: Callable[..., None]) -> None:
     before = snapshot(new)
     path = "domains/coding/patterns/expand-then-contract.md"
     known = brains.sha256((new / path).read_bytes())

@@ -359,9 +359,7 @@ def test_a_deleted_transcript_is_captured_from_the_archive(
 
 
 @pytest.mark.proves("CAPTURE-ARCHIVE")
-def test_a_damaged_archive_is_told_in_one_sentence_and_written_anew(
-    brain: Path, home: Path, projects: Path
-) -> None:
+def test_a_damaged_archive_is_told_in_one_sentence_and_written_anew(brain: Path, home: Path, projects: Path) -> None:
     transcript = projects / "s.jsonl"
     said = [(f"Why {number}?", f"{RETRY.title}, {number * 7919}") for number in range(50)]
     name = write_transcript(transcript, said)

@@ -216,9 +216,7 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
 
 
 @pytest.mark.proves("CLI-ERRORS")
-def test_a_current_folder_that_is_gone_is_told(
-    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_current_folder_that_is_gone_is_told(nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

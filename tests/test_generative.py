@@ -189,7 +189,7 @@ def test_any_text_may_be_a_quote(quote: str) -> None:
         {"domain": "a\x00b\nc"},
         {"title": "../../.git/config"},
         {"title": "x\n---\nid: concept/evil\nsource: manual\n---\n# y"},
-        {"title": 'quote " and \' and: colon #comment !!python/object:os.system [a, {b'},
+        {"title": "quote \" and ' and: colon #comment !!python/object:os.system [a, {b"},
         {"title": "…………"},
         {"tags": ["a\nid: evil", "]", "../x", "", "!!binary x"]},
         {"body": "---\nid: concept/evil\nconfidence: 1\n---\n\n# Another title\n\n" + BODY},
@@ -489,17 +489,16 @@ def test_the_number_of_units_asked_for_is_that_of_the_settings(llm: LLM, server:
 
 WEIRD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=30),
-    lambda inner: st.lists(inner, max_size=5)
-    | st.dictionaries(st.sampled_from(["units", "summary", *unit()]), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from(["units", "summary", *unit()]), inner, max_size=6)
+    ),
     max_leaves=20,
 )
 
 
 @hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(units=st.lists(WEIRD | st.fixed_dictionaries({key: WEIRD | st.just(sound) for key, sound in unit().items()})))
-def test_any_json_at_all_gives_sound_proposals_or_reasons(
-    units: list[Any], llm: LLM, server: AnthropicServer
-) -> None:
+def test_any_json_at_all_gives_sound_proposals_or_reasons(units: list[Any], llm: LLM, server: AnthropicServer) -> None:
     server.default = lambda request: value({"summary": "s", "units": units})
     fresh = replace(SESSION, id=f"session-{len(server.requests)}")
     extraction = extract(llm, fresh)

@@ -196,7 +196,9 @@ def test_signing_is_honoured(repo: Path, tmp_path: Path) -> None:
     assert "Test Person <test@example.invalid> 1772368205 +0000" in raw
 
 
-def test_inherited_git_variables_do_not_lead_elsewhere(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inherited_git_variables_do_not_lead_elsewhere(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     git.init(other)

@@ -149,7 +149,9 @@ def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives() -> None:
              '(Recommended)"}, {"label": "Personal access token"}]}]',
     )  # fmt: skip
     answer = Event(
-        kind=PROMPT, tool="AskUserQuestion", call_id="c",
+        kind=PROMPT,
+        tool="AskUserQuestion",
+        call_id="c",
         text='"Which token pushes to the tap?"="GitHub App (Recommended)"',
     )
     (proposal,) = extract(said("release to the tap", PROMPT), asked, answer)
@@ -262,9 +264,7 @@ def test_every_quote_of_every_real_session_is_verbatim(shared_data: Path) -> Non
 
 
 @pytest.mark.proves("EXT-REAL")
-def test_a_long_real_session_with_the_real_model(
-    shared_data: Path, embed: Callable[[Sequence[str]], Any]
-) -> None:
+def test_a_long_real_session_with_the_real_model(shared_data: Path, embed: Callable[[Sequence[str]], Any]) -> None:
     (file,) = (shared_data / "transcripts" / "claude-code").glob("2026-02-04_0c97beba_*[0-9a-f].jsonl")
     proposals = extract_heuristic(read_session(file), embed=embed, now=NOW)
     titles = " ".join(proposal.unit.title for proposal in proposals)

@@ -217,9 +217,7 @@ def test_names_say_what_they_mean() -> None:
 
 @pytest.mark.proves("HOUSE-SIZE")
 def test_files_and_functions_stay_small() -> None:
-    long_files = [
-        module for module, file in FILES.items() if len(file.read_text("utf-8").splitlines()) > 420
-    ]
+    long_files = [module for module, file in FILES.items() if len(file.read_text("utf-8").splitlines()) > 420]
     assert long_files == []
     sizes = {
         f"{module}.{node.name}": (node.end_lineno or 0) - node.lineno + 1

@@ -43,9 +43,7 @@ def server() -> Iterator[AnthropicServer]:
 
 @pytest.fixture
 def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
-    return read_environment(
-        {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.url}
-    )
+    return read_environment({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.url})
 
 
 @pytest.fixture
@@ -363,9 +361,7 @@ def test_an_endpoint_that_is_not_there_is_told(url: str, sentence: str, environm
         ("Sure! Here you go", "no JSON"),
     ],
 )
-def test_a_reply_that_breaks_its_schema_says_how(
-    content: str, problem: str, llm: LLM, server: AnthropicServer
-) -> None:
+def test_a_reply_that_breaks_its_schema_says_how(content: str, problem: str, llm: LLM, server: AnthropicServer) -> None:
     server.script(text(content))
     with pytest.raises(BadReply) as told:
         ask(llm)

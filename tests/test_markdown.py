@@ -270,7 +270,9 @@ def test_text_without_spaces_is_cut_between_sentences_then_characters() -> None:
 
 
 def test_link_definitions_and_comments_between_blocks_are_kept() -> None:
-    body = f"# T\n\n[a]: https://example.invalid/a\n\n```\ncode\n```\n[b]: https://example.invalid/b\n\n{sentences(40)}\n"
+    body = (
+        f"# T\n\n[a]: https://example.invalid/a\n\n```\ncode\n```\n[b]: https://example.invalid/b\n\n{sentences(40)}\n"
+    )
     text = "\n".join(chunk.text for chunk in chunk_markdown(body, title="T", limits=NARROW))
     assert "[a]: https://example.invalid/a" in text
     assert "[b]: https://example.invalid/b" in text
@@ -340,9 +342,7 @@ COUNTERS = st.sampled_from([estimate_tokens, len, lambda text: len(text.split())
 @settings(max_examples=300, deadline=None)
 @given(body=DOCUMENT, limits=LIMITS, count=COUNTERS)
 @example(body="a\n\n    \n```\n", limits=ChunkLimits(overlap=0), count=estimate_tokens)
-def test_no_character_of_a_document_is_lost(
-    body: str, limits: ChunkLimits, count: Callable[[str], int]
-) -> None:
+def test_no_character_of_a_document_is_lost(body: str, limits: ChunkLimits, count: Callable[[str], int]) -> None:
     chunks = chunk_markdown(body, title="T", count_tokens=count, limits=replace(limits, overlap=0))
     shown = "".join(f"{chunk.breadcrumb}\n{chunk.text}\n" for chunk in chunks)
     assert Counter(squeezed(body)) <= Counter(shown + "#=-" * len(body))
@@ -402,9 +402,7 @@ def test_chunking_is_deterministic_and_indifferent_to_line_ends(body: str) -> No
 @settings(max_examples=200, deadline=None)
 @given(body=DOCUMENT)
 def test_the_quick_way_to_the_title_agrees_with_the_parser(body: str) -> None:
-    expected = next(
-        (" ".join(line.split()) for line in [title_of("\n<!-- -->\n\n" + body)] if line), None
-    )
+    expected = next((" ".join(line.split()) for line in [title_of("\n<!-- -->\n\n" + body)] if line), None)
     assert title_of(body) == expected
 
 

@@ -55,9 +55,7 @@ def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
 
 
-def with_client(
-    talk: Callable[[Client], Awaitable[None]], *, cwd: Path, mode: str = "auto", **variables: str
-) -> None:
+def with_client(talk: Callable[[Client], Awaitable[None]], *, cwd: Path, mode: str = "auto", **variables: str) -> None:
     """Start the server in `cwd`, connect the SDK's client, and let `talk` use it."""
     parameters = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=environment(**variables), cwd=cwd)
 

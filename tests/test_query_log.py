@@ -143,9 +143,7 @@ def test_a_text_that_is_not_redacted_is_one_in_which_redaction_finds_nothing() -
         for row in json.loads((CORPUS / f"{name}.json").read_text("utf-8")):
             text = "".join(row["text"])
             assert not query_log.holds_no_secret(text) or redact(text).text == text, text
-    assert query_log.holds_no_secret(
-        "why does retry_with_backoff in http_client.py fail with E0425 after a refresh?"
-    )
+    assert query_log.holds_no_secret("why does retry_with_backoff in http_client.py fail with E0425 after a refresh?")
     assert query_log.holds_no_secret("数据库连接没有归还导致请求超时。")
 
 

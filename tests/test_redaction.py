@@ -107,8 +107,13 @@ def session_of(*events: Event, cwd: str = "/work/shop") -> Session:
 @pytest.mark.proves("RED-SILENT")
 def test_every_text_of_a_session_is_redacted() -> None:
     secret = "Winter2026!"
-    edit = Event(kind=EventKind.FILE_EDIT, text="Edit .env", path=".env", before=f"PASSWORD={secret}",
-                 after=f"DB_PASSWORD={secret}2")
+    edit = Event(
+        kind=EventKind.FILE_EDIT,
+        text="Edit .env",
+        path=".env",
+        before=f"PASSWORD={secret}",
+        after=f"DB_PASSWORD={secret}2",
+    )
     session, counts = redact_session(
         session_of(Event(kind=EventKind.PROMPT, text=f"password is: '{secret}'"), edit), settings=Settings()
     )
@@ -156,8 +161,10 @@ def test_excluded_projects_are_known_with_what_lies_below_them() -> None:
     ("text", "left"),
     [
         ("DB_PASSWORD=" + "sk_live_" + "abcdef1234567890XY!x9zz and", "DB_PASSWORD=[redacted:stripe-key] and"),
-        ('password = "' + "ghp_" + 'abcdefghijklmnopqrstuvwxyz0123456789-More!9"',
-         'password = "[redacted:github-token]"'),
+        (
+            'password = "' + "ghp_" + 'abcdefghijklmnopqrstuvwxyz0123456789-More!9"',
+            'password = "[redacted:github-token]"',
+        ),
     ],
 )
 def test_of_a_secret_that_two_rules_find_in_parts_no_part_stays(text: str, left: str) -> None:

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import pytest
 import yaml

@@ -20,8 +20,14 @@ SESSION = "11111111-2222-3333-4444-555555555555"
 
 def record(kind: str, content: Any = None, *, uuid: str = "", parent: str | None = None, **more: Any) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": SESSION, "cwd": "/work/shop",
-        "gitBranch": "main", "timestamp": "2026-05-01T10:00:00.000Z", "isSidechain": False,
+        "type": kind,
+        "uuid": uuid,
+        "parentUuid": parent,
+        "sessionId": SESSION,
+        "cwd": "/work/shop",
+        "gitBranch": "main",
+        "timestamp": "2026-05-01T10:00:00.000Z",
+        "isSidechain": False,
     }
     if content is not None:
         made["message"] = {"role": kind, "content": content}
@@ -112,9 +118,15 @@ def test_bytes_that_are_no_utf8_and_lone_surrogates_do_no_harm(tmp_path: Path) -
 
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["type", "text", "content", "message", "input", "id", "name", "edits", "todos", "tool_use_id"]),
-        inner, max_size=4,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "text", "content", "message", "input", "id", "name", "edits", "todos", "tool_use_id"]
+            ),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=12,
 )
@@ -126,15 +138,39 @@ JUNK = st.recursive(
     kind=st.sampled_from(["user", "assistant", "attachment", "system", "summary", "ai-title", "progress"]),
     fields=st.dictionaries(
         st.sampled_from(
-            ["message", "uuid", "parentUuid", "timestamp", "sessionId", "cwd", "gitBranch", "attachment", "isMeta",
-             "origin", "toolUseResult", "summary", "leafUuid", "agentId", "isSidechain", "aiTitle", "promptSource"]
+            [
+                "message",
+                "uuid",
+                "parentUuid",
+                "timestamp",
+                "sessionId",
+                "cwd",
+                "gitBranch",
+                "attachment",
+                "isMeta",
+                "origin",
+                "toolUseResult",
+                "summary",
+                "leafUuid",
+                "agentId",
+                "isSidechain",
+                "aiTitle",
+                "promptSource",
+            ]
         ),
         JUNK,
     ),
     block=st.fixed_dictionaries(
         {"type": st.sampled_from(["tool_use", "tool_result", "text"])},
-        optional={"name": st.sampled_from(["Bash", "Edit", "MultiEdit", "Write", "TodoWrite", "Task"]), "input": JUNK,
-                  "id": JUNK, "tool_use_id": JUNK, "content": JUNK, "text": JUNK, "is_error": JUNK},
+        optional={
+            "name": st.sampled_from(["Bash", "Edit", "MultiEdit", "Write", "TodoWrite", "Task"]),
+            "input": JUNK,
+            "id": JUNK,
+            "tool_use_id": JUNK,
+            "content": JUNK,
+            "text": JUNK,
+            "is_error": JUNK,
+        },
     ),
 )
 def test_no_shape_of_a_record_raises(
@@ -167,10 +203,18 @@ def test_no_shape_of_a_record_raises(
         record("user", "typed by a program", promptSource="system"),
         record("assistant", [{"type": "text", "text": "API Error: 529"}], isApiErrorMessage=True),
         {"type": "api-request-blob", "message": {"role": "user", "content": "whole prompt"}, "sessionId": SESSION},
-        {"type": "attachment", "uuid": "q", "sessionId": SESSION,
-         "attachment": {"type": "queued_command", "prompt": "BRIDGE", "origin": {"kind": "coordinator"}}},
-        {"type": "attachment", "uuid": "q", "sessionId": SESSION,
-         "attachment": {"type": "queued_command", "prompt": "x", "commandMode": "task-notification"}},
+        {
+            "type": "attachment",
+            "uuid": "q",
+            "sessionId": SESSION,
+            "attachment": {"type": "queued_command", "prompt": "BRIDGE", "origin": {"kind": "coordinator"}},
+        },
+        {
+            "type": "attachment",
+            "uuid": "q",
+            "sessionId": SESSION,
+            "attachment": {"type": "queued_command", "prompt": "x", "commandMode": "task-notification"},
+        },
     ],
 )
 def test_injected_text_is_no_prompt_and_no_reply(tmp_path: Path, injected: dict[str, Any]) -> None:
@@ -183,11 +227,14 @@ def test_injected_text_is_no_prompt_and_no_reply(tmp_path: Path, injected: dict[
 def test_reminders_and_editor_notices_are_cut_out_of_a_prompt(tmp_path: Path) -> None:
     session = read(
         tmp_path,
-        record("user", [
-            {"type": "text", "text": "<ide_opened_file>The user opened a.py</ide_opened_file>"},
-            {"type": "text", "text": "always use tabs<system-reminder>\nsecret plan\n</system-reminder>"},
-            {"type": "image", "source": {"data": "iVBOR"}},
-        ]),
+        record(
+            "user",
+            [
+                {"type": "text", "text": "<ide_opened_file>The user opened a.py</ide_opened_file>"},
+                {"type": "text", "text": "always use tabs<system-reminder>\nsecret plan\n</system-reminder>"},
+                {"type": "image", "source": {"data": "iVBOR"}},
+            ],
+        ),
         record("user", "<user-memory-input>never push to main</user-memory-input>"),
     )
     assert texts(session, EventKind.PROMPT) == ["always use tabs", "never push to main"]
@@ -225,9 +272,17 @@ def test_a_command_the_person_ran_is_a_command_and_no_prompt(tmp_path: Path) -> 
 
 @pytest.mark.proves("SES-QUEUED")
 def test_a_queued_prompt_is_read_once(tmp_path: Path) -> None:
-    queued = {"type": "attachment", "uuid": "q1", "sessionId": SESSION, "timestamp": "2026-05-01T10:01:00Z",
-              "attachment": {"type": "queued_command", "prompt": [{"type": "text", "text": "also update the docs"}],
-                             "commandMode": "prompt"}}
+    queued = {
+        "type": "attachment",
+        "uuid": "q1",
+        "sessionId": SESSION,
+        "timestamp": "2026-05-01T10:01:00Z",
+        "attachment": {
+            "type": "queued_command",
+            "prompt": [{"type": "text", "text": "also update the docs"}],
+            "commandMode": "prompt",
+        },
+    }
     assert texts(read(tmp_path, queued), EventKind.PROMPT) == ["also update the docs"]
     both = read(tmp_path, queued, record("user", "also update the docs", uuid="u2"))
     assert texts(both, EventKind.PROMPT) == ["also update the docs"]
@@ -236,8 +291,15 @@ def test_a_queued_prompt_is_read_once(tmp_path: Path) -> None:
 @pytest.mark.proves("SES-QUEUED")
 def test_a_record_that_occurs_twice_counts_once(tmp_path: Path) -> None:
     line = record("user", "once", uuid="a")
-    progress = {"type": "progress", "uuid": "p", "sessionId": SESSION, "data": {"type": "agent_progress", "message": {
-        "type": "assistant", "message": {"content": [{"type": "text", "text": "again"}]}}}}
+    progress = {
+        "type": "progress",
+        "uuid": "p",
+        "sessionId": SESSION,
+        "data": {
+            "type": "agent_progress",
+            "message": {"type": "assistant", "message": {"content": [{"type": "text", "text": "again"}]}},
+        },
+    }
     session = read(tmp_path, line, line, progress)
     assert [event.text for event in session.events] == ["once"]
 
@@ -298,8 +360,12 @@ def test_edits_carry_what_was_there_before_and_after(tmp_path: Path) -> None:
         tmp_path,
         call("e1", "Edit", file_path="/w/a.py", old_string="x = 1", new_string="x = 2"),
         result("e1", "The file was updated"),
-        call("e2", "MultiEdit", file_path="/w/b.py", edits=[{"old_string": "a", "new_string": "b"},
-                                                            {"old_string": "c", "new_string": "d"}]),
+        call(
+            "e2",
+            "MultiEdit",
+            file_path="/w/b.py",
+            edits=[{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": "d"}],
+        ),
         result("e2", "2 edits"),
         call("e3", "Write", file_path="/w/c.py", content="new"),
         result("e3", "written", details={"type": "update", "originalFile": "old"}),

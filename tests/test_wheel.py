@@ -44,9 +44,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(program: Path, *arguments: str, cwd: Path) -> str:
     """What a program of the clean environment prints, run without anything of the checkout in reach."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    done = subprocess.run(
-        [program, *arguments], cwd=cwd, env=variables, capture_output=True, text=True, timeout=180
-    )
+    done = subprocess.run([program, *arguments], cwd=cwd, env=variables, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, f"{program.name} {' '.join(arguments)}\n{done.stdout}{done.stderr}"
     return done.stdout
 

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 
 
 def init(
-    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="The folder; else this one when it is empty "
-                                                                       "or a brain, else ~/brain.")] = None,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="The folder; else this one when it is empty or a brain, else ~/brain."),
+    ] = None,
     remote: Annotated[str | None, typer.Option("--remote", metavar="URL", help="Where the brain is pushed to.")] = None,
     install: Annotated[bool, typer.Option("--install/--no-install", help="Offer to connect Claude Code.")] = True,
     brain: BrainOption = None,

@@ -98,7 +98,9 @@ def _play(stage: Stage) -> None:
     _run(stage, "review", "list", at_most_lines=6)
     _run(stage, "review", "show", at_most_lines=_SHOWN_LINES)
     _run(stage, "review", "accept", *_waiting_branches(stage), at_most_lines=4)
-    _title(stage, 4, "Ask", "as the next person would, who has not seen the session; words and meaning are both searched")
+    _title(
+        stage, 4, "Ask", "as the next person would, who has not seen the session; words and meaning are both searched"
+    )
     _run(stage, "sync")
     _run(stage, "ask", QUESTION, "--no-llm", "--limit", "3")
     _title(stage, 5, "What the next agent gets", "the same question, by a real MCP client over stdio")

@@ -57,7 +57,6 @@ _NARROWED = re.compile(
 _PATH = re.compile(r"(?<![\w.])~?(?:/[\w.@-]+){2,}/")
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
     """A failure and what ended it.

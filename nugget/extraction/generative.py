@@ -149,9 +149,7 @@ def _plan(work: _Work) -> list[str]:
 def _affordable_chars(work: _Work) -> int:
     """The longest window of which one request stays within what is left, up to WINDOW_CHARS."""
     bare = estimate_cost_usd(work.model, "x" * _OVERHEAD_CHARS, max_output_tokens=_MAX_OUTPUT_TOKENS)
-    full = estimate_cost_usd(
-        work.model, "x" * (_OVERHEAD_CHARS + WINDOW_CHARS), max_output_tokens=_MAX_OUTPUT_TOKENS
-    )
+    full = estimate_cost_usd(work.model, "x" * (_OVERHEAD_CHARS + WINDOW_CHARS), max_output_tokens=_MAX_OUTPUT_TOKENS)
     return int(min(1.0, (work.left_usd - bare) / (full - bare)) * WINDOW_CHARS)
 
 

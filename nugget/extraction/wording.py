@@ -52,11 +52,12 @@ _CLAUSE_ENDS = (
 _CLAUSE_BREAK = re.compile(r"(?:;|,? so|,? but|\s[—–-])\s")
 _STARTS_WITH_CODE = re.compile(r"`|[a-z]+[A-Z_.(/:-]|[a-z]+\d")
 _DANGLING = re.compile(r"[\s,]+(?:because|since|that|so|and|or|with|as follows|by|to|in|is)$", re.IGNORECASE)
-_COMMIT_PREFIX = re.compile(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci"
-r"|build)(?:\([^)]*\))?!?:\s+", re.IGNORECASE)
-_SUBORDINATE = re.compile(
-    r"^(?:if|when|since|because|as|while|for|after|before|with|in|once|to|by)\b", re.IGNORECASE
+_COMMIT_PREFIX = re.compile(
+    r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci"
+    r"|build)(?:\([^)]*\))?!?:\s+",
+    re.IGNORECASE,
 )
+_SUBORDINATE = re.compile(r"^(?:if|when|since|because|as|while|for|after|before|with|in|once|to|by)\b", re.IGNORECASE)
 _POINTING = re.compile(r"^(?:so|but|and|then|that|also)\s+", re.IGNORECASE)
 
 

@@ -24,6 +24,7 @@ CHUNK_SHARE, UNIT_SHARE, TITLE_SHARE = 0.45, 0.35, 0.20
 
 WEAK_BELOW = 0.13
 WEAK_SLOPE = 0.07
+WEAK_BELOW_BY_TEXT, WEAK_SLOPE_BY_TEXT = 0.04, 0.03
 BM25_A_TERM = 2.2
 """The most that BM25 gives a term for each unit of its inverse document frequency (k1 + 1 with FTS5's k1 of 1.2)."""
 
@@ -109,9 +110,10 @@ def is_weak(best: Match | None, terms: Terms, *, units: int, has_vectors: bool) 
     if best is None:
         return True
     reached = mean_bm25(best) / (BM25_A_TERM * terms.idf_mass or 1.0)
+    chance = math.log(max(units, 1))
     if not has_vectors:
-        return reached < WEAK_BELOW
-    return mixed_cosine(best) + reached - WEAK_SLOPE * math.log(max(units, 1)) < WEAK_BELOW
+        return reached - WEAK_SLOPE_BY_TEXT * chance < WEAK_BELOW_BY_TEXT
+    return mixed_cosine(best) + reached - WEAK_SLOPE * chance < WEAK_BELOW
 
 
 def _rank(rank: int | None) -> str:

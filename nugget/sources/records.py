@@ -29,12 +29,35 @@ _RAW_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")
 """Half of a surrogate pair as bytes: no UTF-8, but json.loads takes it."""
 _NEVER_RAN = ("<tool_use_error>", "Claude requested permissions", "Permission to use ", "Sibling tool call errored")
 _CONVERSATION_TYPES = frozenset(["user", "assistant"])
-_STATE_TYPES = frozenset([
-    "agent-name", "ai-title", "api-request", "api-request-blob", "api-request-shape", "atis-latch", "attachment",
-    "bridge-session", "content-replacement", "continued-in", "cost-state", "custom-title", "file-history-delta",
-    "file-history-snapshot", "last-prompt", "mode", "permission-mode", "pr-link", "progress", "queue-operation",
-    "relocated", "summary", "system", "tag", "tools-used",
-])
+_STATE_TYPES = frozenset(
+    [
+        "agent-name",
+        "ai-title",
+        "api-request",
+        "api-request-blob",
+        "api-request-shape",
+        "atis-latch",
+        "attachment",
+        "bridge-session",
+        "content-replacement",
+        "continued-in",
+        "cost-state",
+        "custom-title",
+        "file-history-delta",
+        "file-history-snapshot",
+        "last-prompt",
+        "mode",
+        "permission-mode",
+        "pr-link",
+        "progress",
+        "queue-operation",
+        "relocated",
+        "summary",
+        "system",
+        "tag",
+        "tools-used",
+    ]
+)
 
 
 @dataclass(slots=True)
@@ -223,9 +246,7 @@ def _read_call(block: Mapping[str, Any], record: Mapping[str, Any], reading: Rea
             )
     else:
         path = text_of(given.get("file_path")) or text_of(given.get("path"))
-        reading.add(
-            EventKind.TOOL_CALL, call_text(tool, given), record, tool=tool, call_id=call_id, path=path or None
-        )
+        reading.add(EventKind.TOOL_CALL, call_text(tool, given), record, tool=tool, call_id=call_id, path=path or None)
     if call_id:
         reading.calls[call_id] = (tool, list(range(first, len(reading.events))))
 

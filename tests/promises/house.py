@@ -2,14 +2,14 @@
 
 PROMISES: dict[str, str] = {
     "HOUSE-LAYERS": "Modules import downward only, heavy packages have one gateway, and one module reads the "
-                    "environment.",
+    "environment.",
     "HOUSE-NAMES": "Names are the glossary's; none of them says manager, data or info.",
     "HOUSE-SIZE": "No file is much over 400 lines, and at most 2 % of the functions are over 60.",
     "HOUSE-DOCSTRINGS": "Every public module, class, function and method says what it does.",
     "HOUSE-ERRORS": "The error tree drawn in errors.py is the tree of the classes, exit codes included.",
     "HOUSE-STARTUP": "`import nugget`, `nugget --help` and a search without vectors import no heavy package.",
     "HOUSE-WHEEL": "The wheel, installed without dev dependencies, carries template, hooks, model and demo, and "
-                   "init, add and ask work there.",
+    "init, add and ask work there.",
     "HOUSE-DOCS-RUN": "Every console block in README and docs runs as it stands, in a new HOME.",
     "HOUSE-DOCS-COMPLETE": "Every command, option, configuration key, error and profile is in the documentation.",
     "HOUSE-DOCS-GENERATED": "The reference pages for the CLI, configuration and MCP are what the code says.",
