@@ -57,7 +57,8 @@ def read_archive(file: Path) -> Session:
                 raise TranscriptError(f"{file} was written by a newer Nugget.", hint="Update Nugget.")
             events = tuple(_event(json.loads(line)) for line in lines)
         stamps = {name: _moment(header.get(name)) for name in ("started", "ended")}
-        return Session(**{**header, **stamps, "events": events})
+        folders = tuple(header.get("folders", ()))
+        return Session(**{**header, **stamps, "folders": folders, "events": events})
     except FileNotFoundError as error:
         raise TranscriptError(f"{file} does not exist.") from error
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:

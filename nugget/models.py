@@ -220,13 +220,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One run of an agent: what its transcript says happened, in the order of the file."""
+    """One run of an agent: what its transcript says happened, in the order of the file.
+
+    `cwd` is the folder that it started in, `folders` are all those that it worked in.
+    """
 
     id: str
     agent: str
     path: str
     events: tuple[Event, ...]
     cwd: str | None = None
+    folders: tuple[str, ...] = ()
     branch: str | None = None
     started: datetime | None = None
     ended: datetime | None = None

@@ -103,11 +103,9 @@ def redact_session(session: Session, *, settings: Settings) -> tuple[Session, di
 
 
 def is_excluded_project(session: Session, *, settings: Settings) -> bool:
-    """Whether the session ran in (or below) one of `capture.exclude_projects`."""
-    if session.cwd is None:
-        return False
-    folder = Path(session.cwd)
-    places = [str(place) for place in (folder, *folder.parents)]
+    """Whether the session ran, for any part of it, in (or below) one of `capture.exclude_projects`."""
+    folders = [Path(folder) for folder in (session.cwd, *session.folders) if folder]
+    places = {str(place) for folder in folders for place in (folder, *folder.parents)}
     patterns = [str(Path(pattern).expanduser()).rstrip("/") for pattern in settings.capture.exclude_projects]
     return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
 

@@ -394,6 +394,13 @@ def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
     result = capture_transcript(transcript, capture_into(brain, home, extract, settings=settings))
     assert result.skipped == "sessions in /srv/secret/deep are excluded (capture.exclude_projects)"
     assert not archive.archive_file(home, session).exists()
+    moved = projects / "moved.jsonl"
+    write_transcript(moved, [("Why?", RETRY.title)], cwd="/srv/open")
+    with moved.open("a") as lines:  # later in the session the agent went into the excluded folder
+        lines.write(transcript.read_text().replace(session, "s-moved"))
+    assert "excluded" in (
+        capture_transcript(moved, capture_into(brain, home, extract, settings=settings)).skipped or ""
+    )
     own = projects / "own.jsonl"
     write_transcript(own, [("Why?", RETRY.title)], cwd=str(home / "llm"))
     assert "excluded" in (capture_transcript(own, capture_into(brain, home, extract)).skipped or "")

@@ -68,7 +68,7 @@ class Reading:
     records: int = 0
     skipped: int = 0
     recognised: int = 0
-    cwd: str | None = None
+    folders: dict[str, None] = field(default_factory=dict)
     branch: str | None = None
     agent_id: str | None = None
     session_ids: dict[str, int] = field(default_factory=dict)
@@ -153,7 +153,8 @@ def read_line(line: bytes, reading: Reading) -> None:
 def _note_envelope(record: Mapping[str, Any], reading: Reading) -> None:
     if name := text_of(record.get("sessionId")):
         reading.session_ids[name] = reading.session_ids.get(name, 0) + 1
-    reading.cwd = reading.cwd or text_of(record.get("cwd")) or None
+    if folder := text_of(record.get("cwd")):
+        reading.folders[folder] = None
     branch = text_of(record.get("gitBranch"))
     if branch and branch != "HEAD":
         reading.branch = branch
