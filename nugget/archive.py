@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -63,11 +62,6 @@ def read_archive(file: Path) -> Session:
         raise TranscriptError(f"{file} does not exist.") from error
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise TranscriptError(f"{file} is damaged and cannot be read ({error}).") from error
-
-
-def archived_sessions(home: Path) -> Iterator[Path]:
-    """Every archived session's file."""
-    yield from sorted((home / "archive").glob("*.jsonl.gz"))
 
 
 def _event_line(event: Event) -> dict[str, Any]:
