@@ -203,7 +203,7 @@ def table(results: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
         for mode, values in by_mode.items():
             cells = " | ".join(f"{values[metric]:.3f}" for metric in METRICS)
             lines.append(f"| {name} | {mode} | {cells} | {values['p50_ms']:.1f} |")
-    for mode in MODES:
+    for mode in MODES if len(results) > 1 else ():
         means = " | ".join(f"{statistics.fmean(r[mode][metric] for r in results.values()):.4f}" for metric in METRICS)
         lines.append(f"| **mean** | {mode} | {means} | |")
     return "\n".join(lines)

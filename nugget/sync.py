@@ -308,7 +308,7 @@ def _apply(
     paths = sorted({*changes.modified, *shadowed})
     hashes_before = {state.hash: path for path, state in before.items() if path in changes.removed}
     added = modified = moved = done = 0
-    for batch in _prepared(brain, paths, vectors.embedder):
+    for batch in _prepared(brain, paths, vectors):
         for prepared, its_vectors in vectors.of(batch):
             state = prepared.file.state
             if state.path in before:
@@ -354,16 +354,22 @@ def _put(
         writes.put_unit(connection, IndexedUnit(unit=unit, chunks=prepared.chunks, vectors=vectors))
 
 
-def _prepared(brain: Path, paths: Sequence[str], embedder: Embedder | None) -> Iterator[list[_Prepared]]:
-    """Files read and chunked, in batches, one batch ahead of whoever embeds and writes them."""
-    count_tokens = embedder.count_tokens if embedder else estimate_tokens
+def _prepared(brain: Path, paths: Sequence[str], vectors: _Vectors) -> Iterator[list[_Prepared]]:
+    """Files read and chunked, in batches; while there is something to embed, one batch ahead of that.
+
+    Where every vector is cached there is nothing to wait for, and a thread would only get in the way.
+    """
+    count_tokens = vectors.embedder.count_tokens if vectors.embedder else estimate_tokens
 
     def batches() -> Iterator[list[_Prepared]]:
         remaining = iter(paths)
         while batch := list(islice(remaining, _FILES_A_BATCH)):
             yield [_prepare(brain, path, count_tokens) for path in batch]
 
-    return batches() if len(paths) <= _FILES_A_BATCH else _one_ahead(batches())
+    prepared = batches()
+    while not vectors.embedded and (batch := next(prepared, None)):
+        yield batch
+    yield from _one_ahead(prepared)
 
 
 def _prepare(brain: Path, path: str, count_tokens: Callable[[str], int]) -> _Prepared:
