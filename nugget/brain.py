@@ -204,6 +204,10 @@ def _inside(brain: Path, path: str) -> Path:
         raise KnowledgeError(f"{shown}: has a line break or another unprintable character in its name; rename it")
     if Path(path).is_absolute() or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise KnowledgeError(f"{path}: is no path inside the brain")
+    if not _passes_a_link(brain, path):
+        if path.split("/", 1)[0] in _OWN_FOLDERS:
+            raise KnowledgeError(f"{path}: is where no knowledge is")
+        return brain / path
     root = os.path.realpath(brain)
     real = Path(os.path.realpath(f"{root}{os.sep}{path}"))
     if not real.is_relative_to(root):
@@ -212,6 +216,16 @@ def _inside(brain: Path, path: str) -> Path:
     if not below or below[0] in _OWN_FOLDERS:
         raise KnowledgeError(f"{path}: is a symbolic link to where no knowledge is, which is not followed")
     return real
+
+
+def _passes_a_link(brain: Path, path: str) -> bool:
+    """Whether any step of a path below the brain is a symbolic link; without one it cannot lead out."""
+    step = str(brain)
+    for name in path.split("/"):
+        step = f"{step}{os.sep}{name}"
+        if os.path.islink(step):
+            return True
+    return False
 
 
 def _check_regular(status: os.stat_result, path: str) -> None:
