@@ -84,15 +84,15 @@ class OnnxEmbedder:
 
         Word pieces never cross white space, so that each word is counted once and remembered.
         """
-        total, known = 0, self._pieces
-        for word in text.split():
-            count = known.get(word)
-            if count is None:
-                if len(known) > _WORDS_REMEMBERED:
-                    known.clear()
-                count = known[word] = len(self._tokenizer().encode(word, add_special_tokens=False).ids)
-            total += count
-        return total
+        words, known = text.split(), self._pieces
+        try:
+            return sum(map(known.__getitem__, words))
+        except KeyError:
+            if len(known) > _WORDS_REMEMBERED:
+                known.clear()
+            for word in {*words} - known.keys():
+                known[word] = len(self._tokenizer().encode(word, add_special_tokens=False).ids)
+            return sum(known.get(word, 1) for word in words)  # another thread may have cleared it meanwhile
 
     def _token_ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer().encode(text[: self._max_tokens * _MAX_CHARS_PER_TOKEN]).ids

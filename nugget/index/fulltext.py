@@ -57,14 +57,10 @@ def unit_columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, 
 
 def parts_of(text: str) -> list[str]:
     """The extra tokens of a text: see the top of this module."""
-    parts: list[str] = []
-    words = telling = 0
-    for token in text.split():
-        its_words, its_telling, its_parts = _look_at(token)
-        words, telling = words + its_words, telling + its_telling
-        if its_parts:
-            parts += its_parts
-    if telling and telling * 12 >= words:
+    looked_at = list(map(_look_at, text.split()))
+    parts = [part for _, _, its_parts in looked_at if its_parts for part in its_parts]
+    telling = sum(its_telling for _, its_telling, _ in looked_at)
+    if telling and telling * 12 >= sum(its_words for its_words, _, _ in looked_at):
         for word in _WORD.findall(text):
             if _FEWEST_LETTERS <= len(word) <= _MOST_LETTERS and word.isalpha():
                 parts += [word[start:] for start in range(4, len(word) - 4)]
