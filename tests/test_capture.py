@@ -418,7 +418,7 @@ def test_a_dry_run_shows_the_files_and_writes_nothing(brain: Path, home: Path, p
     assert [change.path for change in result.changes] == ["domains/coding/patterns/retry-only-idempotent-calls.md"]
     assert git.branches(brain, "nugget/") == []
     assert list(ledger.read(home, ledger.CAPTURES)) == []
-    assert list(archive.archived_sessions(home)) == []
+    assert list((home / "archive").glob("*.jsonl.gz")) == []
 
 
 def test_proposals_start_from_main_while_another_proposal_is_checked_out(

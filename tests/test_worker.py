@@ -14,7 +14,7 @@ import pytest
 from sessions import NOW, unit, write_transcript
 
 import nugget
-from nugget import archive, git, knowledge, queue, review, spool
+from nugget import git, knowledge, queue, review, spool
 from nugget.comparison import LIKELY_DUPLICATE
 from nugget.config import read_environment
 from nugget.errors import NuggetError
@@ -82,7 +82,7 @@ def test_a_worker_killed_at_any_step_leaves_a_session_that_is_captured_exactly_o
         assert knowledge_of(home) == last, f"killed at step {number}"
         states = {state: count for state, count in queue.overview(home / ".nugget").counts.items() if count}
         assert states in ({"done": 1}, {"skipped": 1}), f"killed at step {number}"
-        assert len(list(archive.archived_sessions(home / ".nugget"))) == 1
+        assert len(list((home / ".nugget/archive").glob("*.jsonl.gz"))) == 1
         assert git.run(home / "brain", "status", "--porcelain") == b""
 
 
