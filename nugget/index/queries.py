@@ -53,10 +53,10 @@ class Edge:
 
 def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, Unit]:
     """The units of these keys."""
-    rows = _select_in(connection, f"SELECT key, {_UNIT_COLUMNS} FROM units WHERE key IN", list(keys))
+    rows = select_in(connection, f"SELECT key, {_UNIT_COLUMNS} FROM units WHERE key IN", list(keys))
     found = {row[0]: row[1:] for row in rows}
     edges: dict[int, list[Relation]] = {}
-    for key, target, relation in _select_in(
+    for key, target, relation in select_in(
         connection, "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN", list(found)
     ):
         edges.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
@@ -65,7 +65,7 @@ def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[in
 
 def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: SourceName) -> dict[str, int]:
     """The keys of units by id, within one source."""
-    rows = _select_in(connection, "SELECT id, key FROM units WHERE source = ? AND id IN", list(ids), (source,))
+    rows = select_in(connection, "SELECT id, key FROM units WHERE source = ? AND id IN", list(ids), (source,))
     return {row[0]: row[1] for row in rows}
 
 
@@ -76,21 +76,21 @@ def unit_ids(connection: sqlite3.Connection, source: SourceName) -> list[str]:
 
 def chunks_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, StoredChunk]:
     """The chunks of these keys."""
-    rows = _select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE key IN", list(keys))
+    rows = select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE key IN", list(keys))
     return {row[0]: _chunk(row) for row in rows}
 
 
 def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
     """All chunks of these units, each list in the order of the unit."""
     found: dict[int, list[StoredChunk]] = {}
-    for row in _select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE unit_key IN", list(keys)):
+    for row in select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE unit_key IN", list(keys)):
         found.setdefault(row[1], []).append(_chunk(row))
     return {key: sorted(chunks, key=lambda chunk: chunk.position) for key, chunks in found.items()}
 
 
 def units_of_chunks(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, int]:
     """The unit of each of these chunks: chunk key -> unit key."""
-    return dict(_select_in(connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
+    return dict(select_in(connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
 
 def search_chunks(connection: sqlite3.Connection, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
@@ -133,7 +133,7 @@ def admitted_units(connection: sqlite3.Connection, keys: Sequence[int], filter_:
     conditions, parameters = _conditions(filter_)
     if not conditions:
         return set(keys)
-    rows = _select_in(connection, f"SELECT key FROM units u WHERE {conditions} AND key IN", keys, parameters)
+    rows = select_in(connection, f"SELECT key FROM units u WHERE {conditions} AND key IN", keys, parameters)
     return {row[0] for row in rows}
 
 
@@ -163,14 +163,14 @@ def _conditions(filter_: Filter) -> tuple[str, list[object]]:
 
 def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
     """The edges of these units in both directions, to units that are in the index."""
-    outward = _select_in(
+    outward = select_in(
         connection,
         """SELECT r.source_key, t.key, r.relation_type FROM relationships r
            JOIN units s ON s.key = r.source_key JOIN units t ON t.id = r.target_id AND t.source = s.source
            WHERE r.source_key IN""",
         list(keys),
     )
-    inward = _select_in(
+    inward = select_in(
         connection,
         """SELECT t.key, r.source_key, r.relation_type FROM units t
            JOIN relationships r ON r.target_id = t.id JOIN units s ON s.key = r.source_key AND s.source = t.source
@@ -187,7 +187,7 @@ def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
 
 def superseded_by(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, str]:
     """For each of these units that a newer one supersedes: the id of the newer one."""
-    rows = _select_in(
+    rows = select_in(
         connection,
         """SELECT t.key, s.id FROM units t
            JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
@@ -206,7 +206,7 @@ def file_states(
     if paths is None:
         rows: Iterator[Any] = iter(connection.execute(columns, (source,)))
     else:
-        rows = _select_in(connection, f"{columns} AND path IN", list(paths), (source,))
+        rows = select_in(connection, f"{columns} AND path IN", list(paths), (source,))
     return {str(row[0]): _file_state(row) for row in rows}
 
 
@@ -219,7 +219,7 @@ def problems(connection: sqlite3.Connection, source: SourceName) -> list[Problem
 
 def paths_claiming(connection: sqlite3.Connection, source: SourceName, ids: Sequence[str]) -> list[str]:
     """The files that claim one of these unit ids."""
-    rows = _select_in(connection, "SELECT path FROM files WHERE source = ? AND unit_id IN", ids, (source,))
+    rows = select_in(connection, "SELECT path FROM files WHERE source = ? AND unit_id IN", ids, (source,))
     return sorted(row[0] for row in rows)
 
 
@@ -235,10 +235,11 @@ def meta(connection: sqlite3.Connection, key: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _select_in(
+def select_in(
     connection: sqlite3.Connection, sql: str, values: Sequence[object],
     parameters: Sequence[object] = (),
 ) -> Iterator[Any]:  # fmt: skip
+    """The rows of a query that ends in `IN`, for any number of values."""
     for start in range(0, len(values), _IN_ONE_QUERY):
         part = values[start : start + _IN_ONE_QUERY]
         yield from connection.execute(f"{sql} ({','.join('?' * len(part))})", (*parameters, *part))

@@ -8,9 +8,11 @@ beyond it only their signs, packed to bits, choose RESCORED candidates whose tru
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from nugget.index.queries import select_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,7 +145,7 @@ def search_snapshot(
 
 def cosines_of(connection: sqlite3.Connection, vector: NDArray[np.float32], keys: Sequence[int]) -> dict[int, float]:
     """The exact cosine of each of these chunks that has a vector."""
-    rows = list(_select_in(connection, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", keys))
+    rows = list(select_in(connection, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", keys))
     cosines = _cosines([row[1] for row in rows], vector)
     return {row[0]: cosine for row, cosine in zip(rows, cosines, strict=True)}
 
@@ -153,7 +155,7 @@ def best_chunks(
 ) -> dict[int, tuple[int, float]]:
     """The nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
     sql = "SELECT unit_key, key, embedding FROM chunks JOIN vectors ON chunk_key = key WHERE unit_key IN"
-    found = list(_select_in(connection, sql, units))
+    found = list(select_in(connection, sql, units))
     best: dict[int, tuple[int, float]] = {}
     for (unit, key, _), cosine in zip(found, _cosines([row[2] for row in found], vector), strict=True):
         if unit not in best or cosine > best[unit][1]:
@@ -187,7 +189,7 @@ def whole_units(
             for unit, (whole, title), has_title in zip(present, pairs, titled, strict=True)
         }
     sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
-    found = list(_select_in(connection, sql, units))
+    found = list(select_in(connection, sql, units))
     with_title = [row for row in found if row[2] is not None]
     of_titles = dict(zip((row[0] for row in with_title), _cosines([row[2] for row in with_title], vector), strict=True))
     of_wholes = _cosines([row[1] for row in found], vector)
@@ -202,12 +204,6 @@ def _cosines(blobs: Sequence[bytes], vector: NDArray[np.float32]) -> list[float]
     matrix = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(blobs), -1)
     cosines: list[float] = (matrix @ vector).tolist()
     return cosines
-
-
-def _select_in(connection: sqlite3.Connection, sql: str, values: Sequence[int]) -> Iterable[Any]:
-    for start in range(0, len(values), 500):
-        part = values[start : start + 500]
-        yield from connection.execute(f"{sql} ({','.join('?' * len(part))})", part)
 
 
 def _signs(block: NDArray[np.float32]) -> NDArray[np.uint64]:

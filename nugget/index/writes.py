@@ -139,11 +139,6 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
     return True
 
 
-def move_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str, path: str) -> None:
-    """Record the new path of a unit whose content stayed the same."""
-    connection.execute("UPDATE units SET path = ? WHERE source = ? AND id = ?", (path, source, unit_id))
-
-
 def put_files(connection: sqlite3.Connection, source: SourceName, files: Iterable[FileState]) -> None:
     """Remember what was seen of each file."""
     connection.executemany(

@@ -81,12 +81,14 @@ class Matcher:
         self._index = index
         self._chunk_bm25 = chunk_bm25
         self._unit_bm25 = unit_bm25
+        self._looked_up: set[int] = set()
         self._nearest: dict[int, tuple[int, float]] = {}
         self._whole: dict[int, tuple[float, float | None]] = {}
 
     def look_up(self, unit_keys: Iterable[int]) -> None:
         """Fetch what is needed to match these units."""
-        missing = [key for key in unit_keys if key not in self._nearest]
+        missing = [key for key in unit_keys if key not in self._looked_up]
+        self._looked_up.update(missing)
         if self.vector is not None and missing:
             self._nearest |= self._index.best_chunks(self.vector, missing)
             self._whole |= self._index.whole_units(self.vector, missing)

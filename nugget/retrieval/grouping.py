@@ -51,8 +51,9 @@ def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> d
     unplaced: list[int] = []
     for entry in scored:
         key = entry.candidate.unit_key
-        nearest = matcher.nearest_chunk(key)
-        wanted[key] = list(entry.candidate.chunk_keys[:CHUNKS_A_UNIT]) or ([nearest] if nearest else [])
+        wanted[key] = list(entry.candidate.chunk_keys[:CHUNKS_A_UNIT])
+        if not wanted[key] and (nearest := matcher.nearest_chunk(key)):
+            wanted[key] = [nearest]
         if not wanted[key]:
             unplaced.append(key)
     stored = index.chunks(chunk for chunks in wanted.values() for chunk in chunks)
