@@ -27,7 +27,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "redaction_assignments", "redaction", "query_log", "git", "github", "client_settings", "prices", "llm",
         "embedding", "frontmatter", "patching", "knowledge", "brain", "golden", "filing", "sources", "index",
     ),
-    "vocabulary": ("errors", "models", "text", "cutting", "markdown", "schema", "json_edits"),
+    "vocabulary": ("errors", "models", "nuggets", "text", "cutting", "markdown", "schema", "json_edits"),
 }  # fmt: skip
 """Top row first. A module imports from the rows below its own, and inside its row only from names to its left."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.index import queries, vectors
-from nugget.index.connection import Unusable, load_sqlite_vec, open_existing
+from nugget.index.connection import SCHEMA_VERSION, Unusable, load_sqlite_vec, open_existing
 from nugget.index.queries import Edge, StoredChunk
 from nugget.index.terms import Terms, terms_of
 from nugget.index.writes import IndexedUnit
@@ -34,8 +34,11 @@ class Index:
     Raises Unusable when the file must be rebuilt first.
     """
 
-    def __init__(self, file: Path, *, resident: bool = False, use_sqlite_vec: bool = True) -> None:
+    def __init__(
+        self, file: Path, *, resident: bool = False, use_sqlite_vec: bool = True, version: str = SCHEMA_VERSION
+    ) -> None:
         self.file = file
+        self._version = version
         self._resident = resident
         self._use_sqlite_vec = use_sqlite_vec
         self._local = threading.local()
@@ -49,7 +52,7 @@ class Index:
         """This thread's connection."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = open_existing(self.file)
+            connection = open_existing(self.file, version=self._version)
             self._local.connection = connection
             self._local.has_vec = self._use_sqlite_vec and load_sqlite_vec(connection)
             with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -35,15 +35,22 @@ def connect(file: Path | str) -> sqlite3.Connection:
     return connection
 
 
-def create(file: Path | str) -> sqlite3.Connection:
-    """A new, empty index at a path where nothing is yet."""
+def create(file: Path | str, *, schemas: Sequence[str] = (), version: str = SCHEMA_VERSION) -> sqlite3.Connection:
+    """A new, empty index at a path where nothing is yet; `schemas` are SQL that adds tables to the common ones."""
     connection = connect(file)
-    connection.executescript(_SCHEMA.read_text("utf-8"))
-    connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('generation', '0')", (SCHEMA_VERSION,))
+    for schema in (_SCHEMA.read_text("utf-8"), *schemas):
+        connection.executescript(schema)
+    connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('generation', '0')", (version,))
     return connection
 
 
-def open_existing(file: Path) -> sqlite3.Connection:
+def remove_database(file: Path) -> None:
+    """Delete a database with what SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Connection:
     """Open an index for reading and writing. Raises Unusable with the reason when it must be rebuilt."""
     if not file.is_file():
         raise Unusable("there is no index yet")
@@ -61,7 +68,7 @@ def open_existing(file: Path) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         connection.close()
         raise Unusable(f"the index is corrupt ({error})") from error
-    if row is None or row[0] != SCHEMA_VERSION:
+    if row is None or row[0] != version:
         connection.close()
         raise Unusable("the index was made by another version of Nugget")
     return connection

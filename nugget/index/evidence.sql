@@ -1,0 +1,1 @@
+-- Of the machine's index only: events, working notes and incidents of sessions and shells.

@@ -1,0 +1,1 @@
+-- Of the machine's index only: transcripts and logs as searchable passages.

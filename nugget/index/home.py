@@ -1,0 +1,68 @@
+"""The machine's own index, `$NUGGET_HOME/index.db`: what belongs to no single brain.
+
+Provenance, sessions, shell logs, canon, memory and bridge channels are those of a person at a machine, and a brain is
+made anew without reading gigabytes of transcripts again. The tables of `schema.sql` hold units here as they do in a
+brain's index; the other SQL files beside this module add what only this index has. It is derived, like the other one:
+where it is missing, damaged or of another version, a new and empty one takes its place and the next sync fills it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from functools import cache
+from pathlib import Path
+
+from nugget.errors import IndexUnavailable
+from nugget.index import Index
+from nugget.index.connection import SCHEMA_VERSION, Unusable, create, open_existing, remove_database
+
+_SCHEMAS = ("provenance.sql", "history.sql", "evidence.sql")
+
+
+def home_index_file(home: Path) -> Path:
+    """Where the machine's index lies, for `home` = `$NUGGET_HOME`."""
+    return home / "index.db"
+
+
+def open_home(home: Path) -> sqlite3.Connection:
+    """Open the machine's index for reading and writing; make it where there is none that can be used.
+
+    Raises IndexUnavailable where it can neither be opened nor made.
+    """
+    from filelock import FileLock
+
+    file = home_index_file(home)
+    try:
+        return open_existing(file, version=home_version())
+    except Unusable:
+        pass
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with FileLock(home / "index.lock"):
+            try:
+                return open_existing(file, version=home_version())  # another process has just made it
+            except Unusable:
+                remove_database(file)
+            fresh = file.with_name("index.db.new")
+            remove_database(fresh)
+            create(fresh, schemas=_schemas(), version=home_version()).close()
+            fresh.replace(file)
+            return open_existing(file, version=home_version())
+    except (OSError, sqlite3.Error) as error:
+        raise IndexUnavailable(f"{file} cannot be made ({error}).", hint="Check space and permissions.") from error
+
+
+def read_home(home: Path, *, resident: bool = False) -> Index:
+    """The machine's index, opened for reading. Raises Unusable where nothing has been synced into it yet."""
+    return Index(home_index_file(home), resident=resident, version=home_version())
+
+
+@cache
+def home_version() -> str:
+    """Changes with every change of the schema, so that an older file is made anew."""
+    return f"{SCHEMA_VERSION}-{hashlib.sha256(''.join(_schemas()).encode()).hexdigest()[:12]}"
+
+
+def _schemas() -> list[str]:
+    return [Path(__file__).with_name(name).read_text("utf-8") for name in _SCHEMAS]

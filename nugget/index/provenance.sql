@@ -1,0 +1,1 @@
+-- Of the machine's index only: provenance: what is known of nuggets beside their units.

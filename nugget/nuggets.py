@@ -1,0 +1,106 @@
+"""The values of provenance: nuggets, the sessions that they come from, and the files that those touched.
+
+The words are those of docs/glossary.md. A nugget is one reason why code is the way it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import StrEnum
+
+from nugget.models import Evidence, Scope
+
+SUMMARY_CHARS = 120
+"""The longest summary of a nugget."""
+
+
+class NuggetType(StrEnum):
+    """The types of a nugget, in the order of their priority."""
+
+    CONSTRAINT = "constraint"
+    CAVEAT = "caveat"
+    TUNING = "tuning"
+    DECISION = "decision"
+    REJECTION = "rejection"
+    WORKAROUND = "workaround"
+    INTENT = "intent"
+    DEPENDENCY = "dependency"
+
+
+class TouchAction(StrEnum):
+    """What was done to a file."""
+
+    CREATED = "created"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+    RENAMED = "renamed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTouch:
+    """A file that a session touched.
+
+    `path` is relative to the workspace, with `/`; `previous_path` is where a renamed file was before. The hashes are
+    SHA-256 (hex) of the whole content before and after, None where there was none or it is not known.
+    `line_hashes` are the first 16 hex digits of the SHA-256 of each line that the agent wrote, stripped of space at
+    both ends, blank lines left out: enough to tell whose a line is, without keeping the line.
+    """
+
+    path: str
+    action: TouchAction
+    at: datetime | None = None
+    before_hash: str | None = None
+    after_hash: str | None = None
+    previous_path: str | None = None
+    line_hashes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nugget:
+    """One reason why code is the way it is.
+
+    `id` is `<first 8 of the session id>-<number>`, longer where that is taken; it stays the same when a session is
+    extracted again. `summary` is one sentence of at most SUMMARY_CHARS characters. A scope without a path is the
+    whole workspace; `scope.repo` is the workspace's identity. `file_hash` is the SHA-256 of the scoped file as the
+    session left it.
+    """
+
+    id: str
+    type: NuggetType
+    summary: str
+    confidence: float
+    session: str
+    detail: str = ""
+    scope: Scope = field(default_factory=Scope)
+    agent: str = "claude-code"
+    session_started: datetime | None = None
+    extracted_at: datetime | None = None
+    alternatives: tuple[str, ...] = ()
+    stale_after: date | None = None
+    source_prompt: str = ""
+    file_hash: str | None = None
+    method: str = "heuristic"
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """What provenance keeps of one session of a workspace: its nuggets and the files that it touched.
+
+    `workspace` is the identity of the code repository; `records` counts the transcript's records that were read, by
+    which a session that has grown is known.
+    """
+
+    session: str
+    workspace: str
+    agent: str = "claude-code"
+    title: str = ""
+    first_prompt: str = ""
+    started: datetime | None = None
+    ended: datetime | None = None
+    branch: str | None = None
+    transcript: str | None = None
+    records: int = 0
+    nuggets: tuple[Nugget, ...] = ()
+    touches: tuple[FileTouch, ...] = ()

@@ -1,0 +1,188 @@
+"""Bring an opened index in line with a brain: take out what the changed files held, put in what they hold now."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nugget.embedding import Embedder
+from nugget.index import IndexedUnit, queries, writes
+from nugget.index.connection import write_transaction
+from nugget.index.vector_cache import VectorCache
+from nugget.index.writes import embedded_texts, indexed_title
+from nugget.markdown import chunk_markdown
+from nugget.models import Chunk, FileState, Problem, SourceName
+from nugget.sources import brain as brain_source
+from nugget.sync.ahead import one_ahead
+from nugget.sync.result import Progress, SyncResult
+from nugget.sync.vectors import Vectors
+from nugget.text import estimate_tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_BRAIN = SourceName.BRAIN
+_FILES_A_BATCH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    file: brain_source.ReadFile
+    chunks: Sequence[Chunk]
+
+    @property
+    def texts(self) -> list[str]:
+        return embedded_texts(self.file.unit, self.chunks) if self.file.unit else []
+
+
+def changes_of(brain: Path, connection: sqlite3.Connection) -> brain_source.Changes:
+    """Which files differ from what the index has seen."""
+
+    def known(paths: Sequence[str] | None) -> dict[str, FileState]:
+        return queries.file_states(connection, _BRAIN, paths)
+
+    return brain_source.changes(brain, known, queries.meta(connection, "brain_state"))
+
+
+def update(
+    brain: Path,
+    connection: sqlite3.Connection,
+    folder: Path,
+    embedder: Embedder | None,
+    unavailable: str | None,
+    progress: Progress | None,
+    *,
+    rebuilt: str | None = None,
+) -> SyncResult:
+    """Write what changed, in one transaction; `rebuilt` says why the index is new and empty."""
+    changes = changes_of(brain, connection)
+    if not changes and not rebuilt:
+        if changes.state != queries.meta(connection, "brain_state"):
+            with write_transaction(connection):
+                writes.put_meta(connection, brain_state=changes.state)
+        return _result(connection, SyncResult())
+    indexed = queries.meta(connection, "embedding_model") or ""
+    if not rebuilt and embedder and embedder.model != indexed:
+        # Vectors of two models never stand in one index: what changed goes without until it is made anew.
+        embedder, unavailable = None, unavailable or f"the index has vectors of {indexed or 'no model'}"
+    cache = VectorCache(folder / "embeddings", embedder.model) if embedder else None
+    vectors = Vectors(embedder, cache, unavailable=unavailable)
+    try:
+        with write_transaction(connection):
+            result = _apply(brain, connection, changes, vectors, progress)
+            complete = not vectors.unavailable
+            writes.put_meta(connection, brain_state=changes.state if complete else "")
+            if rebuilt:
+                writes.put_meta(connection, embedding_model=embedder.model if embedder and complete else "")
+            writes.put_statistics(connection, everything=bool(rebuilt))
+        if rebuilt and cache and complete:
+            cache.keep_only(vectors.used)
+    finally:
+        if cache:
+            cache.close()
+    result = replace(
+        result, embedded=vectors.embedded, cached=vectors.cached, rebuilt=rebuilt, without_vectors=vectors.unavailable
+    )
+    return _result(connection, result)
+
+
+def _apply(
+    brain: Path,
+    connection: sqlite3.Connection,
+    changes: brain_source.Changes,
+    vectors: Vectors,
+    progress: Progress | None,
+) -> SyncResult:
+    """Take out what the changed files held, then put in what they hold now."""
+    before = queries.file_states(connection, _BRAIN, [*changes.modified, *changes.removed])
+    shadowed = _files_behind(connection, before)
+    for path, state in before.items():
+        if state.unit_id:
+            _release(connection, state.unit_id, path)
+    for path in changes.removed:
+        writes.remove_file(connection, _BRAIN, path)
+    paths = sorted({*changes.modified, *shadowed})
+    hashes_before = {state.hash: path for path, state in before.items() if path in changes.removed}
+    added = modified = moved = done = 0
+    for batch in _prepared(brain, paths, vectors):
+        for prepared, its_vectors in zip(batch, vectors.of([its.texts for its in batch]), strict=True):
+            state = prepared.file.state
+            if state.path in before:
+                modified += before[state.path].hash != state.hash
+            elif state.path not in shadowed:
+                is_move = hashes_before.pop(state.hash, None) is not None
+                moved, added = moved + is_move, added + (not is_move)
+            _put(connection, prepared, its_vectors, has_vectors=not vectors.unavailable)
+            done += 1
+            if progress:
+                progress("Indexing", done, len(paths))
+    return SyncResult(added=added, modified=modified, moved=moved, removed=len(changes.removed) - moved)
+
+
+def _files_behind(connection: sqlite3.Connection, before: dict[str, FileState]) -> list[str]:
+    """Files that claim an id which one of the changed files held: one of them may have it now."""
+    released = [state.unit_id for state in before.values() if state.unit_id]
+    return [path for path in queries.paths_claiming(connection, _BRAIN, released) if path not in before]
+
+
+def _release(connection: sqlite3.Connection, unit_id: str, path: str) -> None:
+    if queries.unit_path(connection, _BRAIN, unit_id) == path:
+        writes.remove_unit(connection, _BRAIN, unit_id)
+
+
+def _put(
+    connection: sqlite3.Connection, prepared: _Prepared, vectors: Sequence[NDArray[np.float32]], *, has_vectors: bool
+) -> None:
+    """Write a file and its unit. Of several files with one id, the path that sorts first has it."""
+    state, unit = prepared.file.state, prepared.file.unit
+    if unit and (owner := queries.unit_path(connection, _BRAIN, unit.id)) and owner != state.path:
+        keeper, loser = sorted([owner, state.path])
+        taken = Problem(path=loser, reason=f"the id {unit.id} is already that of {keeper}; give this file another one")
+        if loser == state.path:
+            state, unit = replace(state, problems=(*state.problems, taken)), None
+        else:
+            lost = queries.file_states(connection, _BRAIN, [loser])[loser]
+            writes.put_files(connection, _BRAIN, [replace(lost, problems=(*lost.problems, taken))])
+    if not has_vectors:
+        state = replace(state, mtime_ns=-1)  # so that the next sync, finding a model, reads it again
+    writes.put_files(connection, _BRAIN, [state])
+    if unit:
+        writes.put_unit(connection, IndexedUnit(unit=unit, chunks=prepared.chunks, vectors=vectors))
+
+
+def _result(connection: sqlite3.Connection, result: SyncResult) -> SyncResult:
+    problems = queries.problems(connection, _BRAIN)
+    total = connection.execute("SELECT count(*) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
+    unchanged = total - result.added - result.modified - result.moved
+    return replace(result, unchanged=unchanged, problems=tuple(problems))
+
+
+def _prepared(brain: Path, paths: Sequence[str], vectors: Vectors) -> Iterator[list[_Prepared]]:
+    """Files read and chunked, in batches; while there is something to embed, one batch ahead of that.
+
+    Where every vector is cached there is nothing to wait for, and a thread would only get in the way.
+    """
+    count_tokens = vectors.embedder.count_tokens if vectors.embedder else estimate_tokens
+
+    def batches() -> Iterator[list[_Prepared]]:
+        remaining = iter(paths)
+        while batch := list(islice(remaining, _FILES_A_BATCH)):
+            yield [_prepare(brain, path, count_tokens) for path in batch]
+
+    prepared = batches()
+    while not vectors.embedded and (batch := next(prepared, None)):
+        yield batch
+    yield from one_ahead(prepared)
+
+
+def _prepare(brain: Path, path: str, count_tokens: Callable[[str], int]) -> _Prepared:
+    file = brain_source.read(brain, path)
+    if file.unit is None:
+        return _Prepared(file, [])
+    title = indexed_title(file.unit.title, file.unit.body)
+    return _Prepared(file, chunk_markdown(file.unit.body, title=title, count_tokens=count_tokens))
