@@ -24,8 +24,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "adapters": (
         "config", "client_files", "resources", "spool", "ledger", "queue", "archive", "redaction_rules",
-        "redaction_assignments", "redaction", "query_log", "git", "github", "client_settings", "prices", "llm",
-        "embedding", "frontmatter", "patching", "knowledge", "brain", "golden", "filing", "sources", "index",
+        "redaction_assignments", "redaction", "query_log", "git", "workspace", "github", "client_settings", "prices",
+        "llm", "embedding", "frontmatter", "patching", "knowledge", "brain", "golden", "filing", "sources", "index",
     ),
     "vocabulary": ("errors", "models", "nuggets", "text", "cutting", "markdown", "schema", "json_edits"),
 }  # fmt: skip
