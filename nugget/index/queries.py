@@ -229,6 +229,11 @@ def unit_path(connection: sqlite3.Connection, source: SourceName, unit_id: str) 
     return None if row is None else row[0]
 
 
+def unit_ids_of_path(connection: sqlite3.Connection, source: SourceName, path: str) -> list[str]:
+    """The ids of the units that came from a file."""
+    return [row[0] for row in connection.execute("SELECT id FROM units WHERE source = ? AND path = ?", (source, path))]
+
+
 def meta(connection: sqlite3.Connection, key: str) -> str | None:
     """A fact about the index as a whole."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()

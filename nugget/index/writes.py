@@ -100,14 +100,22 @@ def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
         (key, *unit_columns(title, unit.tags, body_below_title(unit.body))),
     )
     if entry.vectors:
-        of_chunks, (whole, *of_title) = entry.vectors[: len(keys)], entry.vectors[len(keys) :]
-        connection.executemany(
-            "INSERT INTO vectors VALUES (?,?)", [(k, v.tobytes()) for k, v in zip(keys, of_chunks, strict=True)]
-        )
-        connection.execute(
-            "INSERT INTO unit_vectors VALUES (?,?,?)",
-            (key, whole.tobytes(), of_title[0].tobytes() if of_title else None),
-        )
+        put_vectors(connection, key, keys, entry.vectors)
+
+
+def put_vectors(
+    connection: sqlite3.Connection, unit_key: int, chunk_keys: Sequence[int], vectors: Sequence[NDArray[np.float32]]
+) -> None:
+    """Give a unit and its chunks the vectors of its `embedded_texts`, in place of what it had."""
+    of_chunks, (whole, *of_title) = vectors[: len(chunk_keys)], vectors[len(chunk_keys) :]
+    connection.executemany(
+        "INSERT OR REPLACE INTO vectors VALUES (?,?)",
+        [(key, vector.tobytes()) for key, vector in zip(chunk_keys, of_chunks, strict=True)],
+    )
+    connection.execute(
+        "INSERT OR REPLACE INTO unit_vectors VALUES (?,?,?)",
+        (unit_key, whole.tobytes(), of_title[0].tobytes() if of_title else None),
+    )
 
 
 def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str) -> bool:

@@ -1,0 +1,35 @@
+"""What the sources of the machine's index have in common: files that hold units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nugget.models import Problem, SourceName, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadDocument:
+    """What a file says: its units, and what is wrong with it."""
+
+    units: tuple[Unit, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class DocumentSource(Protocol):
+    """Files of which each holds units. `nugget.sync.documents` brings the machine's index in line with them."""
+
+    @property
+    def name(self) -> SourceName:
+        """The source that the units belong to."""
+
+    def files(self) -> Iterable[tuple[str, Path]]:
+        """Every file as (key, place). The key is unique within the source and stays the same while the file does."""
+
+    def read(self, key: str, file: Path) -> ReadDocument:
+        """What a file says. Unit ids are unique within the source.
+
+        May raise NuggetError, OSError or ValueError for a file that cannot be taken: it becomes a Problem.
+        """
