@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -58,6 +59,11 @@ class OnnxEmbedder:
         self._loaded_session: Any = None
         self._pieces: dict[str, int] = {}
 
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        """For another process: the same model, not loaded yet."""
+        files = {"onnx_file": self._onnx_file, "tokenizer_file": self._tokenizer_file}
+        return partial(OnnxEmbedder, self.model, max_tokens=self._max_tokens, **files), ()
+
     def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """One vector of shape (dimensions,) for each text, in order."""
         if len(texts) == 1:
@@ -90,7 +96,7 @@ class OnnxEmbedder:
         except KeyError:
             if len(known) > _WORDS_REMEMBERED:
                 known.clear()
-            for word in {*words} - known.keys():
+            for word in {word for word in words if word not in known}:
                 known[word] = len(self._tokenizer().encode(word, add_special_tokens=False).ids)
             return sum(known.get(word, 1) for word in words)  # another thread may have cleared it meanwhile
 

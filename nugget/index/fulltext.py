@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 COLUMN_WEIGHTS = (2.0, 1.0, 0.5)
 """BM25 weights of (title, body, parts)."""
@@ -20,6 +20,8 @@ _MAX_QUESTION_CHARS = 8000
 _MAX_WORDS = 64
 _FEWEST_LETTERS, _MOST_LETTERS = 9, 40
 """Of a compound; longer words are hashes and tokens."""
+
+_TELLING = 1 << 40
 
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
@@ -57,10 +59,10 @@ def unit_columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, 
 
 def parts_of(text: str) -> list[str]:
     """The extra tokens of a text: see the top of this module."""
-    looked_at = list(map(_look_at, text.split()))
-    parts = [part for _, _, its_parts in looked_at if its_parts for part in its_parts]
-    telling = sum(its_telling for _, its_telling, _ in looked_at)
-    if telling and telling * 12 >= sum(its_words for its_words, _, _ in looked_at):
+    tokens = text.split()
+    parts = list(chain.from_iterable(map(_pieces_in, tokens)))
+    telling, words = divmod(sum(map(_telling_and_words_in, tokens)), _TELLING)
+    if telling and telling * 12 >= words:
         for word in _WORD.findall(text):
             if _FEWEST_LETTERS <= len(word) <= _MOST_LETTERS and word.isalpha():
                 parts += [word[start:] for start in range(4, len(word) - 4)]
@@ -69,11 +71,19 @@ def parts_of(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _look_at(token: str) -> tuple[int, int, tuple[str, ...]]:
-    """Of what stands between spaces: its words, how many of them tell a compounding language, and their pieces."""
+def _pieces_in(token: str) -> tuple[str, ...]:
+    """The pieces of the words in what stands between spaces."""
+    return tuple(piece for word in _WORD.findall(token) for piece in pieces(word))
+
+
+@lru_cache(maxsize=1 << 16)
+def _telling_and_words_in(token: str) -> int:
+    """How many words of a token tell a compounding language, times _TELLING, plus how many words it has.
+
+    One number, so that a text is added up without a step of Python for each token.
+    """
     words = _WORD.findall(token)
-    telling = sum(word.lower() in _COMPOUNDING for word in words)
-    return len(words), telling, tuple(piece for word in words for piece in pieces(word))
+    return len(words) + _TELLING * sum(word.lower() in _COMPOUNDING for word in words)
 
 
 def pieces(word: str) -> list[str]:

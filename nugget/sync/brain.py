@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,31 +12,17 @@ from nugget.embedding import Embedder
 from nugget.index import IndexedUnit, queries, writes
 from nugget.index.connection import write_transaction
 from nugget.index.vector_cache import VectorCache
-from nugget.index.writes import embedded_texts, indexed_title
-from nugget.markdown import chunk_markdown
-from nugget.models import Chunk, FileState, Problem, SourceName
+from nugget.models import FileState, Problem, SourceName
 from nugget.sources import brain as brain_source
-from nugget.sync.ahead import one_ahead
+from nugget.sync.preparing import Prepared, prepared
 from nugget.sync.result import Progress, SyncResult
 from nugget.sync.vectors import Vectors
-from nugget.text import estimate_tokens
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 _BRAIN = SourceName.BRAIN
-_FILES_A_BATCH = 128
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    file: brain_source.ReadFile
-    chunks: Sequence[Chunk]
-
-    @property
-    def texts(self) -> list[str]:
-        return embedded_texts(self.file.unit, self.chunks) if self.file.unit else []
 
 
 def changes_of(brain: Path, connection: sqlite3.Connection) -> brain_source.Changes:
@@ -109,15 +94,15 @@ def _apply(
     paths = sorted({*changes.modified, *shadowed})
     hashes_before = {state.hash: path for path, state in before.items() if path in changes.removed}
     added = modified = moved = done = 0
-    for batch in _prepared(brain, paths, vectors):
-        for prepared, its_vectors in zip(batch, vectors.of([its.texts for its in batch]), strict=True):
-            state = prepared.file.state
+    for batch in prepared(brain, paths, vectors):
+        for entry, its_vectors in zip(batch, vectors.of([entry.texts for entry in batch]), strict=True):
+            state = entry.file.state
             if state.path in before:
                 modified += before[state.path].hash != state.hash
             elif state.path not in shadowed:
                 is_move = hashes_before.pop(state.hash, None) is not None
                 moved, added = moved + is_move, added + (not is_move)
-            _put(connection, prepared, its_vectors, has_vectors=not vectors.unavailable)
+            _put(connection, entry, its_vectors, has_vectors=not vectors.unavailable)
             done += 1
             if progress:
                 progress("Indexing", done, len(paths))
@@ -136,10 +121,10 @@ def _release(connection: sqlite3.Connection, unit_id: str, path: str) -> None:
 
 
 def _put(
-    connection: sqlite3.Connection, prepared: _Prepared, vectors: Sequence[NDArray[np.float32]], *, has_vectors: bool
+    connection: sqlite3.Connection, entry: Prepared, vectors: Sequence[NDArray[np.float32]], *, has_vectors: bool
 ) -> None:
     """Write a file and its unit. Of several files with one id, the path that sorts first has it."""
-    state, unit = prepared.file.state, prepared.file.unit
+    state, unit = entry.file.state, entry.file.unit
     if unit and (owner := queries.unit_path(connection, _BRAIN, unit.id)) and owner != state.path:
         keeper, loser = sorted([owner, state.path])
         taken = Problem(path=loser, reason=f"the id {unit.id} is already that of {keeper}; give this file another one")
@@ -152,7 +137,7 @@ def _put(
         state = replace(state, mtime_ns=-1)  # so that the next sync, finding a model, reads it again
     writes.put_files(connection, _BRAIN, [state])
     if unit:
-        writes.put_unit(connection, IndexedUnit(unit=unit, chunks=prepared.chunks, vectors=vectors))
+        writes.put_unit(connection, IndexedUnit(unit=unit, chunks=entry.chunks, vectors=vectors))
 
 
 def _result(connection: sqlite3.Connection, result: SyncResult) -> SyncResult:
@@ -160,29 +145,3 @@ def _result(connection: sqlite3.Connection, result: SyncResult) -> SyncResult:
     total = connection.execute("SELECT count(*) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
     unchanged = total - result.added - result.modified - result.moved
     return replace(result, unchanged=unchanged, problems=tuple(problems))
-
-
-def _prepared(brain: Path, paths: Sequence[str], vectors: Vectors) -> Iterator[list[_Prepared]]:
-    """Files read and chunked, in batches; while there is something to embed, one batch ahead of that.
-
-    Where every vector is cached there is nothing to wait for, and a thread would only get in the way.
-    """
-    count_tokens = vectors.embedder.count_tokens if vectors.embedder else estimate_tokens
-
-    def batches() -> Iterator[list[_Prepared]]:
-        remaining = iter(paths)
-        while batch := list(islice(remaining, _FILES_A_BATCH)):
-            yield [_prepare(brain, path, count_tokens) for path in batch]
-
-    prepared = batches()
-    while not vectors.embedded and (batch := next(prepared, None)):
-        yield batch
-    yield from one_ahead(prepared)
-
-
-def _prepare(brain: Path, path: str, count_tokens: Callable[[str], int]) -> _Prepared:
-    file = brain_source.read(brain, path)
-    if file.unit is None:
-        return _Prepared(file, [])
-    title = indexed_title(file.unit.title, file.unit.body)
-    return _Prepared(file, chunk_markdown(file.unit.body, title=title, count_tokens=count_tokens))

@@ -22,6 +22,7 @@ PROMISES = {
     "SYNC-READ-ONLY": "A brain that cannot be written is indexed elsewhere.",
     "SYNC-CONCURRENT": "Several processes may sync at once: no update is lost and readers never fail.",
     "SYNC-KILLED": "A sync killed at any point leaves a whole index; the next one finishes the work.",
+    "SYNC-SECOND-PROCESS": "A large rebuild reads files in a second process, with the same result, and without it.",
     "SYNC-INLINE": "A question syncs a few changes first; with many it answers from what is indexed and says so.",
     "ASK-GOLDEN": "At least 38 of 40 paraphrased questions find their unit in the top three of the test brain.",
     "ASK-WEAK": "Questions that the brain cannot answer are flagged as weak, four in five.",
