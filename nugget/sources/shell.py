@@ -1,0 +1,245 @@
+"""Shell logs: a folder for each session, with what was typed, what happened and what was printed.
+
+`LOG_DIR/SESSION/` holds `events.jsonl` (one `{"ts_ms", "session_id", "kind", "data"}` a line), `stdin.log` (one command
+a line) and the streams `output.log` (what the terminal showed), `stdout.log` and `stderr.log`. Files are read on from
+where the last reading ended. A file that was rotated, cut or written anew is read from its beginning. Only plain files
+in plain folders are read: a link or a pipe could lead anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from nugget.errors import UsageError
+from nugget.sources.log_lines import LogLine, clean_line, keep_lines, last_border
+
+EVENTS, INPUT = "events.jsonl", "stdin.log"
+STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}
+"""The stream that each file of output is."""
+
+MAX_EVENT_BYTES = 1 << 24
+"""A longer line of events.jsonl is counted as malformed."""
+_BATCH_BYTES = 1 << 21
+_PRINT_BYTES = 256
+_SESSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellLog:
+    """The log folder of one session; `mtime` is the newest of its files (seconds), `size` their sum in bytes."""
+
+    id: str
+    path: Path
+    mtime: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlace:
+    """How far a file has been read: `offset` bytes, with prints of its first bytes and of those before the offset."""
+
+    offset: int = 0
+    head: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEvent:
+    """A line of events.jsonl: `given` is its `data`, of which nothing is trusted; `offset` is where it stands."""
+
+    offset: int
+    ts_ms: int
+    kind: str
+    given: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventBatch:
+    """Some events, in the order of the file; `place` is where to go on, `anew` says that the file was begun again."""
+
+    events: tuple[LogEvent, ...]
+    malformed: int
+    place: FilePlace
+    anew: bool
+    bytes_read: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """The lines kept of what a text file has gained; `mtime_ms` is the file's time."""
+
+    lines: tuple[LogLine, ...]
+    place: FilePlace
+    anew: bool
+    bytes_read: int
+    mtime_ms: int
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a text can be a session's id: a plain name that leads nowhere."""
+    return bool(_SESSION_ID.fullmatch(text)) and ".." not in text
+
+
+def require_session_id(text: str) -> str:
+    """The text, where it can be a session's id. Raises UsageError."""
+    if not is_session_id(text):
+        raise UsageError(
+            f"{text[:80]!r} is no session id.", hint="An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most."
+        )
+    return text
+
+
+def shell_sessions(log_dir: Path) -> Iterator[ShellLog]:
+    """The sessions with logs below `log_dir`, the one that was written to last at the end."""
+    try:
+        names = [entry.name for entry in os.scandir(log_dir) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    found = [log for name in names if is_session_id(name) and (log := find_shell_session(log_dir, name))]
+    yield from sorted(found, key=lambda log: (log.mtime, log.id))
+
+
+def find_shell_session(log_dir: Path, session_id: str) -> ShellLog | None:
+    """The logs of a session; None where there are none, or where the id could lead out of the folder."""
+    folder = log_dir / session_id
+    if not is_session_id(session_id) or folder.is_symlink() or not folder.is_dir():
+        return None
+    size, mtime, found = 0, 0.0, False
+    for name in (EVENTS, INPUT, *STREAMS):
+        try:
+            state = os.lstat(folder / name)
+        except OSError:
+            continue
+        if stat.S_ISREG(state.st_mode):
+            size, mtime, found = size + state.st_size, max(mtime, state.st_mtime), True
+    return ShellLog(id=session_id, path=folder, mtime=mtime, size=size) if found else None
+
+
+def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
+    """What events.jsonl has gained, in batches of some megabytes; a torn last line waits for its end."""
+    with _opened(file) as opened:
+        if opened is None:
+            return
+        size = os.fstat(opened.fileno()).st_size
+        place, anew = _resumed(opened, place, size)
+        while place.offset < size:
+            batch = _read_batch(opened, place.offset, size, anew=anew)
+            if batch.place.offset == place.offset:
+                return
+            yield batch
+            place, anew = batch.place, False
+
+
+def read_text(file: Path, place: FilePlace, *, now_ms: int) -> TextPart | None:
+    """What a file of text has gained; None where that is nothing.
+
+    A last line without end is left for the next time, unless the file has rested for five seconds.
+    """
+    with _opened(file) as opened:
+        if opened is None:
+            return None
+        state = os.fstat(opened.fileno())
+        mtime_ms = int(state.st_mtime * 1000)
+        place, anew = _resumed(opened, place, state.st_size)
+        start = place.offset
+        is_settled = now_ms - mtime_ms > 5000
+        end = state.st_size if is_settled else last_border(opened, start, state.st_size)
+        if end <= start:
+            return None
+        lines = tuple(keep_lines(opened, start, end))
+        return TextPart(
+            lines=lines, place=_place(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms
+        )
+
+
+def read_line_at(file: Path, offset: int, *, lines: int = 1) -> list[str]:
+    """Some lines of a log from an offset on, as a person saw them: what was not kept is found again this way."""
+    with _opened(file) as opened:
+        if opened is None:
+            return []
+        opened.seek(max(0, offset))
+        return [clean_line(opened.readline(1 << 16)) for _ in range(lines)]
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO | None]:
+    """The file, opened for reading; None where it is absent, unreadable, or anything but a plain file."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(file, flags)
+    except OSError:
+        yield None
+        return
+    with os.fdopen(descriptor, "rb") as opened:
+        yield opened if stat.S_ISREG(os.fstat(opened.fileno()).st_mode) else None
+
+
+def _resumed(file: BinaryIO, place: FilePlace, size: int) -> tuple[FilePlace, bool]:
+    """Where to go on, and whether that is the beginning again of a file that was read before."""
+    if place.offset and (size < place.offset or _place(file, place.offset) != place):
+        return FilePlace(), True
+    return place, False
+
+
+def _place(file: BinaryIO, offset: int) -> FilePlace:
+    file.seek(0)
+    head = file.read(min(_PRINT_BYTES, offset))
+    file.seek(max(0, offset - _PRINT_BYTES))
+    before = file.read(min(_PRINT_BYTES, offset))
+    return FilePlace(offset=offset, head=_print_of(head), before=_print_of(before))
+
+
+def _print_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _read_batch(file: BinaryIO, start: int, size: int, *, anew: bool) -> EventBatch:
+    file.seek(start)
+    events: list[LogEvent] = []
+    malformed, offset = 0, start
+    while offset < size and offset - start < _BATCH_BYTES:
+        line = file.readline(MAX_EVENT_BYTES)
+        if not line.endswith(b"\n") and len(line) >= MAX_EVENT_BYTES:
+            while (rest := file.readline(MAX_EVENT_BYTES)) and not rest.endswith(b"\n"):
+                pass
+            malformed, offset = malformed + 1, file.tell()
+            continue
+        event = _event(line, offset)
+        if event is None and not line.endswith(b"\n"):
+            break
+        if event is not None:
+            events.append(event)
+        elif line.strip():
+            malformed += 1
+        offset += len(line)
+    return EventBatch(
+        events=tuple(events), malformed=malformed, place=_place(file, offset), anew=anew, bytes_read=offset - start
+    )
+
+
+def _event(line: bytes, offset: int) -> LogEvent | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    kind, ts_ms, given = record.get("kind"), record.get("ts_ms"), record.get("data")
+    if not isinstance(kind, str) or not kind:
+        return None
+    is_time = isinstance(ts_ms, (int, float)) and not isinstance(ts_ms, bool) and 0 <= ts_ms < 1 << 53
+    return LogEvent(
+        offset=offset,
+        ts_ms=int(ts_ms) if is_time else 0,  # type: ignore[arg-type]
+        kind=kind[:64],
+        given=given if isinstance(given, dict) else {},
+    )
