@@ -146,6 +146,7 @@ class Environment:
     home: Path
     brain: Path | None = None
     claude_config: Path
+    shell_logs: Path
     models: Path
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
@@ -171,6 +172,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         github_token=env.get("GITHUB_TOKEN") or None,
         github_api_url=env.get("GITHUB_API_URL") or None,
         session=env.get("CLAUDE_CODE_SESSION_ID") or None,
+        shell_logs=Path(env.get("AISH_LOG_DIR") or user_home / ".local" / "share" / "aish" / "logs").expanduser(),
         variables=env,
     )
 

@@ -22,7 +22,8 @@ _COLUMNS = {
     "pane_output": "id, ts_ms, stream, text, is_failure, command, offset",
     "file_edits": "id, ts_ms, path, action, ok",
     "working_notes": "id, ts_ms, type, text, is_open, about",
-    "incidents": "id, ts_ms, first_ms, first_event, last_event, title, text, command, failures, fixed_by, fixed_ms, details",
+    "incidents": "id, ts_ms, first_ms, first_event, last_event, title, text, command, failures, fixed_by, fixed_ms, "
+    "details",
 }
 _SEARCHED = {
     "events": "SELECT id, text FROM events WHERE (kind IN ('command.start', 'prompt') OR ok = 0)",
@@ -53,9 +54,7 @@ class LogSession:
     malformed: int = 0
 
 
-_SESSION_COLUMNS = (
-    "key, source, id, path, agent, folder, workspace, title, started_ms, ended_ms, generation, malformed"
-)
+_SESSION_COLUMNS = "key, source, id, path, agent, folder, workspace, title, started_ms, ended_ms, generation, malformed"
 
 
 @dataclass(slots=True)
@@ -212,7 +211,7 @@ def rows_by_id(connection: sqlite3.Connection, table: str, row_ids: Iterable[int
 def matching_ids(
     connection: sqlite3.Connection, words: Sequence[str], *, key: int | None = None, limit: int
 ) -> list[int]:
-    """Ids of rows in which any of the words stands: for each word the newest `limit`, within a session or everywhere."""
+    """Ids of rows in which any of the words stands: for each word the newest `limit`, in one session or in all."""
     first, end = id_range(key) if key is not None else (0, 1 << 62)
     found: dict[int, None] = {}
     for word in words:

@@ -36,11 +36,14 @@ _FAILED = re.compile(
 _HARMLESS = re.compile(
     r"\b(?:0|no|zero|without) (?:errors?|failures?|failed|failing|fails|exceptions?|conflicts?)\b"
     r"|\b(?:errors?|failures?|failed)\s*[:=]\s*(?:0|none|false|null|\[\])(?![\w.])"
-    r"|\berror[-_ ]?(?:handl|rate|message|page|boundar|log|code[sd]?\b(?!\s*[:=]?\s*\d))\w*|\bfail[-_](?:fast|over|safe)\b"
-    r"|[\w/.-]*(?:error|exception|fail|fatal|panic|conflict)s?[\w-]*\.(?:py|rs|ts|tsx|js|jsx|go|java|rb|md|c|h|cpp|css|json|html)\b(?!:\d)",
+    r"|\berror[-_ ]?(?:handl|rate|message|page|boundar|log|code[sd]?\b(?!\s*[:=]?\s*\d))\w*"
+    r"|\bfail[-_](?:fast|over|safe)\b"
+    r"|[\w/.-]*(?:error|exception|fail|fatal|panic|conflict)s?[\w-]*\.[a-z]{1,5}\b(?!:\d)",
     re.IGNORECASE,
 )
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b[ -/]*[0-~]")
+_ANSI = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b[ -/]*[0-~]"
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _KEY_LIKE = re.compile(r"\s*[A-Za-z0-9+/]{40,}={0,2}\s*")
 _DIGITS = re.compile(r"\d+|0x[0-9a-fA-F]+")
@@ -77,9 +80,9 @@ def clean_line(raw: bytes) -> str:
         text = next((part for part in reversed(text.split("\r")) if part.strip()), "")
     if "\b" in text:
         text = _with_backspaces(text)
+    if text.count("�") * 10 > len(text):
+        return ""
     if not text.isprintable():
-        if text.count("�") * 10 > len(text):
-            return ""
         text = _CONTROL.sub("", text)
     if len(text) >= 40 and " " not in text.strip() and _KEY_LIKE.fullmatch(text):
         return ""

@@ -93,7 +93,8 @@ def require_session_id(text: str) -> str:
     """The text, where it can be a session's id. Raises UsageError."""
     if not is_session_id(text):
         raise UsageError(
-            f"{text[:80]!r} is no session id.", hint="An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most."
+            f"{text[:80]!r} is no session id.",
+            hint="An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most.",
         )
     return text
 
@@ -156,9 +157,7 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int) -> TextPart | None:
         if end <= start:
             return None
         lines = tuple(keep_lines(opened, start, end))
-        return TextPart(
-            lines=lines, place=_place(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms
-        )
+        return TextPart(lines=lines, place=_place(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms)
 
 
 def read_line_at(file: Path, offset: int, *, lines: int = 1) -> list[str]:
