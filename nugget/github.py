@@ -144,7 +144,26 @@ class Repository:
 
     def label(self, number: int, labels: Sequence[str]) -> None:
         """Put labels on a pull request; those that do not exist yet come to be."""
-        self._ask(lambda: self._remote.get_issue(number).add_to_labels(*labels))
+        # Not `Issue.add_to_labels`: it sends a bare list, which GitHub's description of its API does not hold.
+        address = f"{self._remote.url}/issues/{number}/labels"
+        sent = {"labels": list(labels)}
+        self._ask(lambda: self._remote.requester.requestJsonAndCheck("POST", address, input=sent))
+
+    def close_pull(self, number: int, *, comment: str) -> PullRequest:
+        """Close a pull request, and say why in a comment; one that is not open any more is left as it is.
+
+        Closed first: a try that failed in between is not followed by a second comment.
+        """
+        if (pull := self.pull(number)).state != "open":
+            return pull
+        closed = _pull(self._ask(lambda: self._closed(number)))
+        self._ask(lambda: self._remote.get_issue(number).create_comment(comment))
+        return closed
+
+    def _closed(self, number: int) -> GitHubPullRequest:
+        pull = self._remote.get_pull(number)
+        pull.edit(state="closed")
+        return pull
 
     def _ask(self, request: Callable[[], T]) -> T:
         import requests

@@ -134,6 +134,15 @@ def reject(home: Path, *, brain: str, branch: str, units: Iterable[tuple[str, st
         })  # fmt: skip
 
 
+def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
+    """The ids that were turned down, by the branch that proposed them; of an edit there is none."""
+    found: dict[str, list[str]] = {}
+    for line in read(home, REJECTED):
+        if line.get("brain") == brain:
+            found.setdefault(str(line.get("branch")), []).extend(filter(None, [str(line.get("id") or "")]))
+    return found
+
+
 def rejections(home: Path, *, brain: str) -> Rejections:
     """Everything that was turned down for a brain."""
     lines = [line for line in read(home, REJECTED) if line.get("brain") == brain]

@@ -115,7 +115,7 @@ def publish(
     place = find_place(brain, environment)
     if isinstance(place, str):
         return Published(local=place)
-    with _locked(brain, environment.home):
+    with locked(brain, environment.home):
         known = publications(brain, home=environment.home)
         waiting = [proposal for proposal in review.proposals(brain) if _is_unpublished(proposal, known)]
         if not waiting:
@@ -129,7 +129,7 @@ def publish(
             attempt = _Attempt(brain=brain, place=place, repository=repository, tip=tip, labels=settings.capture.labels)
             done = _publish_each(attempt, waiting, known)
         for publication in done:
-            _note(brain, environment.home, publication, known=known, now=now)
+            note(brain, environment.home, publication, known=known, now=now)
     return Published(publications=tuple(done))
 
 
@@ -145,7 +145,7 @@ def settle(brain: Path, *, environment: Environment, now: datetime) -> list[Publ
     if not any(publication.state in ("open", "merged", "closed") for publication in known.values()):
         return []
     changed: list[Publication] = []
-    with _locked(brain, home):
+    with locked(brain, home):
         known = publications(brain, home=home)
         asked = [publication for publication in known.values() if publication.state == "open"]
         place = find_place(brain, environment) if asked else ""
@@ -161,7 +161,7 @@ def settle(brain: Path, *, environment: Environment, now: datetime) -> list[Publ
             except NuggetError as error:
                 obstacle = error
             if current != publication:
-                _note(brain, home, current, known=known, now=now)
+                note(brain, home, current, known=known, now=now)
                 changed.append(current)
     if obstacle is not None and not changed:
         raise obstacle
@@ -202,6 +202,19 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
         raise GitError("There is uncommitted work in the brain; nothing was pulled.", hint="Commit or undo it first.")
     git.fast_forward(brain, tip)
     return tip
+
+
+def locked(brain: Path, home: Path) -> AbstractContextManager[None]:
+    """What is done with pull requests of a brain is done by one at a time."""
+    return spool.locked(home / "locks" / f"{brain_key(brain).replace('/', '_')[-60:]}-publish.lock")
+
+
+def note(brain: Path, home: Path, publication: Publication, *, known: Mapping[str, Publication], now: datetime) -> None:
+    """One line in the ledger, unless it says what the last one did."""
+    if known.get(publication.branch) != publication:
+        told = {name: getattr(publication, name) for name in Publication.__slots__}
+        line = {"time": now.isoformat(), "brain": brain_key(brain)}
+        ledger.append(home, PUBLISHED, line | {name: value for name, value in told.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,20 +357,6 @@ def _publication(branch: str, pull: PullRequest, *, sha: str) -> Publication:
 def _with_token(remote: git.Remote, environment: Environment, token: str) -> git.Remote:
     trusted = github.may_see_token(remote.url, api_url=environment.github_api_url)
     return replace(remote, token=token) if trusted else remote
-
-
-def _locked(brain: Path, home: Path) -> AbstractContextManager[None]:
-    return spool.locked(home / "locks" / f"{brain_key(brain).replace('/', '_')[-60:]}-publish.lock")
-
-
-def _note(
-    brain: Path, home: Path, publication: Publication, *, known: Mapping[str, Publication], now: datetime
-) -> None:
-    """One line in the ledger, unless it says what the last one did."""
-    if known.get(publication.branch) != publication:
-        told = {name: getattr(publication, name) for name in Publication.__slots__}
-        line = {"time": now.isoformat(), "brain": brain_key(brain)}
-        ledger.append(home, PUBLISHED, line | {name: value for name, value in told.items() if value is not None})
 
 
 def _text(value: object) -> str | None:

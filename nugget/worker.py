@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from nugget import publishing, queue, spool
+from nugget import publishing, queue, spool, withdrawal
 from nugget.api import Brain
 from nugget.capture import Capture, CaptureResult, capture_transcript
 from nugget.comparison import Similar
@@ -131,6 +131,8 @@ def _keep_up(brain: Brain, *, publish: bool) -> Published:
     done = Published()
     try:
         done = publishing.publish(brain.path, environment=environment, settings=settings, now=now, forced=publish)
+        gone = withdrawal.withdraw(brain.path, environment=environment, settings=settings, now=now, forced=publish)
+        done = replace(done, publications=(*done.publications, *gone.publications))
         publishing.settle(brain.path, environment=environment, now=now)
         if settings.sync.pull and publishing.pull(brain.path, environment=environment):
             publishing.settle(brain.path, environment=environment, now=now)

@@ -4,9 +4,9 @@
         github.url      # what `git remote add origin` is given
         github.api_url  # GITHUB_API_URL
 
-Branches, merges and what a pull request holds are read from the repository itself. Replies have the fields of
-docs.github.com/en/rest/pulls/pulls that a client may rely on. `github.fail(...)` scripts faults; `github.requests`
-records what was asked.
+Branches, merges and what a pull request holds are read from the repository itself. Every request and reply is held
+against GitHub's published description (github_description.py): leaving the `with` fails where one did not fit.
+`github.fail(...)` scripts faults; `github.requests` records what was asked.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+import github_replies
+from github_description import reply_misfits, request_misfits
 
 OWNER, NAME = "acme", "brain"
 TOKEN = "ghp_loopbackloopbackloopbackloopback0001"
@@ -65,6 +68,8 @@ class Pull:
     labels: list[str]
     closed: bool = False
     merged_as: str | None = None
+    last_sha: str = ""
+    comments: list[str] = field(default_factory=list)
 
 
 class GitHubServer:
@@ -78,6 +83,7 @@ class GitHubServer:
         self.tokens = {TOKEN}
         self.may_push = True
         self.faults: list[Fault] = []
+        self.misfits: list[str] = []
         self.lock = Lock()
         self.bare.mkdir(parents=True)
         self.git("init", "-q", "--bare", "--initial-branch=main")
@@ -96,6 +102,7 @@ class GitHubServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        assert self.misfits == [], "not as GitHub describes its API:\n" + "\n".join(self.misfits)
 
     def stop(self) -> None:
         """No connection is taken from now on."""
@@ -178,26 +185,42 @@ class GitHubServer:
         """The requests of a method to paths that end so."""
         return [request for request in self.requests if request.method == method and request.path.endswith(ending)]
 
-    def view(self, pull: Pull) -> dict[str, Any]:
-        """A pull request in JSON."""
-        where = f"{self.api_url}/repos/{OWNER}/{NAME}"
-        repository = {"id": 1, "name": NAME, "full_name": f"{OWNER}/{NAME}", "url": where}
-        user = {"login": OWNER, "id": 7, "type": "User", "url": f"{self.api_url}/users/{OWNER}"}
+    def view(self, pull: Pull, *, whole: bool = True) -> dict[str, Any]:
+        """A pull request in JSON; in a list it is not `whole`."""
+        at = (self.api_url, self.origin, OWNER, NAME)
+        user, repository = github_replies.user(self.api_url, self.origin, OWNER), github_replies.repository(*at)
 
-        def side(branch: str) -> dict[str, Any]:
-            sha = self.head(branch)
+        def side(branch: str, sha: str) -> dict[str, Any]:
             return {"ref": branch, "sha": sha, "label": f"{OWNER}:{branch}", "repo": repository, "user": user}
 
-        return {
-            "id": 1000 + pull.number, "number": pull.number, "url": f"{where}/pulls/{pull.number}",
-            "html_url": f"{self.origin}/{OWNER}/{NAME}/pull/{pull.number}", "title": pull.title, "body": pull.body,
-            "issue_url": f"{where}/issues/{pull.number}", "state": "closed" if pull.closed else "open",
-            "draft": False, "locked": False, "user": user, "merged": pull.merged_as is not None,
+        # The last commit of a branch is remembered when the branch is gone.
+        pull.last_sha = self.head(pull.branch) or pull.last_sha
+        own = {
+            "title": pull.title, "body": pull.body, "state": "closed" if pull.closed else "open",
             "merged_at": CLOSED_AT if pull.merged_as else None, "closed_at": CLOSED_AT if pull.closed else None,
-            "merge_commit_sha": pull.merged_as, "created_at": "2026-03-01T10:00:00Z",
-            "updated_at": "2026-03-01T10:00:00Z", "head": side(pull.branch), "base": side(pull.base),
-            "labels": [{"id": 1, "name": name, "color": "ededed"} for name in pull.labels],
+            "merge_commit_sha": pull.merged_as, "head": side(pull.branch, pull.last_sha),
+            "base": side(pull.base, str(self.head(pull.base))), "labels": [self.label(name) for name in pull.labels],
         }  # fmt: skip
+        return github_replies.pull_request(*at, number=pull.number, own=own, whole=whole)
+
+    def label(self, name: str) -> dict[str, Any]:
+        """A label in JSON."""
+        return github_replies.label(self.api_url, OWNER, NAME, name)
+
+    def update(self, pull: Pull, wanted: Mapping[str, str]) -> tuple[int, Any]:
+        """`PATCH /repos/{owner}/{repo}/pulls/{pull_number}`: its state, title and body."""
+        if wanted.get("state") == "open" and (pull.merged_as or self.head(pull.branch) is None):
+            return 422, _invalid({"resource": "PullRequest", "field": "state", "code": "invalid"})
+        pull.closed = {"open": False, "closed": True}.get(wanted.get("state", ""), pull.closed)
+        pull.title, pull.body = wanted.get("title", pull.title), wanted.get("body", pull.body)
+        return 200, self.view(pull)
+
+    def comment(self, pull: Pull, body: str) -> tuple[int, Any]:
+        """`POST /repos/{owner}/{repo}/issues/{issue_number}/comments`."""
+        pull.comments.append(body)
+        number = 100 * pull.number + len(pull.comments)
+        at = (self.api_url, self.origin, OWNER, NAME)
+        return 201, github_replies.comment(*at, issue=pull.number, id=number, body=body)
 
     def create(self, wanted: Mapping[str, str]) -> tuple[int, Any]:
         """`POST /repos/{owner}/{repo}/pulls`, with the refusals that GitHub documents."""
@@ -233,6 +256,9 @@ class _Answer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer()
 
+    def do_PATCH(self) -> None:
+        self._answer()
+
     def log_message(self, *_: object) -> None:
         pass
 
@@ -251,44 +277,50 @@ class _Answer(BaseHTTPRequestHandler):
             fault = named[0] if named else None
             if fault is not None:
                 state.faults.remove(fault)
-            if fault is not None and not fault.after:
-                self._fault(fault)
-            elif is_api:
-                status, value = self._api(request)
-                if fault is not None:
-                    self._fault(fault)
-                else:
-                    self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
-            else:
+            if not is_api and (fault is None or fault.after):
                 self._git(request, body, parts.query)
+                return
+            address = self.path.removeprefix("/api/v3")
+            if is_api:
+                state.misfits += request_misfits(self.command, address, body)
+            if fault is None or fault.after:
+                status, value = self._api(request)
+                reply = json.dumps(value).encode()
+                state.misfits += reply_misfits(self.command, address, status, reply)
+            if fault is None:
+                self._send(status, reply, {"Content-Type": "application/json; charset=utf-8"})
+            else:
+                self._fault(fault)
 
     def _api(self, request: Request) -> tuple[int, Any]:
         state = self.server_state
         if request.token not in state.tokens:
             return 401, {"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"}
-        found = re.fullmatch(rf"/api/v3/repos/{OWNER}/{NAME}/(pulls|issues)(?:/(\d+))?(/labels)?", request.path)
-        if found is None:
+        found = re.fullmatch(
+            rf"/api/v3/repos/{OWNER}/{NAME}/(?:pulls|issues)(?:/(\d+))?(/labels|/comments)?", request.path
+        )
+        number, part = found.groups() if found else (None, None)
+        if found is None or (number is not None and not 0 < int(number) <= len(state.pulls)):
             return 404, {"message": "Not Found", "documentation_url": "https://docs.github.com/rest"}
-        kind, number, labels = found.groups()
-        if number is not None and not 0 < int(number) <= len(state.pulls):
-            return 404, {"message": "Not Found"}
-        if labels and request.method == "POST":
-            pull = state.pulls[int(number) - 1]
-            wanted = request.body if isinstance(request.body, list) else request.body["labels"]
-            pull.labels += wanted
-            return 200, state.view(pull)["labels"]
-        if number is not None:
-            return 200, state.view(state.pulls[int(number) - 1])
-        if request.method == "POST" and kind == "pulls":
-            return state.create(request.body)
+        if number is None:
+            return state.create(request.body) if request.method == "POST" else self._list(request)
+        pull = state.pulls[int(number) - 1]
+        if part == "/labels":
+            pull.labels += request.body["labels"]
+            return 200, [state.label(name) for name in pull.labels]
+        if part == "/comments":
+            return state.comment(pull, request.body["body"])
+        return state.update(pull, request.body) if request.method == "PATCH" else (200, state.view(pull))
+
+    def _list(self, request: Request) -> tuple[int, Any]:
+        state = self.server_state
         head = request.query.get("head", [""])[0]
         wanted_state = request.query.get("state", ["open"])[0]
-        shown = [
-            state.view(pull)
+        return 200, [
+            state.view(pull, whole=False)
             for pull in state.pulls
             if head in ("", f"{OWNER}:{pull.branch}") and wanted_state in ("all", "closed" if pull.closed else "open")
         ]
-        return 200, shown
 
     def _git(self, request: Request, body: bytes, query: str) -> None:
         """git's smart protocol, by the CGI program that git brings (git-http-backend(1))."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from github_description import described, reply_misfits, request_misfits
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 
 from nugget import github
@@ -149,3 +152,58 @@ def test_a_pull_request_that_exists_is_found_and_its_state_read(server: GitHubSe
     assert (repository.pull(1).state, repository.pull(1).merged_as) == ("merged", merged)
     with pytest.raises(GitHubError, match=r"No commits between|head|invalid"):
         repository.open_pull("nugget/none", base="main", title="T", body="B")
+
+
+@pytest.mark.proves("GITHUB-OPENAPI")
+def test_every_request_and_reply_is_held_against_the_description_that_github_publishes(server: GitHubServer) -> None:
+    repository, _ = connect(server)
+    made = repository.open_pull(BRANCH, base="main", title="T", body="B")
+    repository.label(made.number, ["knowledge"])
+    repository.close_pull(made.number, comment="Not needed.")
+    assert repository.find_pull(BRANCH) == repository.pull(made.number)
+    root = "/repos/{owner}/{repo}"
+    used = {(request.method.lower(), request.path.rpartition("/acme/brain")[2]) for request in server.requests}
+    templates = {
+        (method, re.sub(r"\{\w+\}", "1", template.removeprefix(root)))
+        for template, methods in described()["paths"].items()
+        for method in methods
+    }  # fmt: skip
+    assert used == templates, "the cut holds exactly the operations that are used"
+    assert server.misfits == []
+
+
+@pytest.mark.proves("GITHUB-OPENAPI")
+@pytest.mark.parametrize(
+    ("method", "address", "body", "said"),
+    [
+        ("POST", "/repos/a/b/pulls", b'{"title": 3, "head": "x", "base": "y"}', "3 is not of type 'string'"),
+        ("POST", "/repos/a/b/pulls", b'{"title": "t", "head": "x"}', "'base' is a required property"),
+        ("POST", "/repos/a/b/pulls", b'{"head": "x", "base": "y", "tittle": "t"}', "unknown in body: tittle"),
+        ("POST", "/repos/a/b/issues/1/labels", b'["a"]', "not valid under any"),
+        ("GET", "/repos/a/b/pulls?state=merged", b"", "is not one of"),
+        ("GET", "/repos/a/b/pulls?hed=x", b"", "unknown in query: hed"),
+        ("GET", "/repos/a/b/pulls/one", b"", "pull_number"),
+        ("PUT", "/repos/a/b/pulls/1", b"", "PUT"),
+        ("GET", "/repos/a/b/nothing", b"", "nothing"),
+    ],
+)
+def test_a_request_that_github_does_not_describe_is_named(method: str, address: str, body: bytes, said: str) -> None:
+    (misfit,) = request_misfits(method, address, body)
+    assert said in misfit
+
+
+@pytest.mark.proves("GITHUB-OPENAPI")
+def test_a_reply_that_github_does_not_describe_is_named(server: GitHubServer) -> None:
+    connect(server)[0].open_pull(BRANCH, base="main", title="T", body="B")
+    whole = server.view(server.pulls[0])
+    address = f"/repos/{OWNER}/{NAME}/pulls/1"
+    for status, said, fits in [
+        (200, whole, True),
+        (200, {name: value for name, value in whole.items() if name != "head"}, False),
+        (200, whole | {"state": "merged"}, False),
+        (200, whole | {"head": whole["head"] | {"sha": None}}, False),
+        (202, whole, False),
+        (401, {"message": "Bad credentials"}, True),
+        (401, whole, False),
+    ]:
+        assert (not list(reply_misfits("GET", address, status, json.dumps(said).encode()))) == fits, (status, said)

@@ -19,8 +19,8 @@ PACKAGE = Path(__file__).parent.parent / "nugget"
 LAYERS: dict[str, tuple[str, ...]] = {
     "faces": ("render", "api", "mcp_server", "hook", "worker", "demo", "cli", "entry"),
     "use cases": (
-        "extraction", "comparison", "proposal_text", "capture", "review", "publishing", "lint", "sync", "retrieval",
-        "install", "health", "evaluation", "feedback",
+        "extraction", "comparison", "proposal_text", "capture", "review", "publishing", "withdrawal", "lint", "sync",
+        "retrieval", "install", "health", "evaluation", "feedback",
     ),
     "adapters": (
         "config", "client_files", "resources", "spool", "ledger", "queue", "archive", "redaction_rules",

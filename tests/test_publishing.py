@@ -459,3 +459,79 @@ def test_with_sync_pull_the_worker_brings_in_what_was_merged(place: Place, monke
     monkeypatch.setenv("NUGGET_SYNC_PULL", "true")
     assert run_nugget(place, "capture").returncode == 0
     assert git.head(place.brain) == place.server.head("main") and place.waiting() == []
+
+
+def reject_here(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_nugget(place, "review", "reject", *arguments)
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_remote_branch(place: Place) -> None:
+    branch = place.propose(RETRY)
+    place.publish()
+    done = reject_here(place, "--json")
+    address = f"{place.server.origin}/{OWNER}/{NAME}/pull/1"
+    assert json.loads(done.stdout) == {"rejected": ["pattern/retry-once"], "closed": [address]}
+    (pull,) = place.server.pulls
+    assert pull.closed and pull.merged_as is None and place.server.head(branch) is None
+    (comment,) = pull.comments
+    assert "`nugget review reject`: `pattern/retry-once`" in comment
+    assert "closed: http" in done.stderr and place.states() == {branch: "settled"}
+    before = len(place.server.requests)
+    assert run_nugget(place, "capture", "--publish").returncode == 0
+    assert len(place.server.requests) == before and pull.comments == [comment]
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_offline_the_rejection_is_remembered_and_the_next_publishing_closes_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branch = place.propose(RETRY)
+    place.publish()
+    monkeypatch.delenv("GITHUB_TOKEN")
+    done = reject_here(place)
+    assert done.returncode == 0 and "still open: there is no GitHub token" in done.stderr
+    assert "nugget capture --publish" in done.stderr and not place.server.pulls[0].closed
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    place.server.fail(403, method="PATCH", message="Resource not accessible by personal access token")
+    failed = run_nugget(place, "capture", "--publish")
+    assert failed.returncode == 1 and "may not do that" in failed.stderr and not place.server.pulls[0].closed
+    made = run_nugget(place, "capture", "--publish")
+    assert made.returncode == 0, made.stderr
+    assert place.server.pulls[0].closed and place.server.head(branch) is None
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_what_a_reviewer_committed_to_the_remote_branch_outlives_the_rejection(place: Place) -> None:
+    branch = place.propose(RETRY)
+    place.publish()
+    theirs = place.server.commit(branch, {"domains/coding/note.md": "mine\n"})
+    place.server.fail(403, path="/comments", message="no")
+    done = reject_here(place)
+    assert place.server.pulls[0].closed and place.server.head(branch) == theirs
+    assert "closed; without a comment" in done.stderr and place.states() == {branch: "settled"}
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_a_remote_that_keeps_the_branch_is_told_of_and_part_of_a_proposal_closes_nothing(place: Place) -> None:
+    branch = place.propose(RETRY, LOCKS)
+    place.publish()
+    part = reject_here(place, "--unit", "pattern/retry-once")
+    assert part.returncode == 0 and not place.server.pulls[0].closed and "pull request" not in part.stderr
+    place.publish()
+    hook = place.server.bare / "hooks" / "update"
+    hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed for nugget.' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    rest = reject_here(place)
+    assert place.server.pulls[0].closed and "its branch stays on origin" in rest.stderr
+    assert "`pattern/retry-once`, `pattern/lock-order`" in place.server.pulls[0].comments[0]
+    assert place.server.head(branch) and place.states() == {branch: "settled"}
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_a_pull_request_that_was_merged_meanwhile_is_left_as_it_is(place: Place) -> None:
+    place.propose(RETRY)
+    place.publish()
+    place.server.merge(1)
+    done = reject_here(place)
+    assert done.returncode == 0 and place.server.pulls[0].comments == [] and "merged: http" in done.stderr

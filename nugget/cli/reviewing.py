@@ -11,13 +11,14 @@ import typer
 
 from nugget.cli import layout
 from nugget.cli.asking import listed
-from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, print_json
+from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, note, print_json
 from nugget.config import read_environment
 from nugget.render import clean, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from nugget.publishing import Published
     from nugget.review import ProposalBranch, ProposedFile
 
 BranchArgument = Annotated[
@@ -114,15 +115,32 @@ def review_reject(
     branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
 ) -> None:
     """Turn down a proposal, or some units of it, for good."""
+    from nugget.config import load_settings
     from nugget.review import reject
+    from nugget.withdrawal import withdraw
 
-    now = datetime.now(UTC)
-    gone = reject(brain_folder(brain), branch, home=read_environment().home, now=now, units=listed(units) or None)
+    now, environment = datetime.now(UTC), read_environment()
+    folder = brain_folder(brain, environment)
+    gone = reject(folder, branch, home=environment.home, now=now, units=listed(units) or None)
+    withdrawn = withdraw(folder, environment=environment, settings=load_settings(environment, folder), now=now)
     if as_json:
-        print_json({"rejected": [file.id for file in gone]})
+        closed = [entry.url for entry in withdrawn.publications if entry.state == "settled"]
+        print_json({"rejected": [file.id for file in gone], "closed": closed})
     else:
         said = ", ".join(clean(file.id) for file in gone)
         console().print(f"Rejected, and not to be proposed again: {said}.")
+    _tell_withdrawn(withdrawn)
+
+
+def _tell_withdrawn(withdrawn: Published) -> None:
+    """What became of the pull request of a rejected proposal, on stderr."""
+    for entry in withdrawn.publications:
+        if entry.state == "settled":
+            note(f"{one_line(entry.reason or 'closed')}: {one_line(entry.url or entry.branch)}")
+    obstacles = [withdrawn.local, *(entry.reason for entry in withdrawn.failed)]
+    for obstacle in filter(None, obstacles):
+        note(f"Its pull request is still open: {one_line(obstacle)}")
+        note("`nugget capture --publish` closes it.")
 
 
 def _proposal_json(proposal: ProposalBranch) -> dict[str, Any]:

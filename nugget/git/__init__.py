@@ -29,7 +29,7 @@ from nugget.git.reading import (
     state,
     unmerged_files,
 )
-from nugget.git.remotes import Remote, RemoteHead, fetch, find_remote, push, remote_head
+from nugget.git.remotes import Remote, RemoteHead, delete_remote_branch, fetch, find_remote, push, remote_head
 from nugget.git.writing import (
     check_branch_name,
     commit_files,
@@ -58,6 +58,7 @@ __all__ = [
     "create_branch",
     "current_branch",
     "delete_branch",
+    "delete_remote_branch",
     "diff",
     "dirty_paths",
     "environment",

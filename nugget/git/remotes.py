@@ -105,6 +105,24 @@ def push(repo: Path, remote: Remote, sha: str, *, branch: str, replacing: str | 
     return True
 
 
+def delete_remote_branch(repo: Path, remote: Remote, branch: str, *, expect: str) -> bool:
+    """Delete a branch on the remote while it stands at `expect`; False where it moved on, or is gone already.
+
+    Raises GitError when the remote refuses or cannot be reached.
+    """
+    lease = f"--force-with-lease=refs/heads/{branch}:{expect}"
+    try:
+        _talk(
+            repo, remote, "push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", lease,
+            "--", remote.name, f":refs/heads/{branch}", timeout_s=PUSH_TIMEOUT_S,
+        )  # fmt: skip
+    except _Refused as refused:
+        if re.search(r"stale info|remote ref does not exist", refused.said):
+            return False
+        raise refused.error from None
+    return True
+
+
 class _Refused(GitError):
     """git's whole text beside the sentence for the person."""
 
