@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 
-from nugget.models import Evidence, Scope
+from nugget.models import Budget, Contribution, Depth, Evidence, Scope, StaleReason, Unit
 
 SUMMARY_CHARS = 120
 """The longest summary of a nugget."""
@@ -104,3 +104,60 @@ class SessionRecord:
     records: int = 0
     nuggets: tuple[Nugget, ...] = ()
     touches: tuple[FileTouch, ...] = ()
+
+
+class ScopeMatch(StrEnum):
+    """How the scope of a nugget lies to the place that is asked about."""
+
+    EXACT = "exact"
+    DIRECTORY = "directory"
+    SAME_DIRECTORY = "same directory"
+    WORKSPACE = "workspace"
+    ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NuggetQuery:
+    """What is asked about code: a place, words, or both.
+
+    `path` is relative to the workspace with `/`, empty for its root and None where only words are asked. `since`
+    admits nuggets of sessions that started at that time or later.
+    """
+
+    path: str | None = None
+    symbol: str | None = None
+    text: str | None = None
+    types: tuple[NuggetType, ...] = ()
+    since: datetime | None = None
+    depth: Depth = Depth.STANDARD
+    budget_tokens: int = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NuggetHit:
+    """A nugget with its score (0..1) and why it has it.
+
+    `unit` is set where it is a reviewed unit of the brain that is scoped to the place, seen as a nugget. In an
+    answer, `nugget` holds only what there was room for: no detail, alternatives or prompt where they were left out.
+    """
+
+    nugget: Nugget
+    score: float
+    match: ScopeMatch
+    matched_text: bool = False
+    stale_reason: StaleReason | None = None
+    contributions: tuple[Contribution, ...] = ()
+    unit: Unit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NuggetBundle:
+    """The answer to a `NuggetQuery`. `notes` are sentences for whoever asked: a file that is gone, a rename."""
+
+    query: NuggetQuery
+    hits: tuple[NuggetHit, ...]
+    budget: Budget
+    candidates: int = 0
+    more_context_hint: str | None = None
+    notes: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()

@@ -1,0 +1,199 @@
+"""Scores and packing of nuggets, by cases that were worked out by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from nugget.models import Depth, KnowledgeType, Scope, SourceName, Unit
+from nugget.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
+from nugget.retrieval.nugget_packing import FRAME_TOKENS, pack, scope_text
+from nugget.retrieval.relevance import FILE, Signals, contributions_of, recency, relevance, scope_match
+
+EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
+
+
+@pytest.mark.proves("WHY-SHARES")
+def test_the_shares_are_those_of_the_design() -> None:
+    shares = FILE.scope_share, FILE.type_share, FILE.recency_share, FILE.confidence_share, FILE.text_share
+    assert shares == (0.30, 0.20, 0.15, 0.10, 0.10)
+
+
+@pytest.mark.proves("WHY-SCOPE-VALUES", "WHY-SHARES")
+@pytest.mark.parametrize(
+    ("match", "expected"),
+    # a decision without date: 0.2 * 0.7 = 0.14 and 0.1 * 0.9 = 0.09 beside the scope's 0.3 * value
+    [(EXACT, 0.53), (DIRECTORY, 0.41), (SAME, 0.38), (WORKSPACE, 0.29), (ELSEWHERE, 0.23)],
+)
+def test_the_nearer_the_scope_the_higher_the_score(match: ScopeMatch, expected: float) -> None:
+    signals = Signals(type=NuggetType.DECISION, match=match, confidence=0.9)
+    assert relevance(signals) == pytest.approx(expected)
+
+
+@pytest.mark.proves("WHY-SCOPE-UPWARDS", "WHY-SCOPE-VALUES")
+@pytest.mark.parametrize(
+    ("asked", "scoped", "is_folder", "expected"),
+    [
+        ("src/auth/login.py", "src/auth/login.py", False, EXACT),
+        ("src/auth/login.py", "src/auth", False, DIRECTORY),
+        ("src/auth/login.py", "src", False, DIRECTORY),
+        ("src", "src/auth/login.py", True, DIRECTORY),
+        ("", "src/auth/login.py", True, DIRECTORY),
+        ("src/auth/login.py", "src/auth/token.py", False, SAME),
+        ("setup.py", "tox.ini", False, SAME),
+        ("src/auth", "src/cache.py", True, ELSEWHERE),
+        ("src/auth/login.py", "src/au", False, ELSEWHERE),
+        ("src/auth/login.py", "lib/auth/login.py", False, ELSEWHERE),
+        ("src/auth/login.py", None, False, WORKSPACE),
+        ("", None, True, EXACT),
+        (None, "src/auth/login.py", False, ELSEWHERE),
+        (None, None, False, ELSEWHERE),
+    ],
+)
+def test_scopes_above_and_below_count_alike(
+    asked: str | None, scoped: str | None, is_folder: bool, expected: ScopeMatch
+) -> None:
+    assert scope_match(asked, scoped, is_folder=is_folder) is expected
+
+
+@pytest.mark.proves("WHY-TYPE-PRIORITY")
+def test_types_have_the_priorities_of_the_design_in_their_order() -> None:
+    values = [FILE.type_values[type_] for type_ in NuggetType]
+    assert values == [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3]
+    names = "constraint caveat tuning decision rejection workaround intent dependency"
+    assert " ".join(NuggetType) == names
+    plain = [relevance(Signals(type=type_, match=ELSEWHERE, confidence=0.0)) for type_ in NuggetType]
+    # 0.2 * value, and the boosts of the first three
+    assert plain == pytest.approx([0.40, 0.38, 0.31, 0.14, 0.12, 0.10, 0.08, 0.06])
+
+
+@pytest.mark.proves("WHY-HALF-LIFE")
+@pytest.mark.parametrize(
+    ("age_days", "expected"), [(0, 1.0), (30, 0.5), (60, 0.25), (15, 0.70711), (300, 0.00098), (-5, 1.0), (None, 0.0)]
+)
+def test_recency_halves_every_thirty_days(age_days: float | None, expected: float) -> None:
+    assert FILE.half_life_days == 30
+    assert recency(age_days, half_life_days=FILE.half_life_days) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.proves("WHY-BOOSTS")
+def test_boosts_are_added_after_the_weighing() -> None:
+    assert dict(FILE.type_boosts) == {
+        NuggetType.CONSTRAINT: 0.20, NuggetType.CAVEAT: 0.20, NuggetType.TUNING: 0.15,
+    }  # fmt: skip
+    found = Signals(type=NuggetType.INTENT, match=ELSEWHERE, confidence=0.0, text=1.0)
+    # 0.2 * 0.4 + 0.1 * 1.0 + 0.15
+    assert relevance(found) == pytest.approx(0.33)
+    worse = Signals(type=NuggetType.INTENT, match=ELSEWHERE, confidence=0.0, text=0.4)
+    assert relevance(worse) == pytest.approx(0.27)
+
+
+@pytest.mark.proves("WHY-STALE-PENALTY", "WHY-CLAMP")
+def test_a_stale_nugget_loses_three_tenths_and_no_score_is_negative() -> None:
+    fresh = Signals(type=NuggetType.DECISION, match=EXACT, confidence=0.9, age_days=30)
+    stale = Signals(type=NuggetType.DECISION, match=EXACT, confidence=0.9, age_days=30, is_stale=True)
+    # 0.3 + 0.14 + 0.075 + 0.09 = 0.605
+    assert relevance(fresh) == pytest.approx(0.605)
+    assert relevance(stale) == pytest.approx(0.305)
+    lowest = Signals(type=NuggetType.DEPENDENCY, match=ELSEWHERE, confidence=0.0, is_stale=True)
+    assert relevance(lowest) == 0.0
+
+
+@pytest.mark.proves("WHY-CLAMP", "WHY-EXPLAIN")
+def test_the_best_imaginable_nugget_scores_one_and_the_clamp_is_explained() -> None:
+    best = Signals(type=NuggetType.CONSTRAINT, match=EXACT, confidence=1.0, age_days=0, text=1.0, names_symbol=True)
+    # 0.30 + 0.20 + 0.15 + 0.10 + 0.10 + 0.15 + 0.20 + 0.10 = 1.30
+    assert relevance(best) == 1.0
+    (clamp,) = [part for part in contributions_of(best) if part.name == "clamp"]
+    assert clamp.value == pytest.approx(-0.30)
+
+
+@pytest.mark.proves("WHY-EXPLAIN")
+@pytest.mark.parametrize("is_stale", [True, False])
+@pytest.mark.parametrize("match", list(ScopeMatch))
+@pytest.mark.parametrize("type_", list(NuggetType))
+def test_contributions_add_up_to_the_score(type_: NuggetType, match: ScopeMatch, is_stale: bool) -> None:
+    for text in (None, 0.3, 1.0):
+        signals = Signals(type=type_, match=match, confidence=0.65, age_days=12.5, text=text, is_stale=is_stale)
+        total = sum(part.value for part in contributions_of(signals))
+        assert total == pytest.approx(relevance(signals))
+        assert 0 <= relevance(signals) <= 1
+
+
+def hit(
+    number: int, *, summary: str = "s" * 40, detail: str = "", prompt: str = "", type_: str = "decision"
+) -> NuggetHit:
+    nugget = Nugget(
+        id=f"abc-{number}", type=NuggetType(type_), summary=summary, detail=detail, source_prompt=prompt,
+        confidence=0.5, session="abc", scope=Scope(path="src/a.py"), alternatives=("x" * 8,) if detail else (),
+        session_started=datetime(2026, 11, 1, tzinfo=UTC),
+    )  # fmt: skip
+    return NuggetHit(nugget=nugget, score=1 - number / 100, match=EXACT)
+
+
+# A summary of 40 characters is 10 tokens, `src/a.py` 2: with its frame 42. A detail of 80 with its alternative is 22.
+SUMMARY_TOKENS = FRAME_TOKENS + 12
+
+
+@pytest.mark.proves("WHY-TOKENS")
+def test_four_characters_are_a_token_and_two_thousand_tokens_the_budget() -> None:
+    assert NuggetQuery().budget_tokens == 2000
+    _, budget, _ = pack([hit(1)], budget_tokens=2000, depth=Depth.STANDARD)
+    assert (budget.requested, budget.used, budget.available) == (2000, SUMMARY_TOKENS, 2000 - SUMMARY_TOKENS)
+    _, longer, _ = pack([hit(1, summary="s" * 44)], budget_tokens=2000, depth=Depth.STANDARD)
+    assert longer.used == budget.used + 1
+
+
+@pytest.mark.proves("WHY-PACKING")
+def test_depth_decides_what_is_shown_of_a_nugget() -> None:
+    hits = [hit(1, detail="d" * 80, prompt="p" * 400)]
+    shown = {depth: pack(hits, budget_tokens=2000, depth=depth) for depth in Depth}
+    tokens = {depth: budget.used for depth, (_, budget, _) in shown.items()}
+    assert tokens == {
+        Depth.SUMMARY: SUMMARY_TOKENS, Depth.STANDARD: SUMMARY_TOKENS + 22, Depth.DEEP: SUMMARY_TOKENS + 122,
+    }  # fmt: skip
+    texts = {
+        depth: (packed[0].nugget.detail, packed[0].nugget.alternatives, packed[0].nugget.source_prompt)
+        for depth, (packed, _, _) in shown.items()
+    }
+    assert texts[Depth.SUMMARY] == ("", (), "")
+    assert texts[Depth.STANDARD] == ("d" * 80, ("x" * 8,), "")
+    assert texts[Depth.DEEP] == ("d" * 80, ("x" * 8,), "p" * 400)
+    assert not any(budget.truncated or hint for _, budget, hint in shown.values())
+
+
+@pytest.mark.proves("WHY-PACKING", "WHY-TRUNCATED")
+def test_all_summaries_come_before_the_first_detail_and_the_best_get_theirs_first() -> None:
+    hits = [hit(number, detail="d" * 80) for number in range(4)]
+    packed, budget, hint = pack(hits, budget_tokens=4 * SUMMARY_TOKENS + 50, depth=Depth.STANDARD)
+    assert [bool(entry.nugget.detail) for entry in packed] == [True, True, False, False]
+    assert budget.truncated and budget.used == 4 * SUMMARY_TOKENS + 44
+    assert hint == "Left out for lack of room: the details of 2 nuggets. A larger budget shows more."
+
+
+@pytest.mark.proves("WHY-TRUNCATED")
+def test_what_does_not_fit_is_counted_by_type() -> None:
+    hits = [hit(1), hit(2, type_="intent"), hit(3, type_="intent"), hit(4, type_="constraint")]
+    packed, budget, hint = pack(hits, budget_tokens=SUMMARY_TOKENS + 5, depth=Depth.SUMMARY)
+    assert [entry.nugget.id for entry in packed] == ["abc-1"] and budget.truncated
+    assert hint and "3 nuggets (2 intent, 1 constraint)" in hint
+    nothing, budget, hint = pack(hits, budget_tokens=10, depth=Depth.SUMMARY)
+    assert nothing == () and budget.used == 0 and budget.truncated and hint and "4 nuggets" in hint
+    _, _, hint = pack(hits[:1], budget_tokens=2000, depth=Depth.SUMMARY, candidates=900)
+    assert hint and "899 nuggets" in hint
+
+
+@pytest.mark.proves("WHY-PACKING")
+def test_a_scope_is_shown_as_path_symbol_or_workspace() -> None:
+    scopes = [Scope(path="a.py"), Scope(symbol="f"), Scope(path="a.py", symbol="f"), Scope(repo="r")]
+    nuggets = [Nugget(id="n", type=NuggetType.INTENT, summary="", confidence=1, session="s", scope=s) for s in scopes]
+    assert [scope_text(nugget) for nugget in nuggets] == ["a.py", "f", "a.py#f", "workspace"]
+
+
+@pytest.mark.proves("WHY-TRUNCATED")
+def test_units_of_the_brain_are_counted_by_their_own_types() -> None:
+    unit = Unit(id="pattern/x", source=SourceName.BRAIN, type=KnowledgeType.PATTERN, title="X", body="")
+    reviewed = NuggetHit(nugget=hit(1).nugget, score=1, match=EXACT, unit=unit)
+    _, _, hint = pack([reviewed], budget_tokens=1, depth=Depth.SUMMARY)
+    assert hint and "1 nugget (1 pattern)" in hint
