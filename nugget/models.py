@@ -199,7 +199,9 @@ class Event:
     """One timestamped happening in a session.
 
     `uuid` is the transcript record's; `text` is what was said, run or printed. For a `file_edit`, `path` is
-    the file as the agent named it, `before`/`after` the replaced and the new text (None where unknown).
+    the file as the agent named it, `before`/`after` the replaced and the new text (None where unknown, `before` empty
+    for a file that was not there), and `before_hash`/`after_hash` the SHA-256 (hex) of the whole file in UTF-8 where
+    the transcript tells its content; of several edits in one call, the first bears the one and the last the other.
     `ok` is False for a failed command or tool, None where the outcome is unknown. `call_id` ties a
     command to its output.
     """
@@ -213,6 +215,8 @@ class Event:
     path: str | None = None
     before: str | None = None
     after: str | None = None
+    before_hash: str | None = None
+    after_hash: str | None = None
     ok: bool | None = None
     exit_code: int | None = None
     agent_id: str | None = None

@@ -17,6 +17,7 @@ from typing import Any
 
 from nugget.models import Event, EventKind
 from nugget.sources import injected
+from nugget.sources.contents import edited_hashes
 
 ANSWERED_TOOL = "AskUserQuestion"
 USER_SHELL = "user-shell"
@@ -297,13 +298,22 @@ def _read_output(
 
 
 def _settle_edits(positions: list[int], details: Mapping[str, Any], reading: Reading, *, ok: bool) -> None:
+    """Note the outcome of a call's edits, and what the file was before and after where the result tells."""
     original = details.get("originalFile")
+    is_new = details.get("type") == "create" or ("originalFile" in details and original is None)
+    before = original if isinstance(original, str) else "" if is_new else None
+    notebook = details.get("original_file")
+    edits = [(reading.events[position].before, reading.events[position].after or "") for position in positions]
+    whole = notebook if isinstance(notebook, str) else before
+    first_hash, last_hash = edited_hashes(whole, edits, details) if ok else (None, None)
     for position in positions:
         event = reading.events[position]
-        before = event.before
-        if before is None and isinstance(original, str):
-            before = storable(original)
-        reading.events[position] = replace(event, ok=ok, before=before)
+        reading.events[position] = replace(
+            event, ok=ok,
+            before=storable(before) if event.before is None and before is not None else event.before,
+            before_hash=first_hash if position == positions[0] else None,
+            after_hash=last_hash if position == positions[-1] else None,
+        )  # fmt: skip
 
 
 def _edits(tool: str, given: Mapping[str, Any]) -> list[tuple[str | None, str]]:
@@ -325,15 +335,16 @@ def call_text(tool: str, given: Mapping[str, Any]) -> str:
     """What a tool was asked to do, for people: the to-do list, the plan, the task, else `key: value` lines."""
     todos = given.get("todos")
     if tool == "TodoWrite" and isinstance(todos, list):
-        lines = [f"[{text_of(todo.get('status'))}] {text_of(todo.get('content'))}" for todo in todos if _is_map(todo)]
+        lines = [
+            f"[{text_of(todo.get('status'))}] {text_of(todo.get('content'))}"
+            for todo in todos
+            if isinstance(todo, Mapping)
+        ]
         return "\n".join(lines)
     if tool == "ExitPlanMode":
         return text_of(given.get("plan"))
-    lines = []
-    for key, value in given.items():
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines.append(f"{key}: {shown}")
-    return "\n".join(lines)
+    shown = {key: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for key, one in given.items()}
+    return "\n".join(f"{key}: {value}" for key, value in shown.items())
 
 
 def parse_timestamp(value: object) -> datetime | None:
@@ -371,10 +382,6 @@ def _joined_text(content: object) -> str:
 def text_of(value: object) -> str:
     """The value when it is a text, else an empty one."""
     return value if isinstance(value, str) else ""
-
-
-def _is_map(value: object) -> bool:
-    return isinstance(value, Mapping)
 
 
 def storable(text: str) -> str:
