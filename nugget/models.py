@@ -247,16 +247,20 @@ class Session:
 class Filter:
     """Which units may be candidates. Empty tuples and None filter nothing.
 
-    A domain also admits its sub-domains; several tags must all be present; `since` compares with the later
-    of `created` and `last_modified`.
+    A domain also admits its sub-domains; several tags must all be present; `since` and `until` compare with the
+    later of `created` and `last_modified`. A path admits units whose file or scope has it at its beginning or behind
+    a `/`. `match` is an FTS5 expression that the unit as a whole must match.
     """
 
     sources: tuple[SourceName, ...] = ()
     types: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
     since: date | None = None
+    until: date | None = None
     min_confidence: float = 0.0
+    match: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -266,9 +270,10 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What is asked."""
+    """What is asked. `match_any` is an FTS5 expression to rank words by, in place of those of `text`."""
 
     text: str
+    match_any: str = ""
     path: str | None = None
     symbol: str | None = None
     filter: Filter = field(default_factory=Filter)

@@ -26,6 +26,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "config", "client_files", "resources", "spool", "ledger", "queue", "archive", "redaction_rules",
         "redaction_assignments", "redaction", "query_log", "git", "workspace", "github", "client_settings", "prices",
         "llm", "embedding", "frontmatter", "patching", "knowledge", "brain", "golden", "filing", "sources", "index",
+        "search_language",
     ),
     "vocabulary": ("errors", "models", "nuggets", "text", "cutting", "markdown", "schema", "json_edits"),
 }  # fmt: skip

@@ -96,6 +96,11 @@ def pieces(word: str) -> list[str]:
     return [word[start:end] for start, end in pairwise(cuts)] if len(cuts) > 2 else []
 
 
+def has_unspaced(text: str) -> bool:
+    """Whether a text has words of a script that puts no spaces between them."""
+    return not text.isascii() and _UNSPACED.search(text) is not None
+
+
 def _starts_piece(word: str, at: int) -> bool:
     before, char, after = word[at - 1], word[at], word[at + 1 :]
     if before.isdigit() != char.isdigit():

@@ -152,12 +152,25 @@ def _conditions(filter_: Filter) -> tuple[str, list[object]]:
     for tag in filter_.tags:
         conditions.append("EXISTS (SELECT 1 FROM json_each(u.tags) WHERE lower(value) = lower(?))")
         parameters.append(tag)
+    if filter_.paths:
+        in_either = ["substr(lower(u.{0}), 1, ?) = ?", "instr(lower(u.{0}), ?) > 0"]
+        one = " OR ".join(part.format(column) for column in ("path", "scope_path") for part in in_either)
+        conditions.append(f"({' OR '.join([one] * len(filter_.paths))})")
+        for path in filter_.paths:
+            beginning = path.lower().lstrip("/")
+            parameters += [len(beginning), beginning, f"/{beginning}"] * 2
     if filter_.since:
         conditions.append("max(coalesce(u.last_modified, ''), coalesce(u.created, '')) >= ?")
         parameters.append(filter_.since.isoformat())
+    if filter_.until:
+        conditions.append("max(coalesce(u.last_modified, ''), coalesce(u.created, '')) BETWEEN '0' AND ?")
+        parameters.append(filter_.until.isoformat())
     if filter_.min_confidence > 0:
         conditions.append("u.confidence >= ?")
         parameters.append(filter_.min_confidence)
+    if filter_.match:
+        conditions.append("u.key IN (SELECT rowid FROM units_fts WHERE units_fts MATCH ?)")
+        parameters.append(filter_.match)
     return " AND ".join(conditions), parameters
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nugget.embedding import Embedder
@@ -115,6 +115,8 @@ class Matcher:
 def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | None) -> Gathered:
     """The units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25."""
     terms = index.terms(query.text)
+    if query.match_any:
+        terms = replace(terms, match=query.match_any)
     calibrated = profile.ranking != "rrf"
     # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
     texts = index.search_text(terms, BM25_DEPTH, query.filter)
