@@ -21,7 +21,7 @@ from nugget.extraction.proposals import Extraction
 from nugget.filing import forgotten
 from nugget.models import EventKind, Session, Unit
 from nugget.redaction import is_excluded_project, redact_session
-from nugget.sources.transcripts import read_session
+from nugget.sources.sessions import read_any
 
 MAX_NOTED = 20
 """Of so many units that were left out the ledger keeps the reason."""
@@ -72,7 +72,7 @@ def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
 def read_redacted(transcript: Path, capture: Capture) -> tuple[Session, Mapping[str, int]]:
     """The session with nothing secret in it, and how many of which kinds were taken out."""
     try:
-        session = read_session(transcript)
+        session = read_any(transcript)
     except TranscriptError:
         kept = archive.archive_file(capture.home, transcript.stem)
         if transcript.exists() or not kept.exists():

@@ -103,6 +103,34 @@ class CaptureSettings:
         },
     )
     labels: tuple[str, ...] = field(default=(), metadata={"doc": "labels that pull requests are given"})
+    agents: tuple[str, ...] = field(
+        default=("claude-code",),
+        metadata={
+            "doc": "whose sessions catch-up captures: `claude-code`, `codex`, `gemini-cli`, `cursor`, `opencode`, "
+            "or `all`"
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """Where other agents keep their sessions, when it is not where they do by default."""
+
+    codex: str = field(default="", metadata={"doc": "Codex' folder; empty: `$CODEX_HOME`, else ~/.codex"})
+    gemini: str = field(
+        default="", metadata={"doc": "Gemini CLI's folder; empty: `$GEMINI_CLI_HOME/.gemini`, else ~/.gemini"}
+    )
+    cursor: str = field(
+        default="",
+        metadata={
+            "doc": "Cursor's `User` folder; empty: ~/Library/Application Support/Cursor/User where that exists, else "
+            "`$XDG_CONFIG_HOME/Cursor/User`, else ~/.config/Cursor/User"
+        },
+    )
+    opencode: str = field(
+        default="",
+        metadata={"doc": "OpenCode's folder; empty: `$XDG_DATA_HOME/opencode`, else ~/.local/share/opencode"},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +163,7 @@ class Settings:
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     llm: LLMSettings = field(default_factory=LLMSettings)
     capture: CaptureSettings = field(default_factory=CaptureSettings)
+    agents: AgentSettings = field(default_factory=AgentSettings)
     sync: SyncSettings = field(default_factory=SyncSettings)
     redaction: RedactionSettings = field(default_factory=RedactionSettings)
 
@@ -174,6 +203,37 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         session=env.get("CLAUDE_CODE_SESSION_ID") or None,
         shell_logs=Path(env.get("AISH_LOG_DIR") or user_home / ".local" / "share" / "aish" / "logs").expanduser(),
         variables=env,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFolders:
+    """Where each agent keeps what it writes."""
+
+    codex: Path
+    gemini: Path
+    cursor_projects: Path
+    cursor_user: Path
+    opencode: Path
+
+
+def agent_folders(environment: Environment, settings: AgentSettings | None = None) -> AgentFolders:
+    """The folders by the settings (of this machine, where none are given), else by the agents' own variables."""
+    env = environment.variables
+    chosen = load_settings(environment).agents if settings is None else settings
+    user_home = Path(env.get("HOME") or Path.home())
+
+    def place(setting: str, fallback: Path) -> Path:
+        return Path(setting).expanduser() if setting else fallback
+
+    on_mac = user_home / "Library/Application Support/Cursor/User"
+    config = Path(env.get("XDG_CONFIG_HOME") or user_home / ".config")
+    return AgentFolders(
+        codex=place(chosen.codex, Path(env.get("CODEX_HOME") or user_home / ".codex")),
+        gemini=place(chosen.gemini, Path(env.get("GEMINI_CLI_HOME") or user_home) / ".gemini"),
+        cursor_projects=user_home / ".cursor/projects",
+        cursor_user=place(chosen.cursor, on_mac if on_mac.is_dir() else config / "Cursor/User"),
+        opencode=place(chosen.opencode, Path(env.get("XDG_DATA_HOME") or user_home / ".local/share") / "opencode"),
     )
 
 

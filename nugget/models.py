@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -241,6 +242,26 @@ class Session:
     title: str | None = None
     records: int = 0
     skipped_records: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFile:
+    """A session as it lies on disk, unread. `mtime` is in seconds since the epoch, `size` in bytes.
+
+    Of a database that holds many sessions, `path` is the database; time and size are then the session's own.
+    """
+
+    path: Path
+    agent: str
+    id: str
+    mtime: float
+    size: int
+    is_shared: bool = False
+
+    @property
+    def locator(self) -> str:
+        """The text that names this session alone: its path, in a database with `#` and its id."""
+        return f"{self.path}#{self.id}" if self.is_shared else str(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

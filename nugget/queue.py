@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ from typing import Any
 
 from nugget import ledger, spool
 from nugget.errors import NuggetError, TranscriptError
+from nugget.models import SessionFile
 
 MAX_ATTEMPTS = 13
 """A job that failed so often, over about a day, waits for `nugget capture --retry`."""
@@ -130,8 +131,8 @@ def prune(home: Path, *, now: datetime) -> None:
                     Path(entry.path).unlink(missing_ok=True)
 
 
-def catch_up(home: Path, transcripts: Iterator[Path], *, now: datetime, since: datetime | None = None) -> list[str]:
-    """Queue the transcripts that were never captured, or grew since; returns their paths.
+def catch_up(home: Path, files: Iterable[SessionFile], *, now: datetime, since: datetime | None = None) -> list[str]:
+    """Queue the sessions that were never captured, or grew since; returns their locators.
 
     Left out: what is in the queue already, what was written to within `QUIET`, and what is older than `since`.
     """
@@ -139,19 +140,15 @@ def catch_up(home: Path, transcripts: Iterator[Path], *, now: datetime, since: d
     queued = {job.transcript for state in ("pending", "running", "failed") for job in jobs(home, state)}
     settled = {job.transcript: job.queued for state in ("done", "skipped") for job in jobs(home, state)}
     found: list[str] = []
-    for transcript in transcripts:
-        path = str(transcript)
-        try:
-            stat = transcript.stat()
-        except OSError:
-            continue
-        quiet = now.timestamp() - stat.st_mtime >= QUIET.total_seconds()
-        recent = since is None or stat.st_mtime >= since.timestamp()
-        captured = known.get(path, -1) >= stat.st_size or settled.get(path, 0.0) >= stat.st_mtime
-        if quiet and recent and stat.st_size and path not in queued and not captured:
-            line = {"version": 1, "queued": now.timestamp(), "event": "catch-up", "transcript": path}
-            spool.put(home, line | {"session": transcript.stem})
-            found.append(path)
+    for file in files:
+        name = file.locator
+        quiet = now.timestamp() - file.mtime >= QUIET.total_seconds()
+        recent = since is None or file.mtime >= since.timestamp()
+        captured = known.get(name, -1) >= file.size or settled.get(name, 0.0) >= file.mtime
+        if quiet and recent and file.size and name not in queued and not captured:
+            line = {"version": 1, "queued": now.timestamp(), "event": "catch-up", "transcript": name}
+            spool.put(home, line | {"session": file.id})
+            found.append(name)
     return found
 
 

@@ -23,14 +23,14 @@ from nugget import publishing, queue, spool, withdrawal
 from nugget.api import Brain
 from nugget.capture import Capture, CaptureResult, capture_transcript
 from nugget.comparison import Similar
-from nugget.config import Environment, find_brain, load_settings, read_environment
+from nugget.config import Environment, default_brain, find_brain, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.feedback import note_uses
-from nugget.models import Hit, Unit
+from nugget.models import Hit, SessionFile, Unit
 from nugget.publishing import Published
 from nugget.queue import Job, Outcome
 from nugget.redaction import redact
-from nugget.sources.transcripts import find_session, find_transcripts
+from nugget.sources.sessions import find_session_by_id, find_sessions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,7 +112,7 @@ def work(
         queue.prune(home, now=_now())
         if catch_up:
             since = installed_at(home) if since_install else None
-            found = len(queue.catch_up(home, find_transcripts(environment.claude_config), now=_now(), since=since))
+            found = len(queue.catch_up(home, _sessions_in_use(environment, flag), now=_now(), since=since))
         log = partial(write_log, home)
         with _Brains(environment, flag) as brains:
             queue.drain(home, brains.capture, now=_now, report=note, log=log, redact=_redacted, max_jobs=max_jobs)
@@ -123,6 +123,12 @@ def work(
     if queue.jobs(home, "pending"):
         spool.start_worker(home)
     return Work(found=found, jobs=tuple(ended), published=published)
+
+
+def _sessions_in_use(environment: Environment, flag: Path | None) -> Iterator[SessionFile]:
+    """The sessions of the agents that catch-up is switched on for."""
+    brain = flag or environment.brain or default_brain(environment)
+    return find_sessions(environment, load_settings(environment, brain).capture.agents)
 
 
 def _keep_up(brain: Brain, *, publish: bool) -> Published:
@@ -228,10 +234,10 @@ def transcript_of(job: Job, environment: Environment) -> Path:
     """The transcript of a job. Raises TranscriptError where neither its path nor its session leads to one."""
     if job.transcript:
         return Path(job.transcript)
-    found = find_session(environment.claude_config, job.session) if job.session else None
+    found = find_session_by_id(environment, job.session) if job.session else None
     if found is None:
         raise TranscriptError(f"There is no transcript of session {job.session}.")
-    return found
+    return Path(found.locator)
 
 
 def write_log(home: Path, text: str) -> None:

@@ -14,6 +14,12 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 
 
+FOREIGN = (
+    "NUGGET_", "ANTHROPIC_", "GITHUB_", "CLAUDE", "GIT_", "OPENAI_", "VOYAGE_", "AISH", "CODEX_", "GEMINI_", "XDG_DATA",
+)  # fmt: skip
+"""How the variables begin that could lead a test out of its HOME."""
+
+
 @pytest.fixture(autouse=True)
 def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A HOME of its own for each test, with a git identity and no keys.
@@ -22,7 +28,21 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     """
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
-        if name.startswith(("NUGGET_", "ANTHROPIC_", "GITHUB_", "CLAUDE", "GIT_", "OPENAI_", "VOYAGE_", "AISH")):
+        if name.startswith(
+            (
+                "NUGGET_",
+                "ANTHROPIC_",
+                "GITHUB_",
+                "CLAUDE",
+                "GIT_",
+                "OPENAI_",
+                "VOYAGE_",
+                "AISH",
+                "CODEX_",
+                "GEMINI_",
+                "XDG_DATA",
+            )
+        ):
             monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("NUGGET_MODELS", str(REPOSITORY / ".models"))

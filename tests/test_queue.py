@@ -15,8 +15,10 @@ import pytest
 from sessions import write_transcript
 
 from nugget import ledger, queue, spool
+from nugget.config import read_environment
 from nugget.errors import GitError, TranscriptError
 from nugget.queue import Job, Outcome
+from nugget.sources.sessions import find_sessions
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -188,13 +190,13 @@ def test_catch_up_finds_what_was_never_captured_and_nothing_else(home: Path, iso
         line = {"event": "captured", "transcript": str(file), "size": file.stat().st_size - less}
         ledger.append(home, ledger.CAPTURES, line)
     put(home, "waiting", transcript=str(waiting), queued=now.timestamp())
-    files = sorted(folder.glob("*.jsonl"))
-    found = queue.catch_up(home, iter(files), now=now, since=now - timedelta(days=30))
+    environment = read_environment({"HOME": str(isolated_home)})
+    found = queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30))
     assert sorted(found) == sorted([str(grown), str(never)])
-    assert queue.catch_up(home, iter(files), now=now, since=now - timedelta(days=30)) == []
+    assert queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30)) == []
     drain(home, lambda job: Outcome(skipped="the session holds no conversation"), now=now)
-    assert queue.catch_up(home, iter(files), now=now, since=now - timedelta(days=30)) == []
-    everything = queue.catch_up(home, iter(files), now=now)
+    assert queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30)) == []
+    everything = queue.catch_up(home, find_sessions(environment), now=now)
     assert everything == [str(folder / "ancient.jsonl")]
 
 

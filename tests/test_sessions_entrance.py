@@ -27,6 +27,7 @@ def environment(tmp_path: Path) -> Environment:
     return read_environment({"HOME": str(tmp_path)})
 
 
+@pytest.mark.proves("AGT-ENTRANCE")
 def test_sessions_are_found_oldest_first_with_agent_id_time_and_size(environment: Environment) -> None:
     found = list(find_sessions(environment))
     assert [(file.id, file.agent, file.mtime) for file in found] == [
@@ -39,6 +40,7 @@ def test_sessions_are_found_oldest_first_with_agent_id_time_and_size(environment
     assert list(find_sessions(environment, agents=["codex"])) == []
 
 
+@pytest.mark.proves("AGT-PREFIX")
 def test_a_session_is_found_by_the_beginning_of_its_id_when_that_is_unambiguous(environment: Environment) -> None:
     found = find_session_by_id(environment, "11112")
     assert found is not None and found.id == SECOND

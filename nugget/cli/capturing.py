@@ -36,7 +36,10 @@ class Method(StrEnum):
 
 def capture_session(
     transcript: Annotated[
-        Path | None, typer.Option("--transcript", metavar="PATH", help="A Claude Code transcript (JSONL).")
+        Path | None,
+        typer.Option(
+            "--transcript", metavar="PATH", help="A transcript of Claude Code, Codex, Gemini CLI, Cursor or OpenCode."
+        ),
     ] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="A session, by its id.")] = None,
     method: Annotated[Method | None, typer.Option("--method", help="How to find knowledge in it.")] = None,
@@ -120,7 +123,7 @@ def capture(
 
 def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:
     """The transcript that was meant: its path, its session's id, or what the payload on stdin names."""
-    from nugget.sources.transcripts import find_session
+    from nugget.sources.sessions import find_session_by_id
 
     if transcript is None and session is None and foreground:
         payload = _payload()
@@ -134,11 +137,12 @@ def _transcript(transcript: Path | None, session: str | None, *, foreground: boo
             "Say which session: --transcript PATH, --session ID, or a hook payload on stdin.",
             hint="Transcripts are under ~/.claude/projects/.",
         )
-    folder = read_environment().claude_config
-    found = find_session(folder, session)
+    environment = read_environment()
+    found = find_session_by_id(environment, session)
     if found is None:
-        raise TranscriptError(f"There is no transcript of session {session} under {folder}.")
-    return found
+        folder = environment.claude_config
+        raise TranscriptError(f"There is no transcript of session {session} under {folder}, nor of another agent.")
+    return Path(found.locator)
 
 
 def _payload() -> Mapping[str, object]:
