@@ -1,1 +1,73 @@
--- Of the machine's index only: provenance: what is known of nuggets beside their units.
+-- Of the machine's index only: provenance: what is known of nuggets beside their units, of sessions, and of files.
+-- Every row is made from the files of the store (files.path, here `file`) and goes with them. Paths are relative to the
+-- workspace with `/`, '' for the whole of it; times are ISO 8601 in UTC, so that they compare as texts.
+
+CREATE TABLE nuggets (
+    id TEXT PRIMARY KEY,                -- units.id of source provenance
+    file TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    type TEXT NOT NULL,
+    path TEXT NOT NULL,
+    folder TEXT NOT NULL,               -- of the path; '' also for the root
+    symbol TEXT,
+    confidence REAL NOT NULL,
+    session TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    session_started TEXT,
+    extracted_at TEXT,
+    stale_after TEXT,                   -- ISO date
+    file_hash TEXT,                     -- SHA-256 of the scoped file as the session left it
+    summary TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    source_prompt TEXT NOT NULL,
+    method TEXT NOT NULL,
+    details TEXT NOT NULL               -- JSON {alternatives, evidence}
+) WITHOUT ROWID;
+CREATE INDEX nuggets_place ON nuggets (workspace, path, type, session_started);
+CREATE INDEX nuggets_folder ON nuggets (workspace, folder);
+CREATE INDEX nuggets_file ON nuggets (file);
+
+CREATE TABLE provenance_sessions (
+    file TEXT PRIMARY KEY,
+    workspace TEXT NOT NULL,
+    session TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    title TEXT NOT NULL,
+    first_prompt TEXT NOT NULL,
+    started TEXT,
+    ended TEXT,
+    branch TEXT,
+    transcript TEXT,
+    records INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX provenance_sessions_workspace ON provenance_sessions (workspace, started);
+
+CREATE TABLE file_touches (
+    file TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    session TEXT NOT NULL,
+    path TEXT NOT NULL,
+    action TEXT NOT NULL,
+    at TEXT,
+    before_hash TEXT,
+    after_hash TEXT,
+    previous_path TEXT
+);
+CREATE INDEX file_touches_path ON file_touches (workspace, path);
+CREATE INDEX file_touches_file ON file_touches (file);
+
+-- Renames that git tells of, oldest first, up to the commit that was looked at last.
+CREATE TABLE renames (
+    workspace TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    old_path TEXT NOT NULL,
+    new_path TEXT NOT NULL,
+    PRIMARY KEY (workspace, position)
+) WITHOUT ROWID;
+CREATE TABLE rename_states (workspace TEXT PRIMARY KEY, head TEXT NOT NULL, since TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TRIGGER provenance_file_gone AFTER DELETE ON files WHEN old.source = 'provenance' BEGIN
+    DELETE FROM nuggets WHERE file = old.path;
+    DELETE FROM provenance_sessions WHERE file = old.path;
+    DELETE FROM file_touches WHERE file = old.path;
+END;

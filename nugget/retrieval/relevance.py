@@ -66,7 +66,7 @@ class Signals:
     """What is known of one nugget with regard to one question.
 
     `age_days` is that of its session, None where it is not known. `text` is its BM25 as a share of the best match's,
-    None where no word of the question stands in it.
+    None where no word of the question stands in it; `meaning` is the cosine of one that was found by that alone.
     """
 
     type: NuggetType
@@ -74,6 +74,7 @@ class Signals:
     confidence: float
     age_days: float | None = None
     text: float | None = None
+    meaning: float | None = None
     names_symbol: bool = False
     is_stale: bool = False
 
@@ -130,6 +131,8 @@ def _addends(signals: Signals, profile: FileProfile) -> Iterator[tuple[str, floa
     if signals.text is not None:
         yield "text", profile.text_share * signals.text, f"{signals.text:.0%} of the best match"
         yield "text match", profile.text_boost, ""
+    elif signals.meaning is not None:
+        yield "meaning", profile.text_share * max(signals.meaning, 0.0), f"cosine {signals.meaning:.3f}"
     if boost := profile.type_boosts.get(signals.type):
         yield "boost", boost, str(signals.type)
     if signals.names_symbol:

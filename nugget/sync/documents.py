@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -27,6 +27,9 @@ from nugget.sync.result import Progress, SyncResult
 from nugget.text import estimate_tokens
 
 __all__ = ["DocumentChanges", "DocumentSource", "ReadDocument", "document_changes", "sync_documents"]
+
+Also = Callable[[sqlite3.Connection, str, ReadDocument, Collection[str]], None]
+"""Writes what a source keeps beside its units: given a file's key, what it says, and the ids that became units."""
 
 _FILES_A_BATCH = 64
 _BLOCK_BYTES = 1 << 20
@@ -79,6 +82,7 @@ def sync_documents(
     embedder: Embedder | None,
     cache_folder: Path,
     changes: DocumentChanges | None = None,
+    also: Also | None = None,
     progress: Progress | None = None,
 ) -> SyncResult:
     """Bring the index in line with the files of a source. Commits after each batch; safe to kill and to run twice.
@@ -86,7 +90,8 @@ def sync_documents(
     The units that `source.read` gives are stored with the file's key as their path. A file that cannot be read or
     parsed is a problem and has no units; one that changes while it is read is left for the next sync. `cache_folder`
     holds the vectors that are known (`$NUGGET_HOME/embeddings`); without an `embedder` units get none for now.
-    `changes` are those of `document_changes`, where the caller has looked already.
+    `changes` are those of `document_changes`, where the caller has looked already. `also` is called in the
+    transaction that writes a file's units.
     """
     found = document_changes(source, connection) if changes is None else changes
     before = queries.file_states(connection, source.name, [*found.removed, *(key for key, _ in found.modified)])
@@ -98,7 +103,7 @@ def sync_documents(
         prepared = list(_prepare_all(source, batch, before, count_tokens))
         with write_transaction(connection):
             for entry in prepared:
-                _put(connection, source.name, entry)
+                _put(connection, source.name, entry, also)
             writes.put_statistics(connection)
         added += sum(entry.state.path not in before for entry in prepared)
         modified += sum(entry.state.path in before and entry.document is not None for entry in prepared)
@@ -184,18 +189,22 @@ def _hash(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _put(connection: sqlite3.Connection, source: SourceName, entry: _Prepared) -> None:
+def _put(connection: sqlite3.Connection, source: SourceName, entry: _Prepared, also: Also | None) -> None:
     """Write a file's state and its units. An id that another file has already stays that one's."""
     state = entry.state
     if entry.document is not None:
         _remove_units(connection, source, state.path)
+        stored: set[str] = set()
         for unit, chunks in zip(entry.document.units, entry.chunks, strict=True):
             owner = queries.unit_path(connection, source, unit.id)
             if owner is None:
                 writes.put_unit(connection, IndexedUnit(unit=unit, chunks=chunks))
+                stored.add(unit.id)
                 continue
             taken = Problem(path=state.path, reason=f"the id {unit.id} is there already, in {owner}")
             state = replace(state, problems=(*state.problems, taken))
             if owner != state.path:  # read it again next time: the other file may be gone by then
                 state = replace(state, hash="", mtime_ns=-1)
+        if also:
+            also(connection, state.path, entry.document, stored)
     writes.put_files(connection, source, [state])

@@ -16,7 +16,8 @@ PROMISES: dict[str, str] = {
     "AGT-UNTOUCHED": "reading another program's database takes no lock, makes no file and changes no byte",
     "AGT-CAPTURE": "capture-session takes a transcript of any known agent",
     "AGT-CATCH-UP": "catch-up finds other agents' sessions only where capture.agents names them",
+    "AGT-MORE": "sessions of Copilot, Droid and Continue are read",
 }
 GAPS: dict[str, str] = {
-    "AGT-MORE": "Copilot, Droid and Continue are recognised as foreign: their transcripts are not read",
+    "AGT-MORE": "their formats are others again; a transcript of theirs is refused as foreign",
 }

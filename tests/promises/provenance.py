@@ -14,5 +14,21 @@ PROMISES: dict[str, str] = {
     "WHY-TOKENS": "Tokens are estimated at four characters each; the budget is 2000 unless said otherwise.",
     "WHY-PACKING": "Three passes fill the budget: summaries, details (not at `summary`), source prompts (at `deep`).",
     "WHY-TRUNCATED": "What did not fit makes the answer truncated, and the hint says what was left out.",
+    "WHY-INDEX": "Nuggets are units of the machine's index; only files of the store that changed are read.",
+    "WHY-PATH": "A path finds nuggets of the file, its folders and what lies below and beside, and of the workspace.",
+    "WHY-QUESTION": "A question finds nuggets by the words of summary, detail, alternatives and prompt, stemmed.",
+    "WHY-BOTH": "Path and question together merge both; nuggets that match both come first.",
+    "WHY-TYPES-SINCE": "Types and a date limit what is found.",
+    "WHY-STALE-FILE": "A file whose SHA-256 is not the recorded one any more makes its nuggets stale: file_changed.",
+    "WHY-STALE-SUPERSEDED": "A nugget of a later session with the same path and type supersedes; one of the same "
+    "session, another symbol or the whole workspace does not.",
+    "WHY-STALE-EXPIRED": "A nugget whose stale_after has passed is stale: expired.",
+    "WHY-STALE-RETURNED": "Stale nuggets are returned, flagged with the reason and penalised.",
+    "WHY-HASH-FEW": "Only files that are asked about or shown are hashed.",
+    "WHY-RENAMED": "Renamed files are followed: through sessions, git's history, the staging area, and equal content.",
+    "WHY-BAD-INPUT": "Deleted files, huge files, links out of the repository, bare repositories, detached HEADs and "
+    "corrupt lines cost no answer.",
+    "WHY-REVIEWED": "Units of the brain that are scoped to the place are included and marked as reviewed.",
+    "WHY-SYMBOL": "Nuggets that are about a symbol, or name it, come before others of the file.",
 }
 GAPS: dict[str, str] = {}

@@ -1,0 +1,372 @@
+"""Provenance in the machine's index: nuggets with their sessions and the files that those touched.
+
+Plain functions over a connection. What is written comes from the store and goes with its files; callers that write
+hold a write transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from nugget.index.queries import select_in
+from nugget.index.terms import terms_of
+from nugget.models import Evidence, Scope
+from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+
+_LAST_CHARACTER = "\U0010ffff"
+_NUGGET_COLUMNS = (
+    "id, workspace, type, path, symbol, confidence, session, agent, session_started, extracted_at, stale_after, "
+    "file_hash, summary, detail, source_prompt, method, details"
+)
+_SESSION_COLUMNS = "session, workspace, agent, title, first_prompt, started, ended, branch, transcript, records, file"
+_BRIEF_COLUMNS = "id, type, path, symbol, confidence, session_started, extracted_at, stale_after, file_hash"
+
+
+@dataclass(frozen=True, slots=True)
+class BriefNugget:
+    """What ranking needs of a nugget: cheap to read by the thousand. `path` is empty for the whole workspace."""
+
+    id: str
+    type: NuggetType
+    path: str
+    symbol: str | None
+    confidence: float
+    learned: datetime | None
+    stale_after: date | None
+    file_hash: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedSession:
+    """A session as the index knows it, without its nuggets and touches; `nuggets` and `files` count those.
+
+    `file` is the key of its file in the store.
+    """
+
+    record: SessionRecord
+    file: str
+    nuggets: int = 0
+    files: int = 0
+
+
+def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord, unit_ids: Iterable[str]) -> None:
+    """Put what a file of the store says in place of what it said before.
+
+    `unit_ids` are those nuggets that became units: an id that another file has already stays that one's.
+    """
+    remove_record(connection, file)
+    connection.execute(
+        "INSERT INTO provenance_sessions VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+        (
+            file, record.workspace, record.session, record.agent, record.title, record.first_prompt,
+            _stamp(record.started), _stamp(record.ended), record.branch, record.transcript, record.records,
+        ),
+    )  # fmt: skip
+    indexed = set(unit_ids)
+    rows = [_nugget_row(file, record, nugget) for nugget in record.nuggets if nugget.id in indexed]
+    connection.executemany(f"INSERT OR REPLACE INTO nuggets VALUES ({','.join('?' * 19)})", rows)
+    connection.executemany(
+        "INSERT INTO file_touches VALUES (?,?,?,?,?,?,?,?,?)",
+        [
+            (
+                file, record.workspace, record.session, touch.path, touch.action, _stamp(touch.at), touch.before_hash,
+                touch.after_hash, touch.previous_path,
+            )
+            for touch in record.touches
+        ],
+    )  # fmt: skip
+
+
+def remove_record(connection: sqlite3.Connection, file: str) -> None:
+    """Forget what a file of the store said."""
+    for table in ("nuggets", "provenance_sessions", "file_touches"):
+        connection.execute(f"DELETE FROM {table} WHERE file = ?", (file,))
+
+
+def nuggets_by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Nugget]:
+    """The nuggets of these ids."""
+    rows = select_in(connection, f"SELECT {_NUGGET_COLUMNS} FROM nuggets WHERE id IN", ids)
+    return {row[0]: _nugget(row) for row in rows}
+
+
+def ids_beginning_with(connection: sqlite3.Connection, prefix: str, *, workspace: str | None = None) -> list[str]:
+    """The ids of nuggets that begin so, sorted; at most 20."""
+    rows = connection.execute(
+        "SELECT id FROM nuggets WHERE id >= ? AND id < ? AND (? IS NULL OR workspace = ?) ORDER BY id LIMIT 20",
+        (prefix, prefix + _LAST_CHARACTER, workspace, workspace),
+    )
+    return [row[0] for row in rows]
+
+
+def brief_at(
+    connection: sqlite3.Connection, workspace: str, *, paths: Sequence[str], folders: Sequence[str] = (),
+    below: Sequence[str] = (), types: Sequence[str] = (), since: datetime | None = None,
+) -> list[BriefNugget]:  # fmt: skip
+    """The nuggets scoped to one of `paths`, to a file right in one of `folders`, or to anything below one of `below`.
+
+    The path `''` stands for those of the whole workspace; below `''` lies everything.
+    """
+    more, parameters = _admitted(types, since)
+    start = f"SELECT {_BRIEF_COLUMNS} FROM nuggets WHERE workspace = ? {more} AND"
+    fixed = (workspace, *parameters)
+    found: dict[str, BriefNugget] = {}
+    for column, values in (("path", paths), ("folder", folders)):
+        for row in select_in(connection, f"{start} {column} IN", list(values), fixed):
+            # A nugget of the whole workspace has no folder, but the column must hold something.
+            if column == "path" or row[2]:
+                found[row[0]] = _brief(row)
+    for folder in below:
+        low, high = (f"{folder}/", f"{folder}0") if folder else ("", _LAST_CHARACTER)
+        for row in connection.execute(f"{start} path >= ? AND path < ?", (*fixed, low, high)):
+            found[row[0]] = _brief(row)
+    return list(found.values())
+
+
+def search_brief(
+    connection: sqlite3.Connection, workspace: str, text: str, *, chunks: int, limit: int,
+    types: Sequence[str] = (), since: datetime | None = None,
+) -> dict[str, tuple[BriefNugget, float]]:  # fmt: skip
+    """The nuggets of a workspace in which words of a text stand, by id, with their BM25 scores (higher is better)."""
+    terms = terms_of(connection, text, chunks=chunks)
+    if not terms.match:
+        return {}
+    more, parameters = _admitted(types, since, table="n.")
+    columns = ", ".join(f"n.{column}" for column in _BRIEF_COLUMNS.split(", "))
+    rows = connection.execute(
+        f"""SELECT {columns}, -bm25(units_fts, 2.0, 1.0, 0.5) AS score
+            FROM units_fts JOIN units u ON u.key = units_fts.rowid JOIN nuggets n ON n.id = u.id
+            WHERE units_fts MATCH ? AND u.source = 'provenance' AND n.workspace = ? {more}
+            ORDER BY score DESC LIMIT ?""",
+        (terms.match, workspace, *parameters, limit),
+    )
+    return {row[0]: (_brief(row), row[-1]) for row in rows}
+
+
+def brief_of_ids(
+    connection: sqlite3.Connection, ids: Sequence[str], workspace: str, *, types: Sequence[str] = (),
+    since: datetime | None = None,
+) -> dict[str, BriefNugget]:  # fmt: skip
+    """Those of the nuggets that belong to a workspace."""
+    more, parameters = _admitted(types, since)
+    start = f"SELECT {_BRIEF_COLUMNS} FROM nuggets WHERE workspace = ? {more} AND id IN"
+    return {row[0]: _brief(row) for row in select_in(connection, start, ids, (workspace, *parameters))}
+
+
+def paths_with_hash(connection: sqlite3.Connection, workspace: str, file_hash: str) -> set[str]:
+    """The paths whose content once had this SHA-256."""
+    rows = connection.execute(
+        "SELECT DISTINCT path FROM nuggets WHERE workspace = ? AND file_hash = ?", (workspace, file_hash)
+    )
+    return {row[0] for row in rows}
+
+
+def naming(connection: sqlite3.Connection, workspace: str, ids: Sequence[str], word: str) -> set[str]:
+    """Those of the nuggets whose summary, detail or evidence holds a word (as a part of a text, case counts)."""
+    rows = select_in(
+        connection,
+        """SELECT id FROM nuggets WHERE workspace = ?
+           AND (instr(summary, ?) OR instr(detail, ?) OR instr(details, ?)) AND id IN""",
+        ids,
+        (workspace, word, word, word),
+    )
+    return {row[0] for row in rows}
+
+
+def has_newer(connection: sqlite3.Connection, workspace: str, nugget: BriefNugget, paths: Sequence[str]) -> bool:
+    """Whether a later session has a nugget of the same type and symbol at one of these paths (the names of one)."""
+    started = connection.execute("SELECT session_started, session FROM nuggets WHERE id = ?", (nugget.id,)).fetchone()
+    if started is None or started[0] is None:
+        return False
+    rows = select_in(
+        connection,
+        """SELECT 1 FROM nuggets WHERE workspace = ? AND type = ? AND session_started > ? AND session != ?
+           AND symbol IS ? AND path IN""",
+        paths,
+        (workspace, nugget.type, started[0], started[1], nugget.symbol),
+    )
+    return next(rows, None) is not None
+
+
+def scoped_paths(connection: sqlite3.Connection, workspace: str) -> dict[str, int]:
+    """Every path that nuggets of a workspace are scoped to, with how many there are."""
+    rows = connection.execute(
+        "SELECT path, count(*) FROM nuggets WHERE workspace = ? AND path != '' GROUP BY path ORDER BY path",
+        (workspace,),
+    )
+    return dict(rows)
+
+
+def nugget_list(
+    connection: sqlite3.Connection, workspace: str, *, types: Sequence[str] = (), session: str | None = None
+) -> Iterator[Nugget]:
+    """The nuggets of a workspace, those of the newest session first."""
+    more, parameters = _admitted(types, None)
+    rows = connection.execute(
+        f"""SELECT {_NUGGET_COLUMNS} FROM nuggets WHERE workspace = ? AND (? IS NULL OR session = ?) {more}
+            ORDER BY session_started DESC, session, length(id), id""",
+        (workspace, session, session, *parameters),
+    )
+    return (_nugget(row) for row in rows)
+
+
+def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
+    """How many nuggets a workspace has."""
+    row = connection.execute("SELECT count(*) FROM nuggets WHERE workspace = ?", (workspace,)).fetchone()
+    return int(row[0])
+
+
+def sessions(
+    connection: sqlite3.Connection, workspace: str, *, since: datetime | None = None, prefix: str = ""
+) -> list[IndexedSession]:
+    """The sessions of a workspace, newest first: that began at `since` or later, whose ids begin with `prefix`."""
+    rows = connection.execute(
+        f"""SELECT {_SESSION_COLUMNS}, (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
+               (SELECT count(*) FROM file_touches t WHERE t.file = s.file)
+            FROM provenance_sessions s WHERE workspace = ? AND (? IS NULL OR coalesce(ended, started) >= ?)
+            AND substr(session, 1, ?) = ? ORDER BY started DESC, session""",
+        (workspace, _stamp(since), _stamp(since), len(prefix), prefix),
+    )
+    return [IndexedSession(record=_record(row), file=row[10], nuggets=row[11], files=row[12]) for row in rows]
+
+
+def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
+    """The files that the session of this file of the store touched, by path."""
+    rows = connection.execute(
+        """SELECT path, action, at, before_hash, after_hash, previous_path FROM file_touches WHERE file = ?
+           ORDER BY path""",
+        (file,),
+    )
+    return [
+        FileTouch(path=path, action=TouchAction(action), at=_moment(at), before_hash=before, after_hash=after,
+                  previous_path=previous)
+        for path, action, at, before, after, previous in rows
+    ]  # fmt: skip
+
+
+def sessions_touching(
+    connection: sqlite3.Connection, workspace: str, paths: Sequence[str], *, below: Sequence[str] = ()
+) -> list[tuple[IndexedSession, tuple[TouchAction, ...]]]:
+    """The sessions that touched one of these files, or anything below a folder, newest first, with what they did."""
+    found: dict[str, list[TouchAction]] = {}
+    rows: list[Any] = list(
+        select_in(connection, "SELECT file, action FROM file_touches WHERE workspace = ? AND path IN", paths,
+                  (workspace,))
+    )  # fmt: skip
+    for folder in below:
+        low, high = (f"{folder}/", f"{folder}0") if folder else ("", _LAST_CHARACTER)
+        rows += connection.execute(
+            "SELECT file, action FROM file_touches WHERE workspace = ? AND path >= ? AND path < ?",
+            (workspace, low, high),
+        )
+    for file, action in rows:
+        found.setdefault(file, []).append(TouchAction(action))
+    known = {session.file: session for session in sessions(connection, workspace)} if found else {}
+    return [(session, tuple(dict.fromkeys(found[file]))) for file, session in known.items() if file in found]
+
+
+def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tuple[str, str]]:
+    """(old path, new path) of each rename that sessions made, oldest first."""
+    rows = connection.execute(
+        """SELECT previous_path, path FROM file_touches WHERE workspace = ? AND previous_path IS NOT NULL
+           ORDER BY at""",
+        (workspace,),
+    )
+    return list(rows)
+
+
+def known_renames(connection: sqlite3.Connection, workspace: str) -> tuple[str | None, str | None, list[Any]]:
+    """The commit up to which renames are known, since when they were looked for, and the (old, new) paths."""
+    state = connection.execute("SELECT head, since FROM rename_states WHERE workspace = ?", (workspace,)).fetchone()
+    rows = connection.execute(
+        "SELECT old_path, new_path FROM renames WHERE workspace = ? ORDER BY position", (workspace,)
+    ).fetchall()
+    return (state[0], state[1], rows) if state else (None, None, rows)
+
+
+def put_renames(
+    connection: sqlite3.Connection, workspace: str, *, head: str, since: str, renames: Sequence[tuple[str, str]]
+) -> None:
+    """Remember the renames up to a commit, in place of those known before."""
+    connection.execute("DELETE FROM renames WHERE workspace = ?", (workspace,))
+    connection.executemany(
+        "INSERT INTO renames VALUES (?,?,?,?)",
+        [(workspace, position, old, new) for position, (old, new) in enumerate(renames)],
+    )
+    connection.execute("INSERT OR REPLACE INTO rename_states VALUES (?,?,?)", (workspace, head, since))
+
+
+def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime | None:
+    """When the first session of a workspace began."""
+    row = connection.execute(
+        "SELECT min(started) FROM provenance_sessions WHERE workspace = ?", (workspace,)
+    ).fetchone()
+    return _moment(row[0])
+
+
+def _admitted(types: Sequence[str], since: datetime | None, *, table: str = "") -> tuple[str, list[object]]:
+    conditions, parameters = "", list[object]()
+    if types:
+        conditions += f" AND {table}type IN ({','.join('?' * len(types))})"
+        parameters += types
+    if since is not None:
+        conditions += f" AND coalesce({table}session_started, {table}extracted_at, '') >= ?"
+        parameters.append(_stamp(since))
+    return conditions, parameters
+
+
+def _nugget_row(file: str, record: SessionRecord, nugget: Nugget) -> tuple[object, ...]:
+    path = nugget.scope.path or ""
+    evidence = [{"session": e.session, "quote": e.quote, "records": list(e.records)} for e in nugget.evidence]
+    details = {"alternatives": list(nugget.alternatives), "evidence": evidence}
+    return (
+        nugget.id, file, record.workspace, nugget.type, path, path.rpartition("/")[0], nugget.scope.symbol,
+        nugget.confidence, nugget.session, nugget.agent, _stamp(nugget.session_started or record.started),
+        _stamp(nugget.extracted_at), nugget.stale_after.isoformat() if nugget.stale_after else None, nugget.file_hash,
+        nugget.summary, nugget.detail, nugget.source_prompt, nugget.method, json.dumps(details, ensure_ascii=False),
+    )  # fmt: skip
+
+
+def _brief(row: Any) -> BriefNugget:
+    id_, type_, path, symbol, confidence, started, extracted, stale_after, file_hash = row[:9]
+    return BriefNugget(
+        id_, NuggetType(type_), path, symbol, confidence, _moment(started or extracted),
+        date.fromisoformat(stale_after) if stale_after else None, file_hash,
+    )  # fmt: skip
+
+
+def _nugget(row: Any) -> Nugget:
+    (id_, workspace, type_, path, symbol, confidence, session, agent, started, extracted, stale_after, file_hash,
+     summary, detail, prompt, method, details_json) = row  # fmt: skip
+    details: Mapping[str, Any] = json.loads(details_json)
+    return Nugget(
+        id=id_, type=NuggetType(type_), summary=summary, confidence=confidence, session=session, detail=detail,
+        scope=Scope(repo=workspace, path=path or None, symbol=symbol), agent=agent, session_started=_moment(started),
+        extracted_at=_moment(extracted), alternatives=tuple(details["alternatives"]),
+        stale_after=date.fromisoformat(stale_after) if stale_after else None, source_prompt=prompt,
+        file_hash=file_hash, method=method,
+        evidence=tuple(
+            Evidence(session=e["session"], quote=e["quote"], records=tuple(e["records"])) for e in details["evidence"]
+        ),
+    )  # fmt: skip
+
+
+def _record(row: Any) -> SessionRecord:
+    session, workspace, agent, title, first_prompt, started, ended, branch, transcript, records = row[:10]
+    return SessionRecord(
+        session=session, workspace=workspace, agent=agent, title=title, first_prompt=first_prompt,
+        started=_moment(started), ended=_moment(ended), branch=branch, transcript=transcript, records=records,
+    )  # fmt: skip
+
+
+def _stamp(moment: datetime | None) -> str | None:
+    """ISO 8601 in UTC, always of one form, so that texts compare as times do."""
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f+00:00")
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
