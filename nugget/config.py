@@ -147,6 +147,19 @@ class SyncSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """What `nugget serve --http` does."""
+
+    allowed_hosts: tuple[str, ...] = field(
+        default=(), metadata={"doc": "names by which the server may be called beside localhost and its own address"}
+    )
+    backfill: bool = field(
+        default=True, metadata={"doc": "true: at its start the server reads all shell logs, in the background"}
+    )
+    max_usd: float = field(default=2.0, metadata={"doc": "most that one call of /v1/completions may cost, in USD"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RedactionSettings:
     """What counts as a secret."""
 
@@ -165,6 +178,7 @@ class Settings:
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
     sync: SyncSettings = field(default_factory=SyncSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
     redaction: RedactionSettings = field(default_factory=RedactionSettings)
 
 
@@ -181,6 +195,7 @@ class Environment:
     anthropic_base_url: str | None = None
     github_token: str | None = field(default=None, repr=False)
     github_api_url: str | None = None
+    http_token: str | None = field(default=None, repr=False)
     session: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -200,6 +215,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         anthropic_base_url=env.get("ANTHROPIC_BASE_URL") or None,
         github_token=env.get("GITHUB_TOKEN") or None,
         github_api_url=env.get("GITHUB_API_URL") or None,
+        http_token=env.get("NUGGET_HTTP_TOKEN") or None,
         session=env.get("CLAUDE_CODE_SESSION_ID") or None,
         shell_logs=Path(env.get("AISH_LOG_DIR") or user_home / ".local" / "share" / "aish" / "logs").expanduser(),
         variables=env,

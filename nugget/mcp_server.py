@@ -23,6 +23,7 @@ from nugget import __version__
 from nugget.config import Environment, find_brain, read_environment
 from nugget.errors import IndexUnavailable, NuggetError, UsageError
 from nugget.models import Depth, KnowledgeType, SourceName
+from nugget.query_log import Face
 from nugget.render import MAX_CHARS, bundle_markdown
 
 if TYPE_CHECKING:
@@ -87,10 +88,11 @@ class Desk:
     A brain that is not there yet is looked for again with every question, so that `nugget init` needs no restart.
     """
 
-    def __init__(self, *, flag: Path | None, environment: Environment, cwd: Path) -> None:
+    def __init__(self, *, flag: Path | None, environment: Environment, cwd: Path, face: Face = Face.MCP) -> None:
         self._flag = flag
         self._environment = environment
         self._cwd = cwd
+        self._face = face
         self._lock = threading.Lock()
         self._brain: Brain | None = None
         self._is_warm = threading.Event()
@@ -100,12 +102,11 @@ class Desk:
     def open(self) -> "Brain":
         """The brain; when it is first found, its warm-up starts. Raises BrainError where there is none."""
         from nugget.api import Brain
-        from nugget.query_log import Face
 
         with self._lock:
             if self._brain is None:
                 path = find_brain(self._environment, flag=self._flag, cwd=self._cwd)
-                self._brain = Brain(path, environment=self._environment, resident=True, face=Face.MCP)
+                self._brain = Brain(path, environment=self._environment, resident=True, face=self._face)
                 threading.Thread(target=self._warm_up, args=(self._brain,), name="nugget-warm-up", daemon=True).start()
             return self._brain
 
@@ -116,12 +117,8 @@ class Desk:
         except NuggetError as error:
             print(f"nugget: {error}", file=sys.stderr)
 
-    def answer(self, question: Question) -> str:
-        """The markdown for one question. Raises NuggetError."""
-        from nugget.llm import open_llm
-        from nugget.retrieval.reranking import choose_reranker
-
-        _check(question)
+    def ready(self) -> "Brain":
+        """The brain, once it has been read. Raises BrainError, and IndexUnavailable where that takes too long."""
         brain = self.open()
         if not self._is_warm.wait(PATIENCE_S):
             done, total = self._reading
@@ -130,6 +127,20 @@ class Desk:
                 f"Nugget is reading this brain for the first time{progress}.",
                 hint="Go on with the task, and ask again in a minute.",
             )
+        return brain
+
+    @property
+    def folder(self) -> Path | None:
+        """The brain's folder, as far as it is open and read."""
+        return self._brain.path if self._brain is not None and self._is_warm.is_set() else None
+
+    def answer(self, question: Question) -> str:
+        """The markdown for one question. Raises NuggetError."""
+        from nugget.llm import open_llm
+        from nugget.retrieval.reranking import choose_reranker
+
+        _check(question)
+        brain = self.ready()
         bundle = brain.ask(
             _words(question),
             budget_tokens=question.budget_tokens,
@@ -140,7 +151,7 @@ class Desk:
             reranker=choose_reranker(brain.settings, open_llm(brain.settings, self._environment), self._environment),
         )
         if "index_behind" in bundle.degraded:
-            self._catch_up(brain)
+            self.catch_up()
         return bundle_markdown(bundle, min(max(MAX_CHARS, 5 * question.budget_tokens), LARGEST_CHARS))
 
     def close(self) -> None:
@@ -173,8 +184,9 @@ class Desk:
     def _note_progress(self, what: str, done: int, total: int) -> None:
         self._reading = (done, total)
 
-    def _catch_up(self, brain: "Brain") -> None:
+    def catch_up(self) -> None:
         """Sync what is too much to wait for, in a thread of its own, one at a time."""
+        brain = self.open()
         with self._lock:
             if self._catching_up is None or not self._catching_up.is_alive():
                 self._catching_up = threading.Thread(

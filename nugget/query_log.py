@@ -40,6 +40,7 @@ class Face(StrEnum):
 
     CLI = "cli"
     MCP = "mcp"
+    HTTP = "http"
     PYTHON = "python"
 
 

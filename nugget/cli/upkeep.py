@@ -24,7 +24,7 @@ from nugget.cli.terminal import (
     progress,
 )
 from nugget.config import is_brain, load_settings, read_environment, set_default_brain
-from nugget.errors import NuggetError
+from nugget.errors import NuggetError, UsageError
 from nugget.models import Severity
 from nugget.render import clean, one_line
 from nugget.text import counted
@@ -156,8 +156,25 @@ def doctor(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     raise typer.Exit(1 if wrong else 0)
 
 
-def serve(brain: BrainOption = None) -> None:
-    """Answer coding agents over MCP on stdin and stdout."""
+def serve(
+    address: Annotated[
+        str | None,
+        typer.Argument(metavar="[HOST:PORT]", help="With --http: where to listen; 127.0.0.1:5033 unless said."),
+    ] = None,
+    http: Annotated[bool, typer.Option("--http", help="Answer over HTTP: MCP, search, ask and shell logs.")] = False,
+    brain: BrainOption = None,
+) -> None:
+    """Answer coding agents over MCP on stdin and stdout, or everybody over HTTP.
+
+    Over HTTP only this machine can ask, unless another address is given; that one needs a token in NUGGET_HTTP_TOKEN.
+    """
+    if http:
+        from nugget.http_server import serve as answer_requests
+
+        answer_requests(address, brain=brain.expanduser() if brain else None)
+        return
+    if address:
+        raise UsageError(f"{address!r} is only used with --http.", hint=f"nugget serve --http {address}")
     from nugget.mcp_server import serve as answer_agents
 
     answer_agents(brain.expanduser() if brain else None)

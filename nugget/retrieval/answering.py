@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nugget.config import Settings
-from nugget.models import Hit
+from nugget.errors import LLMUnavailable
+from nugget.models import Bundle, Hit
 
 if TYPE_CHECKING:
     from nugget.llm import LLM
@@ -54,6 +56,20 @@ def answer(question: str, hits: Sequence[Hit], llm: LLM, settings: Settings) -> 
         timeout_s=settings.llm.timeout_s,
         effort="low",
     )
+
+
+def answered(bundle: Bundle, llm: LLM | None, settings: Settings) -> Bundle:
+    """The bundle with a written answer, where there is an LLM and something to answer from.
+
+    When the LLM fails, `degraded` says why.
+    """
+    if llm is None or not bundle.hits or bundle.weak:
+        return bundle
+    try:
+        written = "".join(answer(bundle.query.text, bundle.hits, llm, settings)).strip()
+    except LLMUnavailable as error:
+        return replace(bundle, degraded=(*bundle.degraded, f"no_answer: {error}"))
+    return replace(bundle, answer=written or None)
 
 
 def citations_in(text: str, hits: Sequence[Hit]) -> list[str]:

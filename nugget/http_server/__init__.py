@@ -1,0 +1,168 @@
+"""The HTTP face: `nugget serve --http`. Starlette and uvicorn, MCP and the endpoints of docs/http.md on one address.
+
+Imported only to serve, so its modules may import Starlette, uvicorn and pydantic at their top.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
+from nugget.errors import BrainError, NuggetError
+from nugget.http_server.app import make_app
+from nugget.http_server.connections import IDLE_TIMEOUT_S, Connection
+from nugget.http_server.limits import MAX_HEAD_BYTES, Lane
+from nugget.http_server.operations import Server, mcp_endpoint, operations_of
+from nugget.http_server.security import Address, access_for, parse_address
+from nugget.mcp_server import Desk, make_server
+from nugget.query_log import Face
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["serve"]
+
+BACKLOG = 256
+SHUTDOWN_S = 5
+"""How long answers under way may take to end after SIGTERM or Ctrl-C."""
+
+
+def serve(
+    address: str | None = None,
+    *,
+    brain: Path | None = None,
+    environment: Environment | None = None,
+    cwd: Path | None = None,
+) -> None:
+    """Answer over HTTP on `HOST:PORT` until SIGTERM or Ctrl-C.
+
+    `brain` is the folder that was asked for (`--brain`); without one the usual order of `find_brain` decides, with
+    every question anew until there is one. Raises UsageError for an address that cannot be, or that needs a token;
+    NuggetError where the address is taken.
+    """
+    environment = environment or read_environment()
+    wanted = parse_address(address)
+    settings = _settings(brain, environment, cwd or Path.cwd())
+    access = access_for(wanted, token=environment.http_token, allowed_hosts=settings.http.allowed_hosts)
+    listening = _listen(wanted)
+    heard = replace(wanted, port=listening.getsockname()[1])
+    server = Server(
+        desk=Desk(flag=brain, environment=environment, cwd=cwd or Path.cwd(), face=Face.HTTP),
+        environment=environment,
+        settings=settings,
+        quick=Lane("quick", workers=4, waiting=60),
+        slow=Lane("slow", workers=8, waiting=8),
+    )
+    signal.signal(signal.SIGTERM, _end_quietly)
+    try:
+        _run(_application(server, access, heard), listening)
+    finally:
+        _close(server)
+
+
+def _run(app: ASGIApp, listening: socket.socket) -> None:
+    """Run uvicorn on a socket that listens already; without its own words on stdout and stderr, but for errors."""
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        lifespan="on",
+        backlog=BACKLOG,
+        timeout_keep_alive=IDLE_TIMEOUT_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _application(server: Server, access: Any, address: Address) -> ASGIApp:
+    mcp = make_server(server.desk, server.quick.threads)
+    # Their Host check is off (host="0.0.0.0"): ours has been passed, and knows about tokens and other names.
+    mcp.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
+
+    @asynccontextmanager
+    async def while_open() -> AsyncIterator[None]:
+        async with mcp.session_manager.run():
+            Thread(target=server.desk.warm, name="nugget-open", daemon=True).start()
+            server.start()
+            print(f"Nugget answers on {address.url} (Ctrl-C ends it).", file=sys.stderr, flush=True)
+            yield
+            server.stop()
+
+    raw = {"/mcp": mcp_endpoint(server, mcp.session_manager.handle_request)}
+    return make_app(operations_of(server), access=access, raw=raw, while_open=while_open)
+
+
+def _settings(brain: Path | None, environment: Environment, cwd: Path) -> Settings:
+    """The settings, also where there is no brain yet."""
+    try:
+        folder = find_brain(environment, flag=brain, cwd=cwd)
+    except BrainError:
+        return load_settings(environment)
+    return load_settings(environment, folder)
+
+
+def _listen(address: Address) -> socket.socket:
+    """A socket that listens. Raises NuggetError where the address cannot be had."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        family = next((entry[0] for entry in found if entry[0] == family), found[0][0])
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        if os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address.host, address.port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        raise _not_listening(address, error) from error
+    return listening
+
+
+def _not_listening(address: Address, error: OSError) -> NuggetError:
+    import errno
+
+    if error.errno == errno.EADDRINUSE:
+        return NuggetError(
+            f"Port {address.port} of {address.host} is taken by another program.",
+            hint=f"End that one, or choose another port: nugget serve --http {address.host}:{address.port + 1}",
+        )
+    if error.errno == errno.EACCES:
+        hint = "Choose a port from 1024 on."
+        return NuggetError(f"Port {address.port} of {address.host} may not be used by you.", hint=hint)
+    return NuggetError(
+        f"{address.host}:{address.port} cannot be listened on ({error.strerror or error}).",
+        hint="Choose an address of this machine, such as 127.0.0.1:5033.",
+    )
+
+
+def _end_quietly(*_: object) -> None:
+    """uvicorn has ended in order when it hands SIGTERM on; nothing is left to do."""
+
+
+def _close(server: Server) -> None:
+    """Let go of everything. Work that still runs is left to die with the process: it is safe to kill."""
+    busy = server.quick.taken + server.slow.taken
+    server.quick.close()
+    server.slow.close()
+    server.desk.close()
+    if busy or server.is_backfilling:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(0)

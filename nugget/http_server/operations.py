@@ -1,0 +1,146 @@
+"""Everything that can be asked over HTTP: path, method, parameters, and the call that answers it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from nugget import __version__
+from nugget.config import Environment, Settings
+from nugget.http_server import asking, openapi
+from nugget.http_server.app import Call, Operation
+from nugget.http_server.limits import Lane
+from nugget.http_server.parameters import AskRequest, SearchRequest
+from nugget.http_server.replies import json_reply
+from nugget.mcp_server import Desk
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+@dataclass(slots=True, kw_only=True)
+class Server:
+    """What the operations share: the brain's desk, the settings, and two lanes of threads.
+
+    `quick` is for work on this machine, `slow` for what waits for an LLM.
+    """
+
+    desk: Desk
+    environment: Environment
+    settings: Settings
+    quick: Lane
+    slow: Lane
+    _llm: Any = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Begin what runs beside the answers."""
+
+    def stop(self) -> None:
+        """End it."""
+
+    @property
+    def is_backfilling(self) -> bool:
+        """Whether shell logs are being read."""
+        return False
+
+
+def operations_of(server: Server) -> list[Operation]:
+    """Every operation of a server."""
+    operations = [
+        Operation(
+            method="GET", path="/healthz", name="health", reply="Health",
+            summary="Whether the server answers, and how far it is", answer=partial(_health, server),
+        ),
+        *(
+            Operation(
+                method=method, path="/v1/search", name=f"search_{method.lower()}", reply="Bundle",
+                summary="Everything that matches, as short excerpts: the JSON of `nugget search --json`",
+                parameters=SearchRequest, answer=partial(_search, server), errors=(422, 503),
+            )
+            for method in ("GET", "POST")
+        ),
+        *(
+            Operation(
+                method=method, path="/v1/ask", name=f"ask_{method.lower()}", reply="Bundle",
+                summary="The best units for a question: the JSON of `nugget ask --json`",
+                parameters=AskRequest, answer=partial(_ask, server), errors=(422, 503),
+            )
+            for method in ("GET", "POST")
+        ),
+        Operation(
+            method="GET", path="/v1/units/{id:path}", name="unit", reply="Unit",
+            summary="One unit whole: the JSON of `nugget get --json`", answer=partial(_unit, server),
+            errors=(404, 422, 503),
+        ),
+    ]  # fmt: skip
+    described = Operation(
+        method="GET", path="/openapi.json", name="openapi", reply="OpenAPI", summary="This document",
+        answer=lambda _: _described(document),
+    )  # fmt: skip
+    operations.append(described)
+    document = openapi.describe(operations)
+    return operations
+
+
+def mcp_endpoint(server: Server, app: ASGIApp) -> ASGIApp:
+    """MCP behind the same bounded lane as the other questions."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        with server.quick.place():
+            await app(scope, receive, send)
+
+    return answer
+
+
+async def _described(document: dict[str, Any]) -> Response:
+    return json_reply(document)
+
+
+async def _health(server: Server, call: Call) -> Response:
+    if not call.is_known:
+        return json_reply({"status": "ok"})
+    folder = server.desk.folder
+    return json_reply(
+        {
+            "status": "ok",
+            "version": __version__,
+            "pid": os.getpid(),
+            "brain": None if folder is None else str(folder),
+            "under_way": server.quick.taken + server.slow.taken,
+        }
+    )
+
+
+async def _search(server: Server, call: Call) -> Response:
+    request: SearchRequest = call.parameters
+    value = await server.quick.run(lambda: asking.search(server.desk.ready(), request))
+    return _sent(server, value)
+
+
+async def _ask(server: Server, call: Call) -> Response:
+    request: AskRequest = call.parameters
+
+    def answer() -> dict[str, Any]:
+        from nugget.llm import open_llm
+
+        brain = server.desk.ready()
+        llm = None if request.no_llm else open_llm(brain.settings, brain.environment)
+        return asking.ask(brain, request, llm)
+
+    asks_llm = not request.no_llm and server.settings.llm.enabled and server.environment.anthropic_api_key
+    return _sent(server, await (server.slow if asks_llm else server.quick).run(answer))
+
+
+def _sent(server: Server, bundle: dict[str, Any]) -> Response:
+    """A bundle as it is sent; where much changed that it does not know of, that is taken in behind it."""
+    if "index_behind" in bundle["degraded"]:
+        server.desk.catch_up()
+    return json_reply(bundle)
+
+
+async def _unit(server: Server, call: Call) -> Response:
+    return json_reply(await server.quick.run(lambda: asking.unit(server.desk.ready(), call.path_ids["id"])))

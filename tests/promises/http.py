@@ -1,0 +1,18 @@
+"""The HTTP face, and what is injected into sessions."""
+
+PROMISES: dict[str, str] = {
+    "HTTP-ASK": "/v1/ask and /v1/search answer with the very JSON of the command line, by GET and POST, redacted.",
+    "HTTP-UNIT": "/v1/units/{id} gives one unit whole; no id leads out of the brain.",
+    "HTTP-MCP": "/mcp speaks the Model Context Protocol over streamable HTTP with the tool of the stdio server.",
+    "HTTP-HEALTH": "/healthz says what runs, and to strangers only that it runs.",
+    "HTTP-OPENAPI": "/openapi.json is a valid OpenAPI 3.1 document that lists every path, and answers are as it says.",
+    "HTTP-BAD-INPUT": "Bad requests get the right status and one clear sentence in one shape, never a traceback.",
+    "HTTP-METHODS": "HEAD and OPTIONS work, other methods are told what is allowed, and there is no CORS.",
+    "HTTP-START": "The server starts without a brain; an address that cannot be had is told in one sentence.",
+    "HTTP-END": "SIGTERM and Ctrl-C end it in order: what was begun is answered, nothing new is taken.",
+    "HTTP-LOOPBACK": "Beyond loopback it listens only with a token, which it then asks everybody for.",
+    "HTTP-REBINDING": "A Host or an Origin that is not ours is refused, so that no web page can call it.",
+    "HTTP-SLOW": "Clients that are slow with headers or body, or idle, or do not read, are let go.",
+    "HTTP-FLOOD": "A flood gets 429 with Retry-After at once; what was taken is answered, and memory stays bounded.",
+}
+GAPS: dict[str, str] = {}
