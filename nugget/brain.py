@@ -116,7 +116,7 @@ def load(brain: Path, path: str) -> knowledge.Parsed:
     return knowledge.parse_bytes(content, path=path)
 
 
-def write_file(brain: Path, path: str, text: str, *, expect_sha256: str | None) -> None:
+def write_file(brain: Path, path: str, text: str | bytes, *, expect_sha256: str | None) -> None:
     """Write one file atomically, if it still is what was read (None: if it does not exist).
 
     Raises ConflictError where it changed meanwhile, KnowledgeError for a path out of the brain, BrainError where
@@ -129,7 +129,7 @@ def write_file(brain: Path, path: str, text: str, *, expect_sha256: str | None) 
         try:
             _expect(target, expect_sha256, path)
             with partial.open("xb") as file:
-                file.write(text.encode("utf-8", "replace"))
+                file.write(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
                 file.flush()
                 os.fsync(file.fileno())
             if expect_sha256 is None:

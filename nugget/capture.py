@@ -20,7 +20,7 @@ from nugget.errors import BrainError, TranscriptError
 from nugget.extraction.proposals import Extraction
 from nugget.filing import forgotten
 from nugget.models import EventKind, Session, Unit
-from nugget.redaction import is_excluded_project, redact_session
+from nugget.redaction import is_excluded_project, redact_session, rules_stamp
 from nugget.sources.sessions import read_any
 
 MAX_NOTED = 20
@@ -125,7 +125,7 @@ def _capture_session(
         "redacted": dict(redacted),
     }  # fmt: skip
     if not capture.dry_run and session.events:
-        archive.write_archive(home, session)
+        archive.write_archive(home, session, stamps=[rules_stamp(capture.settings)])
     with spool.locked(home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
         fresh = _not_captured_yet(session, capture, key)
         if reason := _nothing_to_do(session, fresh, capture):

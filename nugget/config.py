@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nugget import guarded_yaml
 from nugget.errors import BrainError, UsageError
 
 _S = TypeVar("_S", bound=Any)
@@ -204,13 +205,19 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     """Read the environment variables of docs/configuration.md; `variables` replaces `os.environ`."""
     env = dict(os.environ if variables is None else variables)
     user_home = Path(env.get("HOME") or Path.home())
-    home = Path(env.get("NUGGET_HOME") or user_home / ".nugget")
+
+    def folder(name: str, otherwise: Path) -> Path:
+        """A folder that a variable names: `~` is the user's home, a relative one starts where we are."""
+        value = env.get(name)
+        return absolute_folder(value, user_home=user_home) if value else otherwise
+
+    home = folder("NUGGET_HOME", user_home / ".nugget")
     brain = env.get("NUGGET_BRAIN")
     return Environment(
         home=home,
         brain=Path(brain).expanduser() if brain else None,
-        models=Path(env.get("NUGGET_MODELS") or home / "models"),
-        claude_config=Path(env.get("CLAUDE_CONFIG_DIR") or user_home / ".claude"),
+        models=folder("NUGGET_MODELS", home / "models"),
+        claude_config=folder("CLAUDE_CONFIG_DIR", user_home / ".claude"),
         anthropic_api_key=env.get("ANTHROPIC_API_KEY") or env.get("ANTHROPIC_AUTH_TOKEN") or None,
         anthropic_base_url=env.get("ANTHROPIC_BASE_URL") or None,
         github_token=env.get("GITHUB_TOKEN") or None,
@@ -251,6 +258,12 @@ def agent_folders(environment: Environment, settings: AgentSettings | None = Non
         cursor_user=place(chosen.cursor, on_mac if on_mac.is_dir() else config / "Cursor/User"),
         opencode=place(chosen.opencode, Path(env.get("XDG_DATA_HOME") or user_home / ".local/share") / "opencode"),
     )
+
+
+def absolute_folder(value: str, *, user_home: Path) -> Path:
+    """A folder as a person writes it; `~` alone or before a `/` is `user_home`, as in the hook (`hook.home_folder`)."""
+    whole = str(user_home) + value[1:] if value == "~" or value.startswith("~/") else value
+    return Path(os.path.abspath(Path(whole).expanduser()))  # noqa: PTH100 - links stay links
 
 
 def load_settings(environment: Environment, brain: Path | None = None) -> Settings:
@@ -339,15 +352,11 @@ def is_brain(folder: Path) -> bool:
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
-    import yaml
-
     try:
-        loaded = yaml.load(file.read_text("utf-8-sig"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UsageError(f"{file}{line}: not valid YAML ({error.problem}).", hint="Correct that line.") from error
-    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:  # ValueError: a date that is none
-        raise UsageError(f"{file}: cannot be read as YAML ({error}).") from error
+        loaded = guarded_yaml.load(file)
+    except guarded_yaml.YAMLRefused as refused:
+        line = f":{refused.line}" if refused.line else ""
+        raise UsageError(f"{file}{line}: {refused}.", hint="Correct that line." if line else None) from refused
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):

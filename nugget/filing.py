@@ -177,7 +177,7 @@ def find_unit(brain: Path, unit_id: str) -> _File:
 
 def forgotten(brain: Path) -> Forgotten:
     """What was forgotten in a brain; empty where nothing was."""
-    text = _forgotten_text(brain)
+    text = (_forgotten_content(brain) or b"").decode("utf-8", "replace")
     return Forgotten(ids=frozenset(_FORGOTTEN_ID.findall(text)), bodies=frozenset(_FORGOTTEN_BODY.findall(text)))
 
 
@@ -263,16 +263,19 @@ def _relink(brain: Path, old_id: str, new_id: str | None) -> tuple[str, ...]:
 
 
 def _remember(brain: Path, unit: Unit) -> None:
-    text = _forgotten_text(brain)
-    expect = brains.sha256(text.encode()) if text else None
+    content = _forgotten_content(brain)
+    text = (content or b"").decode("utf-8", "surrogateescape")
+    expect = None if content is None else brains.sha256(content)
     entry = f"- id: {unit.id}\n  body_sha256: {knowledge.body_digest(unit.body)}\n"
     if entry not in text:
-        brains.write_file(brain, FORGOTTEN, (text or _FORGOTTEN_HEAD) + entry, expect_sha256=expect)
+        line_end = "" if not text or text.endswith("\n") else "\n"
+        _write_forgotten(brain, (text or _FORGOTTEN_HEAD) + line_end + entry, expect_sha256=expect)
 
 
 def _recall(brain: Path, unit: Unit) -> list[str]:
     """Take a unit that is wanted again out of the forgotten; the paths that changed."""
-    text = _forgotten_text(brain)
+    content = _forgotten_content(brain) or b""
+    text = content.decode("utf-8", "surrogateescape")
     digest = knowledge.body_digest(unit.body)
     entries = re.findall(r"^- id: .*\n(?:  .*\n)*", text, re.MULTILINE)
     again = [entry for entry in entries if entry.startswith(f"- id: {unit.id}\n") or digest in entry]
@@ -281,14 +284,18 @@ def _recall(brain: Path, unit: Unit) -> list[str]:
         kept = kept.replace(entry, "", 1)
     if kept == text:
         return []
-    brains.write_file(brain, FORGOTTEN, kept, expect_sha256=brains.sha256(text.encode()))
+    _write_forgotten(brain, kept, expect_sha256=brains.sha256(content))
     return [FORGOTTEN]
 
 
-def _forgotten_text(brain: Path) -> str:
-    if not (brain / FORGOTTEN).exists():
-        return ""
-    return brains.read_file(brain, FORGOTTEN).decode("utf-8", "replace")
+def _forgotten_content(brain: Path) -> bytes | None:
+    """The bytes of the file, which may be empty or no UTF-8; None where there is none."""
+    return brains.read_file(brain, FORGOTTEN) if (brain / FORGOTTEN).exists() else None
+
+
+def _write_forgotten(brain: Path, text: str, *, expect_sha256: str | None) -> None:
+    """Write the file with every byte that is no UTF-8 as it was."""
+    brains.write_file(brain, FORGOTTEN, text.encode("utf-8", "surrogateescape"), expect_sha256=expect_sha256)
 
 
 def _check_calm(brain: Path) -> None:

@@ -15,16 +15,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from nugget.errors import KnowledgeError
+from nugget.guarded_yaml import MAX_CHARS, MAX_DEPTH, YAMLRefused, check
 from nugget.models import Problem, Severity
 
 if TYPE_CHECKING:
     import yaml
-
-MAX_CHARS = 256_000
-"""Longer frontmatter is refused."""
-
-MAX_DEPTH = 40
-"""Deeper nesting is refused."""
 
 _CORE_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp", "value"))
 _NULL_TAG = "tag:yaml.org,2002:null"
@@ -126,10 +121,12 @@ def _compose(split: Split) -> Node | None:
         raise FrontmatterError(f"has frontmatter of more than {MAX_CHARS:,} characters", split.first_line)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        # libyaml's composer recurses on the C stack and crashes the process on deep nesting; its events do not.
         if len(text) > 2000 or text.count("[") + text.count("{") > MAX_DEPTH or _DEEP_LINE.search(text):
-            _check_depth(text, loader, split.first_line)
+            check(text, loader, allow_aliases=True)
         node = cast("Node | None", yaml.compose(text, Loader=loader))
+    except YAMLRefused as refused:
+        line = split.first_line + (refused.line or 1) - 1
+        raise FrontmatterError(f"has frontmatter {refused}", line) from None
     except yaml.MarkedYAMLError as error:
         # For what was opened and never closed, the place that helps is where it was opened.
         is_unclosed = any(word in str(error.context) for word in ("flow", "quoted"))
@@ -148,17 +145,6 @@ def _compose(split: Split) -> Node | None:
     if node.id != "mapping":
         raise FrontmatterError("has frontmatter without `key: value` lines", split.first_line + node.start_mark.line)
     return node
-
-
-def _check_depth(text: str, loader: Any, first_line: int) -> None:
-    import yaml
-
-    depth = 0
-    for event in yaml.parse(text, Loader=loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            line = first_line + (event.start_mark.line if event.start_mark else 0)
-            raise FrontmatterError(f"has frontmatter nested more than {MAX_DEPTH} levels deep", line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nugget import guarded_yaml
 from nugget.brain import read_file
 from nugget.errors import NuggetError
 from nugget.knowledge import MAX_FILE_BYTES
@@ -93,7 +94,11 @@ def parse(content: bytes, *, path: str) -> Golden:
     if len(content) > MAX_FILE_BYTES:
         return Golden(problems=(Problem(path=path, reason=f"larger than {MAX_FILE_BYTES:,} bytes"),))
     try:
-        root = yaml.compose(content.decode("utf-8-sig"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        text, loader = content.decode("utf-8-sig"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        guarded_yaml.check(text, loader, allow_aliases=True)
+        root = yaml.compose(text, Loader=loader)
+    except guarded_yaml.YAMLRefused as refused:
+        return Golden(problems=(Problem(path=path, reason=f"is {refused}", line=refused.line),))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         return Golden(problems=(Problem(path=path, line=line, reason=f"not valid YAML ({error.problem})"),))

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
-from nugget import __version__, git, queue
+from nugget import __version__, archive, git, queue
 from nugget.config import Environment, Settings, config_files, default_brain, unknown_keys
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index import Index
@@ -138,7 +138,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment) -> list[Fi
         lambda: _check_llm(settings, environment),
         lambda: _check_settings(brain, environment),
         lambda: _check_folders(brain, environment),
-        lambda: _check_capture(brain, environment),
+        lambda: _check_capture(brain, settings, environment),
         lambda: _check_claude_code(environment),
     )
     for check in checks:
@@ -353,7 +353,7 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _good("folders", f"{brain} and {home} can be written")
 
 
-def _check_capture(brain: Path, environment: Environment) -> Iterator[Finding]:
+def _check_capture(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
     state = _capture_state(environment.home)
     if state.failures:
         failed = counted(len(state.failures), "session")
@@ -363,6 +363,8 @@ def _check_capture(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _odd("capture", f"nobody works on {waiting} in the queue", "nugget capture")
     else:
         yield _good("capture", f"last: {when(state.last_captured)}")
+    if old := archive.outdated(environment.home, settings):
+        yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget capture --re-redact")
     if proposals := _proposals(brain):
         yield _odd("review", f"waiting for you: {counted(proposals, 'proposal')}", "nugget review")
     if failures := _publishing_state(brain, environment.home).failures:

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -140,13 +140,12 @@ def edit(
     *,
     changes: Mapping[str, object] | None = None,
     body: str | None = None,
-    add_related: Sequence[Relation] = (),
     relink: Mapping[str, str | None] | None = None,
 ) -> str:
     """The file with only what was asked for changed; every other byte stays (comments, order, line ends, unknown keys).
 
     `changes` maps keys to the values of a Unit's fields, None taking the key away; `body` replaces everything
-    below the frontmatter; `add_related` adds relations that are not there yet; `relink` points relations at an id to
+    below the frontmatter; `relink` points relations at an id to
     another one, or takes them out (None). Raises KnowledgeError where the frontmatter cannot be read or cannot
     be changed without touching more.
     """
@@ -164,10 +163,7 @@ def edit(
         after = patching.set_key(after, key, _plain(value), newline=newline)
     if relink:
         after = patching.relink(after, relink, newline=newline)
-    if add_related:
-        entries = [{"id": relation.id, "relation": str(relation.relation)} for relation in dict.fromkeys(add_related)]
-        after = patching.add_relations(after, entries, newline=newline)
-    touched = {*(changes or {}), *(["related"] if add_related or relink else [])}
+    touched = {*(changes or {}), *(["related"] if relink else [])}
     patching.check_untouched(before, after, touched=touched)
     below = lines[closing:]
     if body is not None:

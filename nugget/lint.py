@@ -14,6 +14,7 @@ from nugget import config, git
 from nugget.errors import GitError, NuggetError, UsageError
 from nugget.frontmatter import FrontmatterError, Split, nodes
 from nugget.models import Problem, RelationType, Severity, Unit
+from nugget.redaction import allow_list, secret_lines
 
 _ONE_WAY = (RelationType.SUPERSEDES, RelationType.REQUIRES_UNDERSTANDING_OF)
 """Relations that make no sense in a circle."""
@@ -37,6 +38,7 @@ class _Known:
 class _Brain:
     """Every unit of a brain, and the problems of the files that were read for them."""
 
+    paths: list[str] = field(default_factory=list)
     units: list[_Known] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -53,6 +55,7 @@ def lint(brain: Path, paths: Sequence[Path] = ()) -> list[Problem]:
         *_settings(brain),
         *_links_and_folders(brain),
         *_repository(brain),
+        *_secrets(brain, [path for path in read.paths if not wanted or _is_under(path, wanted)]),
         *_duplicates(read.units),
         *(problem for known in read.units for problem in _place(known)),
         *_dangling(read.units),
@@ -82,7 +85,8 @@ def _read(brain: Path, wanted: Sequence[str]) -> _Brain:
     read = _Brain()
     listed = list(brains.knowledge_paths(brain))
     named = [path for path in wanted if path.endswith(".md") and path not in listed and not (brain / path).is_dir()]
-    for path in [*listed, *named]:
+    read.paths = [*listed, *named]
+    for path in read.paths:
         parsed = brains.load(brain, path)
         read.problems += parsed.problems
         if parsed.unit:
@@ -90,13 +94,35 @@ def _read(brain: Path, wanted: Sequence[str]) -> _Brain:
     return read
 
 
+def _secrets(brain: Path, paths: Sequence[str]) -> Iterator[Problem]:
+    """Kind and line of what looks like a secret, in the order of the file; never what it is."""
+    try:
+        allow = allow_list(config.load_settings(_without_home(brain), brain))
+    except NuggetError:
+        allow = []
+    for path in paths:
+        try:
+            text = brains.read_file(brain, path).decode("utf-8", "replace")
+        except NuggetError:
+            continue
+        for line, kind in secret_lines(text, allow=allow):
+            reason = (
+                f"holds what looks like a secret ({kind}); take it out here and in git's history, or let it through"
+            )
+            reason += " with `redaction.allow` in brain.yaml"
+            yield Problem(path=brains.printable(path), reason=reason, line=line, severity=Severity.WARNING)
+
+
+def _without_home(brain: Path) -> config.Environment:
+    """A home without a config.yaml, so that brain.yaml alone is looked at."""
+    return config.read_environment({"HOME": str(brain / ".nugget" / "no-home")})
+
+
 def _settings(brain: Path) -> Iterator[Problem]:
     """Problems of brain.yaml: what cannot be read or taken, and keys that no setting has."""
     file = brain / "brain.yaml"
-    # A home without a config.yaml, so that brain.yaml alone is looked at.
-    environment = config.read_environment({"HOME": str(brain / ".nugget" / "no-home")})
     try:
-        config.load_settings(environment, brain)
+        config.load_settings(_without_home(brain), brain)
         unknown = config.unknown_keys(file)
     except (NuggetError, OSError) as error:
         reason = str(error).removeprefix(str(file)).lstrip(":").strip()

@@ -177,7 +177,7 @@ class Desk:
         except NuggetError as error:
             print(f"nugget: {error}", file=sys.stderr)
         except Exception:
-            traceback.print_exc()
+            _print_traceback()
         finally:
             self._is_warm.set()
 
@@ -200,7 +200,7 @@ class Desk:
         except NuggetError as error:
             print(f"nugget: {error}", file=sys.stderr)
         except Exception:
-            traceback.print_exc()
+            _print_traceback()
 
 
 def serve(brain: Path | None = None, *, environment: Environment | None = None, cwd: Path | None = None) -> None:
@@ -298,12 +298,19 @@ def _reply(desk: Desk, question: Question) -> tuple[str, bool]:
         hint = f"\n{error.hint}" if error.hint else ""
         return f"Nugget has no answer: {error}{hint}", True
     except Exception as error:
-        traceback.print_exc()
+        _print_traceback()
         return (
             f"Nugget has no answer: something unexpected went wrong ({type(error).__name__}). Go on without it; "
             "`nugget doctor` may tell the person you work for what is wrong.",
             True,
         )
+
+
+def _print_traceback() -> None:
+    """The traceback of what nobody foresaw, on stderr, which a client may keep: without secrets."""
+    from nugget.redaction import redact
+
+    print(redact(traceback.format_exc()).text, file=sys.stderr)
 
 
 def _names(value: Any) -> Any:

@@ -353,7 +353,7 @@ class Budget:
 class Bundle:
     """What retrieval returns. `weak` says that nothing found is likely to answer the question.
 
-    `degraded` names the parts that are normally there and were not (`no_vectors`, `no_llm`, `stale_index`...);
+    `degraded` names the parts that are normally there and were not (`no_vectors`, `no_llm`, `index_behind`...);
     `explain` holds counts, stages and timings when asked for.
     """
 

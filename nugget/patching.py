@@ -42,32 +42,6 @@ def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> l
     return [*lines[:start], *written, *lines[end:]]
 
 
-def add_relations(lines: Sequence[str], relations: Sequence[Mapping[str, str]], *, newline: str) -> list[str]:
-    """The lines with entries put behind those of `related`, but for those that are there."""
-    found = _read(lines)
-    entries = _related(found)
-    known = [{key.value: value.value for key, value in entry.value} for entry in entries if entry.id == "mapping"]
-    relations = [new for new in relations if not any(new.items() <= old.items() for old in known)]
-    if not relations:
-        return list(lines)
-    if not entries:
-        return set_key(lines, "related", [dict(relation) for relation in relations], newline=newline)
-    start, end = _region(lines, found, "related")
-    node = found["related"][1]
-    if node.flow_style:
-        row, column = entries[-1].end_mark.line, entries[-1].end_mark.column
-        flow = "".join(f", {{id: {entry['id']}, relation: {entry['relation']}}}" for entry in relations)
-        return [*lines[:row], lines[row][:column] + flow + lines[row][column:], *lines[row + 1 :]]
-    dash = lines[_dash_line(lines, entries[-1], start)]
-    margin = dash[: len(dash) - len(dash.lstrip())]
-    written = [
-        part
-        for entry in relations
-        for part in (f"{margin}- id: {entry['id']}{newline}", f"{margin}  relation: {entry['relation']}{newline}")
-    ]
-    return [*lines[:end], *written, *lines[end:]]
-
-
 def relink(lines: Sequence[str], targets: Mapping[str, str | None], *, newline: str) -> list[str]:
     """The lines with relations to an id of `targets` pointed at its new id, or taken out where that is None."""
     changed = list(lines)

@@ -35,7 +35,10 @@ QUIET = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One session to capture. `attempts` counts starts; `next_try` is when a failed job is due again."""
+    """One session to capture. `attempts` counts starts; `next_try` is when a failed job is due again.
+
+    `is_unread` says that its file is there and could not be read this time: it is left as it is, never rewritten.
+    """
 
     name: str
     state: str
@@ -49,6 +52,7 @@ class Job:
     next_try: float | None = None
     reason: str | None = None
     branch: str | None = None
+    is_unread: bool = False
     other: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -79,6 +83,9 @@ def claim(home: Path, now: datetime) -> Job | None:
     """Take the oldest pending job: it is `running` from here on, with one more attempt on its count."""
     for file in _files(home, "pending"):
         job = _read(file)
+        if job.is_unread:
+            # A fault of the disk or of permissions may pass: it stays pending, and holds up no other.
+            continue
         moved = _move(home, job, "running")
         if moved is not None:
             return _rewrite(home, replace(moved, attempts=moved.attempts + 1, next_try=None))
@@ -103,6 +110,8 @@ def recover(home: Path, *, now: datetime) -> list[Job]:
     """Take up what a killed worker left behind; to be called with the queue's lock held."""
     found: list[Job] = []
     for job in jobs(home, "running"):
+        if job.is_unread:
+            continue
         if job.attempts >= MAX_DEATHS:
             found.append(fail(home, job, "the worker was killed while it worked on this session", now=now))
         else:
@@ -114,6 +123,8 @@ def release(home: Path, *, now: datetime, everything: bool = False) -> list[Job]
     """Make failed jobs pending again whose time has come, or (`everything`) all of them with a fresh count."""
     found: list[Job] = []
     for job in jobs(home, "failed"):
+        if job.is_unread:
+            continue
         if everything or (job.next_try is not None and job.next_try <= now.timestamp()):
             fresh = _rewrite(home, replace(job, attempts=0 if everything else job.attempts, next_try=None))
             found.append(_move(home, fresh, "pending") or fresh)
@@ -255,8 +266,11 @@ def _read(file: Path) -> Job:
         loaded = json.loads(file.read_bytes())
         if not isinstance(loaded, dict):
             raise ValueError("it holds no object")
-    except (OSError, ValueError) as error:
-        return Job(name=file.name, state=state, reason=f"the queue file {file.name} cannot be read ({error})")
+    except OSError as error:
+        reason = f"the queue file {file.name} cannot be read ({error.strerror or error})"
+        return Job(name=file.name, state=state, reason=reason, is_unread=True)
+    except ValueError as error:
+        return Job(name=file.name, state=state, reason=f"the queue file {file.name} cannot be read as a job ({error})")
     texts = {key: _text(loaded.get(key)) for key in ("transcript", "session", "cwd", "brain", "reason", "branch")}
     return Job(
         name=file.name,
@@ -265,6 +279,7 @@ def _read(file: Path) -> Job:
         queued=_number(loaded.get("queued")) or 0.0,
         attempts=int(_number(loaded.get("attempts")) or 0),
         next_try=_number(loaded.get("next_try")),
+        is_unread=False,
         other={key: value for key, value in loaded.items() if key not in Job.__slots__},
         **texts,
     )
@@ -272,7 +287,7 @@ def _read(file: Path) -> Job:
 
 def _rewrite(home: Path, job: Job) -> Job:
     """Write a job anew where it is; its state does not change."""
-    kept = {name: getattr(job, name) for name in Job.__slots__ if name not in ("name", "state", "other")}
+    kept = {name: getattr(job, name) for name in Job.__slots__ if name not in ("name", "state", "is_unread", "other")}
     line = {**job.other, **{name: value for name, value in kept.items() if value is not None}}
     spool.replace(Path(spool.queue_folder(home)) / job.state / job.name, json.dumps(line).encode())
     return job

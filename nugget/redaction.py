@@ -6,21 +6,23 @@ UUIDs, images and lock files stay readable.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
+from nugget import redaction_assignments, redaction_paths, redaction_rules
 from nugget.config import Settings
 from nugget.errors import UsageError
-from nugget.models import Event, EventKind, Session
+from nugget.models import Session
 from nugget.redaction_assignments import assigned_secrets
+from nugget.redaction_paths import without_excluded
 from nugget.redaction_rules import SHORTEST_RUN, Rule, rules
-
-EXCLUDED = "[excluded]"
-"""Stands where the content of an excluded file was."""
 
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 _KEY_BEGIN = re.compile(r"-----BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----")
@@ -52,7 +54,7 @@ def redact(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> Redacted:
 
     A secret in which one of `allow` is found stays. An unclosed `<private>` reaches to the end of the text.
     """
-    spans = [span for span in _spans(text) if span.kind == "private" or not _is_allowed(text, span, allow)]
+    spans = _secrets(text, allow)
     if not spans:
         return Redacted(text=text, counts={})
     counts: Counter[str] = Counter()
@@ -63,6 +65,32 @@ def redact(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> Redacted:
         position = span.end
         counts[span.kind] += 1
     return Redacted(text="".join([*parts, text[position:]]), counts=dict(counts))
+
+
+def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tuple[int, str]]:
+    """The line (from 1) and kind of everything that `redact` would take out; never what it is."""
+    return [(text.count("\n", 0, span.start) + 1, span.kind) for span in _merged(_secrets(text, allow))]
+
+
+def rules_stamp(settings: Settings) -> str:
+    """What says by which rules a text was redacted: these modules' code, and the settings that count."""
+    digest = hashlib.sha256(_code_digest())
+    capture = settings.capture
+    for patterns in (settings.redaction.allow, capture.exclude_paths, capture.exclude_projects):
+        digest.update("\0".join(patterns).encode("utf-8", "replace") + b"\1")
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _code_digest() -> bytes:
+    digest = hashlib.sha256(version("detect-secrets").encode())
+    for module in (__file__, redaction_rules.__file__, redaction_assignments.__file__, redaction_paths.__file__):
+        digest.update(Path(module).read_bytes())
+    return digest.digest()
+
+
+def _secrets(text: str, allow: Sequence[re.Pattern[str]]) -> list[_Span]:
+    return [span for span in _spans(text) if span.kind == "private" or not _is_allowed(text, span, allow)]
 
 
 def allow_list(settings: Settings) -> list[re.Pattern[str]]:
@@ -80,7 +108,7 @@ def redact_session(session: Session, *, settings: Settings) -> tuple[Session, di
     """The session without secrets and without the content of `capture.exclude_paths`, with counts by kind."""
     allow = allow_list(settings)
     counts: Counter[str] = Counter()
-    events = _without_excluded(session.events, settings.capture.exclude_paths)
+    events = without_excluded(session.events, settings.capture.exclude_paths)
 
     def clean(text: str | None) -> str | None:
         if not text:
@@ -186,43 +214,6 @@ def _merged(spans: Sequence[_Span]) -> list[_Span]:
 def _is_allowed(text: str, span: _Span, allow: Sequence[re.Pattern[str]]) -> bool:
     value = text[span.start : span.end]
     return any(pattern.search(value) for pattern in allow)
-
-
-def _without_excluded(events: Sequence[Event], patterns: Sequence[str]) -> list[Event]:
-    if not patterns:
-        return list(events)
-    calls = {
-        event.call_id
-        for event in events
-        if event.call_id and any(_is_excluded(path, patterns) for path in _paths_of(event))
-    }
-    kept = []
-    for event in events:
-        if (event.call_id and event.call_id in calls) or any(_is_excluded(path, patterns) for path in _paths_of(event)):
-            # A command that only names the file may stay; one that writes may hold what it writes.
-            is_reading = event.kind is EventKind.COMMAND and not {">", "\n"} & set(event.text)
-            hidden = event.text if is_reading else EXCLUDED
-            event = replace(event, text=hidden, before=None, after=None)
-        kept.append(event)
-    return kept
-
-
-def _paths_of(event: Event) -> list[str]:
-    if event.kind is EventKind.COMMAND:
-        words = re.split(r"[\s\"'`=<>|;&()]+", event.text)
-        return [word for word in words if word and not word.startswith("-")]
-    return [event.path] if event.path else []
-
-
-def _is_excluded(path: str, patterns: Sequence[str]) -> bool:
-    path = path.replace("\\", "/")
-    for pattern in patterns:
-        whole = str(Path(pattern).expanduser()) if pattern.startswith("~") else pattern
-        if fnmatchcase(path, whole) or fnmatchcase(path, f"*/{whole}") or fnmatchcase(path, f"*/{whole}/*"):
-            return True
-        if fnmatchcase(path, f"{whole}/*"):
-            return True
-    return False
 
 
 def _lowered(text: str) -> str:

@@ -25,7 +25,6 @@ DEGRADED: Mapping[str, str] = {
     "no_reranker": "the re-ranker failed, so the order is the local one",
     "no_answer": "the LLM could not write an answer",
     "index_behind": "files changed that are not indexed yet",
-    "stale_index": "files changed that are not indexed yet",
 }
 
 _ESCAPES = re.compile(

@@ -98,9 +98,7 @@ def diff(brain: Path, proposal: ProposalBranch) -> str:
     return git.diff(brain, proposal.base, proposal.sha, [file.path for file in proposal.files])
 
 
-def accept(
-    brain: Path, name: str | None = None, *, home: Path, now: datetime, units: Sequence[str] | None = None
-) -> Accepted:
+def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None) -> Accepted:
     """Merge a proposal, or only the named units of it, into the checked-out branch.
 
     Raises ReviewError when the brain is in the middle of a merge or no branch is checked out, ConflictError when

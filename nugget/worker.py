@@ -120,7 +120,7 @@ def work(
     finally:
         os.close(held)
     # What was queued between the last look and here found the lock taken, and what is beyond `max_jobs` is left.
-    if queue.jobs(home, "pending"):
+    if any(not job.is_unread for job in queue.jobs(home, "pending")):
         spool.start_worker(home)
     return Work(found=found, jobs=tuple(ended), published=published)
 

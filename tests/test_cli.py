@@ -642,3 +642,18 @@ def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) 
     first = done["units"][0]
     assert nugget("search", first["title"], "-q", "-n", "3").out.count(f"brain:{first['id']}\n") == 1
     assert nugget("status").out.count("Captured  last 20") == 1
+
+
+@pytest.mark.proves("CLI-ERRORS")
+def test_stdin_that_is_no_utf8_is_one_sentence(words: Path) -> None:
+    command = [sys.executable, "-P", "-m", "nugget.entry", "add", "-"]
+    shown = subprocess.run(command, input=b"one\ncaf\xe9", capture_output=True, timeout=60, env=dict(os.environ))
+    assert shown.returncode == 2 and shown.stdout == b""
+    assert shown.stderr.decode().splitlines() == [
+        "Error: What is on stdin is no UTF-8 text (line 2).", "`iconv -t UTF-8` converts it.",
+    ]  # fmt: skip
+    command.append("--json")
+    given = "# Café\n\nÜber Kaffee."
+    kept = subprocess.run(command, input=given.encode(), capture_output=True, timeout=60,
+                          env={**os.environ, "LC_ALL": "C"})  # fmt: skip
+    assert kept.returncode == 0 and json.loads(kept.stdout)["id"] == "pattern/cafe"

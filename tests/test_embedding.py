@@ -230,3 +230,13 @@ def test_settings_for_embedding_come_from_the_environment_too(monkeypatch: pytes
     settings = load_settings(read_environment())
     assert settings.embedding.model == "none"
     assert replace(settings).embedding.timeout_s == 30.0
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_credentials_in_the_address_reach_neither_the_index_nor_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "k")
+    model = embedder("openai:m", base_url="http://ada:hunter2secret@127.0.0.1:9/v1?key=abc", api_key_env="MY_KEY")
+    assert model.model == "openai:m@http://127.0.0.1:9/v1"
+    with pytest.raises(EmbeddingUnavailable) as failure:
+        model.embed_query("x")
+    assert "hunter2" not in str(failure.value) and "key=abc" not in str(failure.value)

@@ -57,6 +57,10 @@ def test_exit_codes_tell_done_failed_and_wrong_usage_apart() -> None:
 @pytest.mark.proves("CLI-EXIT")
 def test_an_interrupt_ends_with_130(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted:
+        @property
+        def buffer(self) -> Interrupted:
+            return self
+
         def read(self, size: int) -> str:
             raise KeyboardInterrupt
 

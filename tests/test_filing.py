@@ -328,3 +328,18 @@ def test_broken_files_stop_nobody(own: Path) -> None:
     assert forget_unit(own, "concept/keys").relinked
     errors = [problem for problem in lint(own) if problem.severity is Severity.ERROR]
     assert len({problem.path for problem in errors}) == 4
+
+
+@pytest.mark.parametrize("content", [b"", b"# caf\xe9\n- id: pattern/old", b"- id: pattern/old\n"])
+def test_a_list_of_the_forgotten_that_is_empty_or_no_utf8_is_added_to_and_loses_no_byte(
+    own: Path, content: bytes
+) -> None:
+    add_unit(own, "# Bolts\n\nAbout bolts.", type="concept", domain="coding", now=NOW)
+    (own / "forgotten.yaml").write_bytes(content)
+    forget_unit(own, "concept/bolts")
+    written = (own / "forgotten.yaml").read_bytes()
+    assert written.startswith(content) and b"- id: concept/bolts\n" in written
+    assert forgotten(own).ids == {"concept/bolts", *(["pattern/old"] if b"old" in content else [])}
+    add_unit(own, "# Bolts\n\nAbout bolts.", type="concept", domain="coding", now=NOW)
+    assert forgotten(own).ids == set() | ({"pattern/old"} if b"old" in content else set())
+    assert (own / "forgotten.yaml").read_bytes().rstrip().startswith(content.rstrip())

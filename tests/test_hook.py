@@ -239,3 +239,35 @@ def test_the_hook_imports_nothing_but_the_light_part_of_the_standard_library() -
         "nugget", "nugget.entry", "nugget.hook", "nugget.spool",
     }  # fmt: skip
     assert not loaded & {"subprocess", "dataclasses", "inspect", "pathlib", "typer", "yaml", "logging"}
+
+
+@pytest.mark.proves("HOOK-QUEUES")
+@pytest.mark.parametrize("named", ["~/my nugget", "nested/home"])
+def test_hook_and_commands_mean_the_same_home(
+    isolated_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    from nugget.config import read_environment
+    from nugget.hook import home_folder
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUGGET_HOME", named)
+    meant = isolated_home / "my nugget" if named.startswith("~") else tmp_path / named
+    assert read_environment().home == meant == Path(home_folder())
+    os.close(spool.try_lock(meant / "queue/worker.lock") or -1)
+    lock = spool.try_lock(meant / "queue/worker.lock")
+    assert lock is not None
+    try:
+        assert hook(PAYLOAD, NUGGET_HOME=named).returncode == 0
+    finally:
+        os.close(lock)
+    assert len(queue.jobs(meant, "pending")) == 1
+
+
+@pytest.mark.proves("HOOK-NEVER-FAILS")
+def test_what_the_hook_notes_of_a_failure_holds_no_secret(tmp_path: Path) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6" * 3
+    (tmp_path / key).mkdir()
+    (tmp_path / key / "queue").write_text("a file where the queue should be")
+    assert hook(PAYLOAD, NUGGET_HOME=str(tmp_path / key)).returncode == 0
+    noted = (tmp_path / key / "log/hook.log").read_text()
+    assert "Error" in noted and key not in noted

@@ -536,11 +536,10 @@ def test_a_new_key_goes_to_its_place_and_an_emptied_one_goes() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_relations_are_added_renamed_and_taken_out_in_any_style(related: str, newline: str) -> None:
+def test_relations_are_renamed_and_taken_out_in_any_style(related: str, newline: str) -> None:
     text = file().replace("---\n# T", f"{related}custom: [ 1,2 ]   # mine\n---\n# T").replace("\n", newline)
     pairs = [(edge.id, str(edge.relation)) for edge in unit_of(text).related]
     assert pairs == [("concept/a", "uses"), ("concept/b", "implements")]
-    new = Relation(id="bug/c", relation=RelationType.INFORMED_BY)
 
     def after(**arguments: Any) -> list[tuple[str, str]]:
         changed = edit(text, **arguments)
@@ -549,8 +548,6 @@ def test_relations_are_added_renamed_and_taken_out_in_any_style(related: str, ne
         assert changed.count("#") >= text.count("#") - 1
         return [(edge.id, str(edge.relation)) for edge in unit_of(changed).related]
 
-    assert after(add_related=[new]) == [*pairs, ("bug/c", "informed_by")]
-    assert after(add_related=[Relation(id="concept/a", relation=RelationType.USES)]) == pairs
     assert after(relink={"concept/a": "concept/renamed"}) == [("concept/renamed", "uses"), pairs[1]]
     assert after(relink={"concept/a": None}) == [pairs[1]]
     assert after(relink={"concept/b": None}) == [pairs[0]]
@@ -564,8 +561,7 @@ def test_relations_are_added_renamed_and_taken_out_in_any_style(related: str, ne
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_line_ends_and_byte_order_mark_stay(mark: str, newline: str) -> None:
     text = mark + CONTRACT.replace("\n", newline)
-    new = Relation(id="bug/x", relation=RelationType.USES)
-    changed = edit(text, changes={"confidence": 0.4, "session": "s"}, body="# New\n\nbody", add_related=[new])
+    changed = edit(text, changes={"confidence": 0.4, "session": "s"}, body="# New\n\nbody")
     assert changed.startswith(mark + "---" + newline)
     assert changed.removeprefix(mark).replace(newline, "").isprintable()
     assert changed.endswith(f"---{newline}# New{newline}{newline}body{newline}")

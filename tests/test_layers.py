@@ -23,10 +23,10 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "retrieval", "provenance", "install", "health", "evaluation", "feedback",
     ),
     "adapters": (
-        "config", "client_files", "resources", "spool", "ledger", "queue", "archive", "redaction_rules",
-        "redaction_assignments", "redaction", "query_log", "git", "workspace", "github", "client_settings", "prices",
-        "llm", "embedding", "frontmatter", "patching", "knowledge", "brain", "golden", "filing", "sources", "index",
-        "search_language",
+        "guarded_yaml", "config", "client_files", "resources", "spool", "ledger", "queue", "redaction_rules",
+        "redaction_assignments", "redaction_paths", "redaction", "archive", "query_log", "git", "workspace", "github",
+        "client_settings", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge", "brain", "golden",
+        "filing", "sources", "index", "search_language",
     ),
     "vocabulary": ("errors", "models", "nuggets", "text", "cutting", "markdown", "schema", "json_edits"),
 }  # fmt: skip

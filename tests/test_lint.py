@@ -155,3 +155,33 @@ def test_a_brain_without_git_gets_a_warning(own: Path) -> None:
     (problem,) = lint(own)
     assert (problem.path, problem.severity) == (".", Severity.WARNING)
     assert "no git repository" in problem.reason
+
+
+@pytest.mark.proves("BRAIN-LINT-SECRETS")
+def test_a_secret_is_told_by_kind_and_line_and_never_shown(own: Path) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6" * 3
+    write(own, "domains/coding/bugs/a.md", unit("bug", "a") + f"\nThe token was {key} then.\n")
+    write(own, "domains/coding/bugs/b.md", unit("bug", "b") + "\nCommit 9f1c3bd2a8e04f3f9f1c3bd2a8e04f3f9f1c3bd2.\n")
+    (said,) = told(own)
+    assert said.startswith("warning: domains/coding/bugs/a.md:11: holds what looks like a secret (github-token)")
+    assert key not in said and key[4:16] not in said
+    write(own, "brain.yaml", "owner: Ada\nredaction:\n  allow: ['ghp_a1B2']\n")
+    assert told(own) == []
+
+
+@pytest.mark.proves("SETTINGS-BOUNDED")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: &a [x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n", "has an alias"),
+        ("owner: " + "[" * 5000 + "]" * 5000 + "\n", "nested more than 40 levels deep"),
+        ("owner: x\n" + "# " + "y" * 300_000 + "\n", "longer than 256,000 characters"),
+        ("owner: !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
+        ("owner: \u00fc\n", None),
+    ],
+)
+def test_settings_that_are_bombs_are_refused_in_one_sentence(own: Path, text: str, said: str | None) -> None:
+    write(own, "brain.yaml", text)
+    assert [line for line in told(own) if "brain.yaml" in line] == [] if said is None else said in told(own)[0]
+    (own / "brain.yaml").write_bytes(b"owner: \xff\n")
+    assert "no UTF-8" in told(own)[0]

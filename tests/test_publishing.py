@@ -296,7 +296,7 @@ def test_a_proposal_that_always_fails_holds_up_no_other(place: Place) -> None:
 def test_what_was_accepted_here_leaves_the_pull_request(place: Place) -> None:
     branch = place.propose(RETRY, LOCKS)
     place.publish()
-    review.accept(place.brain, home=place.home, now=NOW, units=["pattern/retry-once"])
+    review.accept(place.brain, now=NOW, units=["pattern/retry-once"])
     (done,) = place.publish().publications
     assert done.state == "open" and len(place.server.pulls) == 1
     assert list(place.server.files_of(1)) == ["domains/coding/patterns/lock-order.md"]

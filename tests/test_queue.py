@@ -279,3 +279,18 @@ def test_jobs_are_worked_in_the_order_in_which_they_came(home: Path) -> None:
     drain(home, capture)
     assert seen == [f"s{number}" for number in range(5)]
     assert json.loads(next((home / "queue/done").glob("*.json")).read_bytes())["branch"] == "b"
+
+
+@pytest.mark.proves("QUEUE-UNREAD")
+def test_a_queue_file_that_cannot_be_read_now_waits_untouched_and_holds_up_nobody(home: Path) -> None:
+    put(home, "good")
+    # Reading a folder fails with EISDIR, also for root, whom no permission stops.
+    unread = home / "queue/pending/00000000000000000000-unread.json"
+    unread.mkdir()
+    assert drain(home, lambda job: Outcome(branch="b")) == 1
+    assert [job.is_unread for job in queue.jobs(home, "pending")] == [True] and unread.is_dir()
+    assert "cannot be read" in (queue.jobs(home, "pending")[0].reason or "")
+    unread.rmdir()
+    unread.write_text(json.dumps({"session": "back", "transcript": "/x/back.jsonl"}))
+    assert drain(home, lambda job: Outcome(branch="b")) == 1
+    assert {job.session for job in queue.jobs(home, "done")} == {"good", "back"}

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from nugget.config import CaptureSettings, RedactionSettings, Settings
 from nugget.errors import UsageError
 from nugget.models import Event, EventKind, Session
-from nugget.redaction import EXCLUDED, allow_list, is_excluded_project, redact, redact_session
+from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
+from nugget.redaction_paths import EXCLUDED
 from nugget.sources.transcripts import read_session
 
 CORPUS = Path(__file__).parent / "redaction_corpus"

@@ -216,7 +216,7 @@ def test_a_fence_is_longer_than_any_run_of_backticks() -> None:
 
 
 def test_what_is_missing_is_said_once_and_keeps_its_reason() -> None:
-    said = degraded_sentences(["index_behind", "stale_index", "no_reranker: timed\nout", "new_thing"])
+    said = degraded_sentences(["index_behind", "index_behind", "no_reranker: timed\nout", "new_thing"])
     assert said == [
         "files changed that are not indexed yet",
         "the re-ranker failed, so the order is the local one (timed out)",

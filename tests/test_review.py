@@ -75,7 +75,7 @@ def test_accepting_merges_and_keeps_every_uncommitted_change(brain: Path, home: 
     (brain / "untracked.md").write_text("untracked")
     shell(brain, "add", "staged.md")
     before = shell(brain, "status", "--porcelain")
-    accepted = review.accept(brain, home=home, now=NOW)
+    accepted = review.accept(brain, now=NOW)
     assert shell(brain, "status", "--porcelain") == before
     assert (brain / KNOWN_PATH).read_text() == "edited, not committed\n"
     assert "idempotency key" in (brain / RETRY_PATH).read_text()
@@ -91,7 +91,7 @@ def test_accepting_into_a_branch_that_moved_on_makes_a_merge(brain: Path, home: 
     propose(brain, home, RETRY)
     (brain / "brain.yaml").write_text("owner: moved on\n")
     shell(brain, "commit", "-qam", "Moved on")
-    accepted = review.accept(brain, home=home, now=NOW)
+    accepted = review.accept(brain, now=NOW)
     assert len(shell(brain, "log", "-1", "--format=%P").split()) == 2
     assert (brain / "brain.yaml").read_text() == "owner: moved on\n"
     assert (brain / RETRY_PATH).exists()
@@ -102,7 +102,7 @@ def test_accepting_into_a_branch_that_moved_on_makes_a_merge(brain: Path, home: 
 @pytest.mark.proves("REVIEW-PARTIAL")
 def test_single_units_are_accepted_and_the_rest_goes_on_waiting(brain: Path, home: Path) -> None:
     branch = propose(brain, home, RETRY, CACHE)
-    accepted = review.accept(brain, home=home, now=NOW, units=["pattern/retry-idempotent-calls-only"])
+    accepted = review.accept(brain, now=NOW, units=["pattern/retry-idempotent-calls-only"])
     assert [file.path for file in accepted.files] == [RETRY_PATH]
     assert (brain / RETRY_PATH).exists() and not (brain / CACHE_PATH).exists()
     (proposal,) = review.proposals(brain)
@@ -111,17 +111,17 @@ def test_single_units_are_accepted_and_the_rest_goes_on_waiting(brain: Path, hom
     (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text() + "\nEdited by the user afterwards.\n")
     shell(brain, "commit", "-qam", "Edit")
     assert [file.path for file in review.show(brain).files] == [CACHE_PATH]
-    review.accept(brain, home=home, now=NOW, units=[CACHE_PATH])
+    review.accept(brain, now=NOW, units=[CACHE_PATH])
     assert "Edited by the user" in (brain / RETRY_PATH).read_text()
     assert (brain / CACHE_PATH).exists() and git.branches(brain, "nugget/") == []
     with pytest.raises(ReviewError, match="Nothing waits"):
-        review.accept(brain, home=home, now=NOW)
+        review.accept(brain, now=NOW)
 
 
 def test_units_that_are_not_proposed_are_named(brain: Path, home: Path) -> None:
     propose(brain, home, RETRY)
     with pytest.raises(ReviewError, match="proposes no bug/none"):
-        review.accept(brain, home=home, now=NOW, units=["bug/none"])
+        review.accept(brain, now=NOW, units=["bug/none"])
 
 
 @pytest.mark.proves("REVIEW-ACCEPT")
@@ -134,7 +134,7 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Pa
     (brain / KNOWN_PATH).write_text("precious\n")
     head = git.head(brain)
     with pytest.raises(ConflictError, match=r"retry-with-idempotency\.md has uncommitted changes"):
-        review.accept(brain, edit.branch, home=home, now=NOW)
+        review.accept(brain, edit.branch, now=NOW)
     assert (brain / KNOWN_PATH).read_text() == "precious\n"
     assert git.head(brain) == head
     assert len(review.proposals(brain)) == 2
@@ -142,7 +142,7 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Pa
     (brain / RETRY_PATH).parent.mkdir(exist_ok=True)
     (brain / RETRY_PATH).write_text("an untracked file of the user's\n")
     with pytest.raises(ConflictError, match="uncommitted changes"):
-        review.accept(brain, fresh.branch, home=home, now=NOW)
+        review.accept(brain, fresh.branch, now=NOW)
     assert (brain / RETRY_PATH).read_text() == "an untracked file of the user's\n"
     assert not (brain / CACHE_PATH).exists()
 
@@ -154,9 +154,9 @@ def test_the_same_lines_changed_on_both_sides_is_a_conflict_and_nothing_changes(
     shell(brain, "commit", "-qm", "Mine")
     head = git.head(brain)
     with pytest.raises(ConflictError, match=f"was changed on main since {branch}"):
-        review.accept(brain, home=home, now=NOW)
+        review.accept(brain, now=NOW)
     assert git.head(brain) == head and shell(brain, "status", "--porcelain") == ""
-    accepted = review.accept(brain, home=home, now=NOW, units=["concept/expire-caches-by-event"])
+    accepted = review.accept(brain, now=NOW, units=["concept/expire-caches-by-event"])
     assert [file.path for file in accepted.waiting] == [RETRY_PATH]
     assert "Mine" in (brain / RETRY_PATH).read_text()
 
@@ -167,7 +167,7 @@ def test_two_edits_of_the_same_unit_can_both_be_accepted(brain: Path, home: Path
     second = unit("Park unknown states", "Mark timed-out orders unknown instead of failed until reconciled.")
     branches = [propose(brain, home, one, known=known) for one in (first, second)]
     for branch in branches:
-        review.accept(brain, branch, home=home, now=NOW)
+        review.accept(brain, branch, now=NOW)
     merged = known_unit(brain)
     assert "every night" in merged.body and "unknown instead of failed" in merged.body
     assert len(merged.evidence) == len(known.evidence) + 2
@@ -180,7 +180,7 @@ def test_edits_at_different_places_merge(brain: Path, home: Path) -> None:
     text = (brain / KNOWN_PATH).read_text()
     (brain / KNOWN_PATH).write_text(text.replace("## The recipe", "## The proven recipe"))
     shell(brain, "commit", "-qam", "Reword")
-    review.accept(brain, home=home, now=NOW)
+    review.accept(brain, now=NOW)
     merged = (brain / KNOWN_PATH).read_text()
     assert "## The proven recipe" in merged and "compare every night" in merged
 
@@ -218,13 +218,13 @@ def test_a_proposal_edited_by_the_reviewer_is_accepted_as_edited(brain: Path, ho
     branch = propose(brain, home, RETRY, CACHE)
     shell(brain, "switch", "-q", branch)
     with pytest.raises(ReviewError, match="itself is checked out"):
-        review.accept(brain, branch, home=home, now=NOW)
+        review.accept(brain, branch, now=NOW)
     shell(brain, "rm", "-q", CACHE_PATH)
     (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text().replace("charges twice", "double-charges"))
     shell(brain, "commit", "-qam", "Reviewed")
     shell(brain, "switch", "-q", "main")
     (file,) = review.show(brain, branch).files
-    review.accept(brain, branch, home=home, now=NOW)
+    review.accept(brain, branch, now=NOW)
     assert "double-charges" in (brain / RETRY_PATH).read_text()
     assert not (brain / CACHE_PATH).exists()
     assert file.path == RETRY_PATH
@@ -240,11 +240,11 @@ def test_a_brain_in_the_middle_of_a_merge_is_left_alone(brain: Path, home: Path)
     shell(brain, "commit", "-qam", "main")
     subprocess.run(["git", "-C", str(brain), "merge", "-q", "side"], check=False, capture_output=True)
     with pytest.raises(ReviewError, match="in the middle of a merge"):
-        review.accept(brain, home=home, now=NOW)
+        review.accept(brain, now=NOW)
     shell(brain, "merge", "--abort")
     shell(brain, "checkout", "-q", "--detach")
     with pytest.raises(ReviewError, match="No branch is checked out"):
-        review.accept(brain, home=home, now=NOW)
+        review.accept(brain, now=NOW)
 
 
 def test_merged_elsewhere_means_nothing_is_left_to_decide(brain: Path, home: Path) -> None:

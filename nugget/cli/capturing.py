@@ -83,6 +83,9 @@ def capture(
     publish: Annotated[
         bool, typer.Option("--publish", help="Open a pull request for every proposal that is only local yet.")
     ] = False,
+    re_redact: Annotated[
+        bool, typer.Option("--re-redact", help="Only redact the archived sessions anew, by the rules of today.")
+    ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -91,6 +94,8 @@ def capture(
 
     environment = read_environment()
     flag = brain_folder(brain, environment)
+    if re_redact:
+        raise typer.Exit(_re_redact(flag, as_json=as_json))
 
     def tell(job: Job) -> None:
         said = job.branch or job.reason or ""
@@ -119,6 +124,24 @@ def capture(
         if proposed:
             out.print("Next: nugget review")
     raise typer.Exit(1 if failed or unpublished else 0)
+
+
+def _re_redact(folder: Path, *, as_json: bool) -> int:
+    """Redact the archive anew; the exit code."""
+    from nugget import archive
+    from nugget.config import load_settings
+
+    environment = read_environment()
+    done = archive.redact_anew(environment.home, load_settings(environment, folder))
+    if as_json:
+        print_json(asdict(done) | {"unreadable": [str(file) for file in done.unreadable]})
+    else:
+        looked_at = counted(done.looked_at, "archived session")
+        removed = f"{done.removed} of excluded projects removed"
+        console().print(f"{looked_at} looked at: more was taken out of {done.rewritten}, {removed}.")
+        for file in done.unreadable:
+            note(f"cannot be read, and stays as it is: {clean(str(file))}")
+    return 1 if done.unreadable else 0
 
 
 def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:

@@ -52,7 +52,7 @@ def add(
     from nugget.filing import add_unit
     from nugget.redaction import allow_list
 
-    given = sys.stdin.read(_MAX_STDIN_CHARS + 1) if text == ["-"] else " ".join(text)
+    given = _stdin() if text == ["-"] else " ".join(text)
     if len(given) > _MAX_STDIN_CHARS:
         raise UsageError(f"The text is longer than {_MAX_STDIN_CHARS:,} characters.", hint="Keep it in parts.")
     if not given.strip():
@@ -68,6 +68,20 @@ def add(
         print_json({"id": unit_id, "path": path})
     else:
         console().print(f"Kept as {clean(unit_id)} in {clean(path)}.")
+
+
+def _stdin() -> str:
+    """The text on stdin, as UTF-8 whatever the locale. Raises UsageError for bytes that are no text."""
+    content = sys.stdin.buffer.read(4 * _MAX_STDIN_CHARS + 1)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if len(content) > 4 * _MAX_STDIN_CHARS:
+            return " " * (_MAX_STDIN_CHARS + 1)
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"What is on stdin is no UTF-8 text (line {line}).", hint="`iconv -t UTF-8` converts it."
+        ) from None
 
 
 def forget(

@@ -95,7 +95,7 @@ def review_accept(
     from nugget.review import accept
 
     now = datetime.now(UTC)
-    done = accept(brain_folder(brain), branch, home=read_environment().home, now=now, units=listed(units) or None)
+    done = accept(brain_folder(brain), branch, now=now, units=listed(units) or None)
     if as_json:
         print_json({
             "into": done.into, "commit": done.commit, "accepted": [file.id for file in done.files],

@@ -32,13 +32,14 @@ _LONGEST_WAIT_S = 20.0
 
 
 class HttpEmbedder:
-    """An embedding endpoint. `model` carries vendor and base URL, so that two endpoints never share vectors."""
+    """An embedding endpoint. `model` carries vendor and base URL (no credentials), so that two never share vectors."""
 
     def __init__(self, vendor: str, name: str, *, base_url: str, key: str, timeout_s: float) -> None:
-        self.model = f"{vendor}:{name}@{base_url}"
+        self.model = f"{vendor}:{name}@{_without_credentials(base_url)}"
         self._vendor = vendor
         self._name = name
         self._url = base_url.rstrip("/") + "/embeddings"
+        self._shown_url = _without_credentials(self._url)
         self._headers = {"Authorization": f"Bearer {key}"}
         self._timeout_s = timeout_s
 
@@ -81,7 +82,7 @@ class HttpEmbedder:
         body: dict[str, Any] = {"model": self._name, "input": [redact(text).text or " " for text in texts]}
         if self._vendor == "voyage":
             body["input_type"] = input_type
-        return _vectors(self._post(client, body), expected=len(texts), url=self._url)
+        return _vectors(self._post(client, body), expected=len(texts), url=self._shown_url)
 
     def _post(self, client: httpx.Client, body: dict[str, Any]) -> Any:
         import httpx
@@ -92,7 +93,7 @@ class HttpEmbedder:
             try:
                 response = client.post(self._url, json=body)
             except httpx.InvalidURL as error:
-                reason = str(error)
+                reason = _without_credentials(str(error))
                 break
             except httpx.HTTPError as error:
                 reason, wait_s = str(error) or type(error).__name__, 0.5 * 2**attempt
@@ -101,16 +102,23 @@ class HttpEmbedder:
                 try:
                     return response.json()
                 except ValueError:
-                    raise EmbeddingUnavailable(f"{self._url} answered with something that is not JSON.") from None
+                    raise EmbeddingUnavailable(f"{self._shown_url} answered with something that is not JSON.") from None
             reason = f"HTTP {response.status_code}"
             if response.status_code not in _RETRIED:
                 break
             wait_s = min(_retry_after_s(response.headers.get("retry-after")) or 0.5 * 2**attempt, _LONGEST_WAIT_S)
-        raise EmbeddingUnavailable(f"{self._url} gave no vectors ({reason}).", hint="Check base URL, key and network.")
+        raise EmbeddingUnavailable(
+            f"{self._shown_url} gave no vectors ({reason}).", hint="Check base URL, key and network."
+        )
 
 
 def _retry_after_s(header: str | None) -> float | None:
     return float(header) if header and re.fullmatch(r"\d+(\.\d+)?", header) else None
+
+
+def _without_credentials(url: str) -> str:
+    """An address as it may be stored and shown: without user, password, query and fragment."""
+    return re.sub(r"[?#].*", "", re.sub(r"(?<=://)[^/?#]*@", "", url))
 
 
 def _vectors(reply: Any, *, expected: int, url: str) -> list[NDArray[np.float32]]:

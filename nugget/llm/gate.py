@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -53,7 +54,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Gate:
+class Gate(ABC):
     """Base of the ways to an LLM. `secret` is a text that may stand in no message."""
 
     def __init__(
@@ -142,9 +143,9 @@ class Gate:
             # The reply is paid for: it is better used and unrecorded than thrown away.
             _log.warning("The cost ledger in %s cannot be written (%s).", self._home / "ledger", error.strerror)
 
+    @abstractmethod
     def _translated(self, error: Exception, call: Call) -> LLMUnavailable | None:
         """The sentence for an exception that a way raises; None for one that it does not know."""
-        raise NotImplementedError
 
     def _checked(self, text: str, schema: Mapping[str, Any], call: Call) -> dict[str, Any]:
         """The object that a reply's text holds. Raises BadReply where it does not follow the schema."""
