@@ -139,7 +139,12 @@ def read_archive(file: Path) -> Session:
 
 
 def _event_line(event: Event) -> dict[str, Any]:
-    return {name: value for name, value in asdict(event).items() if value not in (None, "")}
+    # An empty `before` says that the file was empty, none that nobody knows.
+    return {
+        name: value
+        for name, value in asdict(event).items()
+        if value is not None and (value != "" or name in ("before", "after"))
+    }
 
 
 def _event(line: dict[str, Any]) -> Event:
