@@ -52,9 +52,12 @@ class LogSession:
     ended_ms: int | None = None
     generation: int = 0
     malformed: int = 0
+    derived: int = 0
 
 
-_SESSION_COLUMNS = "key, source, id, path, agent, folder, workspace, title, started_ms, ended_ms, generation, malformed"
+_SESSION_COLUMNS = (
+    "key, source, id, path, agent, folder, workspace, title, started_ms, ended_ms, generation, malformed, derived"
+)
 
 
 @dataclass(slots=True)
@@ -126,7 +129,7 @@ def claim_session(connection: sqlite3.Connection, *, source: str, session_id: st
     )
     session = find_log_session(connection, session_id, source)
     assert session is not None
-    number = connection.execute("SELECT next_number FROM log_sessions WHERE key = ?", (session.key,)).fetchone()[0]
+    number = connection.execute("SELECT last_number FROM log_sessions WHERE key = ?", (session.key,)).fetchone()[0]
     return session, Ids(session.key, number)
 
 
@@ -135,7 +138,7 @@ def put_session(connection: sqlite3.Connection, ids: Ids, **values: Any) -> None
     known = {name: value for name, value in values.items() if value is not None}
     columns = "".join(f"{name} = ?, " for name in known)
     connection.execute(
-        f"UPDATE log_sessions SET {columns} next_number = ?, generation = generation + 1 WHERE key = ?",
+        f"UPDATE log_sessions SET {columns} last_number = ?, generation = generation + 1 WHERE key = ?",
         (*known.values(), ids.number, ids.key),
     )
 
@@ -165,6 +168,14 @@ def remove_session_rows(connection: sqlite3.Connection, key: int) -> None:
     for table in TABLES:
         remove_rows(connection, table, *id_range(key))
     connection.execute("DELETE FROM log_files WHERE session_key = ?", (key,))
+
+
+def row_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
+    """How many rows of each table a session has."""
+    return {
+        table: connection.execute(f"SELECT count(*) FROM {table} WHERE id >= ? AND id < ?", id_range(key)).fetchone()[0]
+        for table in TABLES
+    }
 
 
 def forget_session(connection: sqlite3.Connection, key: int) -> None:

@@ -13,7 +13,8 @@ CREATE TABLE log_sessions (
     title TEXT,
     started_ms INTEGER,
     ended_ms INTEGER,
-    next_number INTEGER NOT NULL DEFAULT 1,
+    last_number INTEGER NOT NULL DEFAULT 0, -- the last number given to a row
+    derived INTEGER NOT NULL DEFAULT 0, -- the last number that incidents and notes have been derived from
     generation INTEGER NOT NULL DEFAULT 0,  -- raised by every ingest that found something
     malformed INTEGER NOT NULL DEFAULT 0,
     UNIQUE (source, id)

@@ -84,9 +84,12 @@ def clean_line(raw: bytes) -> str:
         return ""
     if not text.isprintable():
         text = _CONTROL.sub("", text)
-    if len(text) >= 40 and " " not in text.strip() and _KEY_LIKE.fullmatch(text):
-        return ""
-    return text[:MAX_LINE_CHARS]
+    return "" if is_opaque(text) else text[:MAX_LINE_CHARS]
+
+
+def is_opaque(text: str) -> bool:
+    """Whether a line is nothing but base64: a part of a key or an image, which tells nobody anything."""
+    return len(text) >= 40 and " " not in text.strip() and _KEY_LIKE.fullmatch(text) is not None
 
 
 def keep_lines(file: BinaryIO, start: int, end: int) -> Iterator[LogLine]:

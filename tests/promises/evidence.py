@@ -9,5 +9,14 @@ PROMISES: dict[str, str] = {
     "EVI-SHELL-TERMINAL": "of escape codes, progress bars and binary output only what a person could read is kept",
     "EVI-SHELL-BOUNDED": "of large output beginning, end and what looks like failures are kept, in little memory",
     "EVI-SHELL-PATHS": "no session id and no link leads out of the log folder; pipes are not read",
+    "EVI-WALKTHROUGH": "the seven examples of the walkthrough give what they are said to give",
+    "EVI-FAILURE-FIRST": "for a question about a failure the failing command and its error line come first",
+    "EVI-RESUME": "for a question about going on, incidents and working notes both stand out",
+    "EVI-CHANGED": "for a question about changes, edited files dominate over noisy output",
+    "EVI-INTENT": "an intent is detected in the documented order; an override is followed exactly",
+    "EVI-BUDGET": "context_text stays within characters and lines, and keeps the top evidence",
+    "EVI-EXPLAIN": "explain shows counts, caps, reasons, and the row that each piece of evidence stands in",
+    "EVI-INGEST": "ingesting again finds nothing; what is added later is added; two at once do each part once",
+    "EVI-REDACT": "no secret of the redaction corpus is stored or returned",
 }
 GAPS: dict[str, str] = {}

@@ -1,0 +1,24 @@
+"""Evidence: what happened in sessions and shells, what failed, what fixed it, and where somebody was.
+
+`ingest` takes logs in, `evidence_bundle` answers a question about a session, `bundle_json` is its JSON.
+"""
+
+from __future__ import annotations
+
+from nugget.evidence.bundle import bundle_json, evidence_bundle
+from nugget.evidence.ingest import all_logs, find_log, ingest, ingest_all
+from nugget.evidence.profiles import detect_intent, is_diagnostic
+from nugget.evidence.values import (
+    INTENTS,
+    BundleOptions,
+    EvidenceBundle,
+    Incident,
+    Ingested,
+    SelectedEvidence,
+    WorkingNote,
+)
+
+__all__ = [
+    "INTENTS", "BundleOptions", "EvidenceBundle", "Incident", "Ingested", "SelectedEvidence", "WorkingNote", "all_logs",
+    "bundle_json", "detect_intent", "evidence_bundle", "find_log", "ingest", "ingest_all", "is_diagnostic",
+]  # fmt: skip

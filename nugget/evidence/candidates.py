@@ -1,0 +1,232 @@
+"""What a question about a session is answered from: the rows that can matter, loaded once per state of the session."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from nugget.index import evidence as store
+from nugget.index.evidence import LogSession
+from nugget.index.fulltext import STOP_WORDS
+
+_LIMITS = {
+    "failures": 300, "outputs": 400, "latest": 400, "edits": 250, "notes": 300, "incidents": 200, "commands": 150,
+}  # fmt: skip
+"""Rows of each sort in a view, the newest."""
+_MATCHES_PER_WORD = 60
+_MAX_WORDS = 12
+_CACHED_SESSIONS = 48
+_WORD = re.compile(r"[a-z0-9]+")
+_UNTELLING = frozenset(
+    "went wrong error errors fail failed failing failure failures happened happen happens problem problems issue "
+    "issues fix fixed debug broke broken bug bugs crash crashed last latest recent session sessions today tell show "
+    "give explain please using use run running ran tried try trying resume continue left off status summary overview "
+    "progress changed change changes files file diff edited modified next again still out up there here now".split()
+)
+"""Words of questions that name no subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row that may be selected. `words` are its own, `near` those of what it belongs to (an output's command).
+
+    `salience` 0..1 is how much it says whatever the question is; `marks` name boosts of a profile.
+    """
+
+    id: int
+    kind: str
+    category: str
+    text: str
+    ts_ms: int
+    words: frozenset[str]
+    near: frozenset[str]
+    salience: float
+    marks: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    row: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class SessionView:
+    """The candidates of a session at one generation, and its latest lines of each stream."""
+
+    session: LogSession
+    candidates: list[Candidate] = field(default_factory=list)
+    ids: frozenset[int] = frozenset()
+    latest: dict[str, list[str]] = field(default_factory=dict)
+    is_whole: bool = True
+
+
+_views: OrderedDict[tuple[str, int], SessionView] = OrderedDict()
+_views_lock = threading.Lock()
+
+
+def view_of(connection: sqlite3.Connection, session: LogSession) -> SessionView:
+    """The view of a session, kept until the session gains something."""
+    file = connection.execute("PRAGMA database_list").fetchone()[2]
+    key = (file, session.key)
+    with _views_lock:
+        view = _views.get(key)
+        if view is not None and view.session == session:
+            _views.move_to_end(key)
+            return view
+    view = _load(connection, session)
+    with _views_lock:
+        _views[key] = view
+        _views.move_to_end(key)
+        while len(_views) > _CACHED_SESSIONS:
+            _views.popitem(last=False)
+    return view
+
+
+def subject_words(query: str) -> tuple[str, ...]:
+    """The words of a question that name its subject, stemmed; none for a question such as `what went wrong`."""
+    words = [word for word in _WORD.findall(query.lower()[:4000]) if word not in STOP_WORDS and word not in _UNTELLING]
+    return tuple(dict.fromkeys(stem(word) for word in words if len(word) > 1 or word.isdigit()))[:64]
+
+
+def matching(connection: sqlite3.Connection, view: SessionView, query: str) -> list[Candidate]:
+    """Rows beyond the view in which words of the question stand; none where the view is the whole session."""
+    if view.is_whole:
+        return []
+    words = [word for word in _WORD.findall(query.lower()[:4000]) if word not in STOP_WORDS and word not in _UNTELLING]
+    words = list(dict.fromkeys(word for word in words if len(word) > 1))
+    words = sorted(words, key=len, reverse=True)[:_MAX_WORDS]
+    found = store.matching_ids(connection, words, key=view.session.key, limit=_MATCHES_PER_WORD)
+    return candidates_of(connection, (row_id for row_id in found if row_id not in view.ids))
+
+
+def candidates_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> list[Candidate]:
+    """The candidates of rows by id, whatever tables they stand in."""
+    by_table: dict[str, list[int]] = {}
+    for row_id in row_ids:
+        by_table.setdefault(store.table_of(row_id), []).append(row_id)
+    found: list[Candidate] = []
+    for table, ids in by_table.items():
+        rows = store.rows_by_id(connection, table, ids)
+        found += _made(table, rows, _command_texts(connection, rows) if table == "pane_output" else {})
+    return found
+
+
+@lru_cache(maxsize=16_384)
+def stem(word: str) -> str:
+    """A word without the endings that questions and output differ in."""
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
+
+
+@lru_cache(maxsize=8192)
+def words_in(text: str) -> frozenset[str]:
+    """The stemmed words of a text."""
+    return frozenset(stem(word) for word in _WORD.findall(text.lower()[:4000]))
+
+
+def _load(connection: sqlite3.Connection, session: LogSession) -> SessionView:
+    first, end = store.id_range(session.key)
+    view = SessionView(session=session)
+    wanted = (
+        ("incidents", "1", "incidents"),
+        ("events", "ok = 0", "failures"),
+        ("events", "kind IN ('command.start', 'prompt')", "commands"),
+        ("command_inputs", "1", "commands"),
+        ("pane_output", "is_failure = 1", "outputs"),
+        ("pane_output", "1", "latest"),
+        ("file_edits", "1", "edits"),
+        ("working_notes", "1", "notes"),
+    )
+    seen: dict[int, Candidate] = {}
+    for table, where, limit in wanted:
+        rows = store.rows_in(connection, table, first, end, where=where, limit=_LIMITS[limit], newest=True)
+        view.is_whole = view.is_whole and len(rows) < _LIMITS[limit]
+        commands = _command_texts(connection, rows) if table == "pane_output" else {}
+        for candidate in _made(table, rows, commands):
+            seen.setdefault(candidate.id, candidate)
+        if limit == "latest":
+            for row in rows:
+                view.latest.setdefault(row[2], []).append(row[3])
+    view.candidates = list(seen.values())
+    view.ids = frozenset(seen)
+    return view
+
+
+def _command_texts(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> dict[int, str]:
+    commands = {row[5] for row in rows if row[5] is not None}
+    return {row[0]: row[4] for row in store.rows_by_id(connection, "events", commands)} if commands else {}
+
+
+def _made(table: str, rows: Sequence[tuple[Any, ...]], commands: dict[int, str]) -> list[Candidate]:
+    if table == "pane_output":
+        return [_output(row, commands.get(row[5] or 0, "")) for row in rows]
+    make = {
+        "incidents": _incident, "events": _event, "command_inputs": _input, "file_edits": _edit, "working_notes": _note,
+    }[table]  # fmt: skip
+    return [candidate for row in rows if (candidate := make(row)) is not None]
+
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+def _incident(row: tuple[Any, ...]) -> Candidate:
+    details = json.loads(row[11])
+    marks = ("open",) if row[9] is None else ()
+    salience = details["severity"] * (1.0 if row[9] is None else 0.85)
+    near = words_in(" ".join(details["edits"]))
+    reasons = tuple(details["reasons"])
+    return Candidate(
+        row[0], "incident", "incident", row[6], row[1], words_in(row[6]), near, salience, marks, reasons, row
+    )
+
+
+def _event(row: tuple[Any, ...]) -> Candidate | None:
+    row_id, ts_ms, kind, tool, text, ok, code, _, _ = row
+    if ok == 0 and kind == "command.end":
+        shown = f"{text} (exit {code})" if code is not None else f"{text} (failed)"
+        reasons = (f"exit {code}",) if code is not None else ("failed",)
+        return Candidate(row_id, "failure.command", "failure", shown, ts_ms, words_in(text), _NOTHING, 0.7, (), reasons)
+    if ok == 0:
+        shown = text if tool and text.startswith(tool) else f"{tool or 'tool'}: {text}"
+        reasons = (f"{tool or 'tool'} failed",)
+        shown = shown[:1000]
+        return Candidate(row_id, "failure.tool", "failure", shown, ts_ms, words_in(shown), _NOTHING, 0.5, (), reasons)
+    if kind == "command.start":
+        return Candidate(row_id, "command", "command", text, ts_ms, words_in(text), _NOTHING, 0.4)
+    if kind == "prompt":
+        return Candidate(row_id, "prompt", "command", text[:1000], ts_ms, words_in(text), _NOTHING, 0.5)
+    return None
+
+
+def _input(row: tuple[Any, ...]) -> Candidate:
+    return Candidate(row[0], "command", "command", row[2], row[1], words_in(row[2]), _NOTHING, 0.35, (), ("typed",))
+
+
+def _output(row: tuple[Any, ...], command: str) -> Candidate:
+    row_id, ts_ms, stream, text, is_failure, _, _ = row
+    marks = (("failing",) if is_failure else ()) + (("stderr",) if stream == "stderr" else ())
+    salience = 0.6 if is_failure else 0.15
+    near = words_in(command) if command else _NOTHING
+    reasons = (stream,) + (("looks like a failure",) if is_failure else ())
+    return Candidate(row_id, "output", "output", text, ts_ms, words_in(text), near, salience, marks, reasons)
+
+
+def _edit(row: tuple[Any, ...]) -> Candidate:
+    row_id, ts_ms, path, action, ok = row
+    text = f"{path} ({action})" if ok != 0 else f"{path} ({action} failed)"
+    return Candidate(row_id, "edit", "edit", text, ts_ms, words_in(path), _NOTHING, 0.6 if ok != 0 else 0.3)
+
+
+def _note(row: tuple[Any, ...]) -> Candidate:
+    row_id, ts_ms, kind, text, is_open, _ = row
+    marks = ("open",) if is_open and kind in ("todo", "blocker") else ()
+    salience = 0.6 if is_open else 0.25
+    reasons = () if is_open else ("done",)
+    words = words_in(text)
+    return Candidate(row_id, f"note.{kind}", "note", text, ts_ms, words, _NOTHING, salience, marks, reasons, row)

@@ -1,0 +1,61 @@
+"""Texts on their way into the index: redacted in batches, since most hold no secret."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from nugget.redaction import redact
+
+
+def redacted_all(
+    texts: Sequence[str], *, allow: Sequence[re.Pattern[str]] = (), counts: Counter[str] | None = None
+) -> list[str]:
+    """The texts without secrets, in their order. Repeated texts cost nothing; `counts` gathers what kinds there were.
+
+    They are looked at as one text first: where that holds a secret, the part of it is halved until it is found.
+    """
+    distinct = list(dict.fromkeys(texts))
+    cleaned = dict(zip(distinct, _cleaned(distinct, allow, counts), strict=True))
+    return [cleaned[text] for text in texts]
+
+
+def _cleaned(texts: list[str], allow: Sequence[re.Pattern[str]], counts: Counter[str] | None) -> list[str]:
+    if not texts:
+        return []
+    joined = "\n\n".join(texts)
+    result = redact(joined, allow=allow)
+    if not result.counts:
+        return texts
+    if len(texts) == 1:
+        if counts is not None:
+            counts.update(result.counts)
+        return [result.text]
+    middle = len(texts) // 2
+    return [*_cleaned(texts[:middle], allow, counts), *_cleaned(texts[middle:], allow, counts)]
+
+
+def redacted_lines(
+    lines: Sequence[str], *, allow: Sequence[re.Pattern[str]] = (), counts: Counter[str] | None = None
+) -> list[str]:
+    """Lines that follow each other, without secrets, also those that span several; as many lines as before.
+
+    Of a secret of several lines the first says what it was and the others are empty.
+    """
+    joined = "\n".join(lines)
+    result = redact(joined, allow=allow)
+    if not result.counts:
+        return list(lines)
+    if counts is not None:
+        counts.update(result.counts)
+    after = result.text.split("\n")
+    if len(after) == len(lines):
+        return after
+    begin = next((n for n, (one, other) in enumerate(zip(lines, after, strict=False)) if one != other), len(after))
+    kept_end = 0
+    while kept_end < len(after) - begin - 1 and lines[-1 - kept_end] == after[-1 - kept_end]:
+        kept_end += 1
+    changed = after[begin : len(after) - kept_end]
+    gap = len(lines) - len(after)
+    return [*after[:begin], *changed, *[""] * gap, *after[len(after) - kept_end :]]

@@ -1,0 +1,176 @@
+"""From the rows of a session to its incidents and working notes, anew for what a new row can have changed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nugget.evidence.incidents import Stitched, stitch, telling_lines, words_of
+from nugget.evidence.notes import edit_note, notes_of_command, notes_of_speech
+from nugget.index import evidence as store
+from nugget.index.evidence import Ids
+from nugget.text import shorten
+
+_WINDOW_EVENTS = 1200
+"""So many events before the first new one are looked at again: what is new may have fixed what failed there."""
+_MAX_LINES_OF_COMMAND = 80
+
+Todo = tuple[int, int, str, bool]
+"""(event, time, text, is open) of an entry of an agent's to-do list."""
+
+
+def derive(connection: sqlite3.Connection, ids: Ids, *, first_new: int, todos: Sequence[Todo] = ()) -> tuple[int, int]:
+    """Bring incidents and notes of a session in line with its rows; (incidents, notes) that are there now and were not.
+
+    Called inside the transaction, after rows with ids from `first_new` on have been added.
+    """
+    first, end = store.id_range(ids.key)
+    before = _counts(connection, first, end)
+    begin = _window_begin(connection, first, first_new)
+    stale = [row[0] for row in store.rows_in(connection, "incidents", first, end) if row[4] >= begin]
+    if stale:
+        begins = [row[3] for row in store.rows_by_id(connection, "incidents", stale)]
+        begin = min(begin, *begins)
+    for incident in stale:
+        store.remove_rows(connection, "incidents", incident, incident + 1)
+    events = store.rows_in(connection, "events", begin, end, where="kind IN ('command.end', 'tool.end')")
+    edits = store.rows_in(connection, "file_edits", begin, end)
+    found = stitch(events, edits, _lines_of(connection, first, end))
+    _allot_loose_lines(connection, found, begin, end)
+    store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])
+    _derive_notes(connection, ids, first_new=first_new, todos=todos)
+    after = _counts(connection, first, end)
+    return max(0, after[0] - before[0]), max(0, after[1] - before[1])
+
+
+def _counts(connection: sqlite3.Connection, first: int, end: int) -> tuple[int, int]:
+    incidents, notes = (
+        connection.execute(f"SELECT count(*) FROM {table} WHERE id >= ? AND id < ?", (first, end)).fetchone()[0]
+        for table in ("incidents", "working_notes")
+    )
+    return incidents, notes
+
+
+def _window_begin(connection: sqlite3.Connection, first: int, first_new: int) -> int:
+    rows = connection.execute(
+        "SELECT id FROM events WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?", (first, first_new, _WINDOW_EVENTS)
+    ).fetchall()
+    return rows[-1][0] if rows else first
+
+
+def _lines_of(connection: sqlite3.Connection, first: int, end: int) -> Callable[[int], Sequence[str]]:
+    def lines(started: int) -> list[str]:
+        """Output of a command: what it wrote to stderr first, since that is where failures are told."""
+        rows = connection.execute(
+            "SELECT text FROM pane_output WHERE command = ? AND id >= ? AND id < ? "
+            "ORDER BY stream = 'stderr' DESC, is_failure DESC, id LIMIT ?",
+            (started, first, end, _MAX_LINES_OF_COMMAND),
+        )
+        return [row[0] for row in rows]
+
+    return lines
+
+
+def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[Stitched], begin: int, end: int) -> None:
+    """Give lines that no command is known to have printed to the incident whose words they share, else to the last."""
+    commands = [one for one in found if one.command and len(one.lines) < 2]
+    if not commands:
+        return
+    loose = store.rows_in(
+        connection, "pane_output", begin, end, where="is_failure = 1 AND command IS NULL", limit=400, newest=True
+    )
+    loose = [row for row in loose if row[2] == "stderr"] or loose
+    for line in telling_lines([row[3] for row in loose]):
+        words = words_of(line)
+        best = max(commands, key=lambda one: (len(words & one.words), _speaks(one.command, line), one.last_event))
+        if line not in best.lines:
+            best.lines.append(line)
+            best.reasons["printed in the same session"] = None
+            connection.executemany(
+                "UPDATE pane_output SET command = ?, ts_ms = ? WHERE id = ?",
+                [(best.started, best.ts_ms, row[0]) for row in loose if row[3] == line],
+            )
+
+
+_TOOL_SIGNS = {
+    "cargo": ("error[E", "rustc", ".rs"), "go": (".go:", "--- FAIL"), "npm": ("npm ERR", "npm error"),
+    "pytest": ("E  ", ".py", "AssertionError"), "python": ("Traceback", "Error:", ".py"),
+    "python3": ("Traceback", "Error:", ".py"),
+    "tsc": ("error TS",), "git": ("fatal:",), "make": ("make:", "***"), "docker": ("docker", "daemon"),
+    "node": ("Error:", ".js"), "pip": ("ERROR: ",),
+}  # fmt: skip
+"""What the programs that fail most print when they do."""
+
+
+def _speaks(command: str, line: str) -> bool:
+    return any(sign in line for word in command.split()[:3] for sign in _TOOL_SIGNS.get(word.rsplit("/", 1)[-1], ()))
+
+
+def _incident_row(one: Stitched, ids: Ids) -> list[Any]:
+    details = {
+        "lines": one.lines[:8], "edits": one.edits[:8], "reasons": list(one.reasons), "events": one.events[-20:],
+        "severity": round(one.severity, 3), "exit_code": one.exit_code, "tool": one.tool, "summary": one.summary,
+    }  # fmt: skip
+    text = "\n".join([one.title, *one.summary])
+    return [
+        ids.next("incidents"), one.ts_ms, one.first_ms, one.first_event, one.last_event, one.title, text, one.command,
+        one.failures, one.fixed_by, one.fixed_ms, json.dumps(details, ensure_ascii=False),
+    ]  # fmt: skip
+
+
+def _derive_notes(connection: sqlite3.Connection, ids: Ids, *, first_new: int, todos: Sequence[Todo]) -> None:
+    first, end = store.id_range(ids.key)
+    known = {(row[2], row[3]): row for row in store.rows_in(connection, "working_notes", first, end)}
+    wanted: dict[tuple[str, str], tuple[int, bool, int]] = {}
+    for row in store.rows_in(connection, "incidents", first, end, limit=200, newest=True):
+        severity = json.loads(row[11])["severity"]
+        if severity >= 0.3:
+            wanted["blocker", shorten(row[5], 300)] = (row[1], row[9] is None, row[0])
+    for row in store.rows_in(connection, "file_edits", first_new, end):
+        if row[4] != 0:
+            wanted["edit", edit_note(row[2], row[3])] = (row[1], True, row[0])
+    commands = store.rows_in(
+        connection, "events", first_new, end, where="kind IN ('command.start', 'prompt') AND length(text) < 20000"
+    )
+    for row in commands:
+        find = notes_of_speech if row[2] == "prompt" else notes_of_command
+        for kind, text in find(row[4]):
+            wanted[kind, text] = (row[1], True, row[0])
+    for row in store.rows_in(connection, "command_inputs", first_new, end):
+        for kind, text in notes_of_command(row[2]):
+            wanted.setdefault((kind, text), (row[1], True, row[0]))
+    for event, ts_ms, text, is_open in todos:
+        wanted["todo", shorten(text, 300)] = (ts_ms, is_open, event)
+    _put_notes(connection, ids, known, wanted)
+
+
+def _put_notes(
+    connection: sqlite3.Connection,
+    ids: Ids,
+    known: dict[tuple[str, str], tuple[Any, ...]],
+    wanted: dict[tuple[str, str], tuple[int, bool, int]],
+) -> None:
+    """Add what is new, and bring time and state of what is known up to date."""
+    rows = []
+    for (kind, text), (ts_ms, is_open, about) in sorted(wanted.items(), key=lambda note: (note[1][0], note[1][2])):
+        if (kind, text) in known:
+            connection.execute(
+                "UPDATE working_notes SET ts_ms = ?, is_open = ?, about = ? WHERE id = ?",
+                (ts_ms, int(is_open), about, known[kind, text][0]),
+            )
+        else:
+            rows.append([ids.next("working_notes"), ts_ms, kind, text, int(is_open), about])
+    store.put_rows(connection, "working_notes", rows)
+    first, end = store.id_range(ids.key)
+    blockers = {text for kind, text in wanted if kind == "blocker"}
+    for kind, text in known.keys() - wanted.keys():
+        gone = kind == "blocker" and text not in blockers
+        if (
+            gone
+            and not connection.execute(
+                "SELECT 1 FROM incidents WHERE id >= ? AND id < ? AND title = ?", (first, end, text)
+            ).fetchone()
+        ):
+            store.remove_rows(connection, "working_notes", known[kind, text][0], known[kind, text][0] + 1)

@@ -1,0 +1,331 @@
+"""Incidents: failures stitched together with their output, what was tried and edited, and what fixed them.
+
+Failures of the same target (the same program with shared arguments, the same tool on the same file) that follow each
+other are one incident. What was edited behind a failure belongs to it where the failure names the file, or where it
+came at once. The command of the same target that then goes well is what it was fixed by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from nugget.extraction.fixes import bare_command, signature_of
+from nugget.text import shorten
+
+MAX_STEPS_BETWEEN = 150
+"""So many steps behind its last failure an incident is neither retried nor fixed any more."""
+MAX_MS_BETWEEN = 6 * 3600 * 1000
+_NEAR_STEPS = 25
+_CHAINED_STEPS, _CHAINED_MS = 4, 10_000
+_MAX_LINES, _MAX_EDITS, _MOST_OPEN = 6, 8, 24
+
+_SEARCHES = frozenset(
+    "grep egrep fgrep rg ag ack diff cmp test [ [[ which type command pgrep pidof find ls stat file kill pkill "
+    "lsof".split()
+)
+"""Programs whose exit code 1 says "nothing found" and nothing else."""
+_READERS = frozenset(
+    "cat grep egrep rg ag head tail less more sed awk ls find echo printf jq curl wget tree wc git-log git-show "
+    "git-diff git-grep git-blame git-status gh-run gh-pr gh-issue gh-api docker-logs kubectl-logs journalctl".split()
+)
+"""Programs whose output shows what others wrote, so that an `error:` in it is no failure of theirs."""
+_STRONG = re.compile(
+    r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
+    r"|✗|✘|×|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
+    r".*\berror TS\d+:|.*: command not found|.*No such file or directory|.*(?:[1-9]\d*) (?:failed|failing|errors?)\b)"
+)
+_TRIVIAL = re.compile(
+    r"File has not been read yet|has been modified since read|String to replace not found|No changes to make"
+    r"|File does not exist|exceeds maximum allowed|is a directory|EISDIR|InputValidationError|tool_use_error"
+    r"|Found \d+ matches of the string",
+    re.IGNORECASE,
+)
+"""Failures of an agent's own tools that it overcomes with its next call."""
+_STARTERS = frozenset("sudo time env npx bunx uv poetry pipenv run exec nohup".split())
+_WORD = re.compile(r"[\w./@:-]+")
+_STOPPED_BY_PERSON = 130
+
+
+@dataclass(slots=True)
+class Stitched:
+    """An incident while it is being put together."""
+
+    started: int | None
+    first_event: int
+    first_ms: int
+    last_event: int
+    ts_ms: int
+    step: int
+    command: str
+    target: str
+    words: frozenset[str]
+    tool: str | None
+    exit_code: int | None
+    severity: float
+    failures: int = 1
+    is_masked: bool = False
+    lines: list[str] = field(default_factory=list)
+    edits: list[str] = field(default_factory=list)
+    events: list[int] = field(default_factory=list)
+    chained: list[str] = field(default_factory=list)
+    reasons: dict[str, None] = field(default_factory=dict)
+    fixed_by: str | None = None
+    fixed_ms: int | None = None
+
+    @property
+    def title(self) -> str:
+        """What failed, on one line."""
+        code = f" (exit {self.exit_code})" if self.exit_code is not None and not self.is_masked else ""
+        if not self.command:
+            return f"{self.tool or 'tool'} failed: {shorten(self.target, 120)}"
+        return f"`{shorten(bare_command(self.command) or self.command, 160)}` failed{code}"
+
+    @property
+    def summary(self) -> list[str]:
+        """What was printed, edited, tried and done, line by line."""
+        told = list(self.lines[:_MAX_LINES])
+        told += [f"then: {text}" for text in self.chained[:3]]
+        if self.failures > 1:
+            told.append(f"failed {self.failures} times")
+        if self.edits:
+            told.append(f"edited since: {', '.join(self.edits[:_MAX_EDITS])}")
+        if self.fixed_by is not None:
+            told.append(f"fixed by: {shorten(self.fixed_by, 200)}")
+        return told
+
+
+@dataclass(slots=True)
+class _Trail:
+    """What is still open, with the steps taken so far."""
+
+    step: int = 0
+    open: list[Stitched] = field(default_factory=list)
+    done: list[Stitched] = field(default_factory=list)
+
+
+def stitch(
+    events: Sequence[Sequence[Any]], edits: Sequence[Sequence[Any]], lines_of: Callable[[int], Sequence[str]]
+) -> list[Stitched]:
+    """The incidents in these rows of events and file_edits, in order of their first failure.
+
+    `lines_of` gives the output lines of the command that was started by an event.
+    """
+    trail = _Trail()
+    for table, row in _in_order(events, edits):
+        trail.step += 1
+        if table == "file_edits":
+            _note_edit(row, trail)
+        elif row[2] == "command.end":
+            _note_command(row, trail, lines_of)
+        elif row[2] == "tool.end":
+            _note_tool(row, trail)
+        if trail.step % 64 == 0:
+            trail.open = [one for one in trail.open if trail.step - one.step <= MAX_STEPS_BETWEEN]
+    return trail.done
+
+
+def _in_order(events: Sequence[Sequence[Any]], edits: Sequence[Sequence[Any]]) -> Iterator[tuple[str, Sequence[Any]]]:
+    rows = [("events", row) for row in events] + [("file_edits", row) for row in edits]
+    yield from sorted(rows, key=lambda row: row[1][0])
+
+
+def _note_command(row: Sequence[Any], trail: _Trail, lines_of: Callable[[int], Sequence[str]]) -> None:
+    row_id, ts_ms, _, _, command, ok, code, started, _ = row
+    if not command or ok is None or code == _STOPPED_BY_PERSON:
+        return
+    target, words = target_of(command), words_of(command)
+    lines = lines_of(started) if started else ()
+    telling = telling_lines(lines)
+    if ok and not is_masked_failure(command, lines):
+        _settle(command, target, words, ts_ms, lines, trail)
+        return
+    if code == 1 and not telling and programs_of(command)[-1:] and programs_of(command)[-1] in _SEARCHES:
+        return
+    again = (
+        one for one in reversed(trail.open) if one.command and _is_retry(one, command, target, words, ts_ms, trail)
+    )
+    known = next(again, None)
+    severity = _severity(code, telling, is_masked=bool(ok), is_reader=_is_reading(command))
+    if known is None:
+        known = Stitched(
+            started=started, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=trail.step,
+            command=command,
+            target=target, words=words, tool=None, exit_code=code, severity=severity, is_masked=bool(ok), failures=0,
+        )  # fmt: skip
+        _open(known, trail)
+    _add_failure(known, row_id, ts_ms, trail.step, telling)
+    known.exit_code = code if not ok else known.exit_code
+    known.severity = max(known.severity, severity)
+    known.reasons["output tells of a failure" if ok else f"exit {code}" if code is not None else "failed"] = None
+
+
+def _note_tool(row: Sequence[Any], trail: _Trail) -> None:
+    row_id, ts_ms, _, tool, text, ok, _, _, _ = row
+    if ok is None:
+        return
+    target = _tool_target(tool, text)
+    if ok:
+        for one in list(trail.open):
+            if not one.command and one.tool == tool and one.target == target:
+                _close(one, f"{tool} went well", ts_ms, trail)
+        return
+    last = trail.open[-1] if trail.open else None
+    is_shell = (tool or "").lower() in ("shell", "bash", "exec", "command", "terminal")
+    is_near = last is not None and trail.step - last.step <= _CHAINED_STEPS and ts_ms - last.ts_ms <= _CHAINED_MS
+    if last is not None and last.command and is_near and is_shell:
+        last.chained.append(f"{tool} failed: {shorten(text, 200)}")
+        last.events.append(row_id)
+        last.last_event = row_id
+        last.reasons[f"tool {tool} failed too"] = None
+        return
+    known = next((one for one in trail.open if not one.command and one.tool == tool and one.target == target), None)
+    if known is None:
+        severity = 0.15 if _TRIVIAL.search(text) else 0.5
+        known = Stitched(
+            started=None, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=trail.step,
+            command="", target=target, words=words_of(text), tool=tool, exit_code=None, severity=severity, failures=0,
+        )  # fmt: skip
+        _open(known, trail)
+    lines = [shorten(line, 300) for line in text.split("\n")[:3] if line.strip()]
+    _add_failure(known, row_id, ts_ms, trail.step, lines)
+    known.reasons[f"tool {tool} failed"] = None
+
+
+def _note_edit(row: Sequence[Any], trail: _Trail) -> None:
+    _, ts_ms, path, _, ok = row
+    name = path.rsplit("/", 1)[-1]
+    for one in list(trail.open):
+        if ok == 0:
+            continue
+        if not one.command and one.target.endswith(path):
+            _close(one, f"{one.tool} {path} went well", ts_ms, trail)
+            continue
+        since = trail.step - one.step
+        is_named = name in one.command or any(name in line for line in one.lines)
+        is_near = since <= _NEAR_STEPS and one is trail.open[-1]
+        if one.command and since <= MAX_STEPS_BETWEEN and (is_named or is_near) and path not in one.edits:
+            one.edits.append(path)
+            one.reasons["the failure names an edited file" if is_named else "edited right after"] = None
+
+
+def _settle(command: str, target: str, words: frozenset[str], ts_ms: int, lines: Sequence[str], trail: _Trail) -> None:
+    """Close the incidents that this command, which went well, is the end of."""
+    for one in list(trail.open):
+        if not one.command or not _is_retry(one, command, target, words, ts_ms, trail):
+            continue
+        if one.lines and one.lines[0] in (line.strip() for line in lines):
+            continue
+        _close(one, bare_command(command) or command, ts_ms, trail)
+
+
+def _open(one: Stitched, trail: _Trail) -> None:
+    trail.open.append(one)
+    trail.done.append(one)
+    del trail.open[:-_MOST_OPEN]
+
+
+def _close(one: Stitched, by: str, ts_ms: int, trail: _Trail) -> None:
+    one.fixed_by, one.fixed_ms = by, ts_ms
+    one.reasons["fixed later"] = None
+    trail.open.remove(one)
+
+
+def _add_failure(one: Stitched, row_id: int, ts_ms: int, step: int, lines: Sequence[str]) -> None:
+    one.failures += 1
+    one.last_event, one.ts_ms, one.step = row_id, ts_ms, step
+    one.events.append(row_id)
+    del one.events[20:-1]
+    fresh = [line for line in lines if line not in one.lines]
+    one.lines = [*fresh[:_MAX_LINES], *one.lines][: 2 * _MAX_LINES]
+    if one.failures > 1:
+        one.reasons[f"failed {one.failures} times"] = None
+        one.reasons.pop(f"failed {one.failures - 1} times", None)
+
+
+def _is_retry(one: Stitched, command: str, target: str, words: frozenset[str], ts_ms: int, trail: _Trail) -> bool:
+    """Whether a command is about the same as the one that failed, and not too long after it."""
+    if trail.step - one.step > MAX_STEPS_BETWEEN or ts_ms - one.ts_ms > MAX_MS_BETWEEN:
+        return False
+    if command == one.command:
+        return True
+    union = len(words | one.words)
+    overlap = len(words & one.words) / union if union else 0.0
+    return overlap >= 0.34 if target == one.target else overlap >= 0.6 and trail.step - one.step <= 12
+
+
+@lru_cache(maxsize=4096)
+def target_of(command: str) -> str:
+    """What a command is about: its program and sub-command, without variables, folders and interpreters."""
+    words = (bare_command(command) or command)[:2000].split()
+    words = [word.rsplit("/", 1)[-1] if word.startswith(("/", "./", "~")) else word for word in words]
+    while words and words[0] in _STARTERS:
+        words = words[1:]
+    plain = [word for word in words if not word.startswith("-")]
+    if plain[:1] and plain[0] in ("python", "python3", "node", "bash", "sh", "deno", "ruby"):
+        plain = [plain[0], *plain[1:2]]
+    return " ".join(plain[:2]).lower()
+
+
+@lru_cache(maxsize=4096)
+def words_of(text: str) -> frozenset[str]:
+    """The words, flags and paths of a command."""
+    return frozenset(word.lower() for word in _WORD.findall(bare_command(text)[:2000]))
+
+
+def programs_of(command: str) -> list[str]:
+    """The programs of a command line, each with the sub-command where that tells more (`git-log`)."""
+    found = []
+    for part in re.split(r"\|\||&&|[|;\n]", bare_command(command)[:2000] or command[:2000]):
+        words = part.split()
+        while words and ("=" in words[0] or words[0] in ("sudo", "time", "env", "command", "cd")):
+            words = words[1:]
+        if words:
+            program = words[0].rsplit("/", 1)[-1]
+            compound = program in ("git", "gh", "docker", "kubectl") and len(words) > 1
+            found.append(f"{program}-{words[1]}" if compound else program)
+    return found
+
+
+def telling_lines(lines: Sequence[str]) -> list[str]:
+    """The lines of an output that say what went wrong, the most telling first."""
+    if not lines:
+        return []
+    signs = list(signature_of("\n".join(lines), limit=4))
+    strong = [line.strip() for line in lines if _STRONG.match(line.strip())]
+    last = [line.strip() for line in lines[-2:] if line.strip()]
+    return [shorten(line, 300) for line in dict.fromkeys([*signs, *strong[:_MAX_LINES], *last])][:_MAX_LINES]
+
+
+def is_masked_failure(command: str, lines: Sequence[str]) -> bool:
+    """Whether a command that went well by its exit code failed by what it printed, as behind `| tail` or `; echo`."""
+    if not any(mark in command for mark in ("|", ";", "&")) or _is_reading(command):
+        return False
+    return any(_STRONG.match(line.strip()) and not _is_nothing(line) for line in lines)
+
+
+def _is_nothing(line: str) -> bool:
+    return re.search(r"\b0 (?:failed|failing|errors?)\b", line) is not None and not re.search(r"\b[1-9]\d* ", line)
+
+
+def _is_reading(command: str) -> bool:
+    programs = programs_of(command)
+    return bool(programs) and programs[0] in _READERS
+
+
+def _tool_target(tool: str | None, text: str) -> str:
+    return shorten(text.split("\n", 1)[0].split(": ", 1)[0], 200) or (tool or "")
+
+
+def _severity(code: int | None, telling: Sequence[str], *, is_masked: bool, is_reader: bool) -> float:
+    value = 0.9 if telling else 0.55
+    if is_masked:
+        value -= 0.15
+    if is_reader:
+        value -= 0.35
+    if code is not None and code > 1:
+        value += 0.05
+    return min(1.0, max(0.1, value))

@@ -1,0 +1,202 @@
+"""Shell logs become rows: which command an end belongs to, which command printed a line, what a tool wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nugget.index.evidence import Ids
+from nugget.sources.log_lines import LogLine
+from nugget.sources.shell import LogEvent
+
+MAX_TEXT_CHARS = 2000
+_MOST_OPEN = 50
+_WRITING_TOOLS = {
+    "fs.write": "overwrite", "fs.append": "append", "fs.edit": "edit", "fs.patch": "edit", "write": "overwrite",
+    "edit": "edit", "apply_patch": "edit",
+}  # fmt: skip
+_SAYING_KEYS = ("text", "message", "prompt", "content", "error", "reason", "title", "name", "path")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that was started: its row, its text, and when it began or, once that is known, ended."""
+
+    id: int
+    text: str
+    ts_ms: int
+
+
+@dataclass(slots=True)
+class Running:
+    """What has to be remembered from one event to the next: open commands, the last time, where streams belong."""
+
+    ids: Ids
+    ts_ms: int
+    open: list[Command] = field(default_factory=list)
+    known: list[Command] = field(default_factory=list)
+    ranges: list[tuple[str, int, int, Command]] = field(default_factory=list)
+    folder: str | None = None
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows for the tables of the same names, in the order of their columns."""
+
+    events: list[list[Any]] = field(default_factory=list)
+    file_edits: list[list[Any]] = field(default_factory=list)
+
+
+def event_rows(events: Sequence[LogEvent], running: Running) -> Rows:
+    """The rows of some events. Times that are missing are taken from the event before."""
+    rows = Rows()
+    for event in events:
+        running.ts_ms = event.ts_ms or running.ts_ms
+        given, kind = event.given, event.kind
+        tool = _text(given.get("tool"))[:80] or None
+        text, ok, code, started = "", None, None, None
+        if kind == "command.start":
+            text = _text(given.get("cmd")) or _text(given.get("command"))
+        elif kind == "command.end":
+            code, ok = _exit_of(given)
+            command = _ended(given, running)
+            text = _text(given.get("cmd")) or (command.text if command else "")
+            started = command.id if command else None
+        elif kind.startswith("tool."):
+            text = _tool_text(kind, tool, given)
+            ok = given.get("ok") if isinstance(given.get("ok"), bool) else None
+        else:
+            text = _said(given)
+        row_id = running.ids.next("events")
+        text = text.strip()[:MAX_TEXT_CHARS]
+        outcome = None if ok is None else int(ok)
+        rows.events.append([row_id, running.ts_ms, kind, tool, text, outcome, code, started, event.offset])
+        if kind == "command.start":
+            _begin(Command(row_id, text, running.ts_ms), given, running)
+        elif kind == "tool.start" and tool in _WRITING_TOOLS:
+            rows.file_edits += _edit_rows(tool, given, running)
+    return rows
+
+
+def output_rows(stream: str, lines: Sequence[LogLine], texts: Sequence[str], running: Running) -> list[list[Any]]:
+    """The rows of lines of a stream, whose `texts` have been redacted.
+
+    A line belongs to the command whose shell noted the place; else to the command that was echoed above it.
+    """
+    ranges = [(start, end, command) for name, start, end, command in running.ranges if name == stream]
+    echoed: dict[str, list[Command]] = {}
+    for command in running.known:
+        if words := command.text.split():
+            echoed.setdefault(words[-1], []).append(command)
+    current: Command | None = None
+    rows: list[list[Any]] = []
+    for line, text in zip(lines, texts, strict=True):
+        if not text:
+            continue
+        owner = next((command for start, end, command in ranges if start <= line.offset < end), None)
+        if owner is None and stream != "stderr" and not ranges:
+            current = _echo_of(text, echoed) or current
+            owner = current
+        ts_ms, command_id = (owner.ts_ms, owner.id) if owner else (running.ts_ms, None)
+        row_id = running.ids.next("pane_output")
+        rows.append([row_id, ts_ms, stream, text, int(line.is_failure), command_id, line.offset])
+    return rows
+
+
+def input_rows(lines: Sequence[LogLine], texts: Sequence[str], running: Running) -> list[list[Any]]:
+    """The rows of lines that were typed."""
+    return [
+        [running.ids.next("command_inputs"), running.ts_ms, text, line.offset]
+        for line, text in zip(lines, texts, strict=True)
+        if text
+    ]
+
+
+def _begin(command: Command, given: Mapping[str, Any], running: Running) -> None:
+    running.folder = _text(given.get("cwd"))[:1000] or running.folder
+    running.open.append(command)
+    running.known.append(command)
+    del running.open[:-_MOST_OPEN], running.known[: -_MOST_OPEN * 20]
+
+
+def _ended(given: Mapping[str, Any], running: Running) -> Command | None:
+    """The command that an end belongs to: the last one open with its text, where the end names one, else the last."""
+    named = _text(given.get("cmd")).strip()[:MAX_TEXT_CHARS]
+    fitting = [command for command in running.open if not named or command.text == named]
+    if not fitting:
+        return None
+    begun = fitting[-1]
+    running.open.remove(begun)
+    ended = Command(begun.id, begun.text, running.ts_ms)
+    running.known = [ended if command.id == begun.id else command for command in running.known[-_MOST_OPEN:]]
+    for stream, place in _streams(given):
+        running.ranges.append((stream, *place, ended))
+    del running.ranges[: -_MOST_OPEN * 20]
+    return ended
+
+
+def _streams(given: Mapping[str, Any]) -> list[tuple[str, tuple[int, int]]]:
+    """`{"streams": {"stderr": [from, to]}}`: where in the streams a command's output stands."""
+    streams = given.get("streams")
+    found = []
+    for name, place in streams.items() if isinstance(streams, dict) else ():
+        if isinstance(place, list) and len(place) == 2 and all(type(offset) is int for offset in place):
+            found.append((name, (place[0], place[1])))
+    return found
+
+
+def _echo_of(line: str, echoed: Mapping[str, Sequence[Command]]) -> Command | None:
+    """The command that a line ends with, after a prompt; of equal ones the latest."""
+    words = line.rsplit(None, 1)
+    for command in reversed(echoed.get(words[-1], ())) if words else ():
+        if line.endswith(command.text) and len(line) - len(command.text) <= 160:
+            return command
+    return None
+
+
+def _exit_of(given: Mapping[str, Any]) -> tuple[int | None, bool | None]:
+    for key in ("exit", "exit_code", "code", "status"):
+        code = given.get(key)
+        if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 1 << 31:
+            return code, code == 0
+    return None, None
+
+
+def _tool_text(kind: str, tool: str | None, given: Mapping[str, Any]) -> str:
+    if kind == "tool.start":
+        arguments = given.get("args")
+        arguments = arguments if isinstance(arguments, dict) else {}
+        shown = next((value for key in ("command", "cmd", "path", "query") if (value := _text(arguments.get(key)))), "")
+        return f"{tool or 'tool'} {shown or _short(arguments)}"
+    for key in ("error", "result", "output", "summary"):
+        if said := _text(given.get(key)):
+            return said
+    return tool or "tool"
+
+
+def _edit_rows(tool: str, given: Mapping[str, Any], running: Running) -> list[list[Any]]:
+    arguments = given.get("args")
+    path = _text(arguments.get("path")) or _text(arguments.get("file_path")) if isinstance(arguments, dict) else ""
+    if not path:
+        return []
+    action = "append" if arguments and arguments.get("append") is True else _WRITING_TOOLS[tool]
+    return [[running.ids.next("file_edits"), running.ts_ms, path[:1000], action, None]]
+
+
+def _said(given: Mapping[str, Any]) -> str:
+    return next((text for key in _SAYING_KEYS if (text := _text(given.get(key)))), "") or _short(given)
+
+
+def _short(given: Mapping[str, Any]) -> str:
+    return json.dumps(given, ensure_ascii=False, default=str)[:400] if given else ""
+
+
+def _text(value: object) -> str:
+    """A text from a log, without what neither UTF-8 nor the index can hold."""
+    if not isinstance(value, str):
+        return ""
+    if value.isascii() and "\0" not in value:
+        return value
+    return value.replace("\0", "�").encode("utf-8", "replace").decode()

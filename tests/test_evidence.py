@@ -1,0 +1,239 @@
+"""From logs to bundles: ingest, intents, scores, limits, incidents and working notes; the walkthrough, step by step."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from logs import NOW, Logs, logs_in
+
+from nugget.config import Settings
+from nugget.errors import NuggetError, UsageError
+from nugget.evidence import bundle_json, detect_intent, evidence_bundle, find_log, ingest, is_diagnostic
+from nugget.evidence.packing import TRUNCATED
+from nugget.evidence.profiles import PROFILES
+from nugget.index.evidence import TABLES
+from nugget.index.home import open_home
+
+SESSION = "sess_walkthrough"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Logs]:
+    with logs_in(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def walked(logs: Logs) -> Logs:
+    logs.walkthrough(SESSION)
+    logs.ingest(SESSION)
+    return logs
+
+
+@pytest.mark.proves("EVI-WALKTHROUGH")
+def test_the_first_example_ingests_what_was_logged(logs: Logs) -> None:
+    logs.walkthrough(SESSION)
+    done = logs.ingest(SESSION)
+    assert (done.events, done.command_inputs, done.pane_output, done.file_edits) == (4, 2, 1, 1)
+    assert (done.incidents, done.malformed) == (1, 0)
+
+
+@pytest.mark.proves("EVI-WALKTHROUGH", "EVI-FAILURE-FIRST")
+def test_the_second_example_finds_the_failing_command_and_its_error_line_first(walked: Logs) -> None:
+    bundle = walked.ask(SESSION, "what did i do wrong with cargo test")
+    assert bundle.intent == "debug"
+    (incident,) = bundle.incidents
+    assert incident.title == "`cargo test --workspace` failed (exit 101)"
+    assert incident.summary[:2] == (
+        "error[E0425]: cannot find value `foo` in this scope", "then: shell failed: tests still failing",
+    )  # fmt: skip
+    assert [one.kind for one in bundle.selected[:3]] == ["incident", "failure.command", "output"]
+    assert "error[E0425]" in bundle.selected[2].text
+    lines = bundle.context_text.split("\n")
+    assert lines[:3] == [f"session: {SESSION}", "intent: debug", "query: what did i do wrong with cargo test"]
+    assert incident.title in bundle.context_text
+
+
+@pytest.mark.proves("EVI-WALKTHROUGH", "EVI-RESUME")
+def test_the_third_example_shows_incidents_and_working_notes(walked: Logs) -> None:
+    bundle = walked.ask(SESSION, "resume from where we left off")
+    assert bundle.intent == "resume"
+    assert "Edited src/lib.rs (overwrite)" in [note.text for note in bundle.notes]
+    assert bundle.incidents
+    assert {"incident", "note.edit"} <= {one.kind for one in bundle.selected[:4]}
+    assert "Edited src/lib.rs (overwrite)" in bundle.context_text
+
+
+@pytest.mark.proves("EVI-WALKTHROUGH", "EVI-INTENT")
+def test_the_fourth_example_follows_the_override_exactly(walked: Logs) -> None:
+    assert walked.ask(SESSION, "what failed", intent="status").intent == "status"
+    assert walked.ask(SESSION, "what failed").intent == "debug"
+    with pytest.raises(UsageError, match="There is no intent 'llm-select'"):
+        walked.ask(SESSION, "what failed", intent="llm-select")
+
+
+@pytest.mark.proves("EVI-WALKTHROUGH", "EVI-EXPLAIN")
+def test_the_fifth_example_explains_itself(walked: Logs) -> None:
+    bundle = walked.ask(SESSION, "why did it fail")
+    shown = bundle_json(bundle, explain=True)
+    assert shown["explain"]["intent"] == "debug"
+    assert shown["explain"]["selected_count"] == len(shown["selected_evidence"]) > 0
+    assert shown["explain"]["candidate_count"] >= shown["explain"]["selected_count"]
+    assert shown["explain"]["profile"]["category_caps"] == PROFILES["debug"].caps
+    assert "explain" not in bundle_json(bundle)
+    for one in shown["selected_evidence"]:
+        assert one["source_table"] in TABLES
+        assert 0 <= one["score"] <= 1 and isinstance(one["ts_ms"], int)
+        found = walked.index.execute(f"SELECT ts_ms FROM {one['source_table']} WHERE id = ?", (one["source_id"],))
+        assert found.fetchone() is not None
+    assert any(one["reasons"] for one in shown["selected_evidence"])
+    assert json.loads(json.dumps(shown)) == shown
+
+
+@pytest.mark.proves("EVI-WALKTHROUGH", "EVI-BUDGET")
+def test_the_sixth_example_stays_within_its_budget_and_keeps_the_top_evidence(walked: Logs) -> None:
+    bundle = walked.ask(SESSION, "why did it fail", max_chars=180)
+    assert len(bundle.context_text) <= 180
+    assert "`cargo test --workspace` failed (exit 101)" in bundle.context_text
+    assert TRUNCATED in bundle.context_text and bundle.truncated
+
+
+@pytest.mark.proves("EVI-WALKTHROUGH")
+def test_the_seventh_example_does_without_working_notes(walked: Logs) -> None:
+    bundle = walked.ask(SESSION, "what went wrong", include_artifacts=False)
+    assert bundle.notes == () and bundle_json(bundle)["artifacts"] == []
+    assert not any(one.kind.startswith("note.") for one in bundle.selected)
+    assert {"incident", "failure.command", "output"} <= {one.kind for one in bundle.selected}
+    assert "working notes" not in bundle.context_text
+
+
+@pytest.mark.proves("EVI-BUDGET")
+def test_no_limit_is_ever_exceeded(walked: Logs) -> None:
+    whole = walked.ask(SESSION, "why did it fail")
+    assert not whole.truncated
+    for max_chars in range(len(whole.context_text) + 5):
+        assert len(walked.ask(SESSION, "why did it fail", max_chars=max_chars).context_text) <= max_chars
+    for max_lines in range(whole.context_text.count("\n") + 3):
+        text = walked.ask(SESSION, "why did it fail", max_lines=max_lines).context_text
+        assert len(text.split("\n") if text else []) <= max_lines
+    assert walked.ask(SESSION, "why did it fail", max_chars=-5).context_text == ""
+    assert walked.ask(SESSION, "x" * 100_000, max_chars=300).context_text.count("x") < 300
+
+
+@pytest.mark.proves("EVI-CHANGED")
+def test_for_what_changed_edited_files_dominate_over_noisy_output(walked: Logs) -> None:
+    walked.write(SESSION, "output.log", "".join(f"warning: thing {n} changed files, error\n" for n in range(2000)))
+    for number in range(5):
+        arguments = {"path": f"src/part{number}.rs"}
+        walked.happen(SESSION, 2000 + number, "tool.start", tool="fs.write", args=arguments)
+    walked.ingest(SESSION)
+    bundle = walked.ask(SESSION, "what changed, which files?")
+    assert bundle.intent == "what-changed"
+    assert {one.kind for one in bundle.selected[:10]} == {"edit", "note.edit"}
+    assert sum(one.kind == "output" for one in bundle.selected) <= PROFILES["what-changed"].caps["output"]
+    assert "src/part3.rs" in bundle.context_text
+
+
+@pytest.mark.proves("EVI-INTENT")
+@pytest.mark.parametrize(
+    ("query", "intent"),
+    [
+        ("what did i do wrong with cargo test", "debug"),
+        ("why is the build FAILING", "debug"),
+        ("continue the fix", "debug"),
+        ("continue where we left off and show the diff", "resume"),
+        ("where were we?", "resume"),
+        ("what changed", "what-changed"),
+        ("which files did you touch, in summary", "what-changed"),
+        ("give me an overview", "status"),
+        ("tell me about the parser prefix", "general"),
+        ("", "general"),
+    ],
+)
+def test_intents_are_looked_for_in_the_documented_order(query: str, intent: str) -> None:
+    assert detect_intent(query) == intent
+
+
+def test_a_question_is_diagnostic_where_it_asks_what_went_wrong() -> None:
+    assert all(map(is_diagnostic, ["what went wrong?", "explain this traceback", "why did it not work", "error in x"]))
+    assert not any(map(is_diagnostic, ["write a haiku", "continue", "what changed"]))
+
+
+@pytest.mark.proves("EVI-INGEST")
+def test_ingesting_again_finds_nothing_and_what_is_added_later_is_added(walked: Logs) -> None:
+    assert walked.ingest(SESSION).is_empty
+    before = walked.ask(SESSION, "why did it fail")
+    walked.run(SESSION, 5000, "cargo test --workspace", stdout="test result: ok. 3 passed")
+    done = walked.ingest(SESSION)
+    assert (done.events, done.pane_output, done.incidents) == (2, 1, 0)
+    (incident,) = walked.ask(SESSION, "why did it fail").incidents
+    assert before.incidents[0].fixed_by is None
+    assert incident.fixed_by == "cargo test --workspace"
+    assert incident.title == before.incidents[0].title
+
+
+@pytest.mark.proves("EVI-INGEST")
+def test_a_session_read_bit_by_bit_has_the_incidents_of_one_read_at_once(logs: Logs, tmp_path: Path) -> None:
+    with logs_in(tmp_path / "other") as other:
+        for number in range(60):
+            code = 1 if number % 7 in (1, 2) else 0
+            for each in (logs, other):
+                each.run(
+                    "s",
+                    1000 * number,
+                    f"make part{number // 7}",
+                    code,
+                    stderr=f"part{number // 7}.c: error" * code,
+                )
+            logs.ingest("s")
+        other.ingest("s")
+        told = [[(one.title, one.failures, one.fixed_by) for one in each.ask("s", "errors", max_incidents=50).incidents]
+                for each in (logs, other)]  # fmt: skip
+        assert told[0] == told[1] and len(told[0]) == 9
+
+
+@pytest.mark.proves("EVI-INGEST")
+def test_two_ingests_at_once_take_each_part_in_once(logs: Logs) -> None:
+    for number in range(400):
+        logs.run("s", number * 10, f"step {number}", number % 2, stderr=f"error: step {number} broke")
+    log = find_log(logs.environment, "s")
+    assert log is not None
+
+    def take() -> None:
+        connection = open_home(logs.home)
+        ingest(connection, log, settings=Settings(), now=NOW)
+        connection.close()
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = [logs.index.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES[:3]]
+    assert counts == [800, 0, 400]
+
+
+@pytest.mark.proves("EVI-REDACT")
+def test_no_secret_is_stored_or_returned(logs: Logs) -> None:
+    corpus = json.loads((Path(__file__).parent / "redaction_corpus" / "secrets.json").read_text("utf-8"))
+    entries = [{name: "".join(value) for name, value in entry.items()} for entry in corpus]
+    for number, entry in enumerate(entries):
+        logs.run("s", number * 10, f"echo {entry['text']}", 1, stderr=f"error: refused {entry['text']}")
+        logs.write("s", "stdin.log", entry["text"] + "\n")
+    logs.ingest("s")
+    rows = (row for table in TABLES for row in logs.index.execute(f"SELECT * FROM {table}"))
+    stored = "\n".join(str(value) for row in rows for value in row)
+    leaked = [entry["kind"] for entry in entries if entry["secret"] in stored]
+    assert len(leaked) <= 0.05 * len(entries), leaked
+
+
+def test_a_session_that_was_never_ingested_is_named(logs: Logs) -> None:
+    with pytest.raises(NuggetError, match="Nothing is known of a session 'nope'"):
+        evidence_bundle(logs.index, "nope", "why", now=NOW)
+    with pytest.raises(UsageError, match="no session id"):
+        find_log(logs.environment, "../../etc/passwd")
+    assert find_log(logs.environment, "absent") is None
