@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from nugget import guarded_yaml
-from nugget.errors import BrainError, UsageError
-
-_S = TypeVar("_S", bound=Any)
+from nugget.errors import BrainError
+from nugget.overlay import overlay, read_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +144,32 @@ class SyncSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CanonSettings:
+    """Folders of markdown that are searched beside the brain, and never written."""
+
+    folders: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "doc": "folders of markdown to search: paths (relative ones from the brain), or `name=path`, with commas"
+        },
+    )
+    max_files: int = field(default=20_000, metadata={"doc": "notes read from one of these folders, at most"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """Whose private notes are found where."""
+
+    workspaces: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "doc": "workspaces whose CLAUDE.md and AGENTS.md belong to the memory of the agents that read them, beside "
+            "the current one and those that Claude Code knows"
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
     """What `nugget serve --http` does."""
 
@@ -179,6 +201,8 @@ class Settings:
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
     sync: SyncSettings = field(default_factory=SyncSettings)
+    canon: CanonSettings = field(default_factory=CanonSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     redaction: RedactionSettings = field(default_factory=RedactionSettings)
 
@@ -274,8 +298,8 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
     """
     settings = Settings()
     for file in config_files(environment, brain):
-        settings = _overlay(settings, _read_yaml(file), where=str(file))
-    return _overlay(settings, _from_variables(environment.variables), where="the environment")
+        settings = overlay(settings, read_yaml(file), where=str(file))
+    return overlay(settings, _from_variables(environment.variables), where="the environment")
 
 
 def config_files(environment: Environment, brain: Path | None) -> list[Path]:
@@ -302,7 +326,7 @@ def unknown_keys(file: Path) -> list[str]:
     known = documented_keys()
     sections = {key.split(".")[0] for key in known if "." in key}
     unknown: list[str] = []
-    for key, value in _read_yaml(file).items():
+    for key, value in read_yaml(file).items():
         if key in sections and isinstance(value, Mapping):
             unknown += [f"{key}.{inner}" for inner in value if f"{key}.{inner}" not in known]
         elif key not in known and key not in sections and key not in ("brain", "version"):
@@ -313,7 +337,7 @@ def unknown_keys(file: Path) -> list[str]:
 def default_brain(environment: Environment) -> Path | None:
     """The user's default brain (`brain:` in `$NUGGET_HOME/config.yaml`), written by `nugget init`."""
     file = environment.home / "config.yaml"
-    value = _read_yaml(file).get("brain") if file.is_file() else None
+    value = read_yaml(file).get("brain") if file.is_file() else None
     return Path(value).expanduser() if isinstance(value, str) and value else None
 
 
@@ -351,19 +375,6 @@ def is_brain(folder: Path) -> bool:
     return (folder / "brain.yaml").is_file() and ((folder / "domains").is_dir() or (folder / ".git").exists())
 
 
-def _read_yaml(file: Path) -> dict[str, Any]:
-    try:
-        loaded = guarded_yaml.load(file)
-    except guarded_yaml.YAMLRefused as refused:
-        line = f":{refused.line}" if refused.line else ""
-        raise UsageError(f"{file}{line}: {refused}.", hint="Correct that line." if line else None) from refused
-    if loaded is None:
-        return {}
-    if not isinstance(loaded, dict):
-        raise UsageError(f"{file}: expected `key: value` lines, found a {type(loaded).__name__}.")
-    return loaded
-
-
 def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key in documented_keys():
@@ -373,47 +384,3 @@ def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
         section, _, name = key.rpartition(".")
         (nested.setdefault(section, {}) if section else nested)[name] = value
     return nested
-
-
-def _overlay(settings: _S, values: Mapping[str, Any], *, where: str, prefix: str = "") -> _S:
-    changes: dict[str, Any] = {}
-    kinds = typing.get_type_hints(type(settings))
-    for entry in fields(settings):
-        if entry.name not in values:
-            continue
-        value, current, key = values[entry.name], getattr(settings, entry.name), f"{prefix}{entry.name}"
-        if is_dataclass(current):
-            if value is None:
-                continue
-            if not isinstance(value, Mapping):
-                raise UsageError(f"{where}: `{key}` must be a section with its keys below it.")
-            changes[entry.name] = _overlay(current, value, where=where, prefix=f"{key}.")
-        else:
-            changes[entry.name] = _convert(value, kinds[entry.name], key=key, where=where)
-    return replace(settings, **changes)
-
-
-def _convert(value: Any, kind: Any, *, key: str, where: str) -> Any:
-    origin = typing.get_origin(kind)
-    if origin in (types.UnionType, typing.Union):
-        if value is None or value == "":
-            return None
-        kind = next(part for part in typing.get_args(kind) if part is not type(None))
-        origin = typing.get_origin(kind)
-    try:
-        if origin is tuple:
-            parts = value.split(",") if isinstance(value, str) else (value or ())
-            return tuple(str(part).strip() for part in parts if str(part).strip())
-        if kind is bool:
-            words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-            return value if isinstance(value, bool) else words[str(value).strip().lower()]
-        if kind in (int, float) and isinstance(value, bool):
-            raise ValueError
-        return "" if value is None else kind(value)
-    except (KeyError, TypeError, ValueError):
-        raise UsageError(f"{where}: `{key}` must be {_words(kind)}, not {value!r}.") from None
-
-
-def _words(kind: Any) -> str:
-    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-    return names.get(kind, "a list")

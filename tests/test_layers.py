@@ -23,7 +23,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "retrieval", "provenance", "install", "health", "evaluation", "feedback", "evidence",
     ),
     "adapters": (
-        "guarded_yaml", "config", "client_files", "resources", "spool", "ledger", "queue", "redaction_rules",
+        "guarded_yaml", "overlay", "config", "client_files", "resources", "spool", "ledger", "queue", "redaction_rules",
         "redaction_assignments", "redaction_paths", "redaction", "archive", "query_log", "git", "workspace", "github",
         "client_settings", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge", "brain", "golden",
         "filing", "sources", "index", "search_language",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 from nugget.git.process import run, start
@@ -122,6 +122,31 @@ def diff(repo: Path, old: str, new: str, paths: Sequence[str] = ()) -> str:
     """The unified diff between two commits, limited to `paths` when given."""
     output = run(repo, "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", old, new, "--", *paths)
     return output.decode("utf-8", "replace")
+
+
+def last_commit_days(folder: Path, *, max_commits: int = 3000) -> dict[str, date]:
+    """The day of the last commit of each file below a folder, by its path there, as far as the latest commits tell.
+
+    A file with changes that are not committed is left out. Empty where the folder is in no repository. Raises GitError
+    where git is missing or takes too long.
+    """
+    log = start(
+        folder, ("log", f"-n{max_commits}", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames",
+                 "--no-show-signature", "--", "."), timeout_s=30,
+    )  # fmt: skip
+    status = ("--no-optional-locks", "status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--", ".")
+    changed = start(folder, status, timeout_s=30)
+    if log.returncode or changed.returncode:
+        return {}
+    top = run(folder, "rev-parse", "--show-prefix").decode("utf-8", "replace").strip()
+    dirty = {os.fsdecode(record[3:]).removeprefix(top) for record in changed.stdout.split(b"\0")}
+    days: dict[str, date] = {}
+    for commit in log.stdout.split(b"\1")[1:]:
+        day, _, paths = commit.partition(b"\0")
+        for path in map(os.fsdecode, paths.split(b"\0")):
+            if name := path.lstrip("\n"):
+                days.setdefault(name, date.fromisoformat(day.decode().strip()))
+    return {path: day for path, day in days.items() if path not in dirty}
 
 
 def merge_base(repo: Path, one: str, other: str) -> str | None:

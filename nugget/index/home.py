@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -30,25 +31,32 @@ def open_home(home: Path) -> sqlite3.Connection:
 
     Raises IndexUnavailable where it can neither be opened nor made.
     """
+    return open_or_make(home_index_file(home), schemas=_schemas(), version=home_version())
+
+
+def open_or_make(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3.Connection:
+    """Open an index for reading and writing; where none is that can be used, an empty one takes its place.
+
+    Raises IndexUnavailable where it can neither be opened nor made.
+    """
     from filelock import FileLock
 
-    file = home_index_file(home)
     try:
-        return open_existing(file, version=home_version())
+        return open_existing(file, version=version)
     except Unusable:
         pass
     try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with FileLock(home / "index.lock"):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with FileLock(file.with_suffix(".lock")):
             try:
-                return open_existing(file, version=home_version())  # another process has just made it
+                return open_existing(file, version=version)  # another process has just made it
             except Unusable:
                 remove_database(file)
-            fresh = file.with_name("index.db.new")
+            fresh = file.with_name(f"{file.name}.new")
             remove_database(fresh)
-            create(fresh, schemas=_schemas(), version=home_version()).close()
+            create(fresh, schemas=schemas, version=version).close()
             fresh.replace(file)
-            return open_existing(file, version=home_version())
+            return open_existing(file, version=version)
     except (OSError, sqlite3.Error) as error:
         raise IndexUnavailable(f"{file} cannot be made ({error}).", hint="Check space and permissions.") from error
 

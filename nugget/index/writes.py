@@ -51,8 +51,13 @@ def indexed_title(title: str, body: str) -> str:
 
 
 def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
-    """Add a unit, or replace the one of the same source and id."""
+    """Add a unit, or replace the one of the same source and id.
+
+    Raises ValueError for a unit of memory in an index that is not its identity's own.
+    """
     unit = entry.unit
+    if unit.source is SourceName.MEMORY:
+        _check_identity(connection, unit)
     title = indexed_title(unit.title, unit.body)
     remove_unit(connection, unit.source, unit.id)
     scope = unit.scope
@@ -101,6 +106,12 @@ def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
     )
     if entry.vectors:
         put_vectors(connection, key, keys, entry.vectors)
+
+
+def _check_identity(connection: sqlite3.Connection, unit: Unit) -> None:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
+    if row is None or not unit.id.startswith(f"{row[0]}/"):
+        raise ValueError("a unit of memory belongs into the index of its identity, and into no other")
 
 
 def put_vectors(

@@ -1,0 +1,159 @@
+"""Walking a folder of notes without what nobody means: hidden and generated folders, and what ignore files say.
+
+`.gitignore`, `.ignore` and `.nuggetignore` have the syntax of https://git-scm.com/docs/gitignore; a deeper file and a
+later line decide. Above the folder, the ignore files of the git repository that it is in count too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nugget.models import Problem, Severity
+from nugget.text import counted
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+IGNORE_FILES = (".gitignore", ".ignore", ".nuggetignore")
+NEVER = frozenset(
+    "node_modules bower_components vendor venv env __pycache__ site-packages dist build target out coverage "
+    "Pods DerivedData".split()
+)
+"""Folders that other programs fill. Hidden ones (`.git`, `.obsidian`, `.trash`, `.venv`…) are never entered either."""
+MAX_ENTRIES = 300_000
+"""A walk that has seen so many files and folders ends."""
+
+_MAX_DEPTH = 60
+_MAX_RULES_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """One walk through a folder. `problems` fills while `files` is read."""
+
+    root: Path
+    suffixes: tuple[str, ...]
+    max_files: int
+    problems: list[Problem] = field(default_factory=list)
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """The files with one of the suffixes as (path below the root with `/`, place), folder by folder, sorted.
+
+        Links to folders are not followed, links to files only where they stay below the root.
+        """
+        if not self.root.is_dir():
+            self._wrong(self.root, "is no folder (any more); nothing of it is found")
+            return
+        entries = files = 0
+        waiting: list[tuple[Path, str, tuple[_Rules, ...]]] = [(self.root, "", _rules_above(self.root))]
+        while waiting:
+            folder, path, rules = waiting.pop()
+            try:
+                with os.scandir(folder) as listing:
+                    found = sorted(listing, key=lambda entry: entry.name)
+            except OSError as error:
+                self._wrong(folder, f"cannot be listed ({error.strerror or error})")
+                continue
+            entries += len(found)
+            if entries > MAX_ENTRIES:
+                self._wrong(self.root, f"holds more than {counted(MAX_ENTRIES, 'file')}; the rest is left out. "
+                            "Name a smaller folder, or leave parts out in a .nuggetignore")  # fmt: skip
+                return
+            rules = (*rules, *_rules_in(folder, path, {entry.name for entry in found}))
+            below: list[tuple[Path, str, tuple[_Rules, ...]]] = []
+            for entry in found:
+                its_path = f"{path}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    if _is_entered(entry.name, its_path, rules):
+                        below.append((folder / entry.name, f"{its_path}/", rules))
+                elif entry.name.lower().endswith(self.suffixes) and not _is_ignored(its_path, rules):
+                    if entry.name.startswith(".") or not self._is_inside(entry):
+                        continue
+                    files += 1
+                    if files > self.max_files:
+                        self._wrong(self.root, f"holds more than {counted(self.max_files, 'note')}; the rest is left "
+                                    "out. Name a smaller folder, or raise canon.max_files")  # fmt: skip
+                        return
+                    yield its_path, folder / entry.name
+            waiting += reversed(below)
+
+    def _is_inside(self, entry: os.DirEntry[str]) -> bool:
+        if not entry.is_symlink():
+            return entry.is_file()
+        try:
+            real = Path(entry.path).resolve(strict=True)
+        except (OSError, RuntimeError):
+            return False  # a link to nowhere, or one that leads in a circle
+        return real.is_file() and real.is_relative_to(self.root.resolve())
+
+    def _wrong(self, place: Path, reason: str) -> None:
+        self.problems.append(Problem(path=str(place), reason=reason, severity=Severity.WARNING))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """An ignore file: `below` is its folder as seen from the root; `above` the way from it down to the root."""
+
+    spec: GitIgnoreSpec
+    below: str = ""
+    above: str = ""
+
+
+def _is_entered(name: str, path: str, rules: Sequence[_Rules]) -> bool:
+    if name.startswith(".") or name in NEVER or path.count("/") > _MAX_DEPTH:
+        return False
+    return not _is_ignored(f"{path}/", rules)
+
+
+def _is_ignored(path: str, rules: Sequence[_Rules]) -> bool:
+    """Whether the deepest ignore file that has a word on this path ignores it."""
+    for entry in reversed(rules):
+        decided = entry.spec.check_file(entry.above + path.removeprefix(entry.below)).include
+        if decided is not None:
+            return decided
+    return False
+
+
+def _rules_in(folder: Path, path: str, names: set[str]) -> Iterator[_Rules]:
+    for name in IGNORE_FILES:
+        if name in names and (spec := _read_rules(folder / name)):
+            yield _Rules(spec, below=path)
+
+
+def _rules_above(root: Path) -> tuple[_Rules, ...]:
+    """Those of the repository that the root is in, from its top down, unless they ignore the root itself."""
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
+    if top is None:
+        return ()
+    found: list[_Rules] = []
+    way = [root, *root.parents]
+    for folder in reversed(way[1 : way.index(top) + 1]) if top != root else []:
+        above = f"{root.relative_to(folder).as_posix()}/"
+        for name in IGNORE_FILES:
+            spec = _read_rules(folder / name)
+            if spec and spec.check_file(above).include is not True:
+                found.append(_Rules(spec, above=above))
+    excluded = _read_rules(top / ".git" / "info" / "exclude")
+    if excluded and top == root:
+        found.insert(0, _Rules(excluded))
+    return tuple(found)
+
+
+def _read_rules(file: Path) -> GitIgnoreSpec | None:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        if not file.is_file() or file.stat().st_size > _MAX_RULES_BYTES:
+            return None
+        lines = file.read_text("utf-8-sig", "replace").splitlines()
+    except OSError:
+        return None
+    rules = [line for line in lines if line.strip() and not line.startswith("#")]
+    try:
+        return GitIgnoreSpec.from_lines(rules) if rules else None
+    except ValueError:
+        return None  # a line that git would not take either
