@@ -20,7 +20,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "faces": ("render", "api", "mcp_server", "http_server", "hook", "worker", "demo", "cli", "entry"),
     "use cases": (
         "extraction", "comparison", "proposal_text", "capture", "review", "publishing", "withdrawal", "lint", "sync",
-        "retrieval", "provenance", "install", "health", "evaluation", "feedback", "evidence",
+        "history", "retrieval", "provenance", "install", "health", "evaluation", "feedback", "evidence",
     ),
     "adapters": (
         "guarded_yaml", "overlay", "config", "client_files", "resources", "spool", "ledger", "queue", "redaction_rules",

@@ -40,7 +40,7 @@ def terms_of(connection: sqlite3.Connection, text: str, *, chunks: int) -> Terms
     """Look the words of a question up in the vocabulary of an index of so many chunks."""
     words: dict[str, int] = {}
     frequencies: dict[str, int] = {}
-    for word, term in _stemmed(connection, question_words(text)):
+    for word, term in stemmed(connection, question_words(text)):
         if term in frequencies:
             continue
         frequencies[term] = words[word] = _frequency(connection, term)
@@ -77,7 +77,7 @@ def inverse_frequency(chunks: int, matching: int) -> float:
     return max(math.log(max(chunks - matching + 0.5, 0.5) / (matching + 0.5)), 1e-6)
 
 
-def _stemmed(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[str, str]]:
+def stemmed(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[str, str]]:
     """Each word with the term that FTS5 makes of it; words of which it makes none are left out.
 
     FTS5's tokenizer is reachable only through a table: a small temporary one of the same kind.
@@ -119,7 +119,7 @@ def _meant(connection: sqlite3.Connection, word: str, term: str) -> list[str]:
         return near
 
     def is_known(part: str) -> bool:
-        return any(_frequency(connection, stem) for _, stem in _stemmed(connection, [part]))
+        return any(_frequency(connection, stem) for _, stem in stemmed(connection, [part]))
 
     return compound_parts(word.lower(), is_known)
 

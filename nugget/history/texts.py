@@ -1,0 +1,79 @@
+"""Read the texts of passages from where they stand, redacted, and what they are called.
+
+A hit whose text is nowhere any more (the client deleted the transcript since the last sync) has no text, and is left
+out by whoever asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from nugget.errors import NuggetError
+from nugget.history import finding, reading
+from nugget.history.assembly import Clean
+from nugget.history.values import Place, Role, unpack_place
+from nugget.index.history import HistoryFile
+from nugget.index.passages import StoredPassage
+from nugget.models import Event
+
+
+class Texts:
+    """The texts of passages. Files are kept open, and sessions that had to be read whole are kept, while it is used."""
+
+    def __init__(self, read_whole: Callable[[HistoryFile], Sequence[Event]]) -> None:
+        self._read_whole = read_whole
+        self._opened = ExitStack()
+        self._files: dict[str, BinaryIO | None] = {}
+        self._sessions: dict[str, Sequence[Event]] = {}
+
+    def __enter__(self) -> Texts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def read(self, passage: StoredPassage, clean: Clean, *, is_for_ranking: bool = False) -> tuple[str, str]:
+        """The (text, speaker) of a passage; an empty text where it is nowhere any more.
+
+        For ranking, secrets are left in where that is faster, so that the text must be redacted before it is shown.
+        A piece of a longer text is always cut from the redacted text, or half a secret could stand at its border.
+        """
+        with suppress(OSError, NuggetError, ValueError):
+            place = unpack_place(passage.place)
+            is_piece = bool(place.stop)
+            return self._read(
+                passage, place, Role(passage.role), _as_it_is if is_for_ranking and not is_piece else clean
+            )
+        return "", ""
+
+    def _read(self, passage: StoredPassage, place: Place, role: Role, clean: Clean) -> tuple[str, str]:
+        if passage.reader not in (finding.LINES, finding.CHANNEL):
+            return reading.text_of_events(self._events(passage), place, role, clean), passage.subagent
+        file = self._open(passage.path)
+        if file is None:
+            return "", ""
+        if role is not Role.MESSAGE:
+            return reading.text_of_lines(file, place, role, clean), passage.subagent
+        message = reading.message_at(file, place, of_channel=passage.reader == finding.CHANNEL)
+        return (clean(message.shown), clean(message.sender)) if message else ("", "")
+
+    def _open(self, path: str) -> BinaryIO | None:
+        if path not in self._files:
+            try:
+                self._files[path] = self._opened.enter_context(Path(path).open("rb"))  # noqa: SIM115
+            except OSError:
+                self._files[path] = None
+        return self._files[path]
+
+    def _events(self, passage: StoredPassage) -> Sequence[Event]:
+        if passage.path not in self._sessions:
+            file = HistoryFile(path=passage.path, reader=passage.reader, agent=passage.agent, session=passage.session)
+            self._sessions[passage.path] = self._read_whole(file)
+        return self._sessions[passage.path]
+
+
+def _as_it_is(text: str) -> str:
+    return text

@@ -1,0 +1,159 @@
+"""Ask the full text of history: which passages hold which words, at a million of them.
+
+FTS5's own ranking reads every row of every word that it is given, so it is asked to rank rare words only. For words
+that stand everywhere rows are taken newest first until there are enough; whoever asks ranks those by their text.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from nugget.index.queries import select_in
+
+_COLUMNS = (
+    "p.key, p.role, p.number, p.at, p.place, f.key, f.path, f.reader, f.agent, f.session, f.subagent, f.folder, "
+    "f.workspace, f.title, f.exchanges"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassageFilter:
+    """Which passages may be found. Empty tuples and None filter nothing; `since` and `until` are in epoch seconds."""
+
+    roles: tuple[int, ...] = ()
+    origin: str = ""
+    since: int | None = None
+    until: int | None = None
+    workspace: str | None = None
+    sessions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPassage:
+    """A passage as it stands in the index, with what is known of its file."""
+
+    key: int
+    role: int
+    number: int
+    at: int
+    place: bytes
+    file: int
+    path: str
+    reader: str
+    agent: str
+    session: str
+    subagent: str
+    folder: str
+    workspace: str
+    title: str
+    exchanges: int
+
+
+def count_matches(connection: sqlite3.Connection, match: str, *, most: int) -> int:
+    """How many rows match, counted no further than `most`."""
+    sql = "SELECT count(*) FROM (SELECT 1 FROM passages_fts WHERE passages_fts MATCH ? LIMIT ?)"
+    return int(connection.execute(sql, (match, most)).fetchone()[0])
+
+
+def share_of_newest(connection: sqlite3.Connection, match: str, *, rows: int) -> float:
+    """In what share of the newest rows something stands: an estimate for words that are too common to be counted."""
+    last = int(connection.execute("SELECT coalesce(max(key), 0) FROM passages").fetchone()[0])
+    sql = "SELECT count(*) FROM passages_fts WHERE passages_fts MATCH ? AND rowid > ?"
+    found = int(connection.execute(sql, (match, last - rows)).fetchone()[0])
+    return found / max(1, min(rows, last))
+
+
+def newest_matches(connection: sqlite3.Connection, match: str, filter_: PassageFilter, limit: int) -> list[int]:
+    """The keys of the newest passages that match, newest first."""
+    if filter_.origin:
+        match = f'({match}) AND origin : "{filter_.origin}"'
+    where, parameters = _where(filter_)
+    sql = (
+        "SELECT p.key FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid"
+        f"{where} ORDER BY passages_fts.rowid DESC LIMIT ?"
+    )
+    return [row[0] for row in connection.execute(sql, (match, *parameters, limit))]
+
+
+def best_matches(connection: sqlite3.Connection, match: str, filter_: PassageFilter, limit: int) -> list[int]:
+    """The keys of the passages that match best by BM25, best first."""
+    where, parameters = _where(filter_)
+    sql = (
+        "SELECT p.key FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid"
+        f"{where} ORDER BY bm25(passages_fts), passages_fts.rowid DESC LIMIT ?"
+    )
+    return [row[0] for row in connection.execute(sql, (match, *parameters, limit))]
+
+
+def passages_by_key(connection: sqlite3.Connection, keys: Collection[int]) -> dict[int, StoredPassage]:
+    """The passages of these keys."""
+    sql = f"SELECT {_COLUMNS} FROM passages p JOIN history_files f ON f.key = p.file WHERE p.key IN"
+    return {row[0]: _stored(row) for row in select_in(connection, sql, list(keys))}
+
+
+def passages_around(
+    connection: sqlite3.Connection, session: str, subagent: str, roles: Sequence[int], numbers: tuple[int, int]
+) -> list[StoredPassage]:
+    """The passages of a session whose exchange numbers lie between two, both included, in order."""
+    marks = ",".join("?" * len(roles))
+    sql = (
+        f"SELECT {_COLUMNS} FROM history_files f JOIN passages p ON p.file = f.key "
+        f"WHERE f.session = ? AND f.subagent = ? AND p.role IN ({marks}) AND p.number BETWEEN ? AND ? ORDER BY p.key"
+    )
+    return [_stored(row) for row in connection.execute(sql, (session, subagent, *roles, *numbers))]
+
+
+def messages_of(connection: sqlite3.Connection, channel: str) -> list[StoredPassage]:
+    """The messages of a channel in the order in which they were written."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM messages m JOIN passages p ON p.key = m.passage JOIN history_files f "
+        "ON f.key = p.file WHERE m.channel = ? ORDER BY p.at, m.number"
+    )
+    return [_stored(row) for row in connection.execute(sql, (channel,))]
+
+
+def channels_of(connection: sqlite3.Connection, keys: Collection[int]) -> dict[int, str]:
+    """The channel of each of these messages: passage key -> channel."""
+    return dict(select_in(connection, "SELECT passage, channel FROM messages WHERE passage IN", list(keys)))
+
+
+def sessions_like(connection: sqlite3.Connection, prefix: str) -> list[str]:
+    """The sessions whose id begins with this, at most a few."""
+    sql = (
+        "SELECT DISTINCT session FROM history_files WHERE session >= ? AND session < ? AND reader != 'channel' LIMIT 5"
+    )
+    return [row[0] for row in connection.execute(sql, (prefix, prefix + "\U0010ffff"))]
+
+
+def newest_time(connection: sqlite3.Connection) -> int:
+    """When the newest of the passages that were read last was said, in epoch seconds; 0 where there is none."""
+    sql = "SELECT coalesce(max(at), 0) FROM (SELECT at FROM passages ORDER BY key DESC LIMIT 1000)"
+    return int(connection.execute(sql).fetchone()[0])
+
+
+def _where(filter_: PassageFilter) -> tuple[str, list[object]]:
+    tests, parameters = ["passages_fts MATCH ?"], list[object]()
+    if filter_.roles:
+        tests.append(f"p.role IN ({','.join(map(str, map(int, filter_.roles)))})")
+    if filter_.since is not None:
+        tests.append("p.at >= ?")
+        parameters.append(filter_.since)
+    if filter_.until is not None:
+        tests.append("p.at < ?")
+        parameters.append(filter_.until)
+    if filter_.workspace is not None:
+        tests.append("p.file IN (SELECT key FROM history_files WHERE workspace = ?)")
+        parameters.append(filter_.workspace)
+    if filter_.sessions:
+        marks = ",".join("?" * len(filter_.sessions))
+        tests.append(f"p.file IN (SELECT key FROM history_files WHERE session IN ({marks}))")
+        parameters += filter_.sessions
+    return f" WHERE {' AND '.join(tests)}", parameters
+
+
+def _stored(row: Sequence[object]) -> StoredPassage:
+    names = StoredPassage.__slots__
+    values = dict(zip(names, row, strict=True))
+    return StoredPassage(**values | {"workspace": values["workspace"] or ""})  # type: ignore[arg-type]

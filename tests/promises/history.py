@@ -1,0 +1,24 @@
+"""History: sessions, channels and shells, searchable."""
+
+from __future__ import annotations
+
+PROMISES: dict[str, str] = {
+    "HIS-ROLES": "sessions are searched as what you and what the agent said",
+    "HIS-NEIGHBOURS": "a ref shows its exchange or message whole, with its neighbours; what is no ref is refused",
+    "HIS-LONG": "a long reply is found by any of its parts and shown whole",
+    "HIS-REDACTED": "no secret of a transcript stands in the index, is found, or is shown",
+    "HIS-INCREMENTAL": "of a session that grew only the new part is read; a rewritten one is read anew",
+    "HIS-WHILE-WRITTEN": "a transcript that is being written can be read at any moment, and nothing is lost",
+    "HIS-FORKS": "forked and resumed sessions are not repeated, and take over when the original is deleted",
+    "HIS-DELETED": "hits of deleted sources disappear",
+    "HIS-ARCHIVE": "a session that the client deleted is still found where Nugget archived it",
+    "HIS-EXCLUDED": "sessions of excluded projects are never found",
+    "HIS-FILTERS": "passages are filtered by source, time and workspace",
+    "HIS-RANK": "passages are ranked by relevance, then by recency",
+    "HIS-BRIDGE": "messages between agents are found in transcripts and channel files, each once",
+    "HIS-REAL": "real sessions are found by what was said in them, and every hit can be read",
+    "HIS-INJECTED": "what client and hooks injected is not found as something that was said",
+    "HIS-ANY-TEXT": "any text is a query over history",
+    "HIS-EXPRESSION": "phrases, operators and prefixes hold over history as everywhere",
+}
+GAPS: dict[str, str] = {}
