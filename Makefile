@@ -20,7 +20,7 @@ test: $(INSTALLED)  ## Everything that CI runs: lint, types, tests
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist worksteal
 
-demo: $(INSTALLED)  ## From a bundled session to an answer over MCP, in a temporary HOME
+demo: $(INSTALLED)  ## From a bundled session to an answer over MCP, and by pull request, in a temporary HOME
 	$(BIN)/python -m nugget.demo
 
 bench: $(INSTALLED)  ## The benchmarks, as ratios against the bare tools

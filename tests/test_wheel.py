@@ -103,7 +103,10 @@ def test_the_demo_plays_where_only_the_wheel_is_installed(installed: Path, isola
     shown = run(installed / "python", "-m", "nugget.demo", cwd=isolated_home)
     for step in ("Make a brain", "Capture a session", "Review", "Ask", "What the next agent gets", "Now with your own"):
         assert step in shown
-    asked, over_mcp = shown.split("What the next agent gets")
-    for answer in (asked.split("nugget ask")[1], over_mcp):
+    asked, later = shown.split("What the next agent gets")
+    over_mcp, in_a_team = later.split("6. In a team")
+    assert "pull request #1 on the stand-in for GitHub" in in_a_team and "branch  nugget/session-" in in_a_team
+    assert "Knowledge from session" in in_a_team and "domains/" in in_a_team
+    for answer in (asked.split("nugget ask")[1], over_mcp, in_a_team.split("nugget ask")[1]):
         assert "raw body" in answer.lower() or "raw bytes" in answer.lower() or "raw request body" in answer.lower()
     assert not list(isolated_home.glob(".nugget")), "nothing of the person's HOME was touched"

@@ -1,4 +1,5 @@
-"""From a session to the answer that the next agent gets: init, capture, review, accept, sync, ask, MCP.
+"""From a session to the answer that the next agent gets: init, capture, review, accept, sync, ask, MCP; then by
+pull request.
 
 Every step is the real command, run as a person would run it, in a temporary HOME, without keys and without network.
 """
@@ -8,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-import sys
 import sysconfig
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from nugget.config import Environment, read_environment
+from nugget.demo.stage import Stage, run, title
+from nugget.demo.team import play_team
 from nugget.errors import NuggetError
 from nugget.render import clean
 from nugget.resources import resource
@@ -30,21 +31,6 @@ QUESTION = "Some webhooks fail the signature check although the secret is right.
 
 _CONFIGURED_BY = ("NUGGET_", "ANTHROPIC_", "GITHUB_", "CLAUDE", "GIT_", "OPENAI_", "VOYAGE_")
 _SHOWN_LINES = 24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Where the demo plays: a HOME of its own, the environment for it, the installed command, the screen."""
-
-    home: Path
-    variables: dict[str, str]
-    command: str
-    screen: Console
-
-    @property
-    def brain(self) -> Path:
-        """The brain that the demo makes."""
-        return self.home / "brain"
 
 
 def main() -> int:
@@ -86,25 +72,26 @@ def _play(stage: Stage) -> None:
         "\n[bold]Nugget[/]: what a coding agent learns in one session, the next one knows.\n"
         f"This plays in a temporary HOME, offline and without any key: {stage.home}\n"
     )
-    _title(stage, 1, "Make a brain", "a git repository of markdown files; yours, readable without Nugget")
-    _run(stage, "init", "~/brain")
-    _title(
+    title(stage, 1, "Make a brain", "a git repository of markdown files; yours, readable without Nugget")
+    run(stage, "init", "~/brain")
+    title(
         stage, 2, "Capture a session", f"a recorded Claude Code session in {worked_on} ({len(session.events)} events): "
         "secrets are redacted first, then lessons are found, here without an LLM"
     )  # fmt: skip
-    _run(stage, "capture-session", "--transcript", f"~/.claude/projects/{folder}/{transcript.name}",
+    run(stage, "capture-session", "--transcript", f"~/.claude/projects/{folder}/{transcript.name}",
          "--method", "heuristic")  # fmt: skip
-    _title(stage, 3, "Review", "what was found waits on a git branch until you have looked at it")
-    _run(stage, "review", "list", at_most_lines=6)
-    _run(stage, "review", "show", at_most_lines=_SHOWN_LINES)
-    _run(stage, "review", "accept", *_waiting_branches(stage), at_most_lines=4)
-    _title(
+    title(stage, 3, "Review", "what was found waits on a git branch until you have looked at it")
+    run(stage, "review", "list", at_most_lines=6)
+    run(stage, "review", "show", at_most_lines=_SHOWN_LINES)
+    run(stage, "review", "accept", *_waiting_branches(stage), at_most_lines=4)
+    title(
         stage, 4, "Ask", "as the next person would, who has not seen the session; words and meaning are both searched"
     )
-    _run(stage, "sync")
-    _run(stage, "ask", QUESTION, "--no-llm", "--limit", "3")
-    _title(stage, 5, "What the next agent gets", "the same question, by a real MCP client over stdio")
+    run(stage, "sync")
+    run(stage, "ask", QUESTION, "--no-llm", "--limit", "3")
+    title(stage, 5, "What the next agent gets", "the same question, by a real MCP client over stdio")
     _ask_over_mcp(stage)
+    play_team(stage, transcript, number=6, question=QUESTION)
 
 
 def _place_transcript(stage: Stage) -> Path:
@@ -115,31 +102,6 @@ def _place_transcript(stage: Stage) -> Path:
     folder = stage.home / ".claude" / "projects" / project
     folder.mkdir(parents=True)
     return Path(shutil.copy(bundled, folder / f"{session.id}.jsonl"))
-
-
-def _title(stage: Stage, number: int, name: str, what: str) -> None:
-    stage.screen.rule(f"[bold cyan]{number}. {name}", align="left", style="cyan")
-    stage.screen.print(f"[dim]{what}[/]\n")
-
-
-def _run(stage: Stage, *arguments: str, at_most_lines: int | None = None) -> None:
-    """Show a command as it would be typed, run it, and show what it prints."""
-    typed = " ".join(f'"{argument}"' if " " in argument else argument for argument in arguments)
-    stage.screen.print(f"[bold green]$[/] [bold]nugget {typed}[/]", soft_wrap=True)
-    real = [argument.replace("~", str(stage.home), 1) if argument.startswith("~/") else argument
-            for argument in arguments]  # fmt: skip
-    sys.stdout.flush()
-    limited = at_most_lines is not None
-    done = subprocess.run(
-        [stage.command, *real], env=stage.variables, cwd=stage.home, check=True, text=True,
-        stdout=subprocess.PIPE if limited else None,
-    )  # fmt: skip
-    if limited:
-        lines = done.stdout.rstrip().splitlines()
-        stage.screen.out("\n".join(lines[:at_most_lines]), highlight=False)
-        if len(lines) > (at_most_lines or 0):
-            stage.screen.print(f"[dim]… and {len(lines) - (at_most_lines or 0)} more lines[/]")
-    stage.screen.print()
 
 
 def _waiting_branches(stage: Stage) -> list[str]:
