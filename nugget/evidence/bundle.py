@@ -131,6 +131,8 @@ def score(candidates: Sequence[Candidate], query: str, profile: Profile, *, extr
         value = profile.weights[one.category] * (_ABOUT * about + _SALIENT * salience + _RECENT * recency)
         if subject and not own and not near and not meant:
             value *= _OFF_SUBJECT
+        if one.category == "output" and "failing" not in one.marks:
+            value *= profile.plain_share
         reasons = [*(f"matches {word}" for word in subject if word in own), *one.reasons]
         reasons += [f"belongs to {word}" for word in subject if word in near]
         reasons += ["near in meaning"] if meant else []

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from nugget.extraction.fixes import bare_command
 from nugget.index import evidence as store
 from nugget.index.evidence import LogSession
 from nugget.index.fulltext import STOP_WORDS
@@ -24,6 +25,7 @@ _MATCHES_PER_WORD = 60
 _MAX_WORDS = 12
 _CACHED_SESSIONS = 48
 _WORD = re.compile(r"[a-z0-9]+")
+_HUMP = re.compile(r"[A-Z][a-z]{2,}")
 _UNTELLING = frozenset(
     "went wrong error errors fail failed failing failure failures happened happen happens problem problems issue "
     "issues fix fixed debug broke broken bug bugs crash crashed last latest recent session sessions today tell show "
@@ -126,8 +128,10 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=8192)
 def words_in(text: str) -> frozenset[str]:
-    """The stemmed words of a text."""
-    return frozenset(stem(word) for word in _WORD.findall(text.lower()[:4000]))
+    """The stemmed words of a text, also those inside `camelCase`."""
+    text = text[:4000]
+    parts = _HUMP.findall(text) if not text.islower() else ()
+    return frozenset(stem(word) for word in (*_WORD.findall(text.lower()), *map(str.lower, parts)))
 
 
 def _load(connection: sqlite3.Connection, session: LogSession) -> SessionView:
@@ -179,11 +183,10 @@ def _incident(row: tuple[Any, ...]) -> Candidate:
     details = json.loads(row[11])
     marks = ("open",) if row[9] is None else ()
     salience = details["severity"] * (1.0 if row[9] is None else 0.85)
-    near = words_in(" ".join(details["edits"]))
+    own = words_in("\n".join([bare_command(row[5]), *details["lines"]]))
+    near = words_in(" ".join([*details["edits"], *details["words"], row[9] or ""]))
     reasons = tuple(details["reasons"])
-    return Candidate(
-        row[0], "incident", "incident", row[6], row[1], words_in(row[6]), near, salience, marks, reasons, row
-    )
+    return Candidate(row[0], "incident", "incident", row[6], row[1], own, near, salience, marks, reasons, row)
 
 
 def _event(row: tuple[Any, ...]) -> Candidate | None:
@@ -191,14 +194,15 @@ def _event(row: tuple[Any, ...]) -> Candidate | None:
     if ok == 0 and kind == "command.end":
         shown = f"{text} (exit {code})" if code is not None else f"{text} (failed)"
         reasons = (f"exit {code}",) if code is not None else ("failed",)
-        return Candidate(row_id, "failure.command", "failure", shown, ts_ms, words_in(text), _NOTHING, 0.7, (), reasons)
+        words = words_in(bare_command(text))
+        return Candidate(row_id, "failure.command", "failure", shown, ts_ms, words, _NOTHING, 0.7, (), reasons)
     if ok == 0:
         shown = text if tool and text.startswith(tool) else f"{tool or 'tool'}: {text}"
         reasons = (f"{tool or 'tool'} failed",)
         shown = shown[:1000]
         return Candidate(row_id, "failure.tool", "failure", shown, ts_ms, words_in(shown), _NOTHING, 0.5, (), reasons)
     if kind == "command.start":
-        return Candidate(row_id, "command", "command", text, ts_ms, words_in(text), _NOTHING, 0.4)
+        return Candidate(row_id, "command", "command", text, ts_ms, words_in(bare_command(text)), _NOTHING, 0.4)
     if kind == "prompt":
         return Candidate(row_id, "prompt", "command", text[:1000], ts_ms, words_in(text), _NOTHING, 0.5)
     return None
@@ -212,7 +216,7 @@ def _output(row: tuple[Any, ...], command: str) -> Candidate:
     row_id, ts_ms, stream, text, is_failure, _, _ = row
     marks = (("failing",) if is_failure else ()) + (("stderr",) if stream == "stderr" else ())
     salience = 0.6 if is_failure else 0.15
-    near = words_in(command) if command else _NOTHING
+    near = words_in(bare_command(command)) if command else _NOTHING
     reasons = (stream,) + (("looks like a failure",) if is_failure else ())
     return Candidate(row_id, "output", "output", text, ts_ms, words_in(text), near, salience, marks, reasons)
 

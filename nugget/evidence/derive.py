@@ -111,6 +111,7 @@ def _speaks(command: str, line: str) -> bool:
 def _incident_row(one: Stitched, ids: Ids) -> list[Any]:
     details = {
         "lines": one.lines[:8], "edits": one.edits[:8], "reasons": list(one.reasons), "events": one.events[-20:],
+        "words": sorted(one.said)[:120],
         "severity": round(one.severity, 3), "exit_code": one.exit_code, "tool": one.tool, "summary": one.summary,
     }  # fmt: skip
     text = "\n".join([one.title, *one.summary])

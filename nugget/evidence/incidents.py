@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from nugget.extraction.fixes import bare_command, signature_of
+from nugget.sources.log_lines import looks_failed
 from nugget.text import shorten
 
 MAX_STEPS_BETWEEN = 150
@@ -35,7 +36,8 @@ _READERS = frozenset(
 """Programs whose output shows what others wrote, so that an `error:` in it is no failure of theirs."""
 _STRONG = re.compile(
     r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
-    r"|✗|✘|×|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
+    r"|✗|✘|×|CONFLICT \(|Automatic merge failed"
+    r"|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
     r".*\berror TS\d+:|.*: command not found|.*No such file or directory|.*(?:[1-9]\d*) (?:failed|failing|errors?)\b)"
 )
 _TRIVIAL = re.compile(
@@ -45,6 +47,7 @@ _TRIVIAL = re.compile(
     re.IGNORECASE,
 )
 """Failures of an agent's own tools that it overcomes with its next call."""
+_EVERYTHING = frozenset([".", "./..."])
 _STARTERS = frozenset("sudo time env npx bunx uv poetry pipenv run exec nohup".split())
 _WORD = re.compile(r"[\w./@:-]+")
 _STOPPED_BY_PERSON = 130
@@ -72,6 +75,7 @@ class Stitched:
     edits: list[str] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
     chained: list[str] = field(default_factory=list)
+    said: set[str] = field(default_factory=set)
     reasons: dict[str, None] = field(default_factory=dict)
     fixed_by: str | None = None
     fixed_ms: int | None = None
@@ -158,6 +162,7 @@ def _note_command(row: Sequence[Any], trail: _Trail, lines_of: Callable[[int], S
         )  # fmt: skip
         _open(known, trail)
     _add_failure(known, row_id, ts_ms, trail.step, telling)
+    known.said |= _said(lines)
     known.exit_code = code if not ok else known.exit_code
     known.severity = max(known.severity, severity)
     known.reasons["output tells of a failure" if ok else f"exit {code}" if code is not None else "failed"] = None
@@ -252,9 +257,11 @@ def _is_retry(one: Stitched, command: str, target: str, words: frozenset[str], t
         return False
     if command == one.command:
         return True
+    if target == one.target:
+        ours, theirs = subjects_of(command), subjects_of(one.command)
+        return not ours or not theirs or 2 * len(ours & theirs) > min(len(ours), len(theirs))
     union = len(words | one.words)
-    overlap = len(words & one.words) / union if union else 0.0
-    return overlap >= 0.34 if target == one.target else overlap >= 0.6 and trail.step - one.step <= 12
+    return trail.step - one.step <= 12 and 5 * len(words & one.words) >= 3 * union
 
 
 @lru_cache(maxsize=4096)
@@ -268,6 +275,18 @@ def target_of(command: str) -> str:
     if plain[:1] and plain[0] in ("python", "python3", "node", "bash", "sh", "deno", "ruby"):
         plain = [plain[0], *plain[1:2]]
     return " ".join(plain[:2]).lower()
+
+
+@lru_cache(maxsize=4096)
+def subjects_of(command: str) -> frozenset[str]:
+    """What a command is run on: its arguments without program, sub-command and flags."""
+    words = (bare_command(command) or command)[:2000].split()
+    arguments = [
+        word.lower().strip("\"'") for word in words if not word.startswith("-") and word not in ("&&", "||", ";")
+    ]
+    return (
+        frozenset(arguments) - frozenset(target_of(command).split()[:1]) - _STARTERS - _EVERYTHING - {"test", "build"}
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -305,6 +324,12 @@ def is_masked_failure(command: str, lines: Sequence[str]) -> bool:
     if not any(mark in command for mark in ("|", ";", "&")) or _is_reading(command):
         return False
     return any(_STRONG.match(line.strip()) and not _is_nothing(line) for line in lines)
+
+
+def _said(lines: Sequence[str]) -> set[str]:
+    """The words of the lines of an output that look like failures, by which a question finds it."""
+    failing = [line for line in lines if looks_failed(line)][:30]
+    return {word.lower() for line in failing for word in re.findall(r"[^\W_]{3,40}", line)}
 
 
 def _is_nothing(line: str) -> bool:

@@ -16,28 +16,32 @@ class Profile:
 
     `weights` (0..1) say how much each category counts, `caps` how many of each are selected at most; `boosts` are
     added for what stands beside a category: a line that looks like a failure (`failing`), the error stream (`stderr`),
-    an incident that nothing has fixed yet (`open`).
+    an incident that nothing has fixed yet (`open`). `plain_share` (0..1) is what is left of the score of a line of
+    output that tells of no failure.
     """
 
     weights: Mapping[str, float]
     caps: Mapping[str, int]
     boosts: Mapping[str, float] = field(default_factory=dict)
+    plain_share: float = 1.0
 
 
 CATEGORIES = ("incident", "failure", "output", "edit", "command", "note")
 
 
-def _profile(weights: str, caps: str, **boosts: float) -> Profile:
+def _profile(weights: str, caps: str, *, plain_share: float = 1.0, **boosts: float) -> Profile:
     return Profile(
         weights=dict(zip(CATEGORIES, map(float, weights.split()), strict=True)),
         caps=dict(zip(CATEGORIES, map(int, caps.split()), strict=True)),
         boosts=boosts,
+        plain_share=plain_share,
     )
 
 
 PROFILES: Mapping[str, Profile] = {
     #                   incident failure output edit command note
-    "debug": _profile("1.00 0.95 0.90 0.45 0.30 0.45", "6 10 16 4 4 4", failing=0.2, stderr=0.1, open=0.1),
+    "debug": _profile("1.00 0.95 0.90 0.45 0.30 0.45", "6 10 16 4 4 4", plain_share=0.4, failing=0.2, stderr=0.1,
+                      open=0.1),
     "resume": _profile("0.90 0.55 0.40 0.80 0.50 1.00", "5 4 6 10 8 14", failing=0.1, open=0.25),
     "what-changed": _profile("0.40 0.25 0.15 1.00 0.55 0.70", "2 2 3 20 8 10"),
     "status": _profile("0.80 0.60 0.50 0.75 0.60 0.85", "5 5 8 8 8 10", failing=0.1, open=0.2),
