@@ -24,6 +24,7 @@ from nugget.errors import BrainError, NuggetError
 from nugget.http_server.app import make_app
 from nugget.http_server.connections import IDLE_TIMEOUT_S, Connection
 from nugget.http_server.limits import MAX_HEAD_BYTES, Lane
+from nugget.http_server.logs import LogDesk
 from nugget.http_server.operations import Server, mcp_endpoint, operations_of
 from nugget.http_server.security import Address, access_for, parse_address
 from nugget.mcp_server import Desk, make_server
@@ -62,6 +63,7 @@ def serve(
         desk=Desk(flag=brain, environment=environment, cwd=cwd or Path.cwd(), face=Face.HTTP),
         environment=environment,
         settings=settings,
+        logs=LogDesk(environment, settings),
         quick=Lane("quick", workers=4, waiting=60),
         slow=Lane("slow", workers=8, waiting=8),
     )
@@ -158,11 +160,11 @@ def _end_quietly(*_: object) -> None:
 
 def _close(server: Server) -> None:
     """Let go of everything. Work that still runs is left to die with the process: it is safe to kill."""
-    busy = server.quick.taken + server.slow.taken
+    is_busy, code = server.is_busy, 130 if sys.exc_info()[0] is KeyboardInterrupt else 0
     server.quick.close()
     server.slow.close()
     server.desk.close()
-    if busy or server.is_backfilling:
+    if is_busy:
         with suppress(OSError, ValueError):
             sys.stderr.flush()
-        os._exit(0)
+        os._exit(code)

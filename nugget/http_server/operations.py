@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from nugget.config import Environment, Settings
 from nugget.http_server import asking, openapi
 from nugget.http_server.app import Call, Operation
 from nugget.http_server.limits import Lane
-from nugget.http_server.parameters import AskRequest, SearchRequest
+from nugget.http_server.logs import LogDesk, LogsContextRequest
+from nugget.http_server.parameters import AskRequest, SearchRequest, SessionRequest
 from nugget.http_server.replies import json_reply
 from nugget.mcp_server import Desk
 
@@ -32,20 +34,23 @@ class Server:
     desk: Desk
     environment: Environment
     settings: Settings
+    logs: LogDesk
     quick: Lane
     slow: Lane
-    _llm: Any = field(default=None, init=False)
 
     def start(self) -> None:
         """Begin what runs beside the answers."""
+        if self.settings.http.backfill:
+            self.logs.start_backfill()
 
     def stop(self) -> None:
         """End it."""
+        self.logs.stop()
 
     @property
-    def is_backfilling(self) -> bool:
-        """Whether shell logs are being read."""
-        return False
+    def is_busy(self) -> bool:
+        """Whether something is still under way."""
+        return bool(self.quick.taken or self.slow.taken) or self.logs.backfill.state == "running"
 
 
 def operations_of(server: Server) -> list[Operation]:
@@ -75,6 +80,24 @@ def operations_of(server: Server) -> list[Operation]:
             method="GET", path="/v1/units/{id:path}", name="unit", reply="Unit",
             summary="One unit whole: the JSON of `nugget get --json`", answer=partial(_unit, server),
             errors=(404, 422, 503),
+        ),
+        Operation(
+            method="POST", path="/v1/sessions", name="make_session", reply="Session", status=201,
+            summary="A new session, with a folder for its logs", parameters=SessionRequest,
+            answer=partial(_make_session, server),
+        ),
+        *(
+            Operation(
+                method=method, path="/v1/logs/ingest/{session}", name=f"ingest_{method.lower()}", reply="Ingested",
+                summary="Take in what is new in the logs of a session", answer=partial(_ingest, server),
+                errors=(404, 503),
+            )
+            for method in ("GET", "POST")
+        ),
+        Operation(
+            method="GET", path="/v1/logs/context/{session}", name="logs_context", reply="ContextBundle",
+            summary="What the logs of a session say about a question", parameters=LogsContextRequest,
+            answer=partial(_logs_context, server), errors=(404, 503),
         ),
     ]  # fmt: skip
     described = Operation(
@@ -111,6 +134,7 @@ async def _health(server: Server, call: Call) -> Response:
             "pid": os.getpid(),
             "brain": None if folder is None else str(folder),
             "under_way": server.quick.taken + server.slow.taken,
+            "backfill": asdict(server.logs.backfill),
         }
     )
 
@@ -140,6 +164,21 @@ def _sent(server: Server, bundle: dict[str, Any]) -> Response:
     if "index_behind" in bundle["degraded"]:
         server.desk.catch_up()
     return json_reply(bundle)
+
+
+async def _make_session(server: Server, call: Call) -> Response:
+    made = await server.quick.run(lambda: server.logs.make_session(call.parameters, now=datetime.now(UTC)))
+    return json_reply(made, status=201)
+
+
+async def _ingest(server: Server, call: Call) -> Response:
+    session = call.path_ids["session"]
+    return json_reply(await server.quick.run(lambda: server.logs.ingest(session, now=datetime.now(UTC))))
+
+
+async def _logs_context(server: Server, call: Call) -> Response:
+    session, request = call.path_ids["session"], call.parameters
+    return json_reply(await server.quick.run(lambda: server.logs.answer(session, request, now=datetime.now(UTC))))
 
 
 async def _unit(server: Server, call: Call) -> Response:

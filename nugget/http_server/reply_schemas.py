@@ -32,14 +32,23 @@ _HIT = {
     **_UNIT, "stale": _FLAG, "stale_reason": _MAYBE_TEXT, "score": _NUMBER,
     "chunks": _list(_object({"breadcrumb": _TEXT, "text": _TEXT, "score": _NUMBER})), "reasons": _list(_TEXT),
 }  # fmt: skip
+_ROW = {"source_table": _TEXT, "source_id": _COUNT, "ts_ms": _COUNT}
 _QUERY = {"text": _TEXT, "profile": _TEXT, "path": _MAYBE_TEXT, "symbol": _MAYBE_TEXT, "depth": _TEXT}
 _BUDGET = {"requested": _COUNT, "used": _COUNT, "available": _COUNT, "truncated": _FLAG}
 
 REPLIES: Mapping[str, dict[str, Any]] = {
     "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT, "hint": _MAYBE_TEXT})}),
     "Health": _object(
-        {"status": {"const": "ok"}, "version": _TEXT, "pid": _COUNT, "brain": _MAYBE_TEXT, "under_way": _COUNT},
-        optional=("version", "pid", "brain", "under_way"),
+        {
+            "status": {"const": "ok"}, "version": _TEXT, "pid": _COUNT, "brain": _MAYBE_TEXT, "under_way": _COUNT,
+            "backfill": _object(
+                {
+                    "state": {"enum": ["off", "running", "done", "stopped", "failed"]},
+                    "done": _COUNT, "total": _COUNT, "problems": _list(_TEXT),
+                }
+            ),
+        },
+        optional=("version", "pid", "brain", "under_way", "backfill"),
     ),
     "Bundle": _object(
         {
@@ -49,6 +58,40 @@ REPLIES: Mapping[str, dict[str, Any]] = {
         optional=("weak", "explain"),
     ),
     "Unit": _object({**_UNIT, "body": _TEXT, "evidence": _list(_object({"session": _TEXT, "quote": _TEXT}))}),
+    "Session": _object({"id": _TEXT, "title": _TEXT, "created_ms": _COUNT, "log_dir": _TEXT}),
+    "Ingested": _object(
+        {
+            "session_id": _TEXT, "source": {"enum": ["shell", "sessions"]}, "events": _COUNT, "command_inputs": _COUNT,
+            "pane_output": _COUNT, "file_edits": _COUNT, "working_notes": _COUNT, "incidents": _COUNT,
+            "malformed": _COUNT, "bytes_read": _COUNT, "anew": _list(_TEXT),
+            "redacted": {"type": "object", "additionalProperties": _COUNT},
+        }
+    ),
+    "ContextBundle": _object(
+        {
+            "session_id": _MAYBE_TEXT, "query": _TEXT, "intent": _TEXT,
+            "incidents": _list(
+                _object(
+                    {
+                        "title": _TEXT, "summary": _list(_TEXT), "reasons": _list(_TEXT), "score": _NUMBER,
+                        "command": _MAYBE_TEXT, "failures": _COUNT, "fixed_by": _MAYBE_TEXT, **_ROW,
+                    }
+                )
+            ),
+            "artifacts": _list(_object({"kind": _TEXT, "text": _TEXT, "open": _FLAG, "score": _NUMBER, **_ROW})),
+            "selected_evidence": _list(
+                _object({"kind": _TEXT, "text": _TEXT, "score": _NUMBER, "reasons": _list(_TEXT), **_ROW})
+            ),
+            "context_text": _TEXT, "truncated": _FLAG, "degraded": _list(_TEXT),
+            "explain": _object(
+                {
+                    "intent": _TEXT, "selected_count": _COUNT, "candidate_count": _COUNT,
+                    "profile": _object({"category_caps": {"type": "object", "additionalProperties": _COUNT}}),
+                }
+            ),
+        },
+        optional=("explain",),
+    ),
     "OpenAPI": _object({"openapi": _TEXT, "info": _OBJECT, "paths": _OBJECT}),
 }  # fmt: skip
 """By the names that operations use."""

@@ -1,0 +1,219 @@
+"""Shell logs over HTTP: the walkthrough of docs/http.md as it stands there, and what its answers have to say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from served import REPOSITORY, Served, served, served_brain, variables_for
+
+BLOCK = re.compile(r"^```sh run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = BLOCK.findall((REPOSITORY / "docs/http.md").read_text("utf-8"))
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with served_brain() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def walked(server: Served) -> dict[str, str]:
+    """What each example prints, by its text: all run in one shell, one after the other."""
+    if shutil.which("curl") is None:
+        pytest.skip("the examples are written with curl")
+    script = "\n".join(f"{example}\nprintf '\\0'" for example in EXAMPLES)
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script], capture_output=True, text=True, timeout=60, check=True,
+        env=variables_for(server.home, AISHD_URL=server.url),
+    )  # fmt: skip
+    return dict(zip(EXAMPLES, done.stdout.split("\0"), strict=False))
+
+
+def printed(walked: dict[str, str], part: str) -> Any:
+    """The JSON that the example with this part in it printed."""
+    (found,) = [output for example, output in walked.items() if part in example]
+    return json.loads(found)
+
+
+@pytest.mark.proves("HTTP-EXAMPLES")
+def test_the_session_is_made_and_its_logs_are_taken_in(walked: dict[str, str]) -> None:
+    made = next(output for example, output in walked.items() if "/v1/sessions" in example)
+    assert re.fullmatch(r"session: sess_[0-9a-f]{24}\n", made)
+    taken = printed(walked, "/v1/logs/ingest/")
+    assert (taken["events"], taken["command_inputs"], taken["pane_output"], taken["file_edits"]) == (4, 2, 1, 1)
+    assert taken["malformed"] == 0
+
+
+@pytest.mark.proves("HTTP-EXAMPLES")
+def test_a_question_about_a_failure_finds_the_command_and_the_line(walked: dict[str, str]) -> None:
+    bundle = printed(walked, "do%20wrong%20with%20cargo")
+    assert bundle["intent"] == "debug"
+    assert "cargo test --workspace" in bundle["incidents"][0]["title"]
+    kinds = [one["kind"] for one in bundle["selected_evidence"]]
+    assert {"failure.command", "output"} <= set(kinds)
+    assert any("error[E0425]" in one["text"] for one in bundle["selected_evidence"])
+    assert "tests still failing" in json.dumps(bundle)
+    assert "cargo test" in bundle["context_text"] and "debug" in bundle["context_text"].splitlines()[1]
+
+
+@pytest.mark.proves("HTTP-EXAMPLES")
+def test_a_question_where_we_were_gives_incidents_and_working_notes(walked: dict[str, str]) -> None:
+    bundle = printed(walked, "resume%20from%20where")
+    assert bundle["intent"] == "resume" and bundle["incidents"]
+    assert "Edited src/lib.rs (overwrite)" in [note["text"] for note in bundle["artifacts"]]
+
+
+@pytest.mark.proves("HTTP-EXAMPLES")
+def test_intent_explain_budget_and_artifacts_are_as_asked(walked: dict[str, str]) -> None:
+    assert printed(walked, "intent=status")["intent"] == "status"
+    explained = printed(walked, "explain=true")
+    assert explained["explain"]["selected_count"] == len(explained["selected_evidence"]) > 0
+    assert explained["explain"]["candidate_count"] >= explained["explain"]["selected_count"]
+    assert explained["explain"]["profile"]["category_caps"]
+    assert all({"source_table", "source_id", "ts_ms"} <= set(one) for one in explained["selected_evidence"])
+    (small,) = [output for example, output in walked.items() if "max_chars=180" in example]
+    length, _, text = small.partition("\n")
+    assert 0 < int(length) <= 180 and len(text.rstrip("\n")) <= 180
+    without = printed(walked, "include_artifacts=false")
+    assert without["artifacts"] == [] and without["incidents"]
+
+
+@pytest.mark.proves("HTTP-EXAMPLES")
+def test_every_example_printed_an_answer(walked: dict[str, str]) -> None:
+    assert len(walked) == len(EXAMPLES) >= 9
+    assert not [output for output in walked.values() if '"error":' in output and '"code"' in output]
+
+
+def write_session(server: Served, name: str, *events: dict[str, Any], stderr: str = "") -> str:
+    folder = server.logs / name
+    folder.mkdir(exist_ok=True)
+    with (folder / "events.jsonl").open("a") as file:
+        file.writelines(json.dumps({"session_id": name, **event}) + "\n" for event in events)
+    if stderr:
+        (folder / "stderr.log").write_text(stderr)
+    return name
+
+
+def failed(cmd: str, at: int) -> list[dict[str, Any]]:
+    return [
+        {"ts_ms": at, "kind": "command.start", "data": {"cmd": cmd}},
+        {"ts_ms": at + 1, "kind": "command.end", "data": {"exit": 2}},
+    ]
+
+
+@pytest.mark.proves("HTTP-LOGS")
+def test_taking_in_twice_finds_nothing_new_and_goes_on_where_it_ended(server: Served) -> None:
+    session = write_session(server, "sess_twice", *failed("make all", 1000))
+    first = server.ask(f"/v1/logs/ingest/{session}", method="POST").json
+    assert first["events"] == 2 and first["incidents"] == 1
+    assert server.ask(f"/v1/logs/ingest/{session}").json["events"] == 0
+    with (server.logs / session / "events.jsonl").open("a") as file:
+        file.write("{torn and no JSON}\n")
+    write_session(server, session, *failed("make check", 9000))
+    again = server.ask(f"/v1/logs/ingest/{session}", method="POST", body={}).json
+    assert (again["events"], again["malformed"]) == (2, 1)
+
+
+@pytest.mark.proves("HTTP-LOGS")
+def test_a_session_that_was_never_taken_in_is_taken_in_by_the_question(server: Served) -> None:
+    session = write_session(server, "sess_late", *failed("npm run build", 5000))
+    bundle = server.ask(f"/v1/logs/context/{session}", q="what failed").json
+    assert "npm run build" in bundle["context_text"]
+
+
+@pytest.mark.proves("HTTP-LOGS")
+def test_secrets_leave_neither_the_logs_nor_the_question(server: Served) -> None:
+    session = write_session(server, "sess_secret", *failed(f"deploy --token {SECRET}", 1000), stderr=f"bad {SECRET}\n")
+    taken = server.ask(f"/v1/logs/ingest/{session}")
+    bundle = server.ask(f"/v1/logs/context/{session}", q=f"why did deploy fail with {SECRET}", explain="true")
+    assert bundle.status == 200 and "deploy" in bundle.json["context_text"]
+    assert SECRET.encode() not in taken.body + bundle.body
+    made = server.ask("/v1/sessions", body={"title": f"try {SECRET}"})
+    assert SECRET.encode() not in made.body and made.status == 201
+    index = server.home / ".nugget/index.db"
+    assert SECRET.encode() not in b"".join(file.read_bytes() for file in index.parent.glob("index.db*"))
+
+
+@pytest.mark.proves("HTTP-LOGS", "HTTP-BAD-INPUT")
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/v1/logs/context/sess_none?q=x", 404, "unknown_session"),
+        ("/v1/logs/ingest/sess_none", 404, "unknown_session"),
+        ("/v1/logs/ingest/..", 400, "bad_path"),
+        ("/v1/logs/ingest/..%2f..%2fetc", 400, "bad_path"),
+        ("/v1/logs/ingest/a%00b", 400, "bad_path"),
+        ("/v1/logs/ingest/a..b", 422, "invalid_session_id"),
+        ("/v1/logs/ingest/%20", 422, "invalid_session_id"),
+        ("/v1/logs/ingest/" + "x" * 129, 422, "invalid_session_id"),
+        ("/v1/logs/ingest/sess_1/events.jsonl", 404, "not_found"),
+        ("/v1/logs/ingest/sess_1?q=x", 422, "unknown_parameter"),
+        ("/v1/logs/context/sess_1?intent=blame", 422, "invalid_parameter"),
+        ("/v1/logs/context/sess_1?max_chars=1000000000", 422, "invalid_parameter"),
+        ("/v1/logs/context/sess_1?max_lines=-1", 422, "invalid_parameter"),
+        ("/v1/logs/context/sess_1?explain=perhaps", 422, "invalid_parameter"),
+        ("/v1/logs/context/sess_1?q=" + "x" * 8001, 422, "invalid_parameter"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(server: Served, path: str, status: int, code: str) -> None:
+    answer = server.ask(path)
+    assert (answer.status, answer.error.code) == (status, code)
+    assert answer.error.message.endswith(".")
+
+
+@pytest.mark.proves("HTTP-LOGS")
+def test_a_new_session_without_logs_is_empty_and_a_link_leads_nowhere(server: Served, tmp_path: Path) -> None:
+    made = server.ask("/v1/sessions", body={"title": "new"}).json
+    assert Path(made["log_dir"]) == server.logs / made["id"] and made["title"] == "new"
+    assert Path(made["log_dir"]).stat().st_mode & 0o077 == 0
+    assert server.ask("/v1/sessions", method="POST").status == 201
+    assert server.ask(f"/v1/logs/ingest/{made['id']}").json["events"] == 0
+    (tmp_path / "events.jsonl").write_text('{"ts_ms":1,"kind":"command.start","data":{"cmd":"secret plans"}}\n')
+    (server.logs / "sess_link").symlink_to(tmp_path)
+    assert server.ask("/v1/logs/context/sess_link", q="what").status == 404
+    assert server.ask("/v1/logs/ingest/sess_link").status == 404
+
+
+@pytest.mark.proves("HTTP-BACKFILL")
+def test_the_start_takes_in_all_logs_behind_the_answers(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    for number in range(30):
+        (logs / f"sess_{number}").mkdir(parents=True)
+        lines = [json.dumps(event) for event in failed(f"make target{number}", 1000)]
+        (logs / f"sess_{number}/events.jsonl").write_text("\n".join(lines) + "\n")
+    (logs / "sess_3/events.jsonl").write_bytes(b"\x00\xff\n" * 1000)
+    with served(tmp_path) as server:
+        end = time.monotonic() + 30
+        while (told := server.ask("/healthz").json["backfill"])["state"] == "running":
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert told == {"state": "done", "done": 30, "total": 30, "problems": []}
+        assert "target7" in server.ask("/v1/logs/context/sess_7", q="what failed").json["context_text"]
+    with served(tmp_path, NUGGET_HTTP_BACKFILL="false") as server:
+        assert server.ask("/healthz").json["backfill"]["state"] == "off"
+
+
+@pytest.mark.proves("HTTP-OPENAPI")
+def test_answers_about_logs_are_what_the_openapi_document_says(server: Served, walked: dict[str, str]) -> None:
+    from openapi_schema_validator import OAS31Validator
+
+    document = server.ask("/openapi.json").json
+    session = write_session(server, "sess_schema", *failed("make all", 1000), stderr="error: no\n")
+    answers = {
+        ("/v1/sessions", "post"): server.ask("/v1/sessions", body={"title": "x"}),
+        ("/v1/logs/ingest/{session}", "post"): server.ask(f"/v1/logs/ingest/{session}", method="POST"),
+        ("/v1/logs/context/{session}", "get"): server.ask(f"/v1/logs/context/{session}?q=what+failed&explain=1"),
+    }
+    for (path, method), answer in answers.items():
+        content = document["paths"][path][method]["responses"][str(answer.status)]["content"]
+        schema = {**content["application/json"]["schema"], "components": document["components"]}
+        OAS31Validator(schema).validate(answer.json)
