@@ -325,7 +325,10 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A unit with its score (0..1, higher is better) and the reasons for it."""
+    """A unit with its score (0..1, higher is better) and the reasons for it.
+
+    `contributions` add up to the score; they are there where the query asked to `explain`.
+    """
 
     unit: Unit
     score: float

@@ -67,9 +67,12 @@ class Index:
             yield
             return
         connection.execute("BEGIN")
+        self._local.generation = None
         try:
+            self._local.generation = self.generation
             yield
         finally:
+            self._local.generation = None
             with suppress(sqlite3.Error):
                 connection.execute("COMMIT")
 
@@ -82,7 +85,8 @@ class Index:
     @property
     def generation(self) -> int:
         """Rises with every write."""
-        return int(self.meta("generation") or 0)
+        known: int | None = getattr(self._local, "generation", None)
+        return int(self.meta("generation") or 0) if known is None else known
 
     @property
     def unit_count(self) -> int:
@@ -134,13 +138,23 @@ class Index:
         cosines = self._cosines(snapshot, vector)
         return vectors.search_snapshot(self.connection, snapshot, vector, k, cosines=cosines, allowed=allowed)
 
-    def best_chunks(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
-        """The nearest chunk of each of these units: unit key -> (chunk key, cosine)."""
+    def nearest_cosines(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, float]:
+        """The cosine of the nearest chunk of each of these units that has vectors."""
         snapshot = self._snapshot_in_use()
         cosines = None if snapshot is None else self._cosines(snapshot, vector)
         if snapshot is None or cosines is None:
-            return vectors.best_chunks(self.connection, vector, unit_keys)
-        return vectors.best_chunks_in(snapshot, cosines, unit_keys)
+            found = vectors.best_chunks(self.connection, vector, unit_keys)
+            return {unit: cosine for unit, (_, cosine) in found.items()}
+        return vectors.nearest_cosines(snapshot, cosines, unit_keys)
+
+    def nearest_chunk(self, vector: NDArray[np.float32], unit_key: int) -> int | None:
+        """The chunk of a unit that is nearest; None where it has no vectors."""
+        snapshot = self._snapshot_in_use()
+        cosines = None if snapshot is None else self._cosines(snapshot, vector)
+        if snapshot is None or cosines is None:
+            found = vectors.best_chunks(self.connection, vector, [unit_key])
+            return found[unit_key][0] if found else None
+        return vectors.nearest_chunk(snapshot, cosines, unit_key)
 
     def whole_units(
         self, vector: NDArray[np.float32], unit_keys: Sequence[int]

@@ -12,6 +12,10 @@ from nugget.index.fulltext import match_any, question_words
 LARGE_INDEX_CHUNKS = 20_000
 """Above this many chunks, document frequencies are kept in a table of their own and frequent words are not asked."""
 
+SMALL_INDEX_CHUNKS = 5_000
+"""Up to this many chunks every word that tells anything at all is asked."""
+
+_COMMON_SHARE = 0.3
 _AFFORDED_SHARE = 0.06
 _ALWAYS_ASKED = 2
 
@@ -46,12 +50,23 @@ def terms_of(connection: sqlite3.Connection, text: str, *, chunks: int) -> Terms
         frequencies[term] = words[word] = _frequency(connection, term)
         if not frequencies[term]:
             words |= {meant: _frequency(connection, meant) for meant in _meant(connection, word, term)}
-    chosen = _affordable(words, chunks) if chunks > LARGE_INDEX_CHUNKS else list(words)
+    chosen = _affordable(words, chunks) if chunks > LARGE_INDEX_CHUNKS else _telling(words, chunks)
     return Terms(
         words=tuple(chosen),
         match=match_any(chosen),
         idf_mass=sum(inverse_frequency(chunks, count) for count in frequencies.values()),
     )
+
+
+def _telling(words: Mapping[str, int], chunks: int) -> list[str]:
+    """Without the words that stand nearly everywhere, where others remain.
+
+    Above half of all chunks FTS5's inverse document frequency is 0, so that a word only costs time; in an index that
+    is not small (in which that time can be felt) this begins where the frequency still tells a little.
+    """
+    most = chunks * (_COMMON_SHARE if chunks > SMALL_INDEX_CHUNKS else 0.5)
+    telling = [word for word, count in words.items() if count <= most]
+    return telling if any(words[word] for word in telling) else list(words)
 
 
 def _affordable(words: Mapping[str, int], chunks: int) -> list[str]:

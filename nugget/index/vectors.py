@@ -32,9 +32,9 @@ class Snapshot:
     """The vectors of one generation of the index, in memory.
 
     `keys` (of the chunks) have shape (n,), int64, ascending. `matrix` has shape (n, dimensions) float32, or is None
-    and `signs` has shape (n, dimensions / 64) uint64. `rows` are the rows of each unit's chunks, `unit_of` the unit
-    of each chunk. `whole` and `title`
-    have shape (units, dimensions), in the order of `unit_rows`; a unit without a title of its own has zeros there
+    and `signs` has shape (n, dimensions / 64) uint64. The chunks of a unit stand in one run of rows: `starts` are the
+    first rows of the runs, `runs` the number of each unit's run; `unit_of` is the unit of each chunk. `whole_and_title`
+    has shape (units, 2, dimensions), in the order of `unit_rows`; a unit without a title of its own has zeros there
     and False in `has_title`.
     """
 
@@ -42,11 +42,11 @@ class Snapshot:
     keys: NDArray[np.int64]
     matrix: NDArray[np.float32] | None
     signs: NDArray[np.uint64] | None
-    rows: Mapping[int, list[int]]
+    starts: NDArray[np.intp]
+    runs: Mapping[int, int]
     unit_of: Mapping[int, int]
     unit_rows: Mapping[int, int]
-    whole: NDArray[np.float32]
-    title: NDArray[np.float32]
+    whole_and_title: NDArray[np.float32]
     has_title: NDArray[np.bool_]
 
 
@@ -72,7 +72,8 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
 
     count = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
     keys: list[int] = []
-    rows: dict[int, list[int]] = {}
+    starts: list[int] = []
+    runs: dict[int, int] = {}
     unit_of: dict[int, int] = {}
     blocks: list[Any] = []
     cursor = connection.execute(
@@ -80,38 +81,40 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
     )
     while part := cursor.fetchmany(_ROWS_A_READ):
         for key, unit, _ in part:
-            rows.setdefault(unit, []).append(len(keys))
+            if unit not in runs:  # its chunks were given their keys in one go
+                runs[unit] = len(starts)
+                starts.append(len(keys))
             keys.append(key)
             unit_of[key] = unit
         block = np.frombuffer(b"".join(row[2] for row in part), dtype="<f4").reshape(len(part), -1)
         blocks.append(block if count <= EXACT_LIMIT else _signs(block))
     stacked: Any = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.float32)
-    unit_rows, whole, title, has_title = _unit_matrices(connection)
+    unit_rows, whole_and_title, has_title = _unit_matrices(connection)
     return Snapshot(
         generation=generation,
         keys=np.array(keys, dtype=np.int64),
         matrix=stacked if count <= EXACT_LIMIT else None,
         signs=None if count <= EXACT_LIMIT else stacked,
-        rows=rows,
+        starts=np.array(starts, dtype=np.intp),
+        runs=runs,
         unit_of=unit_of,
         unit_rows=unit_rows,
-        whole=whole,
-        title=title,
+        whole_and_title=whole_and_title,
         has_title=has_title,
     )
 
 
 def _unit_matrices(
     connection: sqlite3.Connection,
-) -> tuple[dict[int, int], NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
+) -> tuple[dict[int, int], NDArray[np.float32], NDArray[np.bool_]]:
     import numpy as np
 
     read = connection.execute("SELECT unit_key, embedding, title_embedding FROM unit_vectors").fetchall()
     size = len(read[0][1]) if read else 0
-    whole = np.frombuffer(b"".join(row[1] for row in read), dtype="<f4").reshape(len(read), -1 if read else 0)
-    title = np.frombuffer(b"".join(row[2] or bytes(size) for row in read), dtype="<f4").reshape(whole.shape)
+    blobs = b"".join(part for row in read for part in (row[1], row[2] or bytes(size)))
+    both = np.frombuffer(blobs, dtype="<f4").reshape(len(read), 2, -1 if read else 0)
     has_title = np.array([row[2] is not None for row in read], dtype=np.bool_)
-    return {row[0]: position for position, row in enumerate(read)}, whole, title, has_title
+    return {row[0]: position for position, row in enumerate(read)}, both, has_title
 
 
 def search_snapshot(
@@ -163,16 +166,25 @@ def best_chunks(
     return best
 
 
-def best_chunks_in(
-    snapshot: Snapshot, cosines: NDArray[np.float32], units: Sequence[int]
-) -> dict[int, tuple[int, float]]:
-    """The same as `best_chunks`, from the cosines of every row of a snapshot."""
-    best: dict[int, tuple[int, float]] = {}
-    for unit in units:
-        if rows := snapshot.rows.get(unit):
-            row = rows[int(cosines[rows].argmax())]
-            best[unit] = (int(snapshot.keys[row]), float(cosines[row]))
-    return best
+def nearest_cosines(snapshot: Snapshot, cosines: NDArray[np.float32], units: Sequence[int]) -> dict[int, float]:
+    """The cosine of the nearest chunk of each of these units, from the cosines of every row of a snapshot."""
+    import numpy as np
+
+    present = [unit for unit in units if unit in snapshot.runs]
+    if not present:
+        return {}
+    best = np.maximum.reduceat(cosines, snapshot.starts)[[snapshot.runs[unit] for unit in present]]
+    return dict(zip(present, best.tolist(), strict=True))
+
+
+def nearest_chunk(snapshot: Snapshot, cosines: NDArray[np.float32], unit: int) -> int | None:
+    """The chunk of a unit whose cosine is highest."""
+    run = snapshot.runs.get(unit)
+    if run is None:
+        return None
+    start = int(snapshot.starts[run])
+    end = int(snapshot.starts[run + 1]) if run + 1 < len(snapshot.starts) else len(snapshot.keys)
+    return int(snapshot.keys[start + int(cosines[start:end].argmax())])
 
 
 def whole_units(
@@ -182,7 +194,7 @@ def whole_units(
     if snapshot is not None:
         present = [unit for unit in units if unit in snapshot.unit_rows]
         rows = [snapshot.unit_rows[unit] for unit in present]
-        pairs = zip((snapshot.whole[rows] @ vector).tolist(), (snapshot.title[rows] @ vector).tolist(), strict=True)
+        pairs = (snapshot.whole_and_title[rows] @ vector).tolist()
         titled = snapshot.has_title[rows].tolist()
         return {
             unit: (whole, title if has_title else None)

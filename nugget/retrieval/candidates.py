@@ -82,7 +82,7 @@ class Matcher:
         self._chunk_bm25 = chunk_bm25
         self._unit_bm25 = unit_bm25
         self._looked_up: set[int] = set()
-        self._nearest: dict[int, tuple[int, float]] = {}
+        self._nearest: dict[int, float] = {}
         self._whole: dict[int, tuple[float, float | None]] = {}
 
     def look_up(self, unit_keys: Iterable[int]) -> None:
@@ -90,26 +90,23 @@ class Matcher:
         missing = [key for key in unit_keys if key not in self._looked_up]
         self._looked_up.update(missing)
         if self.vector is not None and missing:
-            self._nearest |= self._index.best_chunks(self.vector, missing)
+            self._nearest |= self._index.nearest_cosines(self.vector, missing)
             self._whole |= self._index.whole_units(self.vector, missing)
 
     def match(self, unit_key: int) -> Match:
-        """How well a unit matches."""
-        self.look_up([unit_key])
-        _, chunk_cosine = self._nearest.get(unit_key, (None, None))
+        """How well a unit that was looked up matches."""
         unit_cosine, title_cosine = self._whole.get(unit_key, (None, None))
         return Match(
             chunk_bm25=self._chunk_bm25.get(unit_key, 0.0),
             unit_bm25=self._unit_bm25.get(unit_key, 0.0),
-            chunk_cosine=chunk_cosine,
+            chunk_cosine=self._nearest.get(unit_key),
             unit_cosine=unit_cosine,
             title_cosine=title_cosine,
         )
 
     def nearest_chunk(self, unit_key: int) -> int | None:
         """The chunk of a unit that is nearest to the question."""
-        self.look_up([unit_key])
-        return self._nearest.get(unit_key, (None, 0.0))[0]
+        return None if self.vector is None else self._index.nearest_chunk(self.vector, unit_key)
 
 
 def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | None) -> Gathered:

@@ -11,7 +11,7 @@ from nugget.models import Contribution, Hit, HitChunk, Query, StaleReason, Unit
 from nugget.retrieval.candidates import Matcher
 from nugget.retrieval.expansion import PLACED_BEHIND, SEEDS, choose, neighbours_of
 from nugget.retrieval.profiles import Profile
-from nugget.retrieval.scoring import Scored, contributions_of, rrf_contributions
+from nugget.retrieval.scoring import Scored, calibrated, contributions_of, rrf_contributions
 from nugget.retrieval.staleness import stale_reasons
 
 CHUNKS_A_UNIT = 3
@@ -35,7 +35,9 @@ def to_hits(
     stale = stale_reasons(units, index, today=today)
     chunks = _shown_chunks(wanted, index, matcher)
     hits = {
-        key: _hit(entry, units[key], chunks[key], stale.get(key), profile, matcher)
+        key: _hit(
+            entry, units[key], chunks[key], stale.get(key), _parts(entry, profile, matcher) if query.explain else ()
+        )
         for key, entry in zip(keys, wanted, strict=True)
         if key in units and chunks[key]
     }
@@ -68,16 +70,11 @@ def _hit(
     unit: Unit,
     chunks: Sequence[StoredChunk],
     stale_reason: StaleReason | None,
-    profile: Profile,
-    matcher: Matcher,
+    contributions: tuple[Contribution, ...],
 ) -> Hit:
     found = entry.candidate
     ranks = (("vector", found.vector_rank), ("bm25", found.text_rank))
     reasons = tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",)
-    if profile.ranking == "rrf":
-        parts = rrf_contributions(found, k=profile.rrf_k, has_vectors=matcher.vector is not None)
-    else:
-        parts = contributions_of(found.match, vector_rank=found.vector_rank, text_rank=found.text_rank)
     return Hit(
         unit=unit,
         score=entry.score,
@@ -86,8 +83,15 @@ def _hit(
         ),
         reasons=reasons,
         stale_reason=stale_reason,
-        contributions=parts,
+        contributions=contributions,
     )
+
+
+def _parts(entry: Scored, profile: Profile, matcher: Matcher) -> tuple[Contribution, ...]:
+    found = entry.candidate
+    if profile.ranking == "rrf":
+        return rrf_contributions(found, k=profile.rrf_k, has_vectors=matcher.vector is not None)
+    return contributions_of(found.match, vector_rank=found.vector_rank, text_rank=found.text_rank)
 
 
 def _behind_successors(
@@ -115,7 +119,7 @@ def _behind_successors(
 def _lifted(hit: Hit, lift: float, reason: str) -> Hit:
     """A hit raised to a place that its own match would not have given it, with an honest account of it."""
     contributions = hit.contributions
-    if lift:
+    if lift and contributions:
         contributions = (*contributions, Contribution(name="relation", value=lift, detail=reason))
     return replace(hit, score=hit.score + lift, reasons=(*hit.reasons, reason), contributions=contributions)
 
@@ -133,10 +137,12 @@ def _with_neighbours(
     """The hits with one related unit for each of the best placed behind the first few."""
     head, seeds = order[:PLACED_BEHIND], order[:SEEDS]
     steps = [step for step in neighbours_of(seeds, index, hops=profile.hops) if step.unit_key not in head]
+    if not steps:
+        return [hits[key] for key in order]
     admitted = index.admitted([step.unit_key for step in steps], query.filter)
     matcher.look_up(admitted)
-    contributions = {key: contributions_of(matcher.match(key)) for key in admitted}
-    scores = {key: sum(part.value for part in parts) for key, parts in contributions.items()}
+    matches = {key: matcher.match(key) for key in admitted}
+    scores = {key: calibrated(match) for key, match in matches.items()}
     chosen = choose(
         [step for step in steps if step.unit_key in admitted], seeds, scores.__getitem__, per_seed=profile.neighbours
     )
@@ -155,8 +161,9 @@ def _with_neighbours(
             nearest = matcher.nearest_chunk(key)
             best = next((chunk for chunk in chunks[key] if chunk.key == nearest), chunks[key][0])
             shown = (HitChunk(breadcrumb=best.breadcrumb, text=best.text, score=scores[key]),)
+            contributions = contributions_of(matches[key]) if query.explain else ()
             hit = Hit(unit=units[key], score=scores[key], chunks=shown, stale_reason=stale.get(key))
-            placed.append(replace(hit, reasons=(reason,), contributions=contributions[key]))
+            placed.append(replace(hit, reasons=(reason,), contributions=contributions))
     moved = {hit.unit.id for hit in placed}
     rest = [hits[key] for key in order[len(head) :] if hits[key].unit.id not in moved]
     return [hits[key] for key in head] + placed + rest
