@@ -70,6 +70,12 @@ class LLMSettings:
     answer_model: str = field(default="claude-sonnet-5-5", metadata={"doc": "writes the answer of `nugget ask`"})
     rerank_model: str = field(default="claude-haiku-5-5", metadata={"doc": "orders the candidates"})
     extract_model: str = field(default="claude-sonnet-5-5", metadata={"doc": "finds knowledge in a session"})
+    select_model: str = field(
+        default="claude-haiku-5-5", metadata={"doc": "chooses evidence from the history of a session (`llm-select`)"}
+    )
+    select_max_usd: float = field(
+        default=0.25, metadata={"doc": "most that one choice of evidence may cost, in USD, over all its calls"}
+    )
     extract_with: str = field(
         default="api",
         metadata={"doc": "`api` (needs a key), or `claude-code` (the `claude` command with its tools switched off)"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 from nugget.evidence.bundle import bundle_json, evidence_bundle
 from nugget.evidence.ingest import all_logs, find_log, ingest, ingest_all
 from nugget.evidence.profiles import detect_intent, is_diagnostic
+from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
 from nugget.evidence.values import (
     INTENTS,
     BundleOptions,
@@ -19,6 +20,7 @@ from nugget.evidence.values import (
 )
 
 __all__ = [
-    "INTENTS", "BundleOptions", "EvidenceBundle", "Incident", "Ingested", "SelectedEvidence", "WorkingNote", "all_logs",
-    "bundle_json", "detect_intent", "evidence_bundle", "find_log", "ingest", "ingest_all", "is_diagnostic",
+    "INTENTS", "BundleOptions", "EvidenceBundle", "Incident", "Ingested", "LlmSelection", "SelectedEvidence",
+    "SelectorOptions", "WorkingNote", "all_logs", "bundle_json", "detect_intent", "evidence_bundle", "find_log",
+    "ingest", "ingest_all", "is_diagnostic", "select_with_llm",
 ]  # fmt: skip

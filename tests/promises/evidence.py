@@ -18,6 +18,7 @@ PROMISES: dict[str, str] = {
     "EVI-EXPLAIN": "explain shows counts, caps, reasons, and the row that each piece of evidence stands in",
     "EVI-INGEST": "ingesting again finds nothing; what is added later is added; two at once do each part once",
     "EVI-GOLDEN": "on real sessions the failing command and its line are in the first three for 85 % of the questions",
+    "EVI-SELECT": "a model chooses evidence over all history in chunks, capped; the latest streams are always carried",
     "EVI-REDACT": "no secret of the redaction corpus is stored or returned",
 }
 GAPS: dict[str, str] = {}
