@@ -67,11 +67,11 @@ def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(lo
 def test_history_is_cut_into_chunks_of_which_the_latest_are_read(logs: Logs) -> None:
     with AnthropicServer() as server:
         server.default = lambda _: value({"labels": ["e1"]})
-        found = choose(logs, server, chunk_tokens=4000, max_chunks=3, include_events=False)
+        found = choose(logs, server, chunk_tokens=800, max_chunks=3, include_events=False)
         prompts = [request.prompt for request in server.requests]
     assert found.chunks == len(prompts) == 3 and found.left_out
     assert "history_cut" in found.degraded
-    assert all(len(prompt) < 4000 * 4 + 1000 for prompt in prompts)
+    assert all(len(prompt) < 800 * 4 + 1000 for prompt in prompts)
     assert "step 399 is done" in prompts[-1] and "step 0 is done" not in prompts[0]
     assert not any("command.end" in prompt for prompt in prompts)
 

@@ -145,20 +145,22 @@ def history_chunks(
 def _newest_first(connection: sqlite3.Connection, key: int, *, include_events: bool) -> Iterator[tuple[int, str]]:
     first, end = store.id_range(key)
     queries = [
-        "SELECT id, '[typed] ' || text FROM command_inputs",
-        "SELECT id, '[' || stream || '] ' || text FROM pane_output",
-        "SELECT id, '[edit] ' || path || ' (' || action || ')' FROM file_edits",
-        "SELECT id, '[note ' || type || '] ' || text FROM working_notes",
+        "SELECT ts_ms, id, '[typed] ' || text FROM command_inputs",
+        "SELECT ts_ms, id, '[' || stream || '] ' || text FROM pane_output",
+        "SELECT ts_ms, id, '[edit] ' || path || ' (' || action || ')' FROM file_edits",
+        "SELECT ts_ms, id, '[note ' || type || '] ' || text FROM working_notes",
     ]
     if include_events:
         queries.append(
-            "SELECT id, '[' || kind || coalesce(' exit ' || exit_code, '') "
+            "SELECT ts_ms, id, '[' || kind || coalesce(' exit ' || exit_code, '') "
             "|| CASE ok WHEN 0 THEN ' failed' ELSE '' END || '] ' || text FROM events"
         )
     cursors = [
-        connection.execute(f"{query} WHERE id >= ? AND id < ? ORDER BY id DESC", (first, end)) for query in queries
+        connection.execute(f"{query} WHERE id >= ? AND id < ? ORDER BY ts_ms DESC, id DESC", (first, end))
+        for query in queries
     ]
-    yield from heapq.merge(*cursors, key=lambda row: -row[0])
+    for _, row_id, line in heapq.merge(*cursors, key=lambda row: (-row[0], -row[1])):
+        yield row_id, line
 
 
 def _ask(
