@@ -21,6 +21,7 @@ from nugget import ledger, spool
 from nugget.config import Settings
 from nugget.errors import UsageError
 from nugget.models import Bundle, Filter
+from nugget.nuggets import NuggetBundle
 
 QUERIES, OLD_QUERIES, USES = "queries.jsonl", "queries.old.jsonl", "uses.jsonl"
 MAX_BYTES = 4_000_000
@@ -48,7 +49,8 @@ class Face(StrEnum):
 class Asked:
     """One question with what came back: unit ids with their scores, best first.
 
-    `brain` is its folder; `session` is the agent session that asked, where it is known.
+    `brain` is its folder; `session` is the agent session that asked, where it is known. A question about code has the
+    identity of its `workspace` and the `path` in it, and no brain.
     """
 
     id: str
@@ -63,6 +65,8 @@ class Asked:
     weak: bool = False
     degraded: tuple[str, ...] = ()
     duration_ms: float = 0.0
+    path: str | None = None
+    workspace: str | None = None
 
     @property
     def unit_ids(self) -> list[str]:
@@ -94,6 +98,28 @@ def asked(bundle: Bundle, *, brain: Path, face: Face, session: str | None, durat
         weak=bundle.weak,
         degraded=bundle.degraded,
         duration_ms=round(duration_ms, 1),
+    )
+
+
+def asked_of_code(
+    bundle: NuggetBundle, *, workspace: str, face: Face, session: str | None, duration_ms: float, now: datetime
+) -> Asked:
+    """The entry for a question about code that was answered."""
+    query = bundle.query
+    filters = {"type": [str(type_) for type_ in query.types], "symbol": query.symbol}
+    return Asked(
+        id=os.urandom(6).hex(),
+        time=now,
+        brain="",
+        face=face,
+        text=(query.text or "")[:MAX_TEXT_CHARS],
+        profile="file",
+        session=session,
+        filters={name: value for name, value in filters.items() if value},
+        units=tuple((hit.nugget.id, round(hit.score, 4)) for hit in bundle.hits[:MAX_UNITS]),
+        duration_ms=round(duration_ms, 1),
+        path=query.path,
+        workspace=workspace,
     )
 
 
@@ -182,6 +208,10 @@ def filters_json(filter_: Filter) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value}
 
 
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 def _make_room(file: Path) -> None:
     """Put a log grown too long aside, once, whoever else has the same idea."""
     if _size(file) <= MAX_BYTES:
@@ -213,6 +243,8 @@ def _parse(line: Mapping[str, Any]) -> Asked | None:
             weak=bool(line["weak"]),
             degraded=tuple(map(str, line["degraded"])),
             duration_ms=float(line["duration_ms"]),
+            path=_text_or_none(line.get("path")),
+            workspace=_text_or_none(line.get("workspace")),
         )
     except (KeyError, TypeError, ValueError):
         return None

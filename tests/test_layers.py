@@ -17,7 +17,7 @@ from nugget import errors
 PACKAGE = Path(__file__).parent.parent / "nugget"
 
 LAYERS: dict[str, tuple[str, ...]] = {
-    "faces": ("render", "api", "mcp_server", "http_server", "hook", "worker", "demo", "cli", "entry"),
+    "faces": ("render", "render_nuggets", "api", "mcp_server", "http_server", "hook", "worker", "demo", "cli", "entry"),
     "use cases": (
         "extraction", "comparison", "proposal_text", "capture", "review", "publishing", "withdrawal", "lint", "sync",
         "history", "retrieval", "provenance", "install", "health", "evaluation", "feedback", "evidence",

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nugget import __version__
-from nugget.cli import asking, capturing, evaluating, installing, keeping, reviewing, upkeep
+from nugget.cli import asking, capturing, evaluating, installing, keeping, provenance, reviewing, upkeep
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError
 
@@ -46,6 +46,7 @@ ASK, KEEP, LEARN, CARE = "Ask", "Write", "Learn from sessions", "Set up and look
 app.command(rich_help_panel=ASK)(asking.ask)
 app.command(rich_help_panel=ASK)(asking.search)
 app.command(rich_help_panel=ASK)(asking.get)
+app.command(rich_help_panel=ASK)(provenance.context)
 app.command(rich_help_panel=ASK)(upkeep.serve)
 app.command("capture-session", rich_help_panel=LEARN)(capturing.capture_session)
 app.command(rich_help_panel=LEARN)(capturing.capture)

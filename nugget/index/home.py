@@ -1,6 +1,6 @@
 """The machine's own index, `$NUGGET_HOME/index.db`: what belongs to no single brain.
 
-Provenance, sessions, shell logs, canon, memory and bridge channels are those of a person at a machine, and a brain is
+Provenance, sessions, shell logs, canon and bridge channels are those of a person at a machine, and a brain is
 made anew without reading gigabytes of transcripts again. The tables of `schema.sql` hold units here as they do in a
 brain's index; the other SQL files beside this module add what only this index has. It is derived, like the other one:
 where it is missing, damaged or of another version, a new and empty one takes its place and the next sync fills it.
@@ -39,12 +39,12 @@ def open_or_make(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3
 
     Raises IndexUnavailable where it can neither be opened nor made.
     """
-    from filelock import FileLock
-
     try:
         return open_existing(file, version=version)
     except Unusable:
         pass
+    from filelock import FileLock  # here, where the index must be made: it takes longer to import than to open that
+
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with FileLock(file.with_suffix(".lock")):

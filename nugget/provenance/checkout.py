@@ -63,6 +63,17 @@ class Checkout:
             self._files[path] = self._from_head(path) if self.is_bare else self._from_disk(path)
         return self._files[path]
 
+    def read(self, path: str, *, max_bytes: int) -> bytes | None:
+        """The content of a file; None where there is none, it leads out of the workspace, or it is larger."""
+        file = self.workspace.root / path
+        try:
+            stat = file.stat()
+            if not S_ISREG(stat.st_mode) or stat.st_size > max_bytes or not _is_within(file, self.workspace.root):
+                return None
+            return file.read_bytes()
+        except (OSError, ValueError):
+            return None
+
     def _tree_has(self, path: str) -> bool:
         return bool(git.run(self.workspace.root, "cat-file", "-t", f"HEAD:{path}", check=False))
 

@@ -17,6 +17,7 @@ from stat import S_ISREG
 from nugget.embedding import Embedder
 from nugget.errors import NuggetError
 from nugget.index import IndexedUnit, queries, writes
+from nugget.index.changes import DocumentChanges, document_changes
 from nugget.index.connection import write_transaction
 from nugget.index.writes import indexed_title
 from nugget.markdown import chunk_markdown
@@ -35,18 +36,6 @@ _FILES_A_BATCH = 64
 _BLOCK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentChanges:
-    """The files of a source that differ from what the index has seen: (key, place), and the keys of those gone."""
-
-    modified: tuple[tuple[str, Path], ...] = ()
-    removed: tuple[str, ...] = ()
-    unchanged: int = 0
-
-    def __len__(self) -> int:
-        return len(self.modified) + len(self.removed)
-
-
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """A file with its units, chunked; no document where only its time changed."""
@@ -54,25 +43,6 @@ class _Prepared:
     state: FileState
     document: ReadDocument | None
     chunks: Sequence[Sequence[Chunk]] = ()
-
-
-def document_changes(source: DocumentSource, connection: sqlite3.Connection) -> DocumentChanges:
-    """What changed since the last sync, by size and time alone. Reads no file and takes no lock."""
-    known = queries.file_states(connection, source.name)
-    modified: list[tuple[str, Path]] = []
-    present: set[str] = set()
-    for given, file in source.files():
-        key = given.encode("utf-8", "backslashreplace").decode()  # a name that is no UTF-8 cannot be stored
-        try:
-            stat = file.stat()
-        except OSError:
-            continue  # removed since it was listed, or a link to nowhere
-        present.add(key)
-        seen = known.get(key)
-        if seen is None or (seen.size, seen.mtime_ns) != (stat.st_size, stat.st_mtime_ns):
-            modified.append((key, file))
-    removed = sorted(known.keys() - present)
-    return DocumentChanges(modified=tuple(modified), removed=tuple(removed), unchanged=len(present) - len(modified))
 
 
 def sync_documents(
