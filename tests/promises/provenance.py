@@ -30,5 +30,15 @@ PROMISES: dict[str, str] = {
     "corrupt lines cost no answer.",
     "WHY-REVIEWED": "Units of the brain that are scoped to the place are included and marked as reviewed.",
     "WHY-SYMBOL": "Nuggets that are about a symbol, or name it, come before others of the file.",
+    "CONTEXT-JSON": "`nugget context --json` has openqed's shape: query, budget, nuggets, moreContextHint.",
+    "CONTEXT-TEXT": "People read the answer as the design shows it, and nothing in it is obeyed by the terminal.",
+    "CONTEXT-DEPTH": "`summary` shows summaries, `standard` details, `deep` source prompts too.",
+    "CONTEXT-BUDGET": "--budget limits the tokens of an answer.",
+    "CONTEXT-SINCE": "--since takes a date, or 24h, 3d, 1w, 2m.",
+    "CONTEXT-EXPLAIN": "--explain shows how each score came about.",
+    "CONTEXT-PATHS": "Paths are meant from the current folder, of whatever repository they are in.",
+    "CONTEXT-SYMBOL": "Definitions are found with `ast` and tree-sitter; ambiguous symbols are said clearly.",
+    "CONTEXT-BAD-INPUT": "What cannot be answered is told in one sentence with exit code 2.",
+    "CONTEXT-LOG": "Each question is kept in the query log with its path and workspace, redacted.",
 }
 GAPS: dict[str, str] = {}
