@@ -32,7 +32,7 @@ _DURATION = re.compile(r"(\d{1,5})\s*([hdwm])")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30}
 
 
-def context(
+def code_context(
     path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="A file or folder of the repository.")] = None,
     symbol: Annotated[
         str | None, typer.Option("--symbol", metavar="NAME", help="A function, class or variable.")
