@@ -19,6 +19,7 @@ from nugget.errors import TranscriptError, UsageError
 from nugget.history import HistoryResult, Role, read_passage, search_history, sync_history
 from nugget.index.home import open_home
 from nugget.models import SourceName
+from nugget.search_language import parse_search
 from nugget.sources.transcripts import read_session
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -42,6 +43,11 @@ class World:
 
     def found(self, query: str, **more: Any) -> list[str]:
         return [hit.ref for hit in search_history(self.connection, query, **more)]
+
+    def matching(self, query: str) -> list[str]:
+        parsed = parse_search(query, today=date(2026, 3, 1))
+        assert parsed.expression
+        return self.found(parsed.text, expression=parsed.expression)
 
     def excerpts(self, query: str, **more: Any) -> list[str]:
         return [hit.excerpt for hit in search_history(self.connection, query, **more)]
@@ -318,10 +324,15 @@ def test_any_text_is_a_query(real_world: World, query: str) -> None:
 def test_an_expression_decides_what_is_found_and_phrases_hold(world: World) -> None:
     world.write([("the end of the file was reached", "ok")], "a")
     world.write([("the file was at an end", "ok")], "b")
-    world.write([("lighthouses everywhere", "ok")], "c")
+    world.write([("lighthouses everywhere, retryWithBackoff", "ok")], "c")
     world.sync()
-    assert world.found('"end of the file"', match='"end of the file"') == ["session:a#1"]
-    assert set(world.found("end file", match='"end" AND "file"')) == {"session:a#1", "session:b#1"}
-    assert world.found("file", match='"file" NOT "reached"') == ["session:b#1"]
-    assert world.found("light", match='"light" *') == ["session:c#1"]
-    assert world.found("broken", match='AND AND "') == []
+    assert world.matching('"end of the file"') == ["session:a#1"]
+    assert set(world.matching("end AND file")) == {"session:a#1", "session:b#1"}
+    assert world.matching("file NOT reached") == ["session:b#1"]
+    assert world.matching('file NOT "end of the"') == ["session:b#1"]
+    assert world.matching("light*") == ["session:c#1"]
+    assert world.matching('"retry with"') == []
+    assert world.matching("NEAR(end reached, 4)") == ["session:a#1"] and world.matching("NEAR(end reached, 3)") == []
+    assert set(world.matching('everywhere OR "at an end"')) == {"session:b#1", "session:c#1"}
+    assert world.matching("backoff AND everywhere") == ["session:c#1"]
+    assert world.matching('"the of"') == []

@@ -28,11 +28,11 @@ PORTION_BYTES = 16 * 1024 * 1024
 _ROLES = {EventKind.PROMPT: Role.YOU, EventKind.REPLY: Role.AGENT}
 _UUID = re.compile(rb'"uuid":\s?"([^"\\]{1,100})"')
 _SESSION = re.compile(rb'"sessionId":\s?"([A-Za-z0-9_-]{1,100})"')
-_LARGE_LINE = 4096
 _CONVERSATION = (b'"message"', b"queued_command", b'itle"', b'"summary"')
 _STATE = (b'"type":"progress"', b'"type":"file-history-snapshot"', b'"type":"file-history-delta"')
-_RESULT = b'"type":"tool_result"'
-_SAID_IN_RESULT = (b"the user said", b"answered your question", b'"type":"text"', *bridge.SIGNS)
+_TOOL = (b'"type":"tool_result"', b'"type":"tool_use"')
+_SAYS = (b"the user said", b"answered your question", b"AskUserQuestion", b'"type": "text"', *bridge.SIGNS)
+_TEXT, _TEXT_OF_FILE = b'"type":"text"', b'"toolUseResult":{"type":"text"'
 _EDGE_BYTES = 1024
 
 
@@ -221,12 +221,16 @@ def _take(
 
 
 def _is_silent(line: bytes) -> bool:
-    """Whether a large line can be passed over unparsed: the client's state, or a tool's result and nothing else."""
-    if len(line) < _LARGE_LINE:
-        return False
+    """Whether a line can be passed over unparsed: the client's state, or a tool's call or result and nothing else.
+
+    A key that is quoted inside a text has backslashes before its quotation marks, so that it is not taken for one.
+    """
     if not any(sign in line for sign in _CONVERSATION) or any(sign in line for sign in _STATE):
         return True
-    return _RESULT in line and not any(sign in line for sign in _SAID_IN_RESULT)
+    if not any(sign in line for sign in _TOOL):
+        return False
+    texts = line.count(_TEXT)
+    return (texts == 0 or (texts == 1 and _TEXT_OF_FILE in line)) and not any(sign in line for sign in _SAYS)
 
 
 def _lines(file: BinaryIO, start: int) -> Iterator[tuple[Span, bytes | None]]:

@@ -1,7 +1,7 @@
 """Search the passages of history: candidates from the index, then ranked by their texts.
 
-Words that are rare are ranked by BM25, which costs little for them. Passages with all words are taken newest first,
-for what is common cannot be ranked in time at a million passages. The texts of the best candidates are read from the
+Passages with all words are taken newest first, and of those with rare words the ones that hold the most of them: at a
+million passages there is no time to rank every row of a common word. The texts of the likeliest are read from the
 transcripts; how often, how near together and in which words they say it decides, and recency where that is equal.
 """
 
@@ -10,45 +10,34 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from itertools import combinations
 
 from nugget.history.assembly import Clean
+from nugget.history.candidates import READ_AT_MOST, candidates, query_terms
+from nugget.history.expressions import holds, is_exact, prefixes_of, wider_match
 from nugget.history.syncing import read_session_of
 from nugget.history.texts import Texts
 from nugget.history.values import HISTORY_SOURCES, PassageHit, Role
-from nugget.history.words import Wanted, compile_match, fold, prefixes_of, wanted
+from nugget.history.words import Wanted, fold, mark_of_source, wanted
 from nugget.index import passages as tables
-from nugget.index.fulltext import question_words
 from nugget.index.passages import PassageFilter, StoredPassage
-from nugget.index.terms import inverse_frequency, stemmed
 from nugget.models import SourceName
 from nugget.redaction import redact
+from nugget.search_language import Expression
 from nugget.text import shorten
 
 EXCERPT_CHARS = 150
 
-_RARE = 2000
-"""A word in more passages than this is common: it costs too much to rank all of them."""
-_RANKED_ROWS = 6000
-"""Rows that BM25 may rank for one query: about ten milliseconds."""
-_SAMPLE_ROWS = 4096
-_READ_AT_MOST = 80
+_TRIED_AT_MOST = 1500
+"""Passages that an expression is tried on, the newest first."""
 _RECENCY = 0.1
 """How much the newest passage gains over a very old one of the same score."""
 _HALF_LIFE_S = 90 * 86_400
 _LEAST_SCORE = 0.05
 _LEAST_SHARE = 0.4
 """A hit of less than this share of the best hit's score says little of what was asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Term:
-    word: str
-    stem: str
-    rows: int
 
 
 def search_history(
@@ -60,23 +49,26 @@ def search_history(
     until: date | datetime | None = None,
     limit: int = 10,
     workspace: str | None = None,
-    match: str | None = None,
+    expression: Expression | None = None,
     allow: Sequence[re.Pattern[str]] = (),
 ) -> list[PassageHit]:
     """The passages that answer a query, best first; `limit` of each of these sources at most.
 
-    `query` is any text. `match` is an FTS5 expression over the column `text` where the query has operators: then only
-    passages for which it holds are found, and `query` gives the words to rank them by. `allow` are texts that
-    redaction leaves.
+    `query` is any text. Where it has operators, `expression` is what passages must match, and `query` gives the words
+    to rank them by. `allow` are texts that redaction leaves.
     """
-    terms = _terms(connection, query)
-    if not terms and not match:
+    terms = query_terms(connection, query)
+    if not terms:
         return []
-    prefixes = prefixes_of(match) if match else set()
-    weights = [_wanted(connection, term, is_prefix=fold(term.word) in prefixes) for term in terms]
+    prefixes = prefixes_of(expression) if expression else set[str]()
+    weights = [wanted(term.word, term.stem, term.weight, is_prefix=fold(term.word) in prefixes) for term in terms]
+    stems = {fold(term.word): term.stem for term in terms}
 
     def clean(text: str) -> str:
         return redact(text, allow=allow).text
+
+    def admits(text: str) -> bool:
+        return holds(expression, text, lambda word: stems.get(fold(word), word)) if expression else True
 
     with Texts(lambda file: read_session_of(file).events) as texts:
         hits: list[PassageHit] = []
@@ -85,67 +77,19 @@ def search_history(
                 continue
             filter_ = PassageFilter(
                 roles=tuple(int(role) for role in Role if role.source is source),
-                origin="" if source is SourceName.SESSIONS else str(source),
+                mark="" if source is SourceName.SESSIONS else mark_of_source(source),
                 since=_seconds(since),
                 until=_seconds(until),
                 workspace=workspace,
             )
-            keys = _candidates(connection, terms, filter_, compile_match(match) if match else None)
-            found = _ranked(connection, keys, weights, texts, clean, phrases=_phrases(query))
-            hits += _shown(connection, found, weights, limit, clean, every=bool(match))
+            if expression:
+                keys = tables.newest_matches(connection, wider_match(expression), filter_, _TRIED_AT_MOST)
+                found = _read(connection, keys, texts, clean, None if is_exact(expression) else admits)
+            else:
+                found = _read(connection, candidates(connection, terms, filter_, READ_AT_MOST), texts, clean, None)
+            _rank(found, weights, _phrases(query))
+            hits += _shown(connection, found, weights, limit, clean, every=expression is not None)
         return sorted(hits, key=lambda hit: -hit.score)
-
-
-def _terms(connection: sqlite3.Connection, query: str) -> list[_Term]:
-    """The words of a query, rarest first, with how many passages hold them (counted no further than needed)."""
-    seen: dict[str, _Term] = {}
-    for word, stem in stemmed(connection, question_words(query)):
-        if stem not in seen:
-            rows = tables.count_matches(connection, _any([word]), most=_RARE)
-            seen[stem] = _Term(word=word, stem=stem, rows=rows)
-    return sorted(seen.values(), key=lambda term: term.rows)
-
-
-def _wanted(connection: sqlite3.Connection, term: _Term, *, is_prefix: bool) -> Wanted:
-    """What a word weighs. For a common one the share of the newest passages that hold it stands for all."""
-    total = max(1, int(connection.execute("SELECT coalesce(max(key), 1) FROM passages").fetchone()[0]))
-    rows = term.rows
-    if rows >= _RARE:
-        rows = max(rows, int(total * tables.share_of_newest(connection, _any([term.word]), rows=_SAMPLE_ROWS)))
-    return wanted(term.word, term.stem, max(0.1, inverse_frequency(total, rows)), is_prefix=is_prefix)
-
-
-def _candidates(
-    connection: sqlite3.Connection, terms: Sequence[_Term], filter_: PassageFilter, match: str | None
-) -> list[int]:
-    """Keys of passages worth reading, the likeliest first."""
-    try:
-        if match:
-            return tables.newest_matches(connection, f"{{text}} : ({match})", filter_, 3 * _READ_AT_MOST)
-        present = [term for term in terms if term.rows]
-        if not present:
-            return []
-        words = [term.word for term in present]
-        keys = tables.newest_matches(connection, _all(words), filter_, _READ_AT_MOST // 2)
-        if len(words) == 1 and present[0].rows >= _RARE:
-            return tables.newest_matches(connection, _all(words), filter_, _READ_AT_MOST)
-        rare, room = [], _RANKED_ROWS
-        for term in present:
-            room -= term.rows
-            if term.rows < _RARE and room >= 0:
-                rare.append(term.word)
-        if rare:
-            keys += tables.best_matches(connection, _any(rare), filter_, _READ_AT_MOST)
-        if len(keys) < _READ_AT_MOST // 2 and len(words) > 2:
-            pairs = " OR ".join(f"({_all(pair)})" for pair in combinations(words[:4], 2))
-            keys += tables.newest_matches(connection, pairs, filter_, _READ_AT_MOST)
-        if not keys:
-            keys = tables.newest_matches(connection, _any(words), filter_, _READ_AT_MOST)
-        return list(dict.fromkeys(keys))[:_READ_AT_MOST]
-    except sqlite3.OperationalError as error:
-        if "fts5" in str(error) or "syntax" in str(error):  # an expression that FTS5 does not take finds nothing
-            return []
-        raise
 
 
 @dataclass(slots=True)
@@ -153,32 +97,37 @@ class _Found:
     passage: StoredPassage
     text: str
     speaker: str
-    score: float
+    score: float = 0.0
 
 
-def _ranked(
+def _read(
     connection: sqlite3.Connection,
     keys: Sequence[int],
-    weights: Sequence[Wanted],
     texts: Texts,
     clean: Clean,
-    *,
-    phrases: Sequence[str],
+    admits: Callable[[str], bool] | None,
 ) -> list[_Found]:
-    """The candidates with their texts, best first; those whose text is nowhere any more are left out."""
-    stored = tables.passages_by_key(connection, keys[:_READ_AT_MOST])
-    newest = max((passage.at for passage in stored.values()), default=0)
-    found = []
-    for key in keys[:_READ_AT_MOST]:
-        text, speaker = texts.read(stored[key], clean, is_for_ranking=True) if key in stored else ("", "")
-        if not text:
-            continue
-        relevance = score_text(text, weights, phrases)
-        age = 2.0 ** (-(newest - stored[key].at) / _HALF_LIFE_S) if stored[key].at else 0.0
-        score = relevance * (1 - _RECENCY + _RECENCY * age)
-        found.append(_Found(stored[key], text, speaker, score))
+    """The first READ_AT_MOST of these passages that are still there, and admitted, with their texts."""
+    found: list[_Found] = []
+    for start in range(0, len(keys), READ_AT_MOST):
+        some = keys[start : start + READ_AT_MOST]
+        stored = tables.passages_by_key(connection, some)
+        for key in some:
+            text, speaker = texts.read(stored[key], clean, is_for_ranking=True) if key in stored else ("", "")
+            if text and (admits is None or admits(text)):
+                found.append(_Found(stored[key], text, speaker))
+        if len(found) >= READ_AT_MOST:
+            break
+    return found[:READ_AT_MOST]
+
+
+def _rank(found: list[_Found], weights: Sequence[Wanted], phrases: Sequence[str]) -> None:
+    """Score what was found and put it in order."""
+    newest = max((one.passage.at for one in found), default=0)
+    for one in found:
+        age = 2.0 ** (-(newest - one.passage.at) / _HALF_LIFE_S) if one.passage.at else 0.0
+        one.score = score_text(one.text, weights, phrases) * (1 - _RECENCY + _RECENCY * age)
     found.sort(key=lambda one: (-one.score, -one.passage.at, -one.passage.key))
-    return found
 
 
 def score_text(text: str, weights: Sequence[Wanted], phrases: Sequence[str] = ()) -> float:
@@ -191,7 +140,7 @@ def score_text(text: str, weights: Sequence[Wanted], phrases: Sequence[str] = ()
     length = 0.5 + 0.5 * len(text) / 600
     held, places = 0.0, []
     for word in weights:
-        matches = [match.start() for match in word.pattern.finditer(folded)][:20]
+        matches = word.places(folded)
         if matches:
             often = len(matches) * 2.2 / (len(matches) + 1.2 * length)
             held += word.weight * min(1.0, 0.55 + 0.2 * often)
@@ -283,7 +232,7 @@ def excerpt_of(text: str, weights: Sequence[Wanted], max_chars: int = EXCERPT_CH
     if len(line) <= max_chars:
         return line
     folded = fold(line)
-    marks = sorted((match.start(), word.weight) for word in weights for match in word.pattern.finditer(folded))
+    marks = sorted((place, word.weight) for word in weights for place in word.places(folded))
     if len(folded) != len(line) or not marks:
         return shorten(line, max_chars)
     room = max_chars - 30
@@ -303,14 +252,6 @@ def _sentence_start(line: str, at: int) -> int:
 
 def _phrases(query: str) -> list[str]:
     return [fold(found) for found in re.findall(r'"([^"]+ [^"]+)"', query)]
-
-
-def _all(words: Sequence[str]) -> str:
-    return " AND ".join(f'"{word}"' for word in words)
-
-
-def _any(words: Sequence[str]) -> str:
-    return " OR ".join(f'"{word}"' for word in words)
 
 
 def _seconds(moment: date | datetime | None) -> int | None:

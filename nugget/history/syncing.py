@@ -20,7 +20,7 @@ from nugget.errors import NuggetError, TranscriptError
 from nugget.history import finding, reading
 from nugget.history.assembly import Clean
 from nugget.history.values import PASSAGE_CHARS, Passage
-from nugget.history.words import indexed_text
+from nugget.history.words import indexed_text, mark_of_source
 from nugget.index import history as tables
 from nugget.index.connection import write_transaction
 from nugget.index.history import HistoryFile, NewPassage
@@ -318,8 +318,7 @@ def _new(passage: Passage) -> NewPassage:
         number=passage.number,
         at=passage.at,
         place=passage.place.packed(),
-        words=indexed_text(passage.text),
-        origin="" if source is SourceName.SESSIONS else str(source),
+        words=indexed_text(passage.text) + ("" if source is SourceName.SESSIONS else f" {mark_of_source(source)}"),
         channel=passage.channel,
         hash=hashlib.sha256(" ".join(body.split()).encode("utf-8", "replace")).hexdigest()[:16] if body else "",
     )

@@ -43,7 +43,6 @@ class NewPassage:
     at: int
     place: bytes
     words: str
-    origin: str = ""
     channel: str = ""
     hash: str = ""
 
@@ -111,7 +110,7 @@ def put_passages(connection: sqlite3.Connection, file: int, passages: Iterable[N
     key = max(key, int(connection.execute("SELECT value FROM meta WHERE key = 'history_last'").fetchone()[0]))
     first = key
     rows: list[tuple[object, ...]] = []
-    words: list[tuple[int, str, str]] = []
+    words: list[tuple[int, str]] = []
     for passage in passages:
         number = passage.number
         if passage.channel:
@@ -121,9 +120,9 @@ def put_passages(connection: sqlite3.Connection, file: int, passages: Iterable[N
             number = taken
         key += 1
         rows.append((key, file, passage.role, number, passage.at, passage.place))
-        words.append((key, passage.words, passage.origin))
+        words.append((key, passage.words))
     connection.executemany("INSERT INTO passages (key, file, role, number, at, place) VALUES (?,?,?,?,?,?)", rows)
-    connection.executemany("INSERT INTO passages_fts (rowid, text, origin) VALUES (?,?,?)", words)
+    connection.executemany("INSERT INTO passages_fts (rowid, text) VALUES (?,?)", words)
     connection.execute("UPDATE meta SET value = ? WHERE key = 'history_last'", (str(key),))
     return key - first
 

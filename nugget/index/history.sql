@@ -45,10 +45,11 @@ CREATE INDEX messages_passage ON messages (passage);
 
 -- Contentless: rowid = passages.key. SQLite before 3.43 cannot delete from such a table without the old text, so a
 -- row whose passage is gone stays and is passed over; when there are many, all of history is read anew.
--- `origin` holds the source's name for the small sources, so that they are found among a million passages of sessions.
+-- Where in a passage a word stands, and how often, is not kept, which makes this a third of the size: phrases and
+-- nearness are looked at in the texts. `text` holds the words that history/words.py makes of a passage.
 CREATE VIRTUAL TABLE passages_fts USING fts5 (
-    text, origin,
-    content='', tokenize='porter unicode61 remove_diacritics 2'
+    text,
+    content='', columnsize=0, detail=none, tokenize='porter unicode61 remove_diacritics 2'
 );
 INSERT INTO passages_fts (passages_fts, rank) VALUES ('hashsize', 16777216);
 INSERT INTO meta VALUES ('history_last', '0'), ('history_rules', '');

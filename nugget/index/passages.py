@@ -1,7 +1,7 @@
 """Ask the full text of history: which passages hold which words, at a million of them.
 
-FTS5's own ranking reads every row of every word that it is given, so it is asked to rank rare words only. For words
-that stand everywhere rows are taken newest first until there are enough; whoever asks ranks those by their text.
+FTS5's own ranking reads every row of every word that it is given, which costs too much for words that stand
+everywhere: rows are taken newest first until there are enough, and whoever asks ranks them by their text.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageFilter:
-    """Which passages may be found. Empty tuples and None filter nothing; `since` and `until` are in epoch seconds."""
+    """Which passages may be found. Empty tuples and None filter nothing; `since` and `until` are in epoch seconds.
+
+    `mark` is a word that every passage wanted was indexed with.
+    """
 
     roles: tuple[int, ...] = ()
-    origin: str = ""
+    mark: str = ""
     since: int | None = None
     until: int | None = None
     workspace: str | None = None
@@ -57,32 +60,28 @@ def count_matches(connection: sqlite3.Connection, match: str, *, most: int) -> i
     return int(connection.execute(sql, (match, most)).fetchone()[0])
 
 
+def last_key(connection: sqlite3.Connection) -> int:
+    """The key of the newest passage: about how many there are."""
+    return int(connection.execute("SELECT coalesce(max(key), 0) FROM passages").fetchone()[0])
+
+
 def share_of_newest(connection: sqlite3.Connection, match: str, *, rows: int) -> float:
-    """In what share of the newest rows something stands: an estimate for words that are too common to be counted."""
-    last = int(connection.execute("SELECT coalesce(max(key), 0) FROM passages").fetchone()[0])
+    """In what share of the newest `rows` something stands: an estimate for words that are too common to be counted."""
     sql = "SELECT count(*) FROM passages_fts WHERE passages_fts MATCH ? AND rowid > ?"
-    found = int(connection.execute(sql, (match, last - rows)).fetchone()[0])
-    return found / max(1, min(rows, last))
+    found = int(connection.execute(sql, (match, last_key(connection) - rows)).fetchone()[0])
+    return found / max(1, rows)
 
 
 def newest_matches(connection: sqlite3.Connection, match: str, filter_: PassageFilter, limit: int) -> list[int]:
-    """The keys of the newest passages that match, newest first."""
-    if filter_.origin:
-        match = f'({match}) AND origin : "{filter_.origin}"'
+    """The keys of the newest passages that match, newest first; none where `match` is empty."""
+    if not match:
+        return []
+    if filter_.mark:
+        match = f'({match}) AND "{filter_.mark}"'
     where, parameters = _where(filter_)
     sql = (
         "SELECT p.key FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid"
         f"{where} ORDER BY passages_fts.rowid DESC LIMIT ?"
-    )
-    return [row[0] for row in connection.execute(sql, (match, *parameters, limit))]
-
-
-def best_matches(connection: sqlite3.Connection, match: str, filter_: PassageFilter, limit: int) -> list[int]:
-    """The keys of the passages that match best by BM25, best first."""
-    where, parameters = _where(filter_)
-    sql = (
-        "SELECT p.key FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid"
-        f"{where} ORDER BY bm25(passages_fts), passages_fts.rowid DESC LIMIT ?"
     )
     return [row[0] for row in connection.execute(sql, (match, *parameters, limit))]
 

@@ -1,0 +1,297 @@
+"""History against its limits: `python benchmarks/history.py [--size MB] [--passages N] [--folder DIR]`.
+
+The corpus is made of real transcripts where they are at hand (tests/../shared/data), of small ones of our own else:
+each copy has ids of its own and what was said in it is said in other words, drawn from a large vocabulary by Zipf's
+law. What tools printed stays as it was. The default run is small; the limits are those for 5 GB and a million
+passages, which `--size 5000 --passages 1000000` measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from nugget.config import Settings, read_environment
+from nugget.history import search_history, sync_history
+from nugget.index.fulltext import STOP_WORDS
+from nugget.index.home import home_index_file, open_home
+
+REAL = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "transcripts" / "claude-code"
+_DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
+STARTED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def main() -> None:
+    """Run the parts and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, default=60, help="MB of transcripts in the first index")
+    parser.add_argument("--passages", type=int, default=20_000, help="passages in the index that is searched")
+    parser.add_argument("--folder", help="where the corpus is made; it is deleted afterwards")
+    parser.add_argument("--index", metavar="HOME", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.index:
+        index(Path(options.index))
+        return
+    print(f"{'what':66} {'ours':>10}  limit")
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        root = Path(folder)
+        free = shutil.disk_usage(root).free // 1_000_000
+        if free < 3 * options.size + options.passages // 500:
+            sys.exit(f"{root} has {free} MB free, which is not enough.")
+        first_index(root / "first", options.size)
+        unchanged(root / "many")
+        search(root / "search", options.passages)
+
+
+def row(what: str, ours: float, unit: str, limit: str) -> None:
+    """One line of the table."""
+    print(f"{what:66} {ours:>10.1f} {unit:5} {limit}", flush=True)
+
+
+class Wording:
+    """Texts of any length with the word frequencies of real ones, and with their habit of repeating their own words.
+
+    The words are those of the docstrings of Python's library; one in 60 is made up, so that the vocabulary goes on
+    growing with the corpus as names and identifiers make it grow.
+    """
+
+    def __init__(self, seed: int = 1) -> None:
+        self.random = random.Random(seed)
+        library = Path(os.__file__).parent
+        said = [text for file in sorted(library.glob("*.py")) for text in _DOCSTRING.findall(file.read_text("utf-8"))]
+        self.drawn = [word for text in said for word in text.split()]
+        self.words = [word for word, _ in Counter(re.findall(r"[a-z]{3,}", " ".join(said).lower())).most_common()]
+        self.words = [word for word in self.words if word not in STOP_WORDS]
+
+    def text(self, chars: int) -> str:
+        """About so many characters."""
+        words = self.random.choices(self.drawn, k=max(1, chars // 7))
+        for at in range(12, len(words)):
+            chance = self.random.random()
+            if chance < 0.25:
+                words[at] = words[at - self.random.randint(2, 12)]
+            elif chance > 1 - 1 / 60:
+                words[at] = f"{self.random.choice(self.words)}_{self.random.choice(self.words)}{at}"
+        return " ".join(words)
+
+
+def write_sessions(folder: Path, megabytes: int, wording: Wording) -> int:
+    """Transcripts of about so many megabytes; returns how many bytes of them were said by somebody."""
+    templates = [file.read_bytes().splitlines() for file in sorted(REAL.glob("*.jsonl"))] if REAL.is_dir() else []
+    templates = templates or [list(own_template(wording))]
+    folder.mkdir(parents=True)
+    written = said = number = 0
+    while written < megabytes * 1_000_000:
+        lines = templates[number % len(templates)]
+        with (folder / f"{uuid.UUID(int=wording.random.getrandbits(128))}.jsonl").open("wb") as file:
+            for line in lines:
+                made, chars = retold(line, number, wording)
+                written += file.write(made + b"\n")
+                said += chars
+        number += 1
+    return said
+
+
+def own_template(wording: Wording) -> Iterator[bytes]:
+    """A session that is mostly what tools printed, as real ones are."""
+    for number in range(40):
+        kinds = [("user", wording.text(120)), ("assistant", [{"type": "text", "text": wording.text(300)}])]
+        kinds.append(("user", [{"type": "tool_result", "tool_use_id": "t", "content": wording.text(20_000)}]))
+        for kind, content in kinds:
+            yield json.dumps({
+                "type": kind, "uuid": str(uuid.uuid4()), "sessionId": "s", "cwd": "/srv/shop",
+                "timestamp": (STARTED + timedelta(minutes=number)).isoformat(), "message": {"content": content},
+            }).encode()  # fmt: skip
+
+
+def retold(line: bytes, copy: int, wording: Wording) -> tuple[bytes, int]:
+    """The line with ids of its own; a line that somebody says in other words, with their length."""
+    line = re.sub(rb'"(uuid|parentUuid|sessionId)":"([0-9a-f]{8})', rb'"\1":"%08x' % copy, line)
+    if b'"tool_result"' in line or b'"tool_use"' in line or b'"type":"text"' not in line:
+        return line, 0
+    try:
+        record = json.loads(line)
+        blocks = record["message"]["content"]
+        said = 0
+        for block in blocks if isinstance(blocks, list) else []:
+            if block.get("type") == "text":
+                block["text"] = wording.text(len(block["text"]))
+                said += len(block["text"])
+        return json.dumps(record, separators=(",", ":")).encode(), said
+    except (ValueError, KeyError, TypeError):
+        return line, 0
+
+
+def index(home: Path) -> None:
+    """In a process of its own: index, and print what it took as JSON."""
+    environment = read_environment({"HOME": str(home)})
+    connection = open_home(environment.home)
+    before = connection.execute("SELECT count(*) FROM passages").fetchone()[0]
+    wall, cpu = time.monotonic(), time.process_time()
+    result = sync_history(connection, environment, Settings())
+    taken = {"wall": time.monotonic() - wall, "cpu": time.process_time() - cpu}
+    counts = {"before": before, "bytes": result.bytes_read, "passages": result.passages}
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1000 if sys.platform != "darwin" else 1_000_000)
+    print(json.dumps(taken | counts | {"peak_mb": peak}))
+
+
+def index_apart(home: Path, *, stop_after_s: float | None = None) -> dict[str, float]:
+    """Run `index` in a process; kill it after some seconds where that is asked for."""
+    command = [sys.executable, __file__, "--index", str(home)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            printed, _ = process.communicate(timeout=stop_after_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return {}
+    taken: dict[str, float] = json.loads(printed)
+    return taken
+
+
+def first_index(home: Path, megabytes: int) -> None:
+    """The first index of a corpus, once whole and once killed in between; then its size."""
+    projects = home / ".claude" / "projects" / "-srv-shop"
+    write_sessions(projects, megabytes, Wording())
+    index_file = home_index_file(home / ".nugget")
+    taken = index_apart(home)
+    read = taken["bytes"] / 1e6
+    row(f"first index, {read:.0f} MB of transcripts", read / taken["wall"], "MB/s", ">= 40")
+    row("  the same by processor time", read / taken["cpu"], "MB/s", ">= 40")
+    row("  peak memory", taken["peak_mb"], "MB", "<= 500")
+    kept = kept_bytes(home)
+    size = index_file.stat().st_size
+    row(
+        f"  index, of {kept / 1e6:.1f} MB of text kept ({taken['passages']:,} passages)",
+        100 * size / kept,
+        "%",
+        "<= 35",
+    )
+    shutil.rmtree(home / ".nugget")
+    index_apart(home, stop_after_s=taken["wall"] * 0.7 + 0.3)
+    again = index_apart(home)
+    row(f"  after an interruption at 70 %: {again['before']:,} passages stood, to read", again["bytes"] / 1e6, "MB", "")
+    shutil.rmtree(home)
+
+
+def kept_bytes(home: Path) -> int:
+    """How many bytes the texts of all passages have."""
+    from nugget.history.syncing import read_session_of
+    from nugget.history.texts import Texts
+    from nugget.index import passages
+
+    connection = open_home(read_environment({"HOME": str(home)}).home)
+    keys = [row[0] for row in connection.execute("SELECT key FROM passages")]
+    kept = 0
+    with Texts(lambda file: read_session_of(file).events) as texts:
+        for start in range(0, len(keys), 5000):
+            for passage in passages.passages_by_key(connection, keys[start : start + 5000]).values():
+                kept += len(texts.read(passage, lambda text: text)[0].encode())
+    return kept
+
+
+def unchanged(home: Path, files: int = 5000) -> None:
+    """A sync of many transcripts of which none changed."""
+    wording = Wording()
+    for number in range(files):
+        write_text_session(home, number, 1, wording, projects=50)
+    environment = read_environment({"HOME": str(home)})
+    connection = open_home(environment.home)
+    sync_history(connection, environment, Settings())
+    wall, cpu = [], []
+    for _ in range(5):
+        started, worked = time.monotonic(), time.process_time()
+        assert not sync_history(connection, environment, Settings()).changed
+        wall.append(time.monotonic() - started)
+        cpu.append(time.process_time() - worked)
+    row(f"nothing-changed sync of {files:,} transcripts", 1000 * statistics.median(wall), "ms", "<= 300")
+    row("  the same by processor time", 1000 * statistics.median(cpu), "ms", "<= 300")
+    connection.close()
+    shutil.rmtree(home)
+
+
+def write_text_session(home: Path, number: int, exchanges: int, wording: Wording, *, projects: int = 5) -> None:
+    """A session of text only: an exchange is a prompt of 200 characters and a reply of 700."""
+    folder = home / ".claude" / "projects" / f"-srv-project{number % projects}"
+    folder.mkdir(parents=True, exist_ok=True)
+    session = str(uuid.UUID(int=wording.random.getrandbits(128)))
+    lines = []
+    for turn in range(exchanges):
+        moment = (STARTED + timedelta(minutes=number * 7 + turn)).isoformat()
+        for kind, chars in (("user", 200), ("assistant", 700)):
+            content = [{"type": "text", "text": wording.text(chars)}]
+            record = {
+                "type": kind, "uuid": f"{session}{turn}{kind}", "sessionId": session, "timestamp": moment,
+                "cwd": "/nowhere/shop", "message": {"role": kind, "content": content},
+            }  # fmt: skip
+            lines.append(json.dumps(record))
+    (folder / f"{session}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def search(home: Path, passages: int) -> None:
+    """Queries over an index of so many passages: in a process that stays, and in one that has just started."""
+    wording = Wording()
+    for number in range(passages // 200):
+        write_text_session(home, number, 100, wording)
+    taken = index_apart(home)
+    read = taken["bytes"] / 1e6
+    row(f"index of {taken['passages']:,} passages, {read:.0f} MB of nothing but text", read / taken["cpu"], "MB/s", "")
+    environment = read_environment({"HOME": str(home)})
+    connection = open_home(environment.home)
+    size = home_index_file(environment.home).stat().st_size
+    row("  size of the index, of the text", 100 * size / (taken["passages"] * 450), "%", "<= 35")
+    for what, queries in sorted(queries_of(wording).items()):
+        times = []
+        for query in queries:
+            started = time.process_time()
+            search_history(connection, query)
+            times.append(1000 * (time.process_time() - started))
+        p95 = sorted(times)[int(len(times) * 0.95)]
+        row(f"  search, {what}: p50", statistics.median(times), "ms", "<= 20")
+        row(f"  search, {what}: p95", p95, "ms", "")
+    code = (
+        "import sys,time; from nugget.config import read_environment; from nugget.index.home import open_home;"
+        "from nugget.history import search_history;"
+        "search_history(open_home(read_environment({'HOME': sys.argv[1]}).home), sys.argv[2])"
+    )
+    cold = []
+    for query in queries_of(wording)["mixed"][:5]:
+        before = os.times()
+        subprocess.run([sys.executable, "-c", code, str(home), query], check=True)
+        after = os.times()
+        cold.append(
+            1000 * (after.children_user + after.children_system - before.children_user - before.children_system)
+        )
+    row("  search in a new process, with the interpreter's start", statistics.median(cold), "ms", "<= 300")
+
+
+def queries_of(wording: Wording, count: int = 60) -> dict[str, list[str]]:
+    """Queries of three words each: rare ones, common ones, and both."""
+    drawn = random.Random(7)
+    common, rare = wording.words[:100], wording.words[1000:6000]
+    return {
+        "mixed": [" ".join([*drawn.sample(common, 2), *drawn.sample(rare, 2)]) for _ in range(count)],
+        "rare words": [" ".join(drawn.sample(rare, 3)) for _ in range(count)],
+        "common words": [" ".join(drawn.sample(common, 3)) for _ in range(count)],
+        "one common word": drawn.sample(common, min(count, len(common))),
+        "a question": [f"why did the {drawn.choice(common)} of {drawn.choice(rare)} not work" for _ in range(count)],
+    }
+
+
+if __name__ == "__main__":
+    main()
