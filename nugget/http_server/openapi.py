@@ -125,7 +125,7 @@ def _schemas_of(model: type[BaseModel]) -> dict[str, Any]:
 
 def _refusal(status: int) -> dict[str, Any]:
     refusal: dict[str, Any] = {
-        "description": HTTPStatus(status).phrase,
+        "description": "Overloaded" if status == 529 else HTTPStatus(status).phrase,
         "content": {"application/json": {"schema": {"$ref": _REFS.format(model="Error")}}},
     }
     if status == 429:

@@ -14,6 +14,7 @@ from nugget import __version__
 from nugget.config import Environment, Settings
 from nugget.http_server import asking, openapi
 from nugget.http_server.app import Call, Operation
+from nugget.http_server.completions import CompletionDesk, CompletionRequest
 from nugget.http_server.limits import Lane
 from nugget.http_server.logs import LogDesk, LogsContextRequest
 from nugget.http_server.parameters import AskRequest, SearchRequest, SessionRequest
@@ -99,6 +100,11 @@ def operations_of(server: Server) -> list[Operation]:
             summary="What the logs of a session say about a question", parameters=LogsContextRequest,
             answer=partial(_logs_context, server), errors=(404, 503),
         ),
+        Operation(
+            method="POST", path="/v1/completions", name="complete", reply="Message", streams=True,
+            summary="A call of the Anthropic Messages API with what a session's logs say put in",
+            parameters=CompletionRequest, answer=partial(_complete, server), errors=(502, 503, 529),
+        ),
     ]  # fmt: skip
     described = Operation(
         method="GET", path="/openapi.json", name="openapi", reply="OpenAPI", summary="This document",
@@ -179,6 +185,11 @@ async def _ingest(server: Server, call: Call) -> Response:
 async def _logs_context(server: Server, call: Call) -> Response:
     session, request = call.path_ids["session"], call.parameters
     return json_reply(await server.quick.run(lambda: server.logs.answer(session, request, now=datetime.now(UTC))))
+
+
+async def _complete(server: Server, call: Call) -> Response:
+    desk = CompletionDesk(server.environment, server.settings, server.logs, server.slow)
+    return await desk.answer(call.parameters, now=datetime.now(UTC))
 
 
 async def _unit(server: Server, call: Call) -> Response:

@@ -92,6 +92,11 @@ REPLIES: Mapping[str, dict[str, Any]] = {
         },
         optional=("explain",),
     ),
+    "Message": _object(
+        {"id": _TEXT, "type": {"const": "message"}, "role": _TEXT, "model": _TEXT, "content": _list(_OBJECT),
+         "stop_reason": _MAYBE_TEXT, "usage": _OBJECT, "context": _OBJECT},
+        optional=("context",),
+    ),
     "OpenAPI": _object({"openapi": _TEXT, "info": _OBJECT, "paths": _OBJECT}),
 }  # fmt: skip
 """By the names that operations use."""

@@ -7,7 +7,7 @@ Every call is redacted before it leaves, held to a deadline and to a cost cap, a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.llm.call import Call, Reply, read_events, read_message
+from nugget.llm.call import Call, Reply, read_events, read_message, watched
 from nugget.llm.claude_code import ClaudeCode
 from nugget.llm.costs import Spending, spending
+from nugget.llm.forwarding import Head, arguments, cleaned_strings, kept, streamed, whole
 from nugget.llm.gate import FENCES, BadReply, CostCapReached, Gate, utc_now
 from nugget.prices import takes_effort
 from nugget.redaction import allow_list
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     import anthropic
 
 __all__ = [
-    "FENCES", "LLM", "BadReply", "ClaudeCode", "CostCapReached", "Reply", "Spending", "open_extractor", "open_llm",
-    "spending",
+    "FENCES", "LLM", "BadReply", "ClaudeCode", "CostCapReached", "Head", "Reply", "Spending", "open_extractor",
+    "open_llm", "spending",
 ]  # fmt: skip
 
 _DEFAULT_URL = "https://api.anthropic.com"
@@ -151,6 +152,36 @@ class LLM(Gate):
             if not call.stop_reason:
                 raise LLMUnavailable(f"The connection to {model} was cut before its answer was complete.")
 
+    def forward(
+        self,
+        request: Mapping[str, Any],
+        *,
+        purpose: str,
+        timeout_s: float,
+        max_usd: float,
+        session: str | None = None,
+    ) -> Generator[Head | bytes]:
+        """Pass a caller's own call (the API's JSON body) on: first a Head, then the body in pieces as they come.
+
+        An error of the API comes back the same way, with its status. Nothing is tried again: that is the caller's
+        choice. Raises LLMUnavailable where there is no whole reply, and before a call that could exceed `max_usd`.
+        """
+        import anthropic
+
+        cleaned = cleaned_strings({"system": [], **request}, self._clean)
+        call = Call(purpose=purpose, model=request["model"], timeout_s=timeout_s, request=cleaned, session=session)
+        with self._recorded(call, max_usd=max_usd), self._client(call, retries=0) as client:
+            try:
+                with client.messages.with_streaming_response.create(**arguments(cleaned)) as response:
+                    yield Head(status=response.status_code, headers=kept(response.headers))
+                    chunks = watched(response.iter_bytes(), call)
+                    yield from streamed(chunks, call) if request.get("stream") else whole(chunks, call)
+            except anthropic.APIStatusError as error:
+                call.refused = True
+                call.error = f"HTTP {error.status_code}"
+                yield Head(status=error.status_code, headers=kept(error.response.headers))
+                yield self._scrub(error.response.text).encode()
+
     def _request(
         self, model: str, system: str, prompt: str, *, max_tokens: int, output: dict[str, Any], effort: str | None
     ) -> dict[str, Any]:
@@ -164,7 +195,7 @@ class LLM(Gate):
         }
         return {**request, "output_config": output} if output else request
 
-    def _client(self, call: Call) -> anthropic.Anthropic:
+    def _client(self, call: Call, *, retries: int = _MAX_RETRIES) -> anthropic.Anthropic:
         """A client whose attempts and waits together stay within the call's deadline; it closes with the call.
 
         The SDK's own timeout starts again with each attempt and obeys a retry-after of any length.
@@ -187,7 +218,7 @@ class LLM(Gate):
                 call.left_s()
                 raise
             wait_s = _seconds(response.headers.get("retry-after"))
-            if response.status_code >= 400 and wait_s is not None and wait_s >= call.left_s():
+            if retries and response.status_code >= 400 and wait_s is not None and wait_s >= call.left_s():
                 response.close()
                 call.refused = True
                 raise LLMUnavailable(
@@ -200,7 +231,7 @@ class LLM(Gate):
         return anthropic.Anthropic(
             api_key=self._secret,
             base_url=self._base_url,
-            max_retries=_MAX_RETRIES,
+            max_retries=retries,
             timeout=httpx2.Timeout(call.timeout_s, connect=_CONNECT_TIMEOUT_S),
             middleware=[attempt],
         )

@@ -106,7 +106,7 @@ class Call:
 
 def read_message(chunks: Iterator[bytes], call: Call) -> dict[str, Any]:
     """A plain reply. Raises ValueError where it is no JSON object, TimeoutError behind the deadline."""
-    message = json.loads(b"".join(_watched(chunks, call)))
+    message = json.loads(b"".join(watched(chunks, call)))
     if not isinstance(message, dict):
         raise ValueError("no message")
     return message
@@ -114,7 +114,7 @@ def read_message(chunks: Iterator[bytes], call: Call) -> dict[str, Any]:
 
 def read_events(chunks: Iterator[bytes], call: Call) -> Iterator[str]:
     """The text deltas of a streamed reply. Source: platform.claude.com/docs, "Streaming messages"."""
-    for line in _lines(_watched(chunks, call)):
+    for line in _lines(watched(chunks, call)):
         if not line.startswith(b"data:"):
             continue
         event = json.loads(line[5:])
@@ -122,17 +122,23 @@ def read_events(chunks: Iterator[bytes], call: Call) -> Iterator[str]:
             continue
         kind, delta = event.get("type"), event.get("delta")
         if kind == "error":
-            raise LLMUnavailable(f"The Anthropic API broke off the answer ({_error_type(event)}).")
-        if kind == "message_start" and isinstance(event.get("message"), dict):
-            call.note_usage(event["message"].get("usage"))
-        if kind == "message_delta" and isinstance(delta, dict):
-            call.note_usage(event.get("usage"))
-            call.stop_reason = str(delta.get("stop_reason") or call.stop_reason)
+            raise LLMUnavailable(f"The Anthropic API broke off the answer ({error_type(event)}).")
+        note_event(event, call)
         if kind == "content_block_delta" and isinstance(delta, dict) and isinstance(delta.get("text"), str):
             yield delta["text"]
 
 
-def _watched(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
+def note_event(event: Mapping[str, Any], call: Call) -> None:
+    """Take over what an event of a streamed reply says of tokens and of how it ended."""
+    kind, delta = event.get("type"), event.get("delta")
+    if kind == "message_start" and isinstance(event.get("message"), dict):
+        call.note_usage(event["message"].get("usage"))
+    if kind == "message_delta" and isinstance(delta, dict):
+        call.note_usage(event.get("usage"))
+        call.stop_reason = str(delta.get("stop_reason") or call.stop_reason)
+
+
+def watched(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
     """The chunks as they come, until the deadline and up to a size: each could be followed by another for ever."""
     size = 0
     for chunk in chunks:
@@ -151,7 +157,8 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield rest
 
 
-def _error_type(event: Mapping[str, Any]) -> str:
+def error_type(event: Mapping[str, Any]) -> str:
+    """What kind of error an event of a streamed reply tells of."""
     error = event.get("error")
     kind = error.get("type") if isinstance(error, dict) else None
     return kind if isinstance(kind, str) and re.fullmatch(r"[a-z_]{1,40}", kind) else "error"
