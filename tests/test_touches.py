@@ -10,22 +10,27 @@ from pathlib import Path
 import pytest
 from replay import STARTED, Agent, change_by_hand, commit, git, make_repository, replay
 
+from nugget.extraction.places import Places
 from nugget.extraction.shell_changes import shell_changes
 from nugget.extraction.touches import TouchedFiles, file_touches, line_hash
 from nugget.models import Event, EventKind, Session
 from nugget.nuggets import FileTouch, TouchAction
 from nugget.sources.transcripts import read_session
-from nugget.workspace import find_workspace, vanished_workspace
+from nugget.workspace import Workspace, find_workspace, vanished_workspace
 
 
 def sha(content: str | bytes) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def touched(agent: Agent, **options: object) -> TouchedFiles:
+def of_session(session: Session, *roots: Workspace, excluded: tuple[str, ...] = ()) -> TouchedFiles:
+    return file_touches(session, Places(session=session, roots=roots, excluded=excluded))
+
+
+def touched(agent: Agent, excluded: tuple[str, ...] = ()) -> TouchedFiles:
     workspace = find_workspace(agent.repo)
     assert workspace is not None
-    return file_touches(read_session(agent.transcript), [workspace], **options)  # type: ignore[arg-type]
+    return of_session(read_session(agent.transcript), workspace, excluded=excluded)
 
 
 def by_path(found: TouchedFiles) -> dict[str, FileTouch]:
@@ -134,7 +139,7 @@ def test_a_session_whose_repository_is_gone_is_read_from_what_the_transcript_say
     agent.run("cat > notes.md <<'EOF'\nhello\nEOF")
     after = (agent.repo / "src/auth.py").read_bytes()
     shutil.rmtree(agent.repo)
-    found = file_touches(read_session(agent.transcript), [vanished_workspace(agent.repo)])
+    found = of_session(read_session(agent.transcript), vanished_workspace(agent.repo))
     assert {touch.path: touch.after_hash for touch in found.touches} == {
         "src/auth.py": sha(after),
         "notes.md": sha("hello\n"),
@@ -177,7 +182,7 @@ def test_edits_of_agents_that_tell_no_contents_are_applied_to_what_git_held(agen
     )
     workspace = find_workspace(agent.repo)
     assert workspace
-    found = by_path(file_touches(session, [workspace]))
+    found = by_path(of_session(session, workspace))
     assert found["src/auth.py"].before_hash == sha("def login():\n    return None\n")
     assert found["src/auth.py"].after_hash == sha("def login():\n    return 1\n")
     assert (found["README.md"].before_hash, found["README.md"].after_hash) == (sha("# Shop\n"), None)
@@ -196,7 +201,7 @@ def test_every_hash_of_a_real_session_is_that_of_the_replayed_files(
     played = replay(shared_data / "transcripts" / f"{name}.jsonl", tmp_path / "repo", tmp_path / "claude")
     workspace = find_workspace(played.repo)
     assert workspace
-    found = by_path(file_touches(played.session, [workspace]))
+    found = by_path(of_session(played.session, workspace))
     assert sorted(found) == sorted(
         path for path in played.paths if git(played.repo, "log", "--oneline", "--", path).count("\n") > 1
     )

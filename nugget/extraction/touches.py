@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
-from fnmatch import fnmatchcase
 
+from nugget.extraction.places import Places, is_excluded
 from nugget.extraction.shell_changes import ShellAction, ShellChange, shell_changes
 from nugget.extraction.traces import Traces
 from nugget.models import Event, EventKind, Session
 from nugget.nuggets import FileTouch, TouchAction
 from nugget.sources.contents import MAX_CHARS, apply_edit, content_hash
 from nugget.sources.records import SHELL_TOOLS
-from nugget.workspace import Workspace, relative_path
 
 MAX_LINES = 20_000
 """Lines of one file whose hashes are kept; more of them are generated."""
@@ -73,13 +72,9 @@ def line_hash(line: str) -> str:
     return hashlib.sha256(line.strip().encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def file_touches(session: Session, roots: Sequence[Workspace], *, excluded: Sequence[str] = ()) -> TouchedFiles:
-    """The files of a workspace that a session, not yet redacted, touched, by path.
-
-    `roots` are the checkouts of the workspace that the session worked in; paths outside are left out, and so are those
-    that match one of the globs `excluded`.
-    """
-    places = _Places(session=session, roots=roots, excluded=excluded)
+def file_touches(session: Session, places: Places) -> TouchedFiles:
+    """The files of a workspace that a session, not yet redacted, touched, by path; those outside are left out."""
+    roots = places.roots
     outputs = {event.call_id: event for event in session.events if event.kind is EventKind.OUTPUT and event.call_id}
     changed = {
         position: changes
@@ -89,7 +84,7 @@ def file_touches(session: Session, roots: Sequence[Workspace], *, excluded: Sequ
     unknown = {
         path
         for event in session.events
-        if _is_edit(event, session) and event.before_hash is None and (path := places.find(event.path or ""))
+        if is_made_edit(event, session) and event.before_hash is None and (path := places.find(event.path or ""))
     }
     traces = Traces.gather(session, roots, paths=unknown, changes=[one for part in changed.values() for one in part])
     tracks: dict[str, _Track] = {}
@@ -101,49 +96,24 @@ def file_touches(session: Session, roots: Sequence[Workspace], *, excluded: Sequ
             for change in changed.get(position, ()):
                 _follow(change, event, tracks, traces)
         elif (
-            _is_edit(event, session)
+            is_made_edit(event, session)
             and (path := places.find(event.path or ""))
             and _edit(path, event, tracks, traces, commands=commands)
         ):
             edited_between[path] = None
-    _add_committed(session, outputs, tracks, traces, excluded)
+    _add_committed(session, outputs, tracks, traces, places.excluded)
     touches = tuple(touch for path, track in tracks.items() if (touch := _touch(path, track, traces)))
     return TouchedFiles(touches=touches, edited_between=tuple(edited_between))
 
 
-@dataclass(slots=True)
-class _Places:
-    """Finds the path in the workspace of a path as the agent named it."""
-
-    session: Session
-    roots: Sequence[Workspace]
-    excluded: Sequence[str]
-    known: dict[str, str | None] = field(default_factory=dict)
-
-    def find(self, path: str) -> str | None:
-        """The path relative to the root of its checkout; None outside and where it is excluded."""
-        if path not in self.known:
-            found = (relative_path(root, path, folder=self.session.cwd) for root in self.roots)
-            inside = next(filter(None, found), None)
-            self.known[path] = None if inside is None or is_excluded(inside, self.excluded) else inside
-        return self.known[path]
-
-
-def is_excluded(path: str, globs: Iterable[str]) -> bool:
-    """Whether a path matches one of the globs, whole or from any folder on."""
-    return any(
-        fnmatchcase(path, glob) or fnmatchcase(path, f"*/{glob}") or fnmatchcase(path, f"{glob}/*") for glob in globs
-    )
-
-
-def _is_edit(event: Event, session: Session) -> bool:
+def is_made_edit(event: Event, session: Session) -> bool:
     """Whether the event is an edit that was made. Claude Code tells of each; of others silence counts as success."""
     if event.kind is not EventKind.FILE_EDIT or event.ok is False or not event.path:
         return False
     return event.ok is True or session.agent != "claude-code"
 
 
-def _verifiable(event: Event, outputs: dict[str, Event], session: Session, places: _Places) -> list[ShellChange]:
+def _verifiable(event: Event, outputs: dict[str, Event], session: Session, places: Places) -> list[ShellChange]:
     """The changes of a command that went well, with paths in the workspace."""
     output = outputs.get(event.call_id or "")
     went_well = output is not None and (output.ok is True or (output.ok is None and session.agent != "claude-code"))

@@ -59,6 +59,33 @@ def files_below(repo: Path, revision: str, paths: Sequence[str]) -> dict[str, st
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathVersion:
+    """A commit that changed a path, and the blob that it put there (None where it removed it)."""
+
+    commit: str
+    committed: datetime
+    message: str
+    blob: str | None
+
+
+def versions_of(repo: Path, path: str, *, limit: int = 50) -> list[PathVersion]:
+    """The last commits of any local branch that changed a path, newest first."""
+    shown = ("--raw", "-z", "--no-renames", "--no-abbrev", "--root", "--format=%x01%H%x02%ct%x02%B")
+    completed = start(repo, ("log", "--branches", "HEAD", f"--max-count={limit}", *shown, "--", path))
+    found: list[PathVersion] = []
+    head: list[str] = []
+    for token in completed.stdout.split(b"\0") if completed.returncode == 0 else ():
+        text = token.lstrip(b"\n")
+        if text.startswith(b"\1"):
+            head = text[1:].decode("utf-8", "replace").split("\2", 2)
+        elif text.startswith(b":") and len(head) == 3 and head[1].isdecimal():
+            blob = _object(text.decode("ascii").split(" ")[3])
+            moment = datetime.fromtimestamp(int(head[1])).astimezone()
+            found.append(PathVersion(commit=head[0], committed=moment, message=head[2], blob=blob))
+    return found
+
+
 def _changes(output: bytes) -> list[CommittedChange]:
     """The changes of `git log --raw -z` with a header `\\1<commit> <seconds>` for each commit."""
     found: list[CommittedChange] = []

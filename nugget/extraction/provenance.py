@@ -1,0 +1,266 @@
+"""Nuggets from a session without an LLM: why its files are the way they are.
+
+What was asked for becomes intents, of the whole session and of each file; what was added to manifests becomes
+dependencies; sentences that give a reason become constraints, decisions, rejections, workarounds and caveats. Each
+nugget belongs to the file, and the symbol, that its evidence names; to the whole workspace where it names none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from nugget.config import Settings
+from nugget.extraction import file_nuggets
+from nugget.extraction.condense import Exchange, exchanges, without_recalled
+from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
+from nugget.extraction.passages import Passage, passages
+from nugget.extraction.places import Mentions, Places, definitions
+from nugget.extraction.reasons import Reason, find_reasons
+from nugget.extraction.requests import cleaned, is_request, one_line
+from nugget.extraction.scoring import shared_words
+from nugget.extraction.touches import TouchedFiles, is_made_edit
+from nugget.extraction.units import Writer
+from nugget.models import Event, EventKind, Evidence, Scope, Session
+from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType
+from nugget.redaction import redact_session
+from nugget.text import shorten
+
+INTENT, DEPENDENCY, ANSWER = 0.6, 0.7, 0.7
+"""Confidence of an intent, of a dependency, and of what the person answered when asked."""
+PROMPT_CHARS = 500
+QUOTE_CHARS = 280
+_GROUPED_DEPENDENCIES = 4
+_WORTH_READING = ("git commit", " install", " i ", " add ", " get ", " require ", " remove ", " uninstall", " rm ")
+"""What a command has to hold to say why, or to change a dependency."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """A session as the heuristics read it: redacted, with its exchanges and the files touched in each."""
+
+    session: Session
+    workspace: str
+    places: Places
+    touches: dict[str, FileTouch]
+    edited_between: Sequence[str]
+    now: datetime
+    exchanges: list[Exchange] = field(default_factory=list)
+    requests: list[tuple[str, Event | None]] = field(default_factory=list)
+    touched_in: list[list[str]] = field(default_factory=list)
+    place_of: dict[int, int] = field(default_factory=dict)
+    mentions: Mentions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.exchanges = exchanges(self.session)
+        edits: list[tuple[str, Event]] = []
+        asked: tuple[str, Event | None] = ("", None)
+        for number, exchange in enumerate(self.exchanges):
+            if exchange.prompt and is_request(exchange.prompt):
+                asked = cleaned(exchange.prompt), exchange.events[0]
+            self.requests.append(asked)
+            touched: dict[str, None] = {}
+            for event in exchange.events:
+                self.place_of[id(event)] = number
+                path = self.places.find(event.path or "") if is_made_edit(event, self.session) else None
+                if path is not None:
+                    touched[path] = None
+                    edits.append((path, event))
+            self.touched_in.append(list(touched))
+        self.mentions = Mentions(self.places, list(self.touches), edits)
+
+    def nugget(
+        self, type_: NuggetType, summary: str, confidence: float, *, event: Event | None, quote: str = "",
+        path: str | None = None, symbol: str | None = None, detail: str = "", alternatives: tuple[str, ...] = (),
+    ) -> Nugget:  # fmt: skip
+        """A nugget of this session, with `quote` of `event` as its evidence."""
+        number = self.place_of.get(id(event), 0)
+        prompt = self.exchanges[number].prompt or self.requests[number][0] if self.exchanges else ""
+        touch = self.touches.get(path) if path else None
+        records = (event.uuid,) if event is not None and event.uuid else ()
+        if len(quote) > QUOTE_CHARS:
+            quote = quote[:QUOTE_CHARS].rsplit(" ", 1)[0]
+        return Nugget(
+            id="", type=type_, summary=one_line(summary), confidence=confidence, session=self.session.id,
+            detail=detail, scope=Scope(repo=self.workspace, path=path, symbol=symbol), agent=self.session.agent,
+            session_started=self.session.started, extracted_at=self.now, alternatives=alternatives,
+            source_prompt=shorten(prompt, PROMPT_CHARS), file_hash=touch.after_hash if touch else None,
+            evidence=(Evidence(session=self.session.id, quote=quote, records=records),) if quote.strip() else (),
+        )  # fmt: skip
+
+
+def read_for_nuggets(
+    session: Session, touched: TouchedFiles, places: Places, *, workspace: str, settings: Settings, now: datetime
+) -> Reading:
+    """Prepare a session, not yet redacted, for the heuristics: what they do not read is left out, the rest redacted."""
+    slim = replace(session, events=tuple(map(_slim, without_recalled(session.events))))
+    redacted, _ = redact_session(slim, settings=settings)
+    return Reading(
+        session=redacted, workspace=workspace, places=places, touches={touch.path: touch for touch in touched.touches},
+        edited_between=touched.edited_between, now=now,
+    )  # fmt: skip
+
+
+def heuristic_nuggets(reading: Reading) -> tuple[Nugget, ...]:
+    """The nuggets of a session, without ids."""
+    parts = list(passages(reading.session))
+    found = [
+        *_intent(reading),
+        *file_nuggets.of_files(reading),
+        *_dependencies(reading, parts),
+        *_answers(reading),
+        *(_of_reason(reading, reason) for reason in find_reasons(parts)),
+    ]
+    return tuple(_distinct(found))
+
+
+def _slim(event: Event) -> Event:
+    """An event with as much of its text as the heuristics read."""
+    kind = event.kind
+    if kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY):
+        return event
+    if kind is EventKind.COMMAND:
+        worth = "git commit" in event.text or any(
+            word in event.text for word in (" install", " add ", " get ", " rem", " i ")
+        )
+        return event if worth else replace(event, text="")
+    if kind is EventKind.FILE_EDIT:
+        name = (event.path or "").replace("\\", "/").rpartition("/")[2]
+        if any(PurePosixPath(name).match(entry[0]) for entry in MANIFESTS):
+            return event
+        return replace(event, text="", before=None, after=definitions(event.after or ""))
+    if kind is EventKind.TOOL_CALL and event.tool == "AskUserQuestion":
+        return event
+    return replace(event, text="", before=None, after=None)
+
+
+def _intent(reading: Reading) -> Iterator[Nugget]:
+    """What the session was for: the first prompt that asks for something, else the session's title."""
+    request, event = next(((text, event) for text, event in reading.requests if event is not None), ("", None))
+    if not request:
+        request = reading.session.title or ""
+        if len(request) < 8:
+            return
+    detail = shorten(request, 400) if len(request) > SUMMARY_CHARS else ""
+    quote = event.text.strip() if event is not None else ""
+    yield reading.nugget(NuggetType.INTENT, request, INTENT, event=event, quote=quote, detail=detail)
+
+
+def _dependencies(reading: Reading, parts: Sequence[Passage]) -> Iterator[Nugget]:
+    events = list(reading.session.events)
+    outputs = {event.call_id: event for event in events if event.kind is EventKind.OUTPUT and event.call_id}
+    changes = dependency_changes([event for event in events if reading.place_of.get(id(event)) is not None], outputs)
+    by_event: dict[int, list[DependencyChange]] = {}
+    for change in changes:
+        by_event.setdefault(id(change.event), []).append(change)
+    for together in by_event.values():
+        path = reading.places.find(together[0].manifest) if together[0].manifest else _manifest(reading, together[0])
+        if together[0].manifest and path is None:
+            continue
+        if len(together) > _GROUPED_DEPENDENCIES:
+            yield _many_dependencies(reading, together, path)
+            continue
+        for change in together:
+            why = _why(reading, change, parts)
+            summary = change.summary[:1].upper() + change.summary[1:]
+            fits = why and len(summary) + 2 + len(why) <= SUMMARY_CHARS
+            yield reading.nugget(
+                NuggetType.DEPENDENCY, f"{summary}: {why}" if fits else summary, DEPENDENCY, event=change.event,
+                quote=_line_of(change), path=path, detail="" if fits else shorten(why, 400),
+            )  # fmt: skip
+
+
+def _many_dependencies(reading: Reading, together: Sequence[DependencyChange], path: str | None) -> Nugget:
+    """One nugget for a manifest that was written with all its dependencies."""
+    first = together[0]
+    names = [change.name for change in together]
+    verb = "Removed" if all(change.after is None for change in together) else "Added"
+    verb = verb if len({change.before is None for change in together}) == 1 else "Changed"
+    detail = "\n".join(f"- {change.summary}" for change in together[:40])
+    summary = f"{verb} {len(names)} dependencies: {', '.join(names)}"
+    return reading.nugget(
+        NuggetType.DEPENDENCY, summary, DEPENDENCY, event=first.event, quote=_line_of(first), path=path, detail=detail
+    )
+
+
+def _why(reading: Reading, change: DependencyChange, parts: Sequence[Passage]) -> str:
+    """The nearest sentence that names the dependency, in its exchange or up to it; empty where there is none."""
+    number = reading.place_of[id(change.event)]
+    short = change.name.rpartition("/")[2].lower()
+    best, distance = "", 3
+    for passage in parts:
+        there = reading.place_of.get(id(passage.event), -1)
+        away = abs(number - there)
+        if there < 0 or away >= distance or (len(short) < 3 and short != change.name):
+            continue
+        for sentence in passage.sentences:
+            if (
+                short in sentence.text.lower()
+                and len(sentence.text) > len(short) + 12
+                and "?" not in sentence.text[-2:]
+            ):
+                best, distance = sentence.text, away
+                break
+    return best
+
+
+def _line_of(change: DependencyChange) -> str:
+    """The line of the edit, or the command, that changed a dependency, verbatim."""
+    text = change.event.text if change.manifest is None else (change.event.after or change.event.before or "")
+    return next((line.strip() for line in text.splitlines() if change.name in line), "")
+
+
+def _manifest(reading: Reading, change: DependencyChange) -> str | None:
+    """The manifest that a package program changed: the one of its kind that the session touched or the root holds."""
+    globs = [entry[0] for entry in MANIFESTS if entry[1] == change.ecosystem]
+    touched = [path for path in reading.touches if any(PurePosixPath(path).match(glob) for glob in globs)]
+    if len(touched) == 1:
+        return touched[0]
+    return next((glob for glob in globs if "*" not in glob and reading.places.is_file(glob)), None)
+
+
+def _answers(reading: Reading) -> Iterator[Nugget]:
+    """Decisions that the person took when the agent asked."""
+    writer = Writer(session=reading.session, now=reading.now, events=reading.session.events)
+    for event in reading.session.events:
+        proposal = writer.answer(event) if event.kind is EventKind.PROMPT and event.call_id else None
+        if proposal is not None:
+            unit = proposal.unit
+            yield reading.nugget(
+                NuggetType.DECISION, unit.title, ANSWER, event=event, quote=unit.evidence[0].quote,
+                path=reading.mentions.any_file(unit.title), alternatives=unit.alternatives,
+            )  # fmt: skip
+
+
+def _of_reason(reading: Reading, reason: Reason) -> Nugget:
+    path, symbol = _scope(reading, reason)
+    return reading.nugget(
+        reason.type, reason.summary, reason.confidence, event=reason.passage.event, quote=reason.quote, path=path,
+        symbol=symbol, detail=reason.detail, alternatives=reason.alternatives,
+    )  # fmt: skip
+
+
+def _scope(reading: Reading, reason: Reason) -> tuple[str | None, str | None]:
+    """The file and the symbol that a reason is about: named by it, or the only file touched where it was said."""
+    defined = reading.mentions.symbol(reason.quote)
+    named = reading.mentions.any_file(reason.quote)
+    if defined is not None and named in (None, defined[1]):
+        return defined[1], defined[0]
+    if named is not None:
+        return named, None
+    touched = reading.touched_in[reading.place_of.get(id(reason.passage.event), 0)] if reading.touched_in else []
+    touched = [path for path in touched if path in reading.touches and not file_nuggets.is_test(path)] or touched
+    return (touched[0], None) if len(touched) == 1 else (None, None)
+
+
+def _distinct(nuggets: Sequence[Nugget]) -> Iterator[Nugget]:
+    """Without those that say of the same scope what another nugget of their type says already."""
+    kept: list[Nugget] = []
+    for nugget in nuggets:
+        said = [one for one in kept if one.type is nugget.type and one.scope == nugget.scope]
+        same = any(one.summary == nugget.summary or shared_words(one.summary, nugget.summary) >= 0.9 for one in said)
+        if nugget.summary and not same:
+            kept.append(nugget)
+            yield nugget

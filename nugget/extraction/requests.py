@@ -1,0 +1,86 @@
+"""What was asked for: prompts in one line, in any language."""
+
+from __future__ import annotations
+
+import re
+
+from nugget.extraction import wording
+from nugget.extraction.passages import PLAN_OPENING
+from nugget.nuggets import SUMMARY_CHARS
+
+_FENCED = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+_TAG = re.compile(r"<(\w[\w-]*)(?:\s[^<>]*)?>.*?</\1>|</?\w[\w-]*/?>", re.DOTALL)
+_IMAGE = re.compile(r"\[(?:Image|Pasted text)[^\]]*\]", re.IGNORECASE)
+_MARKUP = re.compile(r"^\s*(?:(?:#{1,6}|[-*+•>❯$]|\d{1,2}[.)])\s+)+")
+_RULE = re.compile(r"^\s*[-=*_]{3,}\s*$")
+_COURTESY = re.compile(
+    r"^(?:(?:hi|hey|hello|ok(?:ay)?|so|now|great|thanks?(?: you)?|alright|also|and|then|well|yes|no|claude)\b"
+    r"[\s,.!:;—-]*"
+    r"|(?:please|pls|kindly)[\s,]+|i(?:'d| would) like you to |i (?:want|need) you to )+",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(r"^(?:can|could|would|will) (?:you|we) (?:please |also |now |maybe )*", re.IGNORECASE)
+_GO_ON = re.compile(
+    r"(?:ok(?:ay)?|yes|yep|yeah|no|nope|sure|go|go ahead|go on|continue|proceed|do (?:it|that|this|both|all)|done"
+    r"|next|commit(?: (?:it|this|that|and push))?"
+    r"|(?:commit this, )?push(?: it)?(?:,? (?:and )?(?:open )?(?:a )?(?:draft )?pr)?"
+    r"|thanks?|thank you|perfect|great|good|nice|cool|please|try again|again|retry|run it|fix it|looks? good|lgtm|stop"
+    r"|wait|hm+|what\??|why\??|ja|nein|weiter|mach weiter|oui|non|continue[sz]?|sí|si|sigue|vai|да|нет|далее|продолжай"
+    r"|继续|好的?|是的?|はい|続けて|계속|네|[\d\s.,!?/]+|[\s,.]|please|pls)+[\s.!?…。！？]*",
+    re.IGNORECASE,
+)
+_PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
+_LETTER = re.compile(r"[^\W\d_]")
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+
+
+def cleaned(prompt: str) -> str:
+    """A prompt as prose on one line: without code, markup, images, tags, and without `could you please` in front."""
+    text = prompt
+    if prompt.startswith(PLAN_OPENING):
+        titled = _PLAN_TITLE.search(prompt)
+        text = titled[1] if titled else prompt[len(PLAN_OPENING) :]
+    text = _IMAGE.sub(" ", _TAG.sub(" ", _FENCED.sub(" ", text[:8000])))
+    lines = [_MARKUP.sub("", line).strip() for line in text.splitlines() if not _RULE.match(line)]
+    prose = wording.plain(_joined([line for line in lines if line]))
+    bare = _COURTESY.sub("", prose)
+    if asked := _ASKED.match(bare):
+        bare = re.sub(r"\?(?=\s|$)", ".", bare[asked.end() :], count=1).removesuffix(".")
+    return wording.capitalised(bare if len(bare) >= 8 else prose)
+
+
+def is_request(prompt: str) -> bool:
+    """Whether a prompt asks for something of its own, and does not merely say `yes` or `go on`."""
+    text = cleaned(prompt)
+    letters = len(_LETTER.findall(text))
+    is_wide = _WIDE.search(text) is not None
+    enough = letters >= 4 if is_wide else letters >= 8 and len(text.split()) > 1
+    return enough and not _GO_ON.fullmatch(text)
+
+
+def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:
+    """As many whole sentences as fit into `max_chars`, else the first one cut at a word with `…`."""
+    if len(text) <= max_chars:
+        return text.rstrip()
+    kept = ""
+    for sentence in _SENTENCE_END.split(text):
+        longer = f"{kept} {sentence}".strip() if kept else sentence
+        if len(longer) > max_chars:
+            break
+        kept = longer
+    if len(kept) >= 24 or (kept and _WIDE.search(kept)):
+        return kept.rstrip()
+    room = text[: max_chars - 1]
+    cut = room.rsplit(" ", 1)[0] if " " in room[max_chars // 2 :] else room
+    return wording.balanced(cut).rstrip(" ,;:—–-") + "…"
+
+
+def _joined(lines: list[str]) -> str:
+    """Lines as one text; a line without an end of its own gets a full stop where a new sentence follows."""
+    parts = []
+    for place, line in enumerate(lines):
+        following = lines[place + 1] if place + 1 < len(lines) else ""
+        ends = line[-1] in ".!?…:;,。！？：、，" or not following[:1].isupper()
+        parts.append(line if ends or len(line) > 100 else f"{line}.")
+    return " ".join(parts)
