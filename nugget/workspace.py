@@ -26,6 +26,7 @@ _SCP = re.compile(r"(?:[^/@:]*@)?(?P<host>\[[^\]]*\]|[^/:@]{2,}):/*(?P<path>.+)"
 _ACCOUNT_ALIAS = re.compile(r"\A((?:github|gitlab)\.com|bitbucket\.org)-.+")
 """`git@github.com-work:...`: how people keep two accounts apart in their ssh configuration."""
 _SIDE_WORKTREE = re.compile(r"\A(?:\.claude/worktrees|\.worktrees|worktrees)/[^/]+/")
+_SIDE_FOLDER = re.compile(r"(.+?)/(?:\.claude/worktrees|\.worktrees)/[^/]+(?=/|\Z)")
 """Where agents put worktrees inside the repository itself."""
 
 
@@ -61,6 +62,9 @@ def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = Non
 def vanished_workspace(folder: Path) -> Workspace:
     """The workspace of a folder that is gone, known by its path alone; inside a repository that is left, that one."""
     folder = folder.absolute()
+    if side := _SIDE_FOLDER.match(folder.as_posix()):
+        main = vanished_workspace(Path(side[1]))
+        return Workspace(identity=main.identity, root=folder, name=main.name, common_dir=main.common_dir)
     left = next((parent for parent in folder.parents if parent.is_dir()), None)
     if left is not None and left != Path(left.anchor):
         try:

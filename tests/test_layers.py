@@ -19,8 +19,9 @@ PACKAGE = Path(__file__).parent.parent / "nugget"
 LAYERS: dict[str, tuple[str, ...]] = {
     "faces": ("render", "render_nuggets", "api", "mcp_server", "http_server", "hook", "worker", "demo", "cli", "entry"),
     "use cases": (
-        "extraction", "comparison", "proposal_text", "capture", "review", "publishing", "withdrawal", "lint", "sync",
-        "history", "retrieval", "provenance", "install", "health", "evaluation", "feedback", "evidence",
+        "extraction", "provenance_extraction", "comparison", "proposal_text", "capture", "review", "publishing",
+        "withdrawal", "lint", "sync", "history", "retrieval", "provenance", "install", "health", "evaluation",
+        "feedback", "evidence",
     ),
     "adapters": (
         "guarded_yaml", "overlay", "config", "client_files", "resources", "spool", "ledger", "queue", "redaction_rules",

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nugget import __version__
-from nugget.cli import asking, capturing, evaluating, installing, keeping, provenance, reviewing, upkeep
+from nugget.cli import asking, capturing, evaluating, extracting, installing, keeping, provenance, reviewing, upkeep
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError
 
@@ -50,6 +50,7 @@ app.command("context", rich_help_panel=ASK)(provenance.code_context)
 app.command(rich_help_panel=ASK)(upkeep.serve)
 app.command("capture-session", rich_help_panel=LEARN)(capturing.capture_session)
 app.command(rich_help_panel=LEARN)(capturing.capture)
+app.command(rich_help_panel=LEARN)(extracting.extract)
 app.add_typer(reviewing.review, name="review", rich_help_panel=LEARN)
 app.command(rich_help_panel=KEEP)(keeping.add)
 app.command(rich_help_panel=KEEP)(keeping.forget)

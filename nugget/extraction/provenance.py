@@ -33,6 +33,7 @@ INTENT, DEPENDENCY, ANSWER = 0.6, 0.7, 0.7
 PROMPT_CHARS = 500
 QUOTE_CHARS = 280
 _GROUPED_DEPENDENCIES = 4
+_REPEATS = 0.9
 _WORTH_READING = ("git commit", " install", " i ", " add ", " get ", " require ", " remove ", " uninstall", " rm ")
 """What a command has to hold to say why, or to change a dependency."""
 
@@ -259,8 +260,10 @@ def _distinct(nuggets: Sequence[Nugget]) -> Iterator[Nugget]:
     """Without those that say of the same scope what another nugget of their type says already."""
     kept: list[Nugget] = []
     for nugget in nuggets:
-        said = [one for one in kept if one.type is nugget.type and one.scope == nugget.scope]
-        same = any(one.summary == nugget.summary or shared_words(one.summary, nugget.summary) >= 0.9 for one in said)
+        said = [one.summary for one in kept if one.type is nugget.type and one.scope == nugget.scope]
+        same = nugget.summary in said
+        if nugget.type is not NuggetType.INTENT:
+            same = same or any(shared_words(one, nugget.summary) >= _REPEATS for one in said)
         if nugget.summary and not same:
             kept.append(nugget)
             yield nugget

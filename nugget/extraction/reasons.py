@@ -23,8 +23,9 @@ PER_TYPE = {
 """Nuggets of each type from one session, at most."""
 
 _REPEATS = 0.7
-_LEAST_BY_USER, _LEAST_BY_AGENT = 0.5, 1.1
-"""Score from which a sentence of the person, and one of the agent, is taken."""
+_LEAST_BY_USER, _LEAST_BY_AGENT, _LEAST_WORKAROUND = 0.5, 1.1, 0.6
+"""Score from which a sentence of the person, one of the agent, and a workaround that the agent names, is taken."""
+_NO_SENTENCE = -5.0
 
 _WORTH_SCORING = re.compile(
     r"\b(?:must|mustn|never|always|don't|do not|avoid|prefer|make sure|instead|rather|from now on|ensure"
@@ -40,10 +41,11 @@ _WORTH_SCORING = re.compile(
 """What a sentence has to hold for its score to be worked out, which costs forty patterns."""
 
 _REJECTION = re.compile(
-    r"\breject(?:ed|ing)?\b|\bruled? out\b|\bdecided (?:against|not to)\b|\bnot worth\b|\brecommend against\b"
+    r"\b(?:we|i|was|were|been) rejected\b|\brejected (?:because|due|as|since|in favou?r|for|it)\b"
+    r"|\bruled? out\b|\bdecided (?:against|not to)\b|\bnot worth\b|\brecommend against\b"
     r"|\b(?:we|i) (?:considered|tried|looked at|thought about)\b.*\b(?:but|however|rejected|too)\b"
     r"|\b(?:i|we) (?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use) (?:to )?(?!you\b)"
-    r"|\binstead of .{3,60} because\b"
+    r""
     r"|\b(?:dropp?ed|abandoned|discarded) (?:the )?(?:idea|approach|option|plan)\b",
     re.IGNORECASE,
 )
@@ -57,7 +59,8 @@ _DECISION = re.compile(
     re.IGNORECASE,
 )
 _WORKAROUND = re.compile(
-    r"\bwork-?arounds?\b|\bworks? around\b|\bhack(?:y|s)?\b|\btemporar(?:y|ily)\b|\bfor now\b|\bstop-?gap\b"
+    r"\bwork-?arounds?\b|\bworks? around\b|\bhack(?:y|s)?\b"
+    r"|\btemporarily\b|\btemporary (?:fix|hack|solution|measure|patch|shim|code)\b|\bfor now\b|\bstop-?gap\b"
     r"|\bband-?aid\b"
     r"|\buntil .{3,60} (?:is|are|gets?) (?:fixed|released|merged|supported|available)\b|\bmonkey-?patch",
     re.IGNORECASE,
@@ -100,7 +103,7 @@ _FOREIGN: tuple[tuple[NuggetType, re.Pattern[str]], ...] = (
         r"|deve)|devem"
         r"|moet(?:en)?|nooit|altijd|mag niet|musi|nigdy|zawsze|nie wolno|должен|должн[аоы]|нельзя|никогда"
         r"|всегда|обязательно)"
-        r"\b|必须|不要|不能|不得|绝不|禁止|总是|一定要|務必|必ず|しないで|してはいけない|使わない"
+        r"\b|必须|不要|不能|不得|绝不|禁止|总是|一定要|務必|必ず|しないで|してはいけない|ないで(?:ください|ね)?[。！]?"
         r"|반드시|하지 ?마|절대|항상",
         re.IGNORECASE)),
 )  # fmt: skip
@@ -156,7 +159,10 @@ def _reasons(passage: Passage) -> Iterator[Reason]:
         if not _WORTH_SCORING.search(sentence.text) or sentence.text.endswith("?"):
             continue
         score, names, _ = score_sentence(sentence.text, by_user=passage.by_user)
-        if score < (_LEAST_BY_USER if passage.by_user else _LEAST_BY_AGENT):
+        if passage.by_user and score > _NO_SENTENCE and _says_choice(sentence.text):
+            score = max(score, _LEAST_BY_USER)
+        least = _LEAST_WORKAROUND if _WORKAROUND.search(sentence.text) else _LEAST_BY_AGENT
+        if score < (_LEAST_BY_USER if passage.by_user else least):
             continue
         point = wording.point_of(sentence.text)
         kind = _kind(point, names, by_user=passage.by_user)
@@ -170,6 +176,11 @@ def _reasons(passage: Passage) -> Iterator[Reason]:
             quote=passage.quote(number, number), passage=passage, confidence=round(confidence, 2), score=score,
             alternatives=_alternatives(point) if kind in (NuggetType.DECISION, NuggetType.REJECTION) else (),
         )  # fmt: skip
+
+
+def _says_choice(text: str) -> bool:
+    """Whether a person says outright what is to be used and what not; small talk around it does not matter."""
+    return len(text.split()) >= 5 and bool(_REJECTION.search(text) or _DECISION.search(text))
 
 
 def _kind(point: str, names: Sequence[str], *, by_user: bool) -> NuggetType | None:

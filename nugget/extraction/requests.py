@@ -46,7 +46,7 @@ def cleaned(prompt: str) -> str:
     prose = wording.plain(_joined([line for line in lines if line]))
     bare = _COURTESY.sub("", prose)
     if asked := _ASKED.match(bare):
-        bare = re.sub(r"\?(?=\s|$)", ".", bare[asked.end() :], count=1).removesuffix(".")
+        bare = re.sub(r"\?(?=\s)", ".", bare[asked.end() :], count=1).removesuffix("?")
     return wording.capitalised(bare if len(bare) >= 8 else prose)
 
 

@@ -168,10 +168,10 @@ def _nugget(left: _Left, files: _Files, hash_: str, content: bytes | None, now: 
     lines = [f"- {line}" for line in removed[:_SHOWN_LINES]] + [f"+ {line}" for line in added[:_SHOWN_LINES]]
     more = len(removed) + len(added) - len(lines)
     gone = len(set(touch.line_hashes) - _line_hashes(content)) if content is not None else 0
-    told = (
-        [f"{gone} of the {counted(len(set(touch.line_hashes)), 'line')} that the agent wrote are gone."] if gone else []
-    )
-    told += ["```diff", *lines, *([f"… {counted(more, 'more line')}"] if more > 0 else []), "```"] if lines else []
+    wrote = counted(len(set(touch.line_hashes)), "line")
+    told = [f"{gone} of the {wrote} that the agent wrote are gone."] if gone else []
+    if lines:
+        told += ["```diff", *lines, *([f"… {counted(more, 'more line')}"] if more > 0 else []), "```"]
     summary = f"Human-edited AI output in {touch.path}"
     if len(removed) == len(added) == 1 and len(summary) + len(removed[0]) + len(added[0]) + 5 <= SUMMARY_CHARS:
         summary = f"{summary}: {removed[0]} → {added[0]}"

@@ -54,7 +54,6 @@ class CompletionRequest(Parameters):
     stream: bool = Field(default=False, description="true: server-sent events, passed on as they come")
     metadata: dict[str, Any] | None = None
     output_config: dict[str, Any] | None = None
-    service_tier: str | None = None
     stop_sequences: list[str] | None = None
     temperature: float | None = None
     thinking: dict[str, Any] | None = None

@@ -30,9 +30,11 @@ from nugget.models import Evidence, Problem, Scope
 from nugget.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.redaction import redact
 from nugget.sources import provenance_lines as lines
+from nugget.workspace import Workspace
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """A longer line is a problem; a touch of a file with 100,000 lines needs 1.6 MB."""
+_WORKSPACE_FILE = "workspace.json"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
@@ -118,6 +120,42 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
             spool.replace(file, old + prefix + b"".join(added))
             spool.sync_folder(file.parent)
     return file
+
+
+def note_workspace(home: Path, workspace: Workspace) -> None:
+    """Keep where a workspace lies (`workspace.json` in its folder), so that it is known when its folder is gone.
+
+    Where a checkout had another identity before (a remote was added), its sessions move to the one that it has now.
+    """
+    folder = provenance_folder(home, workspace.identity)
+    place = str(workspace.root)
+    noted = _noted(folder)
+    if place in noted:
+        return
+    for other in sorted((home / "provenance").glob("*/workspace.json")):
+        if other.parent != folder and workspace.common_dir is not None and place in _noted(other.parent):
+            for file in other.parent.glob("*.jsonl"):
+                folder.mkdir(parents=True, exist_ok=True)
+                if not (folder / file.name).exists():
+                    file.rename(folder / file.name)
+            other.unlink()
+    told = {"format": lines.FORMAT, "identity": workspace.identity, "name": workspace.name, "roots": [*noted, place]}
+    spool.replace(folder / _WORKSPACE_FILE, json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def known_workspaces(home: Path) -> dict[str, str]:
+    """The folders that workspaces were seen in, with the identity of each."""
+    files = sorted((home / "provenance").glob(f"*/{_WORKSPACE_FILE}"))
+    return {place: file.parent.name for file in files for place in _noted(file.parent)}
+
+
+def _noted(folder: Path) -> list[str]:
+    try:
+        told = json.loads((folder / _WORKSPACE_FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return []
+    roots = told.get("roots") if isinstance(told, dict) else None
+    return [root for root in roots if isinstance(root, str)] if isinstance(roots, list) else []
 
 
 def natural_key(nugget: Nugget) -> tuple[str, str, str, str, str]:

@@ -6,6 +6,14 @@ PROMISES: dict[str, str] = {
     "PROVENANCE-REDACTED": "No secret gets into the store of provenance, whatever field it stands in.",
     "PROVENANCE-CORRUPT": "Torn, hostile and foreign lines are reported and skipped; the rest is read.",
     "PROVENANCE-TOUCHES": "Files that a session touched are known with hashes of contents, by tools, git and disk.",
+    "PROVENANCE-INTENTS": "Intents of the session (.6) and of files (.5, .7), cleaned, at most 120 characters.",
+    "PROVENANCE-REASONS": "Constraints, decisions, rejections, workarounds, caveats, at the file and symbol they name.",
+    "PROVENANCE-LANGUAGES": "Prompts in other languages than English give nuggets too.",
+    "PROVENANCE-DEPENDENCIES": "Edits of manifests become dependencies, with the nearest reason.",
+    "PROVENANCE-TUNING": "A later edit by hand of what an agent wrote is seen by hash and becomes tuning (.65).",
+    "PROVENANCE-ONCE": "A session is extracted once, again when it has grown, and its nuggets keep their ids.",
+    "PROVENANCE-EXTRACT": "nugget extract takes the workspace's sessions and says extracted, skipped, failed.",
+    "PROVENANCE-REAL": "Every real transcript is extracted; a replayed one that was changed by hand is tuned.",
     "PROVENANCE-BAD-INPUT": "A repository that is gone or bare, and paths outside, get an answer and stop nothing.",
 }
 GAPS: dict[str, str] = {}

@@ -1,0 +1,369 @@
+"""Provenance of sessions: each becomes a file of nuggets and file touches in the store, once, and again when it grows.
+
+read -> find its workspaces -> touches (by hash) -> redact -> nuggets -> store; then, over all sessions of a workspace,
+which files a person changed since. What was read before and is unchanged is not read again: size and time of each
+transcript stand in `$NUGGET_HOME/provenance/seen.json`. That file is only a memory; without it everything is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nugget import spool
+from nugget.config import Settings
+from nugget.errors import NuggetError
+from nugget.extraction.places import Places
+from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
+from nugget.extraction.requests import cleaned, is_request
+from nugget.extraction.touches import TouchedFiles, file_touches
+from nugget.extraction.tuning import find_tunings
+from nugget.models import EventKind, Session, SessionFile
+from nugget.nuggets import Nugget, NuggetType, SessionRecord
+from nugget.redaction import allow_list, is_excluded_project
+from nugget.sources.provenance import (
+    known_workspaces,
+    note_workspace,
+    read_session_file,
+    session_file,
+    session_files,
+    write_session,
+)
+from nugget.sources.sessions import read_any
+from nugget.workspace import Workspace, find_workspace, vanished_workspace
+
+if TYPE_CHECKING:
+    from nugget.llm import LLM, ClaudeCode
+
+VERSION = 1
+"""Of what the heuristics find. A session that an earlier version read is read again."""
+_PROMPT_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extractor:
+    """Everything that extraction needs, bound once by the face. Without `llm` it is heuristic.
+
+    `is_optional` says that a session of which the LLM gave nothing is kept with what the heuristics found.
+    """
+
+    home: Path
+    settings: Settings
+    now: datetime
+    llm: LLM | ClaudeCode | None = None
+    is_optional: bool = True
+    force: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a session: `extracted`, `skipped` or `failed`; `reason` says why, where it was not extracted.
+
+    `nuggets` and `touches` are counts over all its workspaces; `dropped` what was found and could not be kept.
+    """
+
+    session: str
+    agent: str
+    state: str
+    reason: str = ""
+    title: str = ""
+    workspaces: tuple[str, ...] = ()
+    nuggets: int = 0
+    touches: int = 0
+    dropped: tuple[str, ...] = ()
+    usd: float = 0.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was read before, by locator: [size, mtime, version, workspaces, how].
+
+    `how` is the method that it was extracted by, empty where it was only looked at: it is of other workspaces.
+    """
+
+    file: Path
+    entries: dict[str, list[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, home: Path) -> Seen:
+        """The memory of earlier runs, empty where there is none."""
+        file = home / "provenance" / "seen.json"
+        try:
+            loaded = json.loads(file.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            loaded = {}
+        entries = loaded if isinstance(loaded, dict) else {}
+        return cls(file, {key: one for key, one in entries.items() if isinstance(one, list) and len(one) == 5})
+
+    def workspaces(self, found: SessionFile) -> list[str] | None:
+        """The workspaces of a session that is as it was when it was read; None where it has to be read."""
+        entry = self.entries.get(found.locator)
+        if entry is None or entry[:3] != [found.size, found.mtime, VERSION] or not isinstance(entry[3], list):
+            return None
+        return entry[3]
+
+    def how(self, found: SessionFile) -> str:
+        """How the session was extracted; empty where it was not."""
+        entry = self.entries.get(found.locator)
+        return str(entry[4]) if entry is not None else ""
+
+    def note(self, found: SessionFile, workspaces: Iterable[str], *, how: str) -> None:
+        """Remember a session as read."""
+        self.entries[found.locator] = [found.size, found.mtime, VERSION, list(workspaces), how]
+
+    def save(self) -> None:
+        """Write the memory; a failure costs nothing but reading again."""
+        with suppress(OSError):
+            spool.replace(self.file, json.dumps(self.entries).encode())
+
+
+def extract_sessions(
+    found: Sequence[SessionFile],
+    extractor: Extractor,
+    *,
+    workspace: str | None = None,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Iterator[Outcome]:
+    """Extract these sessions, those of one workspace (by identity) or all; each one's outcome as it is known.
+
+    Sessions of other workspaces have no outcome. One that fails stops nothing.
+    """
+    seen = Seen.load(extractor.home)
+    finder = _Finder(extractor.home)
+    method = "generative" if extractor.llm is not None else "heuristic"
+    try:
+        for number, file in enumerate(found):
+            progress("Extracting", number, len(found))
+            known = seen.workspaces(file)
+            if known is not None and workspace is not None and workspace not in known:
+                continue
+            how = seen.how(file) if known is not None else ""
+            if known is not None and not extractor.force and how in (method, "generative"):
+                reason = "nothing new since it was extracted"
+                yield Outcome(
+                    session=file.id, agent=file.agent, state="skipped", reason=reason, workspaces=tuple(known)
+                )
+                continue
+            outcome, places = _extract(file, extractor, finder, workspace)
+            if not extractor.dry_run and (outcome is None or outcome.state != "failed"):
+                seen.note(file, [one.identity for one in places], how=method if outcome else "")
+            if outcome is None:
+                continue
+            yield outcome
+        progress("Extracting", len(found), len(found))
+    finally:
+        if not extractor.dry_run:
+            seen.save()
+
+
+def note_tunings(workspace: Workspace, extractor: Extractor) -> int:
+    """Look which files a person changed after a session had; how many nuggets tell of it that are new or different.
+
+    A tuning that was seen once stays, whatever is checked out later, until another of the same file takes its place.
+    """
+    records = [read_session_file(file)[0] for file in session_files(extractor.home, workspace.identity)]
+    found = find_tunings(records, workspace, now=extractor.now)
+    noted = 0
+    for record in records:
+        fresh = found.get(record.session, [])
+        known = {nugget.scope.path: nugget for nugget in record.nuggets if nugget.type is NuggetType.TUNING}
+        changed = [one for one in fresh if _says_other(known.get(one.scope.path), one)]
+        if not changed:
+            continue
+        noted += len(changed)
+        paths = {one.scope.path for one in changed}
+        kept = [one for one in record.nuggets if one.type is not NuggetType.TUNING or one.scope.path not in paths]
+        if not extractor.dry_run:
+            whole = replace(record, workspace=workspace.identity, nuggets=(*kept, *changed))
+            write_session(extractor.home, whole, allow=allow_list(extractor.settings))
+    return noted
+
+
+def _says_other(known: Nugget | None, nugget: Nugget) -> bool:
+    return known is None or (known.summary, known.file_hash) != (nugget.summary, nugget.file_hash)
+
+
+@dataclass(slots=True)
+class _Finder:
+    """Finds the workspaces of folders, each asked of git once."""
+
+    home: Path
+    found: dict[str, Workspace] = field(default_factory=dict)
+    by_top: dict[Path, Workspace] = field(default_factory=dict)
+    roots: dict[str, str] | None = None
+
+    def of_folder(self, folder: str) -> Workspace:
+        """The workspace of a folder, there or gone."""
+        if folder not in self.found:
+            self.found[folder] = self._ask(Path(folder))
+        return self.found[folder]
+
+    def of_session(self, session: Session) -> dict[str, list[Workspace]]:
+        """The workspaces that a session worked in, each with its checkouts; that of its own folder first.
+
+        Files that it edited in another repository count, whether it ever went there or not.
+        """
+        folders = list(dict.fromkeys(filter(None, (session.cwd, *session.folders))))
+        for event in session.events:
+            if event.kind is EventKind.FILE_EDIT and event.path and event.ok is not False:
+                beside = Path(event.path).parent
+                if beside.is_absolute() and (top := _top(beside)) is not None:
+                    folders.append(str(top))
+        grouped: dict[str, list[Workspace]] = {}
+        for folder in dict.fromkeys(folders):
+            place = self.of_folder(folder)
+            checkouts = grouped.setdefault(place.identity, [])
+            if all(place.root != one.root for one in checkouts):
+                checkouts.append(place)
+        return grouped
+
+    def _ask(self, folder: Path) -> Workspace:
+        top = _top(folder)
+        if top is not None and top in self.by_top:
+            return self.by_top[top]
+        if self.roots is None:
+            self.roots = known_workspaces(self.home)
+        place = find_workspace(folder)
+        if place is None:
+            place = vanished_workspace(folder)
+            known = next((one for one in (folder, *folder.parents) if str(one) in self.roots), None)
+            if known is not None and place.common_dir is None:
+                place = replace(place, identity=self.roots[str(known)], root=known, name=known.name)
+        if top is not None and place.root == top:
+            self.by_top[top] = place
+        return place
+
+
+def _top(folder: Path) -> Path | None:
+    """The nearest folder upwards that holds a `.git`, without asking git."""
+    try:
+        return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
+    except OSError:
+        return None
+
+
+def _extract(
+    file: SessionFile, extractor: Extractor, finder: _Finder, wanted: str | None
+) -> tuple[Outcome | None, list[Workspace]]:
+    """One session's outcome, None where it is of another workspace; and the workspaces that it is of."""
+    plain = Outcome(session=file.id, agent=file.agent, state="skipped")
+    try:
+        session = read_any(file)
+        plain = replace(plain, session=session.id, agent=session.agent, title=session.title or "")
+        grouped = finder.of_session(session)
+        places = [checkouts[0] for checkouts in grouped.values()]
+        if wanted is not None and wanted not in grouped:
+            return None, places
+        names = tuple(grouped)
+        if reason := _nothing_to_do(session, extractor, grouped):
+            return replace(plain, reason=reason, workspaces=names), places
+        if reason := _known_already(session, extractor, names[0]):
+            return replace(plain, reason=reason, workspaces=names), places
+        parts = [_of_workspace(session, name, grouped, extractor) for name in grouped]
+    except (NuggetError, OSError, ValueError, RecursionError) as error:
+        return replace(plain, state="failed", reason=str(error) or type(error).__name__), []
+    kept = [part for part in parts if part.record is not None]
+    if not kept:
+        return replace(plain, reason="nothing worth keeping was found", workspaces=names), places
+    dropped = tuple(line for part in parts for line in part.dropped)
+    outcome = replace(
+        plain, state="extracted", workspaces=tuple(part.record.workspace for part in kept if part.record),
+        nuggets=sum(len(part.record.nuggets) for part in kept if part.record), dropped=dropped,
+        touches=sum(len(part.record.touches) for part in kept if part.record), usd=sum(part.usd for part in parts),
+    )  # fmt: skip
+    return outcome, places
+
+
+def _nothing_to_do(session: Session, extractor: Extractor, grouped: dict[str, list[Workspace]]) -> str:
+    if not grouped:
+        return "the transcript does not tell where it worked"
+    if Path(session.cwd or "/").is_relative_to(extractor.home):
+        return "Nugget itself ran it"
+    if is_excluded_project(session, settings=extractor.settings):
+        return f"sessions in {session.cwd} are excluded (capture.exclude_projects)"
+    if not any(event.kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.FILE_EDIT) for event in session.events):
+        return "the session holds no conversation"
+    return ""
+
+
+def _known_already(session: Session, extractor: Extractor, workspace: str) -> str:
+    """Why a session need not be extracted, by what the store holds of it; empty where it has to be."""
+    file = session_file(extractor.home, workspace, session.id)
+    if extractor.force or not file.is_file():
+        return ""
+    known = read_session_file(file)[0]
+    if known.records > session.records:
+        return "a longer transcript of it was extracted already"
+    asked = extractor.llm is None or any(nugget.method == "generative" for nugget in known.nuggets)
+    return "nothing new since it was extracted" if known.records == session.records and asked else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What was found of a session for one of its workspaces."""
+
+    record: SessionRecord | None
+    dropped: tuple[str, ...] = ()
+    usd: float = 0.0
+
+
+def _of_workspace(session: Session, name: str, grouped: dict[str, list[Workspace]], extractor: Extractor) -> _Part:
+    """Extract for one workspace and store it; no record where the session did nothing there that is its main one."""
+    others = [root for other, roots in grouped.items() if other != name for root in roots]
+    places = Places(
+        session=session, roots=grouped[name], others=others, excluded=extractor.settings.capture.exclude_paths
+    )
+    touched = file_touches(session, places)
+    is_main = name == next(iter(grouped))
+    if not touched.touches and not is_main:
+        return _Part(record=None)
+    reading = read_for_nuggets(session, touched, places, workspace=name, settings=extractor.settings, now=extractor.now)
+    nuggets = list(heuristic_nuggets(reading))
+    file = session_file(extractor.home, name, session.id)
+    known = read_session_file(file)[0] if file.is_file() else None
+    dropped: tuple[str, ...] = ()
+    usd = 0.0
+    if is_main:
+        nuggets, dropped, usd = _with_generative(nuggets, session, places, touched, known, name, extractor)
+    paths = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
+    nuggets += [
+        one for one in (known.nuggets if known else ())
+        if one.type is NuggetType.TUNING and one.scope.path not in paths
+    ]  # fmt: skip
+    if not nuggets and not touched.touches:
+        return _Part(record=None, dropped=dropped, usd=usd)
+    first = next((one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text)), "")
+    record = SessionRecord(
+        session=session.id, workspace=name, agent=session.agent, title=session.title or "",
+        first_prompt=cleaned(first)[:_PROMPT_CHARS] if first else "", started=session.started, ended=session.ended,
+        branch=session.branch, transcript=session.path, records=session.records, nuggets=tuple(nuggets),
+        touches=touched.touches,
+    )  # fmt: skip
+    if not extractor.dry_run:
+        note_workspace(extractor.home, grouped[name][0])
+        write_session(extractor.home, record, allow=allow_list(extractor.settings))
+    return _Part(record=record, dropped=dropped, usd=usd)
+
+
+def _with_generative(
+    nuggets: list[Nugget],
+    session: Session,
+    places: Places,
+    touched: TouchedFiles,
+    known: SessionRecord | None,
+    workspace: str,
+    extractor: Extractor,
+) -> tuple[list[Nugget], tuple[str, ...], float]:
+    """The nuggets with those of the LLM; it is only asked about what is new since it was asked last."""
+    earlier = [one for one in (known.nuggets if known else ()) if one.method == "generative"]
+    if extractor.force and extractor.llm is not None:
+        earlier = []
+    if extractor.llm is None:
+        return [*nuggets, *earlier], (), 0.0
+    return [*nuggets, *earlier], (), 0.0
