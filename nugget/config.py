@@ -137,6 +137,19 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitSettings:
+    """How `nugget commit` and its git hook write messages."""
+
+    recent_days: int = field(default=14, metadata={"doc": "sessions that ended within so many days are looked at"})
+    co_author: bool = field(
+        default=True, metadata={"doc": "false: no `Co-authored-by` for agents that wrote lines of the commit"}
+    )
+    model: str = field(default="claude-haiku-5-5", metadata={"doc": "writes the message, where there is a key"})
+    timeout_s: float = field(default=20.0, metadata={"doc": "seconds before the model is given up"})
+    max_usd: float = field(default=0.1, metadata={"doc": "most that one message may cost, in USD"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SyncSettings:
     """How the brain follows its remote."""
 
@@ -206,6 +219,7 @@ class Settings:
     llm: LLMSettings = field(default_factory=LLMSettings)
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
+    commit: CommitSettings = field(default_factory=CommitSettings)
     sync: SyncSettings = field(default_factory=SyncSettings)
     canon: CanonSettings = field(default_factory=CanonSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)

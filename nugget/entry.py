@@ -25,6 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             if hook.is_hook_call(given):
                 return hook.main()
+        if given[:2] == ["commit", "--hook"]:
+            from nugget import commit_hook
+
+            return commit_hook.main(given)
         from nugget.cli import run
 
         code = run(given)

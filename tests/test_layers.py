@@ -17,10 +17,14 @@ from nugget import errors
 PACKAGE = Path(__file__).parent.parent / "nugget"
 
 LAYERS: dict[str, tuple[str, ...]] = {
-    "faces": ("render", "render_nuggets", "api", "mcp_server", "http_server", "hook", "worker", "demo", "cli", "entry"),
+    "faces": (
+        "render", "render_nuggets", "api", "mcp_server", "http_server", "hook", "worker", "commit_hook", "demo", "cli",
+        "entry",
+    ),
     "use cases": (
         "extraction", "provenance_extraction", "comparison", "proposal_text", "capture", "review", "publishing",
-        "withdrawal", "lint", "sync", "history", "retrieval", "provenance", "install", "health", "evaluation",
+        "withdrawal", "lint", "sync", "history", "retrieval", "provenance", "attribution", "commit_messages",
+        "commit_wording", "commits", "git_hook", "install", "health", "evaluation",
         "feedback", "evidence",
     ),
     "adapters": (

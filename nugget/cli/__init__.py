@@ -11,7 +11,18 @@ from typing import Annotated
 import typer
 
 from nugget import __version__
-from nugget.cli import asking, capturing, evaluating, extracting, installing, keeping, provenance, reviewing, upkeep
+from nugget.cli import (
+    asking,
+    capturing,
+    committing,
+    evaluating,
+    extracting,
+    installing,
+    keeping,
+    provenance,
+    reviewing,
+    upkeep,
+)
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError
 
@@ -51,6 +62,7 @@ app.command(rich_help_panel=ASK)(upkeep.serve)
 app.command("capture-session", rich_help_panel=LEARN)(capturing.capture_session)
 app.command(rich_help_panel=LEARN)(capturing.capture)
 app.command(rich_help_panel=LEARN)(extracting.extract)
+app.command(rich_help_panel=LEARN)(committing.commit)
 app.add_typer(reviewing.review, name="review", rich_help_panel=LEARN)
 app.command(rich_help_panel=KEEP)(keeping.add)
 app.command(rich_help_panel=KEEP)(keeping.forget)

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nugget.cli.terminal import console, current_folder
-from nugget.client_settings import Agent, Scope
+from nugget.client_settings import Scope
 from nugget.config import Environment, read_environment
 from nugget.render import clean
 
 if TYPE_CHECKING:
     from nugget.install import FileChange
 
-AgentArgument = Annotated[Agent, typer.Argument(metavar="[claude-code]", help="The agent: claude-code.")]
+
+class Place(StrEnum):
+    """What Nugget can be installed into."""
+
+    CLAUDE_CODE = "claude-code"
+    GIT_HOOK = "git-hook"
+
+
+PlaceArgument = Annotated[
+    Place,
+    typer.Argument(
+        metavar="[claude-code|git-hook]",
+        help="Claude Code's settings, or the prepare-commit-msg hook of the repository in the current folder.",
+    ),
+]
 ScopeOption = Annotated[
     Scope, typer.Option("--scope", help="Your own settings, or those of the project in the current folder.")
 ]
@@ -24,16 +40,19 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would b
 
 
 def install(
-    agent: AgentArgument = Agent.CLAUDE_CODE, scope: ScopeOption = Scope.USER, dry_run: DryRunOption = False
+    place: PlaceArgument = Place.CLAUDE_CODE, scope: ScopeOption = Scope.USER, dry_run: DryRunOption = False
 ) -> None:
     """Have Claude Code capture its sessions and ask the brain by itself.
 
     Adds a hook at the start and the end of a session, the MCP server and the permission to ask it. Whatever else is
-    in the settings stays as it is; safe to run again.
+    in the settings stays as it is; safe to run again. With git-hook: have git propose the messages of commits.
     """
     from nugget.install import own_command, plan_install
 
     environment = read_environment()
+    if place is Place.GIT_HOOK:
+        _install_git_hook(own_command(environment), dry_run=dry_run)
+        return
     command = own_command(environment)
     changes = plan_install(scope, environment, command=command, cwd=current_folder())
     if _carry_out(changes, environment, dry_run=dry_run):
@@ -47,19 +66,60 @@ def install(
 
 
 def uninstall(
-    agent: AgentArgument = Agent.CLAUDE_CODE, scope: ScopeOption = Scope.USER, dry_run: DryRunOption = False
+    place: PlaceArgument = Place.CLAUDE_CODE, scope: ScopeOption = Scope.USER, dry_run: DryRunOption = False
 ) -> None:
     """Take Nugget out of Claude Code's settings again.
 
     A file that nobody else changed since becomes what it was, byte for byte; of any other, only Nugget's entries go.
-    The brain stays.
+    The brain stays. With git-hook: take the hook out of the repository in the current folder.
     """
     from nugget.install import plan_uninstall
 
+    if place is Place.GIT_HOOK:
+        _uninstall_git_hook(dry_run=dry_run)
+        return
     environment = read_environment()
     changes = plan_uninstall(scope, environment, cwd=current_folder())
     if not _carry_out(changes, environment, dry_run=dry_run) and not changes:
         console().print("Nugget is not in these settings; nothing to change.")
+
+
+def _install_git_hook(command: Path, *, dry_run: bool) -> None:
+    from nugget.git_hook import KEPT, inspect_hook, install_hook
+
+    out, here = console(), current_folder()
+    state = inspect_hook(here, command)
+    path = clean(str(state.path))
+    if state.is_current:
+        out.print(f"{path} is there already; nothing to change.")
+        return
+    if dry_run:
+        kept = f"keep the hook that is there as {KEPT} and " if state.path.exists() and not state.is_ours else ""
+        out.print(f"Would {kept}write {path}")
+        return
+    state = install_hook(here, command=command)
+    out.print(f"Wrote {path}")
+    if state.keeps_other:
+        out.print(f"The hook that was there is kept as {KEPT} beside it, and runs first.")
+    if state.folder.scope in ("global", "system"):
+        out.print(f"core.hooksPath is set for all repositories ({state.folder.scope}): the hook runs in each of them.")
+    out.print("`git commit` proposes a message where an agent had a part. `nugget uninstall git-hook` undoes this.")
+
+
+def _uninstall_git_hook(*, dry_run: bool) -> None:
+    from nugget.git_hook import inspect_hook, uninstall_hook
+
+    out, here = console(), current_folder()
+    if dry_run:
+        state = inspect_hook(here)
+        out.print(f"Would remove {clean(str(state.path))}" if state.is_ours else "Nugget's hook is not there.")
+        return
+    removed = uninstall_hook(here)
+    if removed is None:
+        out.print("Nugget's hook is not in this repository; nothing to change.")
+        return
+    back = "; the hook that was there before is back" if removed.keeps_other else ""
+    out.print(f"Removed {clean(str(removed.path))}{back}.")
 
 
 def offer_install(environment: Environment) -> bool:

@@ -8,7 +8,6 @@ hashes and paths leave.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from nugget.extraction.shell_changes import ShellAction, ShellChange, shell_chan
 from nugget.extraction.traces import Traces
 from nugget.models import Event, EventKind, Session
 from nugget.nuggets import FileTouch, TouchAction
-from nugget.sources.contents import MAX_CHARS, apply_edit, content_hash
+from nugget.sources.contents import MAX_CHARS, apply_edit, content_hash, line_hash
 from nugget.sources.records import SHELL_TOOLS
 
 MAX_LINES = 20_000
@@ -65,11 +64,6 @@ class _Track:
                 return
             if (bare := line.strip()) and bare not in old:
                 self.lines[line_hash(bare)] = None
-
-
-def line_hash(line: str) -> str:
-    """The first 16 hex digits of the SHA-256 of a line, without space at its ends."""
-    return hashlib.sha256(line.strip().encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def file_touches(session: Session, places: Places) -> TouchedFiles:

@@ -18,11 +18,10 @@ from nugget import git
 from nugget.errors import GitError
 from nugget.extraction.file_nuggets import TUNING, is_generated
 from nugget.extraction.requests import one_line
-from nugget.extraction.touches import line_hash
 from nugget.git.periods import PathVersion, versions_of
 from nugget.models import Scope
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.sources.contents import MAX_CHARS, content_hash
+from nugget.sources.contents import MAX_CHARS, content_hash, line_hash
 from nugget.text import counted
 from nugget.workspace import Workspace
 

@@ -16,6 +16,11 @@ def content_hash(content: str | bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
+def line_hash(line: str) -> str:
+    """The first 16 hex digits of the SHA-256 of a line, without space at its ends."""
+    return hashlib.sha256(line.strip().encode("utf-8", "replace")).hexdigest()[:16]
+
+
 def apply_edit(content: str, before: str, after: str, *, everywhere: bool = False) -> str | None:
     """The content with `before` replaced by `after`, None where `before` does not stand in it.
 

@@ -1,0 +1,297 @@
+"""The prepare-commit-msg hook in real repositories: when it writes, what it leaves alone, how it comes and goes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from commit_stage import CLIENT, SUBJECT, last_message, make_command, make_shop, recent_agent, run, trailer, work
+from replay import Agent, change_by_hand, git
+
+KEPT = "prepare-commit-msg.before-nugget"
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    return make_command(tmp_path)
+
+
+@pytest.fixture
+def repo(tmp_path: Path, command: Path) -> Path:
+    """A repository with the hook in it."""
+    folder = make_shop(tmp_path / "shop")
+    done = run(command, folder, "install", "git-hook")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def agent(repo: Path, isolated_home: Path) -> Agent:
+    return recent_agent(repo, isolated_home)
+
+
+def commit(repo: Path, *arguments: str, editor: str = "true", **variables: str) -> subprocess.CompletedProcess[str]:
+    """`git commit` as a person runs it."""
+    return subprocess.run(
+        ["git", "commit", *arguments], cwd=repo, capture_output=True, text=True, timeout=60,
+        env=os.environ | {"GIT_EDITOR": editor} | variables,
+    )  # fmt: skip
+
+
+def write_hook(file: Path, text: str, mode: int = 0o755) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(mode)
+
+
+@pytest.mark.proves("HOOK-COMMENTS")
+def test_the_message_stands_above_what_git_wrote(repo: Path, agent: Agent, tmp_path: Path) -> None:
+    work(agent)
+    git(repo, "add", "-A")
+    seen = tmp_path / "seen"
+    editor = tmp_path / "editor"
+    write_hook(editor, f'#!/bin/sh\ncp "$1" {seen}\n')
+    assert commit(repo, "-v", editor=str(editor)).returncode == 0
+    shown = seen.read_text()
+    assert shown.startswith(f"{SUBJECT}\n\nNugget-Session: {agent.session}\n")
+    message, _, rest = shown.partition("\n# Please enter the commit message")
+    assert "#" not in message and "On branch main" in rest and "diff --git" in rest
+    assert last_message(repo).startswith(SUBJECT)
+    assert trailer(repo, "Nugget-Attribution") == ["100% agent (claude-code), 0% human (Test Person)"]
+
+
+@pytest.mark.proves("HOOK-ONLY-EMPTY")
+def test_a_message_of_the_persons_is_never_touched(repo: Path, agent: Agent, tmp_path: Path) -> None:
+    work(agent)
+    git(repo, "add", "-A")
+    assert commit(repo, "-m", "my own").returncode == 0
+    assert last_message(repo) == "my own"
+    assert commit(repo, "--amend").returncode == 0
+    assert last_message(repo) == "my own"
+    agent.write("src/other.py", CLIENT)
+    git(repo, "add", "-A")
+    template = tmp_path / "template"
+    template.write_text("from a template\n")
+    assert commit(repo, "-t", str(template), editor="sh -c 'echo more >> \"$1\"' --").returncode == 0
+    assert last_message(repo).startswith("from a template")
+    git(repo, "checkout", "-q", "-b", "side", "HEAD~1")
+    agent.write("src/third.py", CLIENT)
+    git(repo, "add", "-A")
+    assert commit(repo, "-m", "side").returncode == 0
+    git(repo, "checkout", "-q", "main")
+    subprocess.run(["git", "merge", "--no-ff", "side"], cwd=repo, check=True, env=os.environ | {"GIT_EDITOR": "true"},
+                   capture_output=True)  # fmt: skip
+    assert last_message(repo) == "Merge branch 'side'"
+    git(repo, "checkout", "-q", "-b", "again", "HEAD~1")
+    git(repo, "merge", "-q", "--squash", "side")
+    assert commit(repo).returncode == 0
+    assert last_message(repo).startswith("Squashed commit")
+    git(repo, "checkout", "-q", "side")
+    git(repo, "rebase", "-q", "main~1")
+    assert last_message(repo) == "side"
+
+
+@pytest.mark.proves("HOOK-ONLY-EMPTY")
+def test_a_commit_that_no_agent_had_a_part_in_is_left_to_the_person(repo: Path, agent: Agent) -> None:
+    work(agent)
+    change_by_hand(repo, "notes.txt", "mine\n")
+    git(repo, "add", "notes.txt")
+    assert commit(repo).returncode != 0, "git refuses an empty message, as without the hook"
+    assert commit(repo, "-m", "mine").returncode == 0
+
+
+@pytest.mark.proves("HOOK-ANY-COMMIT")
+def test_initial_commits_renames_binaries_detached_heads_and_partial_commits(
+    command: Path, tmp_path: Path, isolated_home: Path
+) -> None:
+    folder = tmp_path / "new"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    assert run(command, folder, "install", "git-hook").returncode == 0
+    agent = recent_agent(folder, isolated_home)
+    work(agent)
+    (folder / "logo.png").write_bytes(bytes(range(256)))
+    git(folder, "add", "-A")
+    assert commit(folder).returncode == 0, "initial commit, with a binary file"
+    assert trailer(folder, "Nugget-Session") == [agent.session]
+    git(folder, "checkout", "-q", "--detach")
+    git(folder, "mv", "src/client.py", "src/pay ment ü.py")
+    agent.write("src/pay ment ü.py", CLIENT + "\n\nLIMIT = 3\n")
+    git(folder, "add", "-A")
+    assert commit(folder).returncode == 0, "renamed, on a detached head"
+    assert trailer(folder, "Nugget-Attribution") == ["100% agent (claude-code), 0% human (Test Person)"]
+    agent.write("a.py", "one = 1\n")
+    agent.write("b.py", "two = 2\n")
+    git(folder, "add", "-A")
+    assert commit(folder, "b.py").returncode == 0, "one of two staged files"
+    assert git(folder, "show", "--name-only", "--format=").split() == ["b.py"]
+    assert "1 file" not in last_message(folder) and trailer(folder, "Nugget-Session") == [agent.session]
+
+
+@pytest.mark.proves("HOOK-ANY-COMMIT", "COM-MATCH")
+def test_a_commit_that_only_deletes_names_the_session_and_has_no_lines_to_attribute(repo: Path, agent: Agent) -> None:
+    agent.prompt("remove the readme")
+    agent.run("git rm -q README.md")
+    assert commit(repo).returncode == 0
+    assert last_message(repo) == f"docs(readme): remove the readme\n\nNugget-Session: {agent.session}"
+
+
+@pytest.mark.proves("HOOK-ANY-COMMIT")
+def test_submodules_and_signed_commits(repo: Path, agent: Agent, tmp_path: Path) -> None:
+    library = make_shop(tmp_path / "library")
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "vendor/library")
+    work(agent)
+    git(repo, "add", "-A")
+    signer = tmp_path / "signer"
+    signature = "-----BEGIN PGP SIGNATURE-----\\n\\nx\\n-----END PGP SIGNATURE-----\\n"
+    signs = f"cat >/dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\nprintf -- '{signature}'\n"
+    write_hook(signer, f"#!/bin/sh\n{signs}")
+    git(repo, "config", "gpg.program", str(signer))
+    git(repo, "config", "commit.gpgSign", "true")
+    assert commit(repo).returncode == 0
+    assert "-----BEGIN PGP SIGNATURE-----" in git(repo, "cat-file", "commit", "HEAD")
+    assert trailer(repo, "Nugget-Attribution") == ["73% agent (claude-code), 27% human (Test Person)"], ".gitmodules"
+    inside = commit(repo / "vendor/library", "--allow-empty", "-m", "inside")
+    assert inside.returncode == 0
+
+
+@pytest.mark.proves("HOOK-NEVER-BLOCKS")
+@pytest.mark.parametrize("trouble", ["settings", "store", "gone", "home", "transcript"])
+def test_whatever_fails_in_the_hook_the_commit_goes_on(
+    repo: Path, agent: Agent, command: Path, isolated_home: Path, trouble: str
+) -> None:
+    work(agent)
+    git(repo, "add", "-A")
+    home = isolated_home / ".nugget"
+    if trouble == "settings":
+        home.mkdir()
+        (home / "config.yaml").write_text("commit: [\n")
+    elif trouble == "store":
+        (home / "provenance").mkdir(parents=True)
+        (home / "provenance" / "x").write_text("")
+        agent.transcript.write_bytes(b"\xff\xfe{torn")
+    elif trouble == "gone":
+        command.unlink()
+    elif trouble == "home":
+        home.write_text("a file where the folder should be")
+    else:
+        agent.transcript.chmod(0)
+    done = commit(repo, editor='sh -c \'echo "by hand" >> "$1"\' --')
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert last_message(repo).splitlines()[-1] == "by hand"
+
+
+@pytest.mark.proves("HOOK-RESTORE", "HOOK-CHAIN")
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        '#!/bin/sh\necho "sh $0 $*" >> ran\n',
+        '#!/usr/bin/env bash\nset -e\necho "bash $0 $*" >> ran\n# no line end at the end',
+        "#!/usr/bin/env python3\nimport sys\nopen('ran', 'a').write('python ' + ' '.join(sys.argv) + '\\n')\n",
+    ],
+    ids=["sh", "bash", "python"],
+)
+def test_a_foreign_hook_runs_first_with_its_arguments_and_comes_back_byte_for_byte(
+    command: Path, tmp_path: Path, isolated_home: Path, foreign: str
+) -> None:
+    folder = make_shop(tmp_path / "chained")
+    hook = folder / ".git/hooks/prepare-commit-msg"
+    write_hook(hook, foreign, 0o750)
+    assert run(command, folder, "install", "git-hook").returncode == 0
+    ours = hook.read_bytes()
+    assert run(command, folder, "install", "git-hook").stdout.endswith("nothing to change.\n")
+    assert hook.read_bytes() == ours and (hook.parent / KEPT).read_text() == foreign
+    work(recent_agent(folder, isolated_home))
+    git(folder, "add", "src")
+    assert commit(folder).returncode == 0
+    assert commit(folder, "--amend").returncode == 0
+    first, second = (line.split(" ", 2) for line in (folder / "ran").read_text().splitlines())
+    if first[0] != "python":
+        assert first[1] == second[1] == ".git/hooks/prepare-commit-msg"
+    assert first[2] == ".git/COMMIT_EDITMSG" and second[2].startswith(".git/COMMIT_EDITMSG commit HEAD")
+    assert last_message(folder).startswith(SUBJECT)
+    assert run(command, folder, "uninstall", "git-hook").returncode == 0
+    assert hook.read_text() == foreign and stat.S_IMODE(hook.stat().st_mode) == 0o750
+    assert not (hook.parent / KEPT).exists()
+    assert "nothing to change" in run(command, folder, "uninstall", "git-hook").stdout
+
+
+@pytest.mark.proves("HOOK-CHAIN")
+def test_a_foreign_hook_that_fails_stops_the_commit_as_before_and_one_that_writes_has_the_word(
+    command: Path, tmp_path: Path, isolated_home: Path
+) -> None:
+    folder = make_shop(tmp_path / "chained")
+    hook = folder / ".git/hooks/prepare-commit-msg"
+    write_hook(hook, "#!/bin/sh\nexit 7\n")
+    assert run(command, folder, "install", "git-hook").returncode == 0
+    work(recent_agent(folder, isolated_home))
+    git(folder, "add", "src")
+    assert commit(folder).returncode != 0
+    write_hook(hook.parent / KEPT, '#!/bin/sh\necho "TICKET-1: theirs" > "$1"\n')
+    assert commit(folder).returncode == 0 and last_message(folder) == "TICKET-1: theirs"
+    (hook.parent / KEPT).chmod(0o644)
+    recent_agent(folder, isolated_home).write("src/more.py", CLIENT)
+    git(folder, "add", "src")
+    assert commit(folder).returncode == 0, "git runs no hook that is not executable, and neither do we"
+    assert last_message(folder).startswith("feat(more): add more.py")
+
+
+@pytest.mark.proves("HOOK-RESTORE")
+def test_a_hook_that_somebody_put_in_the_place_of_ours_is_left_alone(repo: Path, command: Path) -> None:
+    hook = repo / ".git/hooks/prepare-commit-msg"
+    write_hook(hook, "#!/bin/sh\necho theirs\n")
+    assert "not in this repository" in run(command, repo, "uninstall", "git-hook").stdout
+    assert hook.read_text() == "#!/bin/sh\necho theirs\n"
+    assert run(command, repo, "install", "git-hook").returncode == 0
+    write_hook(hook, "#!/bin/sh\necho newer\n")
+    for verb in ("install", "uninstall"):
+        refused = run(command, repo, verb, "git-hook")
+        assert refused.returncode == 1 and "prepare-commit-msg.before-nugget" in refused.stderr
+    assert hook.read_text() == "#!/bin/sh\necho newer\n"
+
+
+@pytest.mark.proves("HOOK-PLACE")
+def test_hooks_path_and_worktrees_are_honoured(command: Path, tmp_path: Path, isolated_home: Path) -> None:
+    folder = make_shop(tmp_path / "husky")
+    git(folder, "config", "core.hooksPath", ".husky")
+    shown = run(command, folder, "install", "git-hook", "--dry-run")
+    assert str(folder / ".husky/prepare-commit-msg") in shown.stdout and not (folder / ".husky").exists()
+    assert run(command, folder, "install", "git-hook").returncode == 0
+    assert (folder / ".husky/prepare-commit-msg").exists()
+    git(folder, "config", "--unset", "core.hooksPath")
+    side = tmp_path / "side"
+    git(folder, "worktree", "add", "-q", str(side), "-b", "side")
+    assert run(command, side, "install", "git-hook").returncode == 0
+    assert (folder / ".git/hooks/prepare-commit-msg").exists()
+    agent = recent_agent(side, isolated_home)
+    work(agent)
+    git(side, "add", "-A")
+    assert commit(side).returncode == 0
+    assert trailer(side, "Nugget-Session") == [agent.session]
+    assert run(command, side, "uninstall", "git-hook").returncode == 0
+    git(folder, "config", "--global", "core.hooksPath", str(tmp_path / "everywhere"))
+    told = run(command, folder, "install", "git-hook").stdout
+    assert (tmp_path / "everywhere/prepare-commit-msg").exists() and "all repositories" in told
+    outside = run(command, tmp_path, "install", "git-hook")
+    assert outside.returncode == 1 and "Traceback" not in outside.stderr
+
+
+@pytest.mark.proves("COM-FACES")
+def test_nugget_commit_runs_the_persons_hooks_and_signs(repo: Path, agent: Agent, command: Path) -> None:
+    write_hook(repo / ".git/hooks/pre-commit", "#!/bin/sh\necho ran >> .git/hooks-ran\n")
+    write_hook(repo / ".git/hooks/commit-msg", '#!/bin/sh\ngrep -q ^feat "$1"\n')
+    work(agent)
+    git(repo, "add", "src")
+    assert run(command, repo, "commit", "--auto", "--offline").returncode == 0
+    assert (repo / ".git/hooks-ran").read_text() == "ran\n"
+    assert last_message(repo).startswith(SUBJECT)
+    assert last_message(repo).count("Nugget-Session") == 1, "the hook saw that there is a message"
+    change_by_hand(repo, "README.md", f"# Shop {datetime.now(UTC)}\n")
+    git(repo, "add", "-A")
+    refused = run(command, repo, "commit", "--auto", "--offline")
+    assert refused.returncode == 1, "their commit-msg hook wants a feature"
