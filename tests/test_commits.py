@@ -86,9 +86,10 @@ def test_the_store_is_asked_first_and_a_transcript_that_grew_since_is_read_anew(
         id="", type=NuggetType.CONSTRAINT, summary="never retry a POST", confidence=0.9, session=session.id,
         scope=Scope(path="src/client.py"),
     )  # fmt: skip
+    places = Places(session=session, roots=[workspace])
     record = SessionRecord(
         session=session.id, workspace=workspace.identity, first_prompt="add a retry", started=session.started,
-        ended=session.ended, touches=file_touches(session, Places(session=session, roots=[workspace])).touches, nuggets=(ruled,),
+        ended=session.ended, touches=file_touches(session, places).touches, nuggets=(ruled,),
     )  # fmt: skip
     provenance.write_session(environment.home, record)
     transcript = agent.transcript.read_bytes()
