@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget import spool
 from nugget.config import Settings
-from nugget.errors import NuggetError
+from nugget.errors import LLMUnavailable, NuggetError
 from nugget.extraction.places import Places
 from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
 from nugget.extraction.requests import cleaned, is_request
@@ -25,9 +25,10 @@ from nugget.extraction.touches import TouchedFiles, file_touches
 from nugget.extraction.tuning import find_tunings
 from nugget.models import EventKind, Session, SessionFile
 from nugget.nuggets import Nugget, NuggetType, SessionRecord
-from nugget.redaction import allow_list, is_excluded_project
+from nugget.redaction import allow_list, is_excluded_project, redact_session
 from nugget.sources.provenance import (
     known_workspaces,
+    natural_key,
     note_workspace,
     read_session_file,
     session_file,
@@ -38,6 +39,7 @@ from nugget.sources.sessions import read_any
 from nugget.workspace import Workspace, find_workspace, vanished_workspace
 
 if TYPE_CHECKING:
+    from nugget.extraction.generative_nuggets import GenerativeNuggets
     from nugget.llm import LLM, ClaudeCode
 
 VERSION = 1
@@ -78,6 +80,7 @@ class Outcome:
     touches: int = 0
     dropped: tuple[str, ...] = ()
     usd: float = 0.0
+    method: str = "heuristic"
 
 
 @dataclass(slots=True)
@@ -152,7 +155,7 @@ def extract_sessions(
                 continue
             outcome, places = _extract(file, extractor, finder, workspace)
             if not extractor.dry_run and (outcome is None or outcome.state != "failed"):
-                seen.note(file, [one.identity for one in places], how=method if outcome else "")
+                seen.note(file, [one.identity for one in places], how=_how(outcome, method))
             if outcome is None:
                 continue
             yield outcome
@@ -160,6 +163,13 @@ def extract_sessions(
     finally:
         if not extractor.dry_run:
             seen.save()
+
+
+def _how(outcome: Outcome | None, wanted: str) -> str:
+    """How a session counts as extracted: what was skipped for good needs no LLM either."""
+    if outcome is None:
+        return ""
+    return outcome.method if outcome.state == "extracted" else wanted
 
 
 def note_tunings(workspace: Workspace, extractor: Extractor) -> int:
@@ -276,6 +286,7 @@ def _extract(
         plain, state="extracted", workspaces=tuple(part.record.workspace for part in kept if part.record),
         nuggets=sum(len(part.record.nuggets) for part in kept if part.record), dropped=dropped,
         touches=sum(len(part.record.touches) for part in kept if part.record), usd=sum(part.usd for part in parts),
+        method="generative" if any(part.is_generative for part in parts) else "heuristic",
     )  # fmt: skip
     return outcome, places
 
@@ -311,6 +322,7 @@ class _Part:
     record: SessionRecord | None
     dropped: tuple[str, ...] = ()
     usd: float = 0.0
+    is_generative: bool = False
 
 
 def _of_workspace(session: Session, name: str, grouped: dict[str, list[Workspace]], extractor: Extractor) -> _Part:
@@ -324,18 +336,20 @@ def _of_workspace(session: Session, name: str, grouped: dict[str, list[Workspace
     if not touched.touches and not is_main:
         return _Part(record=None)
     reading = read_for_nuggets(session, touched, places, workspace=name, settings=extractor.settings, now=extractor.now)
-    nuggets = list(heuristic_nuggets(reading))
     file = session_file(extractor.home, name, session.id)
     known = read_session_file(file)[0] if file.is_file() else None
-    dropped: tuple[str, ...] = ()
-    usd = 0.0
-    if is_main:
-        nuggets, dropped, usd = _with_generative(nuggets, session, places, touched, known, name, extractor)
-    paths = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
-    nuggets += [
-        one for one in (known.nuggets if known else ())
-        if one.type is NuggetType.TUNING and one.scope.path not in paths
-    ]  # fmt: skip
+    try:
+        asked = _by_llm(session, known, places, touched, extractor) if is_main else None
+        dropped = asked.dropped if asked else ()
+    except LLMUnavailable as error:
+        if not extractor.is_optional:
+            raise
+        asked, dropped = None, (f"the LLM was of no help, so this is what the heuristics found: {error}",)
+    by_llm = list(asked.nuggets) if asked else []
+    usd = asked.usd if asked else 0.0
+    is_generative = asked is not None and extractor.llm is not None and not extractor.dry_run
+    nuggets = [*heuristic_nuggets(reading, reasons=not is_generative), *by_llm]
+    nuggets += _tunings_of(known, nuggets)
     if not nuggets and not touched.touches:
         return _Part(record=None, dropped=dropped, usd=usd)
     first = next((one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text)), "")
@@ -348,22 +362,37 @@ def _of_workspace(session: Session, name: str, grouped: dict[str, list[Workspace
     if not extractor.dry_run:
         note_workspace(extractor.home, grouped[name][0])
         write_session(extractor.home, record, allow=allow_list(extractor.settings))
-    return _Part(record=record, dropped=dropped, usd=usd)
+    return _Part(record=record, dropped=dropped, usd=usd, is_generative=is_generative)
 
 
-def _with_generative(
-    nuggets: list[Nugget],
-    session: Session,
-    places: Places,
-    touched: TouchedFiles,
-    known: SessionRecord | None,
-    workspace: str,
-    extractor: Extractor,
-) -> tuple[list[Nugget], tuple[str, ...], float]:
-    """The nuggets with those of the LLM; it is only asked about what is new since it was asked last."""
+def _by_llm(
+    session: Session, known: SessionRecord | None, places: Places, touched: TouchedFiles, extractor: Extractor
+) -> GenerativeNuggets:
+    """What the LLM finds in what is new since it was asked last, beside what it found then. Raises LLMUnavailable."""
+    from nugget.extraction.generative_nuggets import GenerativeNuggets, extract_nuggets
+
     earlier = [one for one in (known.nuggets if known else ()) if one.method == "generative"]
-    if extractor.force and extractor.llm is not None:
+    if extractor.force:
         earlier = []
-    if extractor.llm is None:
-        return [*nuggets, *earlier], (), 0.0
-    return [*nuggets, *earlier], (), 0.0
+    if extractor.llm is None or extractor.dry_run:
+        return GenerativeNuggets(nuggets=tuple(earlier))
+    events = session.events
+    if earlier and known is not None and (until := known.ended) is not None:
+        events = tuple(one for one in events if one.timestamp is not None and one.timestamp > until)
+    if not any(one.kind in (EventKind.PROMPT, EventKind.REPLY) for one in events):
+        return GenerativeNuggets(nuggets=tuple(earlier))
+    fresh, _ = redact_session(replace(session, events=events), settings=extractor.settings)
+    workspace = places.roots[0].identity
+    found = extract_nuggets(
+        fresh, llm=extractor.llm, settings=extractor.settings, places=places, touches=touched.touches,
+        workspace=workspace, now=extractor.now,
+    )  # fmt: skip
+    keys = {natural_key(one) for one in earlier}
+    return replace(found, nuggets=(*earlier, *(one for one in found.nuggets if natural_key(one) not in keys)))
+
+
+def _tunings_of(known: SessionRecord | None, nuggets: Sequence[Nugget]) -> list[Nugget]:
+    """The tunings that were seen before, of files that none of `nuggets` tells the same of."""
+    told = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
+    before = known.nuggets if known else ()
+    return [one for one in before if one.type is NuggetType.TUNING and one.scope.path not in told]

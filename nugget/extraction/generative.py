@@ -35,7 +35,7 @@ Nearest = Callable[[str], Sequence[Unit]]
 """The brain's units nearest to a text, best first."""
 
 _PROMPTS = Path(__file__).parent / "prompts"
-_MAX_OUTPUT_TOKENS = 10_000
+MAX_OUTPUT_TOKENS = 10_000
 _EXPECTED_OUTPUT_TOKENS = 4_000
 _MERGE_OUTPUT_TOKENS = 4_000
 _LEAST_WINDOW_CHARS = 4_000
@@ -46,7 +46,7 @@ _EXISTING_CHARS = 700
 _QUERIES = 8
 _QUERY_CHARS = 400
 _REPLY_CHARS = 30_000
-_CAP_WINDOW = timedelta(days=1)
+CAP_WINDOW = timedelta(days=1)
 
 _MERGE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -60,7 +60,7 @@ _MERGE_SCHEMA: Mapping[str, Any] = {
 
 
 @dataclass(slots=True, kw_only=True)
-class _Work:
+class Work:
     """One extraction under way."""
 
     session: Session
@@ -93,11 +93,11 @@ def extract_generative(
     between two windows, what was found until then is proposed, and `dropped` says so.
     Raises LLMUnavailable when a call fails for any other reason, or when no reply could be used at all.
     """
-    work = _Work(
+    work = Work(
         session=session, llm=llm, settings=settings, nearest=nearest, now=now,
-        spent_before_usd=llm.spent_usd(session.id, within=_CAP_WINDOW),
+        spent_before_usd=llm.spent_usd(session.id, within=CAP_WINDOW),
     )  # fmt: skip
-    texts = _plan(work)
+    texts = plan_windows(work)
     found: list[tuple[int, Proposal]] = []
     failure: LLMUnavailable | None = None
     readable = 0
@@ -105,7 +105,7 @@ def extract_generative(
         try:
             proposals = _read_window(work, text, part=part, parts=len(texts))
         except LLMUnavailable as error:
-            if not _is_survivable(error):
+            if not is_survivable(error):
                 raise
             failure = error
             work.dropped.append(f"part {part} of {len(texts)} of the session: {error}")
@@ -124,7 +124,7 @@ def extract_generative(
     )
 
 
-def _plan(work: _Work) -> list[str]:
+def plan_windows(work: Work) -> list[str]:
     """The session as texts that the cap can pay for. What was said comes before what programs printed."""
     chars = _affordable_chars(work)
     if chars < _LEAST_WINDOW_CHARS:
@@ -146,10 +146,10 @@ def _plan(work: _Work) -> list[str]:
     return _split(condense(work.session, most * chars * 9 // 10), chars)
 
 
-def _affordable_chars(work: _Work) -> int:
+def _affordable_chars(work: Work) -> int:
     """The longest window of which one request stays within what is left, up to WINDOW_CHARS."""
-    bare = estimate_cost_usd(work.model, "x" * _OVERHEAD_CHARS, max_output_tokens=_MAX_OUTPUT_TOKENS)
-    full = estimate_cost_usd(work.model, "x" * (_OVERHEAD_CHARS + WINDOW_CHARS), max_output_tokens=_MAX_OUTPUT_TOKENS)
+    bare = estimate_cost_usd(work.model, "x" * _OVERHEAD_CHARS, max_output_tokens=MAX_OUTPUT_TOKENS)
+    full = estimate_cost_usd(work.model, "x" * (_OVERHEAD_CHARS + WINDOW_CHARS), max_output_tokens=MAX_OUTPUT_TOKENS)
     return int(min(1.0, (work.left_usd - bare) / (full - bare)) * WINDOW_CHARS)
 
 
@@ -162,15 +162,15 @@ def _split(text: str, max_chars: int) -> list[str]:
     return parts
 
 
-def _read_window(work: _Work, text: str, *, part: int, parts: int) -> list[Proposal]:
+def _read_window(work: Work, text: str, *, part: int, parts: int) -> list[Proposal]:
     existing = _existing(work, text)
     fenced = [_fenced_unit(work.llm, number, unit) for number, unit in enumerate(existing, start=1)]
     ending = "Find the units of knowledge in the session."
     if parts > 1:
         ending = f"This is part {part} of {parts} of the session. Find the units of knowledge in it."
     prompt = "\n\n".join([*fenced, work.llm.fence(text, "session"), ending])
-    system = _prompt("window", max_units=work.settings.capture.max_units)
-    value = _ask(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA, max_tokens=_MAX_OUTPUT_TOKENS)
+    system = prompt_text("window", max_units=work.settings.capture.max_units)
+    value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA, max_tokens=MAX_OUTPUT_TOKENS)
     if isinstance(value, dict) and isinstance(value.get("summary"), str):
         work.summaries.append(shorten(value["summary"], 400))
     shown = Shown(text=text, existing=existing)
@@ -183,7 +183,9 @@ def _read_window(work: _Work, text: str, *, part: int, parts: int) -> list[Propo
     return proposals
 
 
-def _ask(work: _Work, *, system: str, prompt: str, schema: Mapping[str, Any], max_tokens: int) -> object:
+def ask_model(
+    work: Work, *, system: str, prompt: str, schema: Mapping[str, Any], max_tokens: int, purpose: str = "extract"
+) -> object:
     """The value of a reply; where it breaks the schema, of a second one; else what can be read of either.
 
     Raises BadReply when neither holds anything that can be read.
@@ -203,13 +205,13 @@ def _ask(work: _Work, *, system: str, prompt: str, schema: Mapping[str, Any], ma
         return reply.value
 
     try:
-        return ask("extract", prompt)
+        return ask(purpose, prompt)
     except BadReply as bad:
         first = bad
     problems = "\n".join(f"- {problem}" for problem in first.problems)
-    repair = _prompt("repair", problems=problems)
+    repair = prompt_text("repair", problems=problems)
     try:
-        return ask("extract-repair", f"{prompt}\n\n{work.llm.fence(first.text[:_REPLY_CHARS], 'reply')}\n\n{repair}")
+        return ask(f"{purpose}-repair", f"{prompt}\n\n{work.llm.fence(first.text[:_REPLY_CHARS], 'reply')}\n\n{repair}")
     except (BadReply, CostCapReached) as error:
         value = error.value if isinstance(error, BadReply) and isinstance(error.value, dict) else first.value
         if not isinstance(value, dict):
@@ -217,14 +219,14 @@ def _ask(work: _Work, *, system: str, prompt: str, schema: Mapping[str, Any], ma
         return value
 
 
-def _is_survivable(error: LLMUnavailable) -> bool:
+def is_survivable(error: LLMUnavailable) -> bool:
     """Whether other parts of the session may still be worth having: asking again later would change nothing."""
     from nugget.llm import BadReply, CostCapReached
 
     return isinstance(error, (BadReply, CostCapReached))
 
 
-def _merge(work: _Work, found: Sequence[tuple[int, Proposal]]) -> list[Proposal]:
+def _merge(work: Work, found: Sequence[tuple[int, Proposal]]) -> list[Proposal]:
     """The candidates of all windows, those that say the same as one, in the order of their worth.
 
     The model only groups numbers: no text of a unit is written anew, and every unit keeps its own evidence. Without
@@ -238,11 +240,11 @@ def _merge(work: _Work, found: Sequence[tuple[int, Proposal]]) -> list[Proposal]
         for number, (part, proposal) in enumerate(found, start=1)
     ]  # fmt: skip
     summaries = work.llm.fence("\n".join(work.summaries), "session")
-    system = _prompt("merge", max_units=work.settings.capture.max_units)
+    system = prompt_text("merge", max_units=work.settings.capture.max_units)
     prompt = "\n\n".join([summaries, *candidates, f"Group the {len(found)} candidates."])
     proposals = [proposal for _, proposal in found]
     try:
-        value = _ask(work, system=system, prompt=prompt, schema=_MERGE_SCHEMA, max_tokens=_MERGE_OUTPUT_TOKENS)
+        value = ask_model(work, system=system, prompt=prompt, schema=_MERGE_SCHEMA, max_tokens=_MERGE_OUTPUT_TOKENS)
     except LLMUnavailable as error:
         work.dropped.append(f"the parts of the session were not merged: {error}")
         return proposals
@@ -287,7 +289,7 @@ def _joined(group: Sequence[Proposal]) -> Proposal:
     return replace(first, unit=unit)
 
 
-def _existing(work: _Work, text: str) -> list[Unit]:
+def _existing(work: Work, text: str) -> list[Unit]:
     """The units of the brain that are near to what the person asked for in this window, the nearest first."""
     if work.nearest is None:
         return []
@@ -308,7 +310,8 @@ def _fenced_unit(llm: LLM | ClaudeCode, number: int, unit: Unit) -> str:
     return llm.fence(body, "unit", number=number, type=unit.type, domain=unit.domain or "", title=unit.title)
 
 
-def _prompt(name: str, **values: object) -> str:
+def prompt_text(name: str, **values: object) -> str:
+    """A prompt file with its `{{places}}` filled."""
     text = (_PROMPTS / f"{name}.md").read_text("utf-8")
     for key, value in values.items():
         text = text.replace(f"{{{{{key}}}}}", str(value))

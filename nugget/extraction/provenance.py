@@ -104,15 +104,15 @@ def read_for_nuggets(
     )  # fmt: skip
 
 
-def heuristic_nuggets(reading: Reading) -> tuple[Nugget, ...]:
-    """The nuggets of a session, without ids."""
+def heuristic_nuggets(reading: Reading, *, reasons: bool = True) -> tuple[Nugget, ...]:
+    """The nuggets of a session, without ids. `reasons` are those that an LLM finds better: sentences that say why."""
     parts = list(passages(reading.session))
     found = [
         *_intent(reading),
         *file_nuggets.of_files(reading),
         *_dependencies(reading, parts),
         *_answers(reading),
-        *(_of_reason(reading, reason) for reason in find_reasons(parts)),
+        *(_of_reason(reading, reason) for reason in (find_reasons(parts) if reasons else ())),
     ]
     return tuple(_distinct(found))
 

@@ -130,6 +130,11 @@ def find_quote(quote: str, shown: Shown, session: Session) -> Evidence | None:
     return Evidence(session=session.id, quote=seen[0])
 
 
+def without_invisible(text: str) -> str:
+    """A text without comments, control characters, and characters that cannot be seen."""
+    return _INVISIBLE.sub("", _CONTROL.sub("", _COMMENT.sub("", text))).encode("utf-8", "replace").decode()
+
+
 def script_of(text: str) -> Counter[str]:
     """How many letters of which script (`LATIN`, `CYRILLIC`, `CJK`, `HANGUL`...) the start of a text has."""
     letters = [char for char in text[:_LETTERS_SAMPLED] if char.isalpha()]
@@ -140,8 +145,7 @@ def _proposal(
     entry: Mapping[str, Any], shown: Shown, session: Session, *, allow: Sequence[re.Pattern[str]], now: datetime
 ) -> Proposal | str:
     def clean(text: str) -> str:
-        visible = _INVISIBLE.sub("", _CONTROL.sub("", _COMMENT.sub("", text)))
-        return redact(visible.encode("utf-8", "replace").decode(), allow=allow).text.strip()
+        return redact(without_invisible(text), allow=allow).text.strip()
 
     title, body = " ".join(clean(entry["title"]).split()), clean(entry["body"])
     name = shorten(title, 80) or "a unit without a title"
@@ -151,7 +155,7 @@ def _proposal(
         return f"{name}: its quote is not in the session"
     if not body or not title:
         return f"{name}: nothing is left of it without comments and invisible characters"
-    if _is_foreign(f"{title}\n{body}", session):
+    if is_foreign(f"{title}\n{body}", session):
         return f"{name}: not in the language of the session"
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
@@ -198,7 +202,7 @@ def _domain(named: str) -> str:
     return "/".join(parts[:4]) or "general"
 
 
-def _is_foreign(text: str, session: Session) -> bool:
+def is_foreign(text: str, session: Session) -> bool:
     """Whether most of a text is in a script in which hardly anything was said in the session."""
     said = (event.text for event in session.events if event.kind in (EventKind.PROMPT, EventKind.REPLY))
     letters, known = script_of(text), script_of("\n".join(said))

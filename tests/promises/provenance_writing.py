@@ -10,6 +10,7 @@ PROMISES: dict[str, str] = {
     "PROVENANCE-REASONS": "Constraints, decisions, rejections, workarounds, caveats, at the file and symbol they name.",
     "PROVENANCE-LANGUAGES": "Prompts in other languages than English give nuggets too.",
     "PROVENANCE-DEPENDENCIES": "Edits of manifests become dependencies, with the nearest reason.",
+    "PROVENANCE-GENERATIVE": "An LLM finds nuggets with checked quotes, within the cap; heuristics stand in.",
     "PROVENANCE-TUNING": "A later edit by hand of what an agent wrote is seen by hash and becomes tuning (.65).",
     "PROVENANCE-ONCE": "A session is extracted once, again when it has grown, and its nuggets keep their ids.",
     "PROVENANCE-EXTRACT": "nugget extract takes the workspace's sessions and says extracted, skipped, failed.",

@@ -1,0 +1,207 @@
+"""Nuggets from a session by an LLM: window by window, each checked against what was shown, within the cost cap.
+
+Nothing is invented: a nugget without a quote that stands word for word in the session is dropped, and so is one in
+another language than the session's. A path that is no file of the workspace scopes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from nugget.config import Settings
+from nugget.errors import LLMUnavailable
+from nugget.extraction.generative import (
+    CAP_WINDOW,
+    MAX_OUTPUT_TOKENS,
+    METHOD,
+    Work,
+    ask_model,
+    is_survivable,
+    plan_windows,
+    prompt_text,
+)
+from nugget.extraction.places import Places
+from nugget.extraction.replies import Shown, find_quote, is_foreign, without_invisible
+from nugget.extraction.requests import one_line
+from nugget.extraction.scoring import shared_words
+from nugget.models import EventKind, Scope, Session
+from nugget.nuggets import FileTouch, Nugget, NuggetType
+from nugget.redaction import allow_list, redact
+from nugget.schema import problems_in
+from nugget.text import shorten
+
+if TYPE_CHECKING:
+    from nugget.llm import LLM, ClaudeCode
+
+MAX_NUGGETS = 16
+"""Nuggets asked for in one window, at most."""
+_MAX_READ = 40
+_MAX_FILES = 200
+_REPEATS = 0.8
+_SYMBOL = re.compile(r"[A-Za-z_$][\w$.:<>-]{0,199}")
+
+_TEXT = {"type": "string"}
+NUGGET_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["type", "summary", "detail", "path", "symbol", "confidence", "quotes", "alternatives"],
+    "properties": {
+        "type": {"type": "string", "enum": [kind.value for kind in NuggetType]},
+        "summary": {"type": "string", "minLength": 8, "maxLength": 300},
+        "detail": {"type": "string", "maxLength": 2000},
+        "path": {"type": "string", "maxLength": 500},
+        "symbol": {"type": "string", "maxLength": 200},
+        "confidence": {"type": "number", "description": "0 to 1"},
+        "quotes": {"type": "array", "items": _TEXT, "minItems": 1},
+        "alternatives": {"type": "array", "items": _TEXT},
+    },
+}
+_WINDOW_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["nuggets"],
+    "properties": {"nuggets": {"type": "array", "items": NUGGET_SCHEMA}},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerativeNuggets:
+    """What an LLM found: the nuggets (without ids), why others were dropped, and what it cost."""
+
+    nuggets: tuple[Nugget, ...]
+    dropped: tuple[str, ...] = ()
+    usd: float = 0.0
+
+
+def extract_nuggets(
+    session: Session,
+    *,
+    llm: LLM | ClaudeCode,
+    settings: Settings,
+    places: Places,
+    touches: Sequence[FileTouch],
+    workspace: str,
+    now: datetime,
+) -> GenerativeNuggets:
+    """Find nuggets in a session that is redacted already.
+
+    What was spent on the session within a day counts against `llm.max_usd_per_session`. When the cap is reached
+    between two windows, what was found until then is kept. Raises LLMUnavailable when a call fails for any other
+    reason, or when no reply could be used at all.
+    """
+    work = Work(
+        session=session, llm=llm, settings=settings, nearest=None, now=now,
+        spent_before_usd=llm.spent_usd(session.id, within=CAP_WINDOW),
+    )  # fmt: skip
+    texts = plan_windows(work)
+    found: list[Nugget] = []
+    failure: LLMUnavailable | None = None
+    readable = 0
+    for part, text in enumerate(texts, start=1):
+        try:
+            value = _ask(work, text, touches, part=part, parts=len(texts))
+        except LLMUnavailable as error:
+            if not is_survivable(error):
+                raise
+            failure = error
+            work.dropped.append(f"part {part} of {len(texts)} of the session: {error}")
+            continue
+        readable += 1
+        for outcome in _read(value, text, work, places, touches, workspace):
+            if isinstance(outcome, str):
+                work.dropped.append(outcome)
+            elif not _is_known(outcome, found):
+                found.append(outcome)
+    if failure is not None and not readable:
+        raise failure
+    return GenerativeNuggets(nuggets=tuple(found), dropped=tuple(work.dropped), usd=work.usd)
+
+
+def _ask(work: Work, text: str, touches: Sequence[FileTouch], *, part: int, parts: int) -> object:
+    listed = "\n".join(f"{touch.action} {touch.path}" for touch in touches[:_MAX_FILES]) or "(none)"
+    ending = "Find the nuggets in the session."
+    if parts > 1:
+        ending = f"This is part {part} of {parts} of the session. Find the nuggets in it."
+    files = work.llm.fence(f"Files that the session touched:\n{listed}", "passage")
+    prompt = "\n\n".join([files, work.llm.fence(text, "session"), ending])
+    system = prompt_text("nuggets", max_nuggets=MAX_NUGGETS)
+    return ask_model(
+        work, system=system, prompt=prompt, schema=_WINDOW_SCHEMA, max_tokens=MAX_OUTPUT_TOKENS, purpose="provenance"
+    )
+
+
+def _read(
+    value: object, text: str, work: Work, places: Places, touches: Sequence[FileTouch], workspace: str
+) -> Iterator[Nugget | str]:
+    """For every nugget of a reply the value, or why it is dropped. `value` may be anything at all."""
+    listed = value.get("nuggets") if isinstance(value, dict) else None
+    entries = listed if isinstance(listed, list) else []
+    for entry in entries[:_MAX_READ]:
+        problems = problems_in(entry, NUGGET_SCHEMA, where="nugget")
+        if problems:
+            named = entry.get("summary") if isinstance(entry, dict) else None
+            name = shorten(named, 80) if isinstance(named, str) and named.strip() else "a nugget without a summary"
+            yield f"{name}: {shorten('; '.join(problems), 200)}"
+        else:
+            yield _nugget(entry, text, work, places, touches, workspace)
+    if len(entries) > _MAX_READ:
+        yield f"{len(entries) - _MAX_READ} more nuggets in one reply, which were not read"
+
+
+def _nugget(
+    entry: Mapping[str, Any], text: str, work: Work, places: Places, touches: Sequence[FileTouch], workspace: str
+) -> Nugget | str:
+    session, allow = work.session, allow_list(work.settings)
+
+    def clean(said: str) -> str:
+        return " ".join(redact(without_invisible(said), allow=allow).text.split())
+
+    summary, detail = one_line(clean(entry["summary"])), shorten(clean(entry["detail"]), 1000)
+    shown = Shown(text=text)
+    quotes = [find_quote(quote, shown, session) for quote in entry["quotes"][:5]]
+    evidence = tuple(dict.fromkeys(one for one in quotes if one is not None))
+    if not summary:
+        return "a nugget without a summary"
+    if not evidence:
+        return f"{shorten(summary, 80)}: its quote is not in the session"
+    if is_foreign(f"{summary}\n{detail}", session):
+        return f"{shorten(summary, 80)}: not in the language of the session"
+    touched = {touch.path: touch for touch in touches}
+    path = entry["path"].strip()
+    path = path if path in touched else places.find(path) or ""
+    path = path if path in touched or (path and places.is_file(path)) else ""
+    symbol = entry["symbol"].strip().removesuffix("()")
+    records = {name for one in evidence for name in one.records}
+    return Nugget(
+        id="", type=NuggetType(entry["type"]), summary=summary, detail="" if detail == summary else detail,
+        confidence=float(min(max(entry["confidence"], 0), 1)), session=session.id, agent=session.agent,
+        scope=Scope(
+            repo=workspace, path=path or None, symbol=symbol if path and _SYMBOL.fullmatch(symbol) else None
+        ),
+        session_started=session.started, extracted_at=work.now,
+        alternatives=tuple(shorten(clean(one), 200) for one in entry["alternatives"][:6] if one.strip()),
+        source_prompt=_prompt_before(session, records),
+        file_hash=touched[path].after_hash if path in touched else None, method=METHOD, evidence=evidence,
+    )  # fmt: skip
+
+
+def _prompt_before(session: Session, records: set[str]) -> str:
+    """What the person had asked for when the first of these records was written."""
+    asked = ""
+    for event in session.events:
+        if event.kind is EventKind.PROMPT and (len(event.text) > 20 or not asked):
+            asked = event.text
+        if event.uuid in records:
+            break
+    return shorten(asked, 500)
+
+
+def _is_known(nugget: Nugget, found: Sequence[Nugget]) -> bool:
+    return any(
+        one.type is nugget.type and one.scope == nugget.scope and shared_words(one.summary, nugget.summary) >= _REPEATS
+        for one in found
+    )
