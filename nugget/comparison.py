@@ -87,6 +87,7 @@ class _Draft:
     brain: KnownBrain
     today: date
     changes: dict[str, FileChange] = field(default_factory=dict)
+    edits: bool = True
     dropped: list[str] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
 
@@ -95,27 +96,40 @@ class _Draft:
 
 
 def compare(
-    proposals: Iterable[Proposal], brain: KnownBrain, *, today: date, session: str, max_units: int
+    proposals: Iterable[Proposal],
+    brain: KnownBrain,
+    *,
+    today: date,
+    session: str | None,
+    max_units: int,
+    origin: Origin = Origin.AI_SESSION,
+    edits: bool = True,
+    beyond: str = "",
 ) -> Comparison:
-    """Decide for every proposal what becomes of it, the most trusted first, up to `max_units` files."""
-    draft = _Draft(brain, today, paths={unit_id_of(path): path for path in brain.files})
+    """Decide for every proposal what becomes of it, the most trusted first, up to `max_units` files.
+
+    Without `edits` no file of the brain is changed: what adds to one is proposed as a file of its own, and flagged.
+    `beyond` is the reason for what is more than `max_units`.
+    """
+    draft = _Draft(brain, today, edits=edits, paths={unit_id_of(path): path for path in brain.files})
+    beyond = beyond or f"more than {max_units} units (capture.max_units)"
     accepted: list[tuple[Unit, Proposal]] = []
     for proposal in sorted(proposals, key=lambda one: -one.unit.confidence):
-        unit = tidy(proposal.unit, today=today, session=session)
+        unit = tidy(proposal.unit, today=today, session=session, origin=origin)
         if isinstance(unit, str):
             draft.drop(proposal.unit, unit)
         elif why := _unwanted(unit, brain, [known for known, _ in accepted]):
             draft.drop(unit, why)
         elif len(accepted) == max_units:
-            draft.drop(unit, f"more than {max_units} units (capture.max_units)")
+            draft.drop(unit, beyond)
         else:
             accepted.append((unit, proposal))
     for unit, proposal in accepted:
-        _place(draft, unit, proposal.reason, updates=proposal.updates)
+        _place(draft, unit, proposal.reason, updates=proposal.updates, note=proposal.note)
     return Comparison(changes=tuple(draft.changes.values()), dropped=tuple(draft.dropped))
 
 
-def tidy(unit: Unit, *, today: date, session: str) -> Unit | str:
+def tidy(unit: Unit, *, today: date, session: str | None, origin: Origin = Origin.AI_SESSION) -> Unit | str:
     """The unit with nothing in it that a file could not hold, or the reason why it cannot be taken.
 
     Type, domain and slug may come from a model or a transcript: only their safe form is used for the path.
@@ -145,9 +159,9 @@ def tidy(unit: Unit, *, today: date, session: str) -> Unit | str:
         path=brains.unit_path(unit.type, domain, slug),
         tags=tuple(dict.fromkeys(slugify(tag, max_chars=40) for tag in unit.tags if tag.strip()))[:8],
         confidence=min(1.0, max(0.0, unit.confidence)),
-        origin=Origin.AI_SESSION,
+        origin=origin,
         session=session,
-        created=today,
+        created=(unit.created if origin is Origin.IMPORTED else None) or today,
         last_modified=today,
     )
 
@@ -195,18 +209,25 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
     return None
 
 
-def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None) -> None:
+def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None, note: str | None = None) -> None:
     twin, score = _named(draft, updates) if updates in draft.paths else _twin(draft, unit)
-    if twin is not None:
+    flagged = [note] if note else []
+    if twin is not None and draft.edits:
         _edit(draft, twin, unit, reason, score)
         return
+    if twin is not None:
+        if not _what_is_new(twin.body, unit):
+            draft.drop(unit, f"{twin.id} says it already")
+            return
+        flagged.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
     unit = _with_free_path(draft, unit)
     relations, notes = _relations(draft, unit)
     unit = replace(unit, related=relations)
     text = knowledge.serialise(unit)
     path = unit.path or ""
     draft.paths[unit.id] = path
-    draft.changes[path] = FileChange(path=path, unit=unit, text=text, reason=reason, note="; ".join(notes) or None)
+    said = "; ".join([*flagged, *notes]) or None
+    draft.changes[path] = FileChange(path=path, unit=unit, text=text, reason=reason, note=said)
     for relation in relations:
         if relation.relation is RelationType.SUPERSEDES:
             _mark_superseded(draft, relation.id, unit)

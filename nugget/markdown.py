@@ -73,6 +73,15 @@ def subheadings_of(body: str) -> list[str]:
     ]
 
 
+def headings_of(body: str) -> list[tuple[int, str, int]]:
+    """Every heading as (level, text, line counted from 0), in order; a `#` in code, a quote or a list is none."""
+    found: list[tuple[int, str, int]] = []
+    for heading, inline in itertools.pairwise(_block_tokens(body)):
+        if heading.type == "heading_open" and heading.level == 0 and heading.map is not None:
+            found.append((int(heading.tag[1]), _one_line(inline.content), heading.map[0]))
+    return found
+
+
 def body_below_title(body: str) -> str:
     """The body without the `# Title` that it begins with."""
     first = _FIRST_H1.match(body)

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nugget.comparison import FileChange
-from nugget.models import Session
-from nugget.text import shorten
+from nugget.models import Origin, Session
+from nugget.text import shorten, slugify
 
-BRANCH_PREFIX = "nugget/session-"
+BRANCH_PREFIX = "nugget/"
+"""What the names of all proposals start with."""
 MAX_QUOTE_CHARS = 300
 MAX_DROPPED = 20
 
-_TRAILERS = ("Nugget-Session", "Nugget-Records", "Nugget-Method")
+_TRAILERS = ("Nugget-Import", "Nugget-Session", "Nugget-Records", "Nugget-Method")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~!$])")
 _LINKING = re.compile(r"([@#])(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bGH)(?=-\d)")
 
@@ -39,7 +40,12 @@ def branch_name(session: Session, moment: datetime) -> str:
     """`nugget/session-<YYYYmmdd-HHMMSS>-<short id>`, in UTC, so that it is the same wherever it is made."""
     plain = re.fullmatch(r"([0-9a-f]{8})-[0-9a-f-]{27}", session.id)
     short = plain[1] if plain else hashlib.sha256(session.id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{BRANCH_PREFIX}{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{short}"
+    return f"{BRANCH_PREFIX}session-{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{short}"
+
+
+def import_branch_name(name: str, moment: datetime) -> str:
+    """`nugget/import-<YYYYmmdd-HHMMSS>-<name>` for what is imported from a folder or file of this name."""
+    return f"{BRANCH_PREFIX}import-{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{slugify(name, max_chars=30)}"
 
 
 def title(moment: datetime) -> str:
@@ -64,7 +70,30 @@ def body(
     usd: float,
 ) -> str:
     """What the reviewer reads: summary, table of files, what to look at, evidence, how to edit or reject."""
-    parts = [_opening(session, changes), inline(summary, max_chars=600) if summary else "", _table(changes)]
+    opening = [_opening(session, changes), inline(summary, max_chars=600) if summary else ""]
+    closing = f"Extraction: {_code(method)}. Redacted: {_kinds(redacted)}. Cost: ${usd:.4f}."
+    return _body([*opening, *_parts(changes, dropped), closing, _how_to(branch)])
+
+
+def import_message(
+    title_: str, name: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str],
+    redacted: Mapping[str, int],
+) -> str:  # fmt: skip
+    """The whole commit message of an import from a folder or file of this name."""
+    files = "file" if len(changes) == 1 else "files"
+    opening = f"{len(changes)} {files} imported from `{_code(name)}`, each with the file and line that it came from."
+    closing = f"Redacted: {_kinds(redacted)}."
+    said = _body([opening, *_parts(changes, dropped), closing, _how_to(branch)])
+    return f"{title_}\n\n{said}\n\nNugget-Import: {_token(name)}\nNugget-Method: import\n"
+
+
+def _body(parts: Sequence[str]) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def _parts(changes: Sequence[FileChange], dropped: Sequence[str]) -> list[str]:
+    """Table of files, what to look at, evidence, what was left out."""
+    parts = [_table(changes)]
     noted = [f"- `{_code(change.path)}`: {inline(change.note)}" for change in changes if change.note]
     if noted:
         parts.append("### Look at these\n\n" + "\n".join(noted))
@@ -73,10 +102,11 @@ def body(
         shown = [f"- {inline(reason, max_chars=200)}" for reason in dropped[:MAX_DROPPED]]
         more = [f"- and {len(dropped) - MAX_DROPPED} more"] if len(dropped) > MAX_DROPPED else []
         parts.append("### Left out\n\n" + "\n".join(shown + more))
-    kinds = ", ".join(f"{count} x {_code(kind)}" for kind, count in sorted(redacted.items())) or "nothing"
-    parts.append(f"Extraction: {_code(method)}. Redacted: {kinds}. Cost: ${usd:.4f}.")
-    parts.append(_how_to(branch))
-    return "\n\n".join(part for part in parts if part)
+    return parts
+
+
+def _kinds(redacted: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} x {_code(kind)}" for kind, count in sorted(redacted.items())) or "nothing"
 
 
 def message(title_: str, body_: str, *, session: Session, keys: Sequence[str], method: str) -> str:
@@ -124,6 +154,8 @@ def _table(changes: Sequence[FileChange]) -> str:
 
 def _evidence(change: FileChange) -> str:
     quotes = [f"> `{_code(shorten(evidence.quote, MAX_QUOTE_CHARS))}`" for evidence in change.unit.evidence]
+    if change.unit.origin is Origin.IMPORTED:
+        quotes += [f"> from `{_code(evidence.session)}`" for evidence in change.unit.evidence]
     return f"**{inline(change.unit.title)}**\n\n" + "\n>\n".join(quotes or ["> (no quote)"])
 
 

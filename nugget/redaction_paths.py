@@ -32,38 +32,38 @@ def without_excluded(events: Sequence[Event], patterns: Sequence[str]) -> list[E
     """The events without what they show of files that one of `patterns` (globs) names."""
     if not patterns:
         return list(events)
-    is_excluded = cache(lambda path: _is_excluded(path, patterns))
-    calls = {event.call_id for event in events if event.call_id and any(is_excluded(path) for path in _paths_of(event))}
+    hides = cache(lambda path: is_excluded(path, patterns))
+    calls = {event.call_id for event in events if event.call_id and any(hides(path) for path in _paths_of(event))}
     kept = []
     for event in events:
-        if (event.call_id and event.call_id in calls) or any(is_excluded(path) for path in _paths_of(event)):
+        if (event.call_id and event.call_id in calls) or any(hides(path) for path in _paths_of(event)):
             # A command that only names the file may stay; one that writes may hold what it writes.
             is_reading = event.kind is EventKind.COMMAND and not {">", "\n"} & set(event.text)
             hidden = event.text if is_reading else EXCLUDED
             event = replace(event, text=hidden, before=None, after=None)
         elif event.kind in (EventKind.OUTPUT, EventKind.TOOL_RESULT):
-            event = replace(event, text="\n".join(_shown_lines(event.text, is_excluded)))
+            event = replace(event, text="\n".join(_shown_lines(event.text, hides)))
         kept.append(event)
     return kept
 
 
-def _shown_lines(text: str, is_excluded: Callable[[str], bool]) -> Iterator[str]:
+def _shown_lines(text: str, hides: Callable[[str], bool]) -> Iterator[str]:
     """The lines of an output but for those of excluded files; each run of these becomes one `EXCLUDED`."""
     below_heading = was_hidden = False
     under_bare = False
     for line in text.split("\n"):
         heading, named = _HEADING.fullmatch(line), _NAMED_LINE.match(line)
         if heading:
-            below_heading = is_excluded(next(name for name in heading.groups() if name))
+            below_heading = hides(next(name for name in heading.groups() if name))
             under_bare = False
-        elif not named and not below_heading and _BARE_HEADING.fullmatch(line) and is_excluded(line):
+        elif not named and not below_heading and _BARE_HEADING.fullmatch(line) and hides(line):
             # rg's heading: the path alone, numbered lines below it, then an empty line.
             under_bare = True
             yield line
             continue
         elif under_bare and not _NUMBERED.match(line):
             under_bare = False
-        is_hidden = below_heading or under_bare or (named is not None and is_excluded(named["path"]))
+        is_hidden = below_heading or under_bare or (named is not None and hides(named["path"]))
         if not is_hidden:
             yield line
         elif not was_hidden:
@@ -77,7 +77,8 @@ def _paths_of(event: Event) -> list[str]:
     return [event.path] if event.path else []
 
 
-def _is_excluded(path: str, patterns: Sequence[str]) -> bool:
+def is_excluded(path: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the globs names a file, or a folder that it lies in."""
     path = path.replace("\\", "/").removeprefix("./")
     for pattern in patterns:
         whole = str(Path(pattern).expanduser()) if pattern.startswith("~") else pattern

@@ -23,9 +23,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "use cases": (
         "extraction", "provenance_extraction", "comparison", "proposal_text", "capture", "review", "publishing",
-        "withdrawal", "lint", "sync", "history", "retrieval", "provenance", "attribution", "commit_messages",
-        "commit_wording", "commits", "git_hook", "install", "health", "evaluation",
-        "feedback", "evidence",
+        "withdrawal", "importing", "lint", "sync", "history", "retrieval", "provenance", "attribution",
+        "commit_messages", "commit_wording", "commits", "git_hook", "install", "health", "evaluation", "feedback",
+        "evidence",
     ),
     "adapters": (
         "guarded_yaml", "overlay", "config", "client_files", "resources", "spool", "ledger", "queue", "redaction_rules",

@@ -17,6 +17,7 @@ from nugget.cli import (
     committing,
     evaluating,
     extracting,
+    importing,
     installing,
     keeping,
     provenance,
@@ -65,6 +66,7 @@ app.command(rich_help_panel=LEARN)(extracting.extract)
 app.command(rich_help_panel=LEARN)(committing.commit)
 app.add_typer(reviewing.review, name="review", rich_help_panel=LEARN)
 app.command(rich_help_panel=KEEP)(keeping.add)
+app.command("import", rich_help_panel=KEEP)(importing.import_notes)
 app.command(rich_help_panel=KEEP)(keeping.forget)
 app.command("mv", rich_help_panel=KEEP)(keeping.move)
 app.command(rich_help_panel=KEEP)(keeping.lint)

@@ -74,7 +74,7 @@ def capture_session(
         print_json(_capture_json(result) | {"published": [asdict(entry) for entry in published.publications]})
     else:
         _print_capture(console(), result, dry_run=dry_run)
-        _print_published(console(), published, asked=False)
+        print_published(console(), published, asked=False)
 
 
 def capture(
@@ -120,7 +120,7 @@ def capture(
         worked = counted(len(done.jobs), "session")
         out.print(f"{found}{worked} worked: {counted(proposed, 'proposal')}, {failed} failed.")
         for told in done.published.values():
-            _print_published(out, told, asked=publish)
+            print_published(out, told, asked=publish)
         if proposed:
             out.print("Next: nugget review")
     raise typer.Exit(1 if failed or unpublished else 0)
@@ -199,7 +199,8 @@ def _print_capture(out: Console, result: CaptureResult, *, dry_run: bool) -> Non
         out.print(f"\nNext: nugget review show {clean(result.branch)}")
 
 
-def _print_published(out: Console, told: Published, *, asked: bool) -> None:
+def print_published(out: Console, told: Published, *, asked: bool) -> None:
+    """What became of the pull requests; where none was `asked` for, only what happened."""
     for publication in told.publications:
         if publication.state == "failed":
             note(f"not published: {clean(publication.branch)}: {one_line(publication.reason or '')}")

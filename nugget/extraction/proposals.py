@@ -11,12 +11,14 @@ from nugget.models import Unit
 class Proposal:
     """A knowledge unit found in a session, with one line on why it was proposed.
 
-    `updates` is the id of the unit of the brain whose file it corrects or extends, where that is known.
+    `updates` is the id of the unit of the brain whose file it corrects or extends, where that is known; `note` is
+    what a reviewer should look at.
     """
 
     unit: Unit
     reason: str
     updates: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

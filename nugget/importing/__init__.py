@@ -1,0 +1,211 @@
+"""Import: existing notes become proposals on a branch, to be reviewed like those of a session.
+
+find files -> read notes -> redact -> leave out what was imported before -> compare with the brain -> branch.
+Neither the notes nor any file of the brain is changed: what is near to something known is flagged, not merged. A unit
+carries the file and line that it came from and a digest of the note, by which the next import knows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+from nugget import git, ledger, proposal_text, spool
+from nugget.capture import base_commit, brain_key, waiting_units
+from nugget.comparison import Comparison, FileChange, KnownBrain, Similar, compare
+from nugget.config import Settings, is_brain
+from nugget.errors import BrainError, UsageError
+from nugget.extraction.proposals import Proposal
+from nugget.filing import forgotten
+from nugget.importing.exports import notes_of_export
+from nugget.importing.finding import EXPORT_ENDINGS, FoundFile, find_files, read_text
+from nugget.importing.kinds import named_kind
+from nugget.importing.notes import LeftOut, Note, page_of
+from nugget.importing.pages import notes_of
+from nugget.models import Evidence, Origin, SourceName, Unit
+from nugget.redaction import allow_list, redact
+from nugget.text import shorten, slugify
+
+DEFAULT_LIMIT = 100
+"""So many units a branch holds, at most: more than a person reviews. The next import goes on from there."""
+QUOTE_CHARS = 200
+_BEYOND = "more than the limit"
+_KEY = re.compile(rb"note:[0-9a-f]{16}")
+_NO_DOMAINS = frozenset(
+    "notes docs doc documentation adr adrs decisions rules cursor memories memory src vault inbox archive".split()
+)
+"""Folders of which the name is no subject."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """Everything that one import needs, bound once by the face. Without a `domain` folders give it."""
+
+    brain: Path
+    home: Path
+    settings: Settings
+    similar: Similar
+    now: datetime
+    domain: str | None = None
+    limit: int = DEFAULT_LIMIT
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportResult:
+    """What became of the notes. `known` counts those imported before; `waiting` those beyond the limit."""
+
+    files: int
+    branch: str | None = None
+    changes: tuple[FileChange, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    dropped: tuple[str, ...] = ()
+    known: int = 0
+    waiting: int = 0
+    redacted: Mapping[str, int] = field(default_factory=dict)
+
+
+def import_notes(path: Path, bound: Import) -> ImportResult:
+    """Propose the notes of a folder or file.
+
+    Raises UsageError for a path that cannot be imported, BrainError, GitError; nothing was proposed then.
+    """
+    if not git.is_repository(bound.brain):
+        raise BrainError(f"{bound.brain} is no git repository.", hint=f"Run `nugget init {bound.brain}`.")
+    root = path.resolve()
+    if root.is_relative_to(bound.brain) or (root.is_dir() and is_brain(root)):
+        raise UsageError(f"{path} is a brain already.", hint="What is in a brain is found without being imported.")
+    read = _read(path, bound)
+    key = brain_key(bound.brain)
+    with spool.locked(bound.home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
+        base = base_commit(bound.brain)
+        files = git.files_at(bound.brain, base, under="domains") if base else {}
+        waiting = waiting_units(bound.brain)
+        seen = _imported(bound.brain, list(files.values()), [unit for unit, _ in waiting])
+        fresh = [note for note in read.notes if note.key not in seen]
+        comparison = _compare(fresh, bound, base=base, files=files, waiting=waiting, key=key)
+        beyond = [reason for reason in comparison.dropped if reason.endswith(_BEYOND)]
+        result = ImportResult(
+            files=read.files, changes=comparison.changes, left_out=tuple(read.left_out), redacted=dict(read.redacted),
+            dropped=tuple(reason for reason in comparison.dropped if reason not in beyond),
+            known=len(read.notes) - len(fresh), waiting=len(beyond),
+        )  # fmt: skip
+        if not comparison.changes or bound.dry_run:
+            return result
+        return replace(result, branch=_make_branch(path, result, bound, base=base))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Read:
+    files: int = 0
+    notes: list[Note] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    redacted: Counter[str] = field(default_factory=Counter)
+
+
+def _read(path: Path, bound: Import) -> _Read:
+    """Every note below a path, without secrets."""
+    allow = allow_list(bound.settings)
+    read = _Read()
+    for found in find_files(path, exclude=bound.settings.capture.exclude_paths):
+        text = read_text(found) if isinstance(found, FoundFile) else found
+        if isinstance(text, LeftOut):
+            read.left_out.append(text)
+            continue
+        read.files += 1
+        redacted = redact(text, allow=allow)
+        read.redacted.update(redacted.counts)
+        for note in _notes(redacted.text, path=found.path):
+            if isinstance(note, LeftOut):
+                read.left_out.append(note)
+            else:
+                read.notes.append(note)
+    once = {note.key: note for note in reversed(read.notes)}
+    read.notes = [note for note in read.notes if once[note.key] is note]
+    return read
+
+
+def _notes(text: str, *, path: str) -> Iterator[Note | LeftOut]:
+    if path.endswith(EXPORT_ENDINGS):
+        yield from notes_of_export(text, path=path)
+    else:
+        yield from notes_of(page_of(text, path=path))
+
+
+def _imported(brain: Path, blobs: Sequence[str], waiting: Sequence[Unit]) -> set[str]:
+    """The keys of the notes that are in the brain's commit or wait for review."""
+    contents = git.read_objects(brain, blobs)
+    held = {key.decode() for content in contents if content and b"note:" in content for key in _KEY.findall(content)}
+    return held | {record for unit in waiting for evidence in unit.evidence for record in evidence.records}
+
+
+def _compare(
+    notes: Sequence[Note], bound: Import, *, base: str | None, files: Mapping[str, str],
+    waiting: Sequence[tuple[Unit, str]], key: str,
+) -> Comparison:  # fmt: skip
+    def read(path: str) -> str | None:
+        content = git.read_blob(bound.brain, base, path) if base else None
+        return None if content is None else content.decode("utf-8", "replace")
+
+    known = KnownBrain(
+        files=files, read=read, similar=bound.similar, waiting=waiting, forgotten=forgotten(bound.brain),
+        rejected=ledger.rejections(bound.home, brain=key),
+    )  # fmt: skip
+    return compare(
+        [_proposal(note, bound) for note in notes], known, today=bound.now.date(), session=None,
+        max_units=bound.limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
+    )  # fmt: skip
+
+
+def _proposal(note: Note, bound: Import) -> Proposal:
+    place = f"{note.path}:{note.line}"
+    unit = Unit(
+        id=f"{note.kind}/{slugify(note.title)}",
+        source=SourceName.BRAIN,
+        type=note.kind,
+        title=note.title,
+        body=note.body,
+        domain=bound.domain or _domain(note.path),
+        tags=note.tags,
+        confidence=note.confidence,
+        alternatives=note.alternatives,
+        evidence=(Evidence(session=place, quote=_quote(note), records=(note.key,)),),
+        created=note.created,
+    )
+    return Proposal(unit=unit, reason=note.reason, note=note.warning)
+
+
+def _quote(note: Note) -> str:
+    """The first words of a note, or of the part that says most, that are no heading."""
+    text = note.quote.strip() or note.body
+    lines = [line for line in text.split("\n") if line.strip() and not line.lstrip().startswith(("#", "```"))]
+    return shorten(" ".join(lines) or note.title, QUOTE_CHARS)
+
+
+def _domain(path: str) -> str:
+    """The subject by the folders that a note is filed under: at most two, and none that says what kind it is."""
+    folders = [slugify(name) for name in path.split("/")[1:-1] if not name.startswith(".")]
+    named = [name for name in folders if name not in _NO_DOMAINS and named_kind(name) is None]
+    return "/".join(named[:2]) or "general"
+
+
+def _make_branch(path: Path, result: ImportResult, bound: Import, *, base: str | None) -> str:
+    name = path.resolve().name
+    taken = {branch.name for branch in git.branches(bound.brain, proposal_text.BRANCH_PREFIX)}
+    first = branch = proposal_text.import_branch_name(name, bound.now)
+    number = 1
+    while branch in taken:
+        number += 1
+        branch = f"{first}-{number}"
+    title = f"Knowledge from {proposal_text.inline(name, max_chars=60)}"
+    message = proposal_text.import_message(
+        title, name, result.changes, branch=branch, redacted=result.redacted,
+        dropped=[*result.dropped, *map(str, result.left_out)],
+    )  # fmt: skip
+    files = {change.path: change.text.encode() for change in result.changes}
+    git.create_branch(bound.brain, branch, files=files, message=message, now=bound.now, base=base)
+    return branch

@@ -1,0 +1,137 @@
+"""Notes of exports in JSON: the memories of mem0, the observations of claude-mem.
+
+Formats: docs.mem0.ai (`get_all`, memory exports: `results` or a list of objects with `memory`), and the script
+`export-memories` of claude-mem (`observations`, of which `facts` and `concepts` are JSON within JSON).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nugget.importing.kinds import kind_of_sentence, named_kind
+from nugget.importing.notes import LeftOut, Note, day_of
+from nugget.models import KnowledgeType
+from nugget.text import shorten
+
+MIN_MEMORY_CHARS = 30
+_TITLE_CHARS = 120
+_WHAT_WAS_DONE = ("feature", "refactor", "change")
+_CONCEPTS = (
+    ("gotcha", KnowledgeType.BUG), ("problem-solution", KnowledgeType.BUG), ("trade-off", KnowledgeType.DECISION),
+    ("pattern", KnowledgeType.PATTERN), ("how-it-works", KnowledgeType.CONCEPT),
+    ("why-it-exists", KnowledgeType.CONCEPT),
+)  # fmt: skip
+"""claude-mem's words for what an observation is about, the more telling first."""
+
+
+def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
+    """The notes of a JSON or JSON lines file; nothing but a reason where it is no export that is known."""
+    try:
+        value = _loaded(text, path)
+    except (ValueError, RecursionError):
+        yield LeftOut(path=path, reason="is no JSON that can be read")
+        return
+    observations = value.get("observations") if isinstance(value, Mapping) else None
+    if isinstance(observations, list):
+        yield from _observations(observations, text=text, path=path)
+        return
+    listed = value
+    if isinstance(value, Mapping):
+        listed = next((value[key] for key in ("results", "memories") if isinstance(value.get(key), list)), None)
+    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    if entries and any(isinstance(entry.get("memory"), str) for entry in entries):
+        yield from _memories(entries, text=text, path=path)
+    else:
+        yield LeftOut(path=path, reason="is no export that is known (mem0, claude-mem)")
+
+
+def _loaded(text: str, path: str) -> Any:
+    if path.endswith(".jsonl"):
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return json.loads(text)
+
+
+def _observations(entries: Sequence[object], *, text: str, path: str) -> Iterator[Note | LeftOut]:
+    place = 0
+    for entry in entries:
+        if not isinstance(entry, Mapping):
+            continue
+        title = _words(entry.get("title")) or _words(entry.get("subtitle"))
+        place = _position(text, title, place)
+        line = text.count("\n", 0, place) + 1
+        facts, concepts = _list(entry.get("facts")), _list(entry.get("concepts"))
+        parts = [_words(entry.get("narrative")) or _words(entry.get("text")) or _words(entry.get("subtitle")),
+                 "\n".join(f"- {fact}" for fact in facts)]  # fmt: skip
+        body = "\n\n".join(part for part in parts if part)
+        called = _words(entry.get("type")).lower()
+        kind, reason = _kind(called, concepts)
+        if not title or len(body) < MIN_MEMORY_CHARS:
+            yield LeftOut(path=path, line=line, reason="says too little to stand alone")
+        elif kind is None:
+            yield LeftOut(path=path, line=line, reason=f"only says what was done ({called or 'no type'})")
+        else:
+            yield Note(
+                path=path, line=line, title=shorten(title, _TITLE_CHARS), body=body, kind=kind,
+                reason=f"an observation of claude-mem: {reason}", confidence=0.5, tags=tuple(concepts[:6]),
+                created=day_of(_words(entry.get("created_at"))),
+            )  # fmt: skip
+
+
+def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, str]:
+    named = named_kind(called)
+    if named:
+        return named, f"its type is {called}"
+    for concept, kind in _CONCEPTS:
+        if concept in concepts:
+            return kind, f"it is about {concept}"
+    return (None, "") if called in _WHAT_WAS_DONE else (KnowledgeType.CONCEPT, f"its type is {called or 'not given'}")
+
+
+def _memories(entries: Sequence[Mapping[str, Any]], *, text: str, path: str) -> Iterator[Note | LeftOut]:
+    place = 0
+    for entry in entries:
+        memory = _words(entry.get("memory"))
+        place = _position(text, memory, place)
+        line = text.count("\n", 0, place) + 1
+        if len(memory) < MIN_MEMORY_CHARS:
+            yield LeftOut(path=path, line=line, reason="says too little to stand alone")
+            continue
+        metadata = entry.get("metadata")
+        filed = metadata.get("category") if isinstance(metadata, Mapping) else None
+        categories = [*_list(entry.get("categories")), *([filed] if isinstance(filed, str) else [])]
+        named = next((kind for category in categories if (kind := named_kind(category)) is not None), None)
+        kind, reason = (named, f"filed under {', '.join(categories)}") if named else kind_of_sentence(memory)
+        yield Note(
+            path=path, line=line, title=shorten(memory, _TITLE_CHARS).removesuffix(" […]").rstrip("."), body=memory,
+            kind=kind, reason=f"a memory of mem0: {reason}", confidence=0.4, tags=tuple(categories[:6]),
+            created=day_of(_words(entry.get("created_at"))),
+        )  # fmt: skip
+
+
+def _position(text: str, words: str, start: int) -> int:
+    """Where an entry stands in the file, looked for behind the one before it."""
+    for written in (json.dumps(words)[1:-1], json.dumps(words, ensure_ascii=False)[1:-1]):
+        found = text.find(written[:80], start) if written else -1
+        if found >= 0:
+            return found
+    return start
+
+
+def _words(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _list(value: object) -> list[str]:
+    """A list of texts, also where it is written as JSON within a text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = [value]
+    return (
+        [entry.strip() for entry in value if isinstance(entry, str) and entry.strip()]
+        if isinstance(value, list)
+        else []
+    )
