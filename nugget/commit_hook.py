@@ -15,7 +15,7 @@ from pathlib import Path
 from nugget.config import Environment, load_settings, read_environment
 
 _MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
-_READ_TRANSCRIPTS_S = 0.2
+_READ_FOR_S = 0.2
 _GIVEN_UP_AFTER_S = 2.0
 _OF_FILES = ("claude-code", "codex", "gemini-cli")
 """Agents whose sessions are single files: databases are too slow to be looked at while somebody waits."""
@@ -53,7 +53,7 @@ def _write(environment: Environment, file: str = "", source: str = "") -> None:
     settings = replace(settings, capture=replace(settings.capture, agents=agents))
 
     def make() -> commits.Commit | None:
-        limits = commits.Limits(max_bytes=_MAX_TRANSCRIPT_BYTES, until=time.monotonic() + _READ_TRANSCRIPTS_S)
+        limits = commits.Limits(max_bytes=_MAX_TRANSCRIPT_BYTES, until=time.monotonic() + _READ_FOR_S)
         return commits.prepare(
             here, environment, settings, now=datetime.now(UTC), variables=variables, limits=limits,
             only_with_sessions=True,

@@ -35,13 +35,17 @@ if TYPE_CHECKING:
 _REASONS = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.WORKAROUND, NuggetType.CAVEAT)
 _MAX_HASHED = 20
 _MAX_PROMPT = 4000
+_ALWAYS_PARSED = 20
 _SLACK_S = 2.0
 """A transcript that much newer than what the store has of it has grown since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is read of transcripts that the store does not know: files up to `max_bytes`, until `until` (monotonic)."""
+    """How much is read: transcripts that the store does not know up to `max_bytes`, and all of it `until` (monotonic).
+
+    A few of the newest sessions of the store are read in any case.
+    """
 
     max_bytes: int = 256 * 1024 * 1024
     until: float = float("inf")
@@ -123,16 +127,12 @@ def recent_sessions(
     """The recent sessions that touched one of the staged files, newest first. What cannot be read is passed over."""
     since = (now - timedelta(days=settings.commit.recent_days)).timestamp()
     named = {name for file in staged for name in (file.path, file.previous) if name}
-    known = {file.stem: file.stat().st_mtime for file in provenance.session_files(environment.home, workspace.identity)}
+    files = {file: file.stat().st_mtime for file in provenance.session_files(environment.home, workspace.identity)}
+    known = {file.stem: mtime for file, mtime in files.items()}
     unread = [file for file in _transcripts(workspace, environment, settings, since=since) if _is_news(file, known)]
     fresh = {record.session: record for record in _read_transcripts(unread, workspace, named, settings, limits)}
-    stored = (
-        record
-        for file in provenance.session_files(environment.home, workspace.identity)
-        if known.get(file.stem, 0) >= since and file.stem not in fresh
-        for record in _stored(file, named)
-    )
-    found = [*fresh.values(), *stored]
+    newest = sorted((file for file in files if file.stem not in fresh), key=lambda file: -files[file])
+    found = [*fresh.values(), *_read_stored((file for file in newest if files[file] >= since), named, limits)]
     touching = [record for record in found if any(touch.path in named for touch in record.touches)]
     lately = [record for record in touching if _moment(record).timestamp() >= since]
     yield from sorted(lately, key=_moment, reverse=True)
@@ -143,14 +143,20 @@ def _moment(record: SessionRecord) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _stored(file: Path, named: set[str]) -> Iterator[SessionRecord]:
-    """What the store has of a session, if one of the paths stands in it: most sessions need not be parsed."""
-    try:
-        content = file.read_bytes()
-        if any(spelling in content for name in named for spelling in _spellings(name)):
-            yield provenance.read_session_file(file)[0]
-    except (OSError, NuggetError):
-        return
+def _read_stored(files: Iterable[Path], named: set[str], limits: Limits) -> Iterator[SessionRecord]:
+    """What the store has of sessions, if one of the paths stands in it: most files need not be parsed."""
+    spellings = {spelling for name in named for spelling in _spellings(name)}
+    parsed = 0
+    for file in files:
+        if parsed >= _ALWAYS_PARSED and time.monotonic() >= limits.until:
+            return
+        try:
+            content = file.read_bytes()
+            if any(spelling in content for spelling in spellings):
+                parsed += 1
+                yield provenance.read_session_file(file)[0]
+        except (OSError, NuggetError):
+            continue
 
 
 def _spellings(name: str) -> set[bytes]:
