@@ -23,7 +23,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "use cases": (
         "extraction", "provenance_extraction", "comparison", "proposal_text", "capture", "review", "publishing",
-        "withdrawal", "importing", "lint", "sync", "history", "retrieval", "provenance", "attribution",
+        "withdrawal", "importing", "lint", "sync", "history", "retrieval", "provenance", "coverage", "attribution",
         "commit_messages", "commit_wording", "commits", "git_hook", "install", "health", "evaluation", "feedback",
         "evidence",
     ),

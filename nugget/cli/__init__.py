@@ -22,6 +22,7 @@ from nugget.cli import (
     keeping,
     provenance,
     reviewing,
+    sessions,
     upkeep,
 )
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
@@ -59,6 +60,9 @@ app.command(rich_help_panel=ASK)(asking.ask)
 app.command(rich_help_panel=ASK)(asking.search)
 app.command(rich_help_panel=ASK)(asking.get)
 app.command("context", rich_help_panel=ASK)(provenance.code_context)
+app.add_typer(provenance.nuggets, name="nuggets", rich_help_panel=ASK)
+app.add_typer(sessions.sessions, name="sessions", rich_help_panel=ASK)
+app.command("coverage", rich_help_panel=ASK)(provenance.show_coverage)
 app.command(rich_help_panel=ASK)(upkeep.serve)
 app.command("capture-session", rich_help_panel=LEARN)(capturing.capture_session)
 app.command(rich_help_panel=LEARN)(capturing.capture)

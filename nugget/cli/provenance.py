@@ -19,6 +19,9 @@ from nugget.nuggets import NuggetType
 if TYPE_CHECKING:
     from nugget.embedding import Embedder
     from nugget.index import Index
+    from nugget.models import StaleReason
+    from nugget.nuggets import Nugget
+    from nugget.provenance.checking import Missing
 
 TYPE_NAMES = ", ".join(NuggetType)
 NuggetTypeOption = Annotated[
@@ -128,3 +131,146 @@ def _embedder(environment: Environment, brain: Path | None) -> Embedder | None:
     except EmbeddingUnavailable as error:
         note(f"{error} Searching by words alone.")
         return None
+
+
+nuggets = typer.Typer(
+    help="What is known of this workspace, newest session first.", invoke_without_command=True, no_args_is_help=False
+)
+
+
+@nuggets.callback()
+def list_nuggets(
+    ctx: typer.Context,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="PATH", help="Only of this file, or below this folder.")
+    ] = None,
+    types: NuggetTypeOption = None,
+    stale: Annotated[bool, typer.Option("--stale", help="Only stale ones.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="List paths and symbols that are named and do not exist any more.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Nuggets, at most.")] = 50,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """What is known of this workspace, newest session first.
+
+    With --check the exit code is 1 where something named is missing.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from nugget.cli import provenance_layout as layout
+
+    environment = read_environment()
+    if check:
+        missing, looked_at = _check(environment, brain)
+        if as_json:
+            print_json({"checked": looked_at, "missing": [_missing_json(one) for one in missing]})
+        else:
+            layout.print_missing(console(), missing, looked_at)
+        raise typer.Exit(1 if missing else 0)
+    listed_nuggets, reasons, total = _chosen(environment, file, [name.lower() for name in listed(types)], stale, limit)
+    if as_json:
+        shown = [layout.listed_json(one, reasons.get(one.id)) for one in listed_nuggets]
+        print_json({"nuggets": shown, "total": total})
+    else:
+        layout.print_nuggets(console(), listed_nuggets, reasons, total)
+
+
+@nuggets.command("inspect")
+def inspect_nugget(
+    nugget: Annotated[str, typer.Argument(metavar="ID", help="A nugget's id, or the beginning of it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show one nugget with everything that is known about it."""
+    from nugget.cli import provenance_layout as layout
+    from nugget.provenance import stale_reasons
+    from nugget.provenance.asking import find_here, find_nugget, opened_index
+    from nugget.provenance.checkout import Checkout
+
+    environment = read_environment()
+    with opened_index(environment.home) as connection:
+        workspace = find_here(connection, current_folder())
+        found = find_nugget(connection, nugget, workspace=workspace.identity)
+        reason = None
+        if found.scope.repo == workspace.identity:  # of another workspace the files are not here
+            today = datetime.now(UTC).date()
+            reasons = stale_reasons([found], connection=connection, checkout=Checkout(workspace), today=today)
+            reason = reasons.get(found.id)
+    if as_json:
+        print_json(layout.whole_json(found, reason))
+    else:
+        layout.print_nugget(console(), found, reason)
+
+
+def show_coverage(
+    gaps: Annotated[bool, typer.Option("--gaps", help="Files asked about or changed more than explained.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Files, at most.")] = 40,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how many nuggets each file has, or with --gaps where they are missing."""
+    from nugget import coverage, query_log
+    from nugget.cli import provenance_layout as layout
+    from nugget.provenance.asking import find_here, opened_index
+    from nugget.provenance.checkout import Checkout
+
+    environment, now = read_environment(), datetime.now(UTC)
+    with opened_index(environment.home) as connection:
+        checkout = Checkout(find_here(connection, current_folder()))
+        if gaps:
+            found = coverage.find_gaps(connection, checkout, query_log.read(environment.home), now=now)
+        else:
+            covered = coverage.coverage(connection, checkout)
+    if gaps and as_json:
+        print_json(layout.gaps_json(found, limit))
+    elif gaps:
+        layout.print_gaps(console(), found, limit)
+    elif as_json:
+        print_json({"files": [{"path": one.path, "nuggets": one.nuggets} for one in covered[:limit]],
+                    "total": len(covered)})  # fmt: skip
+    else:
+        layout.print_coverage(console(), covered, limit)
+
+
+def _chosen(
+    environment: Environment, file: str | None, types: list[str], stale: bool, limit: int
+) -> tuple[list[Nugget], dict[str, StaleReason], int]:
+    """The nuggets to list with the reasons of those that are stale, and how many there are in all."""
+    from functools import partial
+
+    from nugget.index import provenance as stored
+    from nugget.provenance import stale_reasons
+    from nugget.provenance.answering import nugget_types
+    from nugget.provenance.asking import find_place, has_nuggets, nuggets_below, opened_index
+    from nugget.provenance.checkout import Checkout
+
+    chosen = nugget_types(types)
+    with opened_index(environment.home) as connection:
+        place = find_place(file, folder=current_folder(), has_nuggets=partial(has_nuggets, connection))
+        checkout = Checkout(place.workspace)
+        found = list(stored.nugget_list(connection, place.workspace.identity, types=chosen))
+        if place.path:
+            found = nuggets_below(found, place.path, connection, checkout)
+        asked = found if stale else found[:limit]
+        reasons = stale_reasons(asked, connection=connection, checkout=checkout, today=datetime.now(UTC).date())
+    if stale:
+        found = [one for one in found if one.id in reasons]
+    return found[:limit], reasons, len(found)
+
+
+def _check(environment: Environment, brain: Path | None) -> tuple[list[Missing], int]:
+    from nugget.provenance.asking import find_here, opened_index
+    from nugget.provenance.checking import check_names
+    from nugget.provenance.checkout import Checkout
+    from nugget.provenance.reviewed import reviewed_units
+
+    index = _brain_index(brain_if_any(brain, environment))
+    with opened_index(environment.home) as connection:
+        workspace = find_here(connection, current_folder())
+        today = datetime.now(UTC).date()
+        units = [one.unit for one in reviewed_units(index, workspace, text=None, today=today)] if index else []
+        return check_names(connection, Checkout(workspace), units)
+
+
+def _missing_json(one: Missing) -> dict[str, str]:
+    return {"ref": one.ref, "summary": one.summary, "kind": one.kind, "name": one.name}

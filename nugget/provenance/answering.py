@@ -20,7 +20,7 @@ from nugget.index.provenance import IndexedSession
 from nugget.models import Depth, Filter, SourceName
 from nugget.nuggets import NuggetBundle, NuggetQuery, NuggetType
 from nugget.provenance import Reviewed, file_names
-from nugget.provenance.asking import ask_code, find_place, nuggets_meant, opened_index
+from nugget.provenance.asking import ask_code, find_place, has_nuggets, nuggets_meant, opened_index
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.symbols import Definition
 from nugget.query_log import Face
@@ -62,7 +62,7 @@ def answer_code(
     """
     started = time.perf_counter()
     with opened_index(home) as connection:
-        place = find_place(query.path, folder=folder, has_nuggets=partial(_has_nuggets, connection))
+        place = find_place(query.path, folder=folder, has_nuggets=partial(has_nuggets, connection))
         asked = _with_path(query, place.path)
         reviewed = _reviewed(brain_index, place.workspace, asked.text, now)
         meant = _meant(home, connection, asked.text, embedder) if asked.text and embedder else {}
@@ -125,10 +125,6 @@ def code_query(
 
 def _with_path(query: NuggetQuery, path: str | None) -> NuggetQuery:
     return replace(query, path=path)
-
-
-def _has_nuggets(connection: sqlite3.Connection, workspace: str) -> bool:
-    return stored.count_nuggets(connection, workspace) > 0
 
 
 def _reviewed(index: Index | None, workspace: Workspace, text: str | None, now: datetime) -> list[Reviewed]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from nugget.errors import UsageError
@@ -16,9 +17,10 @@ from nugget.index import queries
 from nugget.index.changes import document_changes
 from nugget.index.home import open_home
 from nugget.models import SourceName
-from nugget.nuggets import NuggetBundle, NuggetQuery
+from nugget.nuggets import Nugget, NuggetBundle, NuggetQuery
 from nugget.provenance import Reviewed, why
 from nugget.provenance.checkout import Checkout
+from nugget.provenance.renames import follow_renames
 from nugget.provenance.symbols import Definition, can_read, find_definitions, is_symbol
 from nugget.sources.nugget_units import NuggetUnits
 from nugget.workspace import Workspace, find_workspace, relative_path, vanished_workspace
@@ -76,6 +78,49 @@ def find_place(path: str | None, *, folder: Path, has_nuggets: Callable[[str], b
             hint="Go to the repository that it is in, or give its path from there.",
         )
     return CodePlace(workspace=inner, path=relative)
+
+
+def find_here(connection: sqlite3.Connection, folder: Path) -> Workspace:
+    """The workspace that a folder is in."""
+    return _workspace(folder, partial(has_nuggets, connection))
+
+
+def has_nuggets(connection: sqlite3.Connection, workspace: str) -> bool:
+    """Whether anything is known of a workspace."""
+    return stored.count_nuggets(connection, workspace) > 0
+
+
+def find_nugget(connection: sqlite3.Connection, prefix: str, *, workspace: str) -> Nugget:
+    """The nugget of an id, or of the beginning of one: of this workspace, else of any.
+
+    Raises UsageError where none, or more than one, has such an id.
+    """
+    prefix = prefix.removeprefix("provenance:")
+    found = stored.ids_beginning_with(connection, prefix, workspace=workspace) if prefix else []
+    found = found or (stored.ids_beginning_with(connection, prefix) if prefix else [])
+    if prefix in found:
+        found = [prefix]
+    if len(found) > 1:
+        some = ", ".join(found[:5])
+        raise UsageError(f"{len(found)} nuggets have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
+    nuggets = stored.nuggets_by_id(connection, found)
+    if not nuggets:
+        raise UsageError(f"There is no nugget {prefix!r}.", hint="`nugget nuggets` lists them.")
+    return nuggets[found[0]]
+
+
+def nuggets_below(
+    nuggets: Sequence[Nugget], path: str, connection: sqlite3.Connection, checkout: Checkout
+) -> list[Nugget]:
+    """Those nuggets that are scoped to a path or to something below it, under their files' present names."""
+    aliases = follow_renames(connection, checkout, {one.scope.path for one in nuggets if one.scope.path}, asked=path)
+    wanted = aliases.get(path, path)
+
+    def is_below(one: Nugget) -> bool:
+        present = aliases.get(one.scope.path or "", one.scope.path or "")
+        return present == wanted or present.startswith(f"{wanted}/")
+
+    return [one for one in nuggets if is_below(one)]
 
 
 def ask_code(

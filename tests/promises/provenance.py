@@ -40,5 +40,12 @@ PROMISES: dict[str, str] = {
     "CONTEXT-SYMBOL": "Definitions are found with `ast` and tree-sitter; ambiguous symbols are said clearly.",
     "CONTEXT-BAD-INPUT": "What cannot be answered is told in one sentence with exit code 2.",
     "CONTEXT-LOG": "Each question is kept in the query log with its path and workspace, redacted.",
+    "NUGGETS-LIST": "`nugget nuggets` lists at most 50 as a table, by file, type and staleness, also as JSON.",
+    "NUGGETS-INSPECT": "`nuggets inspect ID` shows everything that is known of one; the beginning of an id is enough.",
+    "NUGGETS-CHECK": "`nuggets --check` lists paths and symbols named in a nugget or unit that are gone.",
+    "SESSIONS-LIST": "`nugget sessions` lists those of the workspace, extracted or not, since 3d, 1w, 24h, 2m.",
+    "SESSIONS-INSPECT": "`sessions inspect ID` shows prompts, artifacts and an event summary, redacted.",
+    "COVERAGE-BARS": "`nugget coverage` draws a bar a file.",
+    "COVERAGE-GAPS": "`coverage --gaps` shows files asked about more than explained, and unexplained code by churn.",
 }
 GAPS: dict[str, str] = {}

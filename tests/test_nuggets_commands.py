@@ -1,0 +1,247 @@
+"""`nugget nuggets`, `sessions` and `coverage` as people and scripts use them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import provenance_store
+import pytest
+from provenance_store import Shop, make_shop
+from replay import Agent, git
+from test_cli import Result
+
+from nugget.cli import run
+from nugget.config import read_environment
+from nugget.models import EventKind
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def nugget(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line."""
+
+    def call(*arguments: str) -> Result:
+        capsys.readouterr()
+        code = run(list(arguments))
+        shown = capsys.readouterr()
+        return Result(code, shown.out, shown.err)
+
+    return call
+
+
+@pytest.fixture
+def shop(tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.setattr(provenance_store, "NOW", datetime.now(UTC))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    made = make_shop(tmp_path, isolated_home / ".nugget")
+    for path in ("src/auth.py", "src/cache.py", "src/config.py"):
+        made.write(path, "def load():\n    return 1\n")
+    made.commit(at=provenance_store.NOW - timedelta(days=30))
+    monkeypatch.chdir(made.repo)
+    return made
+
+
+@pytest.mark.proves("NUGGETS-LIST")
+def test_nuggets_are_listed_as_the_design_shows(shop: Shop, nugget: Run) -> None:
+    shop.learn("chose JWT over session cookies", path="src/auth.py", session=2)
+    shop.learn("must support Node 18 and above", type="constraint", session=1)
+    shop.write("src/auth.py", "changed\n")
+    assert nugget("nuggets").out.splitlines() == [
+        "ID          Type         Scope                          Summary",
+        "─" * 90,
+        "00000002-1  decision     src/auth.py                    chose JWT over session cookies  (stale: file changed)",
+        "00000001-1  constraint   (workspace)                    must support Node 18 and above",
+        "",
+        "2 nugget(s) found.",
+    ]
+    assert nugget("nuggets", "--type", "recipe").code == 2
+
+
+@pytest.mark.proves("NUGGETS-LIST")
+def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Run) -> None:
+    auth = shop.learn("about auth", path="src/auth.py", session=1)
+    folder = shop.learn("about src", path="src", type="caveat", session=2)
+    shop.learn("of everything", type="intent", session=3)
+    shop.learn("about cache", path="src/cache.py", session=4)
+    shop.write("src/cache.py", "changed\n")
+
+    def found(*arguments: str) -> list[str]:
+        return [one["summary"] for one in nugget("nuggets", "--json", *arguments).json["nuggets"]]
+
+    assert found("--file", "src/auth.py") == ["about auth"]
+    assert found("--file", "src") == ["about cache", "about src", "about auth"]
+    assert found("--type", "intent,caveat") == ["of everything", "about src"]
+    assert found("--stale") == ["about cache"]
+    git(shop.repo, "mv", "src/auth.py", "src/login.py")
+    assert found("--file", "src/login.py") == ["about auth"]
+    everything = nugget("nuggets", "--json", "--limit", "2").json
+    assert len(everything["nuggets"]) == 2 and everything["total"] == 4
+    assert {auth, folder} < {one["id"] for one in nugget("nuggets", "--json").json["nuggets"]}
+
+
+@pytest.mark.proves("NUGGETS-LIST")
+def test_fifty_are_listed_unless_more_are_asked_for(shop: Shop, nugget: Run) -> None:
+    for number in range(60):
+        shop.records.pop(number, None)
+    for number in range(60):
+        shop.learn(f"number {number}", session=1 + number // 20)
+    assert len(nugget("nuggets", "--json").json["nuggets"]) == 50
+    assert "60 nugget(s) found. Shown are 50; --limit shows more." in nugget("nuggets").out
+
+
+@pytest.mark.proves("NUGGETS-INSPECT")
+def test_one_nugget_is_shown_whole(shop: Shop, nugget: Run) -> None:
+    id_ = shop.learn(
+        "chose JWT", detail="Stateless.", alternatives=("cookies",), path="src/auth.py", symbol="load",
+        source_prompt="let people log in", confidence=0.9,
+    )  # fmt: skip
+    shop.learn("another", session=1)
+    lines = nugget("nuggets", "inspect", id_).out.splitlines()
+    assert lines[:7] == [
+        "ID:           00000001-1", "Type:         decision", "Summary:      chose JWT", "Detail:       Stateless.",
+        "Scope Path:   src/auth.py", "Symbol:       load", "Alternatives: cookies",
+    ]  # fmt: skip
+    assert "Confidence:   0.9" in lines and "Asked:        let people log in" in lines
+    whole = nugget("nuggets", "inspect", id_, "--json").json
+    assert whole["summary"] == "chose JWT" and whole["stale"] is False and len(whole["fileHash"]) == 64
+    several = nugget("nuggets", "inspect", "00000001")
+    assert several.code == 2 and "2 nuggets have an id" in several.err
+    assert "no nugget" in nugget("nuggets", "inspect", "zzz").err
+
+
+@pytest.mark.proves("NUGGETS-CHECK")
+def test_what_is_named_and_gone_is_listed(shop: Shop, brain: Path, nugget: Run,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    shop.learn("fine", path="src/auth.py", symbol="load", detail="`load()` in src/cache.py and auth.py")
+    clean = nugget("nuggets", "--check")
+    assert clean.code == 0 and "Everything that is named exists." in clean.out
+    shop.learn("of a gone file", path="src/auth.py", session=2, file_hash=None)
+    shop.learn("of a gone function", path="src/cache.py", symbol="store", session=3)
+    shop.learn("names them", detail="see lib/old.py, `flush_all()` and `json`; https://a.b/c/d.py is none", session=4)
+    (shop.repo / "src/auth.py").unlink()
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    (brain / "domains/coding/bugs/gone.md").write_text(
+        "---\nid: bug/gone\ntype: bug\ndomain: coding\nconfidence: 0.9\n"
+        "scope:\n  path: src/gone.py\n---\n# Gone\n\nX.\n"
+    )
+    nugget("sync")
+    found = nugget("nuggets", "--check", "--json")
+    named = {(one["summary"], one["kind"], one["name"]) for one in found.json["missing"]}
+    assert named == {
+        ("fine", "path", "src/auth.py"), ("of a gone file", "path", "src/auth.py"),
+        ("of a gone function", "symbol", "store"), ("names them", "path", "lib/old.py"),
+        ("names them", "symbol", "flush_all"), ("Gone", "path", "src/gone.py"),
+    }  # fmt: skip
+    assert found.code == 1 and found.json["checked"] == 5
+    assert "no symbol flush_all" in nugget("nuggets", "--check").out
+
+
+@pytest.fixture
+def agent(shop: Shop) -> Agent:
+    """A session that lies on disk and was not extracted."""
+    playing = Agent(shop.repo, read_environment().claude_config, started=datetime.now(UTC) - timedelta(days=5))
+    playing.prompt("make config reload itself, with AKIAIOSFODNN7EXAMPLQ")
+    playing.write("src/config.py", "def load():\n    return 2\n")
+    playing.reply("It reloads now.")
+    return playing
+
+
+@pytest.mark.proves("SESSIONS-LIST")
+def test_sessions_are_listed_extracted_or_not(shop: Shop, agent: Agent, nugget: Run) -> None:
+    shop.learn("chose JWT", path="src/auth.py", session=1, days_ago=2)
+    listed = nugget("sessions", "--json").json["sessions"]
+    assert {(one["id"], one["extracted"], one["nuggets"], one["files"]) for one in listed} == {
+        (shop.records[1].session, True, 1, 1), (agent.session, False, 0, 0),
+    }  # fmt: skip
+    text = nugget("sessions").out
+    assert "Session 1" in text and "1 not extracted yet: `nugget extract` reads them." in text
+    for since, count in (("24h", 0), ("3d", 1), ("1w", 2), ("2m", 2)):
+        found = nugget("sessions", "--since", since, "--json").json["sessions"]
+        assert len([one for one in found if one["extracted"]]) == min(count, 1), since
+    assert nugget("sessions", "--since", "yesterday").code == 2
+
+
+@pytest.mark.proves("SESSIONS-INSPECT")
+def test_a_session_shows_prompts_artifacts_and_events_without_secrets(
+    shop: Shop,
+    agent: Agent,
+    nugget: Run,
+) -> None:
+    detail = nugget("sessions", "inspect", agent.session[:8], "--json").json
+    assert len(detail["prompts"]) == 1 and "AKIA" not in detail["prompts"][0] and "reload" in detail["prompts"][0]
+    assert detail["events"][str(EventKind.PROMPT)] == 1 and detail["events"][str(EventKind.FILE_EDIT)] == 1
+    shop.learn("chose JWT", path="src/auth.py", session=1, days_ago=2)
+    text = nugget("sessions", "inspect", "00000001").out
+    for shown in ("Title:    Session 1", "1. please do chose JWT", "modified  src/auth.py", "[decision] chose JWT",
+                  "not on this machine"):  # fmt: skip
+        assert shown in text
+    assert nugget("sessions", "inspect", "ffff").code == 2
+    assert "AKIA" not in nugget("sessions", "inspect", agent.session).out
+
+
+@pytest.mark.proves("COVERAGE-BARS")
+def test_coverage_draws_a_bar_a_file(shop: Shop, nugget: Run) -> None:
+    assert "No file has nuggets yet" in nugget("coverage").out
+    for path, count in (("src/auth.py", 8), ("src/cache.py", 5), ("src/config.py", 2)):
+        for number in range(count):
+            shop.learn(f"{path} {number}", path=path)
+    shop.learn("everywhere")
+    assert nugget("coverage").out.splitlines() == [
+        "Nugget coverage by file:",
+        "",
+        "  src/auth.py                                " + "█" * 30 + " 8",
+        "  src/cache.py                               " + "█" * 19 + " 5",
+        "  src/config.py                              " + "█" * 8 + " 2",
+        "",
+        "3 file(s) with context nuggets.",
+    ]
+    assert nugget("coverage", "--json", "--limit", "1").json == {
+        "files": [{"path": "src/auth.py", "nuggets": 8}], "total": 3,
+    }  # fmt: skip
+
+
+@pytest.mark.proves("COVERAGE-GAPS")
+def test_gaps_come_from_questions_and_from_churn(shop: Shop, nugget: Run) -> None:
+    shop.learn("known", path="src/auth.py")
+    for _ in range(3):
+        nugget("context", "src/config.py")
+    nugget("context", "src/auth.py")
+    nugget("context", "src/auth.py")
+    for number in range(4):
+        shop.write("src/cache.py", f"x = {number}\n")
+        shop.write("package-lock.json", f"{number}\n")
+        shop.commit()
+    found = nugget("coverage", "--gaps", "--json").json
+    assert [(gap["path"], gap["queryCount"], gap["nuggetCount"]) for gap in found["gaps"]] == [
+        ("src/config.py", 3, 0), ("src/auth.py", 2, 1),
+    ]  # fmt: skip
+    assert [(gap["path"], gap["changes"]) for gap in found["unexplained"]] == [
+        ("src/cache.py", 5), ("src/config.py", 1),
+    ]  # fmt: skip
+    lines = nugget("coverage", "--gaps").out.splitlines()
+    assert lines[0] == "Files with high queries but low nugget coverage:"
+    assert lines[2].split() == ["Path", "Queries", "Nuggets"]
+    assert lines[4].split() == ["src/config.py", "3", "0"]
+
+
+@pytest.mark.proves("NUGGETS-LIST", "SESSIONS-LIST", "COVERAGE-BARS")
+@pytest.mark.parametrize(
+    "command", [["nuggets"], ["sessions"], ["coverage"], ["coverage", "--gaps"], ["nuggets", "--check"]]
+)
+def test_outside_of_git_and_without_anything_known_each_command_says_so(
+    tmp_path: Path,
+    nugget: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain: Result = nugget(*command)
+    assert plain.code == 0 and plain.out.strip() and "Traceback" not in plain.err
+    if command[-1] != "sessions":
+        value: Any = json.loads(nugget(*command, "--json").out)
+        assert isinstance(value, dict)
