@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget import query_log
 from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
@@ -21,7 +22,15 @@ from nugget.models import Bundle, Depth, Filter, Query, SourceName
 from nugget.query_log import Face
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.reranking import Reranker
+from nugget.search import DEFAULT_LIMIT
 from nugget.sync import Progress, SyncResult, index_folder, pending_changes, sync
+
+if TYPE_CHECKING:
+    from nugget.machine import Behind
+    from nugget.refs import Shown
+    from nugget.search import Indexes, Results
+
+T = TypeVar("T")
 
 INLINE_CHANGES = 50
 """Up to this many changed files are synced before a question is answered; more are left to a sync of their own."""
@@ -63,6 +72,7 @@ class Brain:
         self._unlogged: list[query_log.Asked] = []
         self._lock = threading.RLock()
         self._index: Index | None = None
+        self._machine: Index | None = None
         self._embedder: Embedder | None = None
         self._embedder_state = "unopened"
 
@@ -175,31 +185,152 @@ class Brain:
         state = self.freshen() if fresh else Freshness()
         chosen = profiles.configured(profile, defaults)
         moment = now or datetime.now(UTC)
-        try:
-            bundle = retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
-        except sqlite3.OperationalError as error:
-            raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
-        except (sqlite3.DatabaseError, Unusable):
-            # Damage that opening the file did not show. The files are the truth: make the index anew, ask once more.
-            self._reopen()
-            self.sync(rebuild=True)
-            bundle = retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
+        bundle = self._guarded(
+            lambda: retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
+        )
         if state.behind or state.other_model:
             bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
         if self._face and log:
             self._log(self._face, bundle, duration_ms=(time.perf_counter() - started) * 1000, now=moment)
         return bundle
 
-    def search(self, text: str, *, limit: int = 50, **filters: object) -> Bundle:
-        """Everything that matches, as short excerpts: the `search` profile of `ask`."""
-        return self.ask(text, limit=limit, profile="search", depth=Depth.SUMMARY, budget_tokens=100_000, **filters)  # type: ignore[arg-type]
+    def search(self, text: str, *, limit: int = DEFAULT_LIMIT, **options: Any) -> Bundle:
+        """`search_all` as one Bundle: its hits source by source, without memory unless `as_identity` names one."""
+        return self.search_all(text, limit=limit, **options)[0]
+
+    def search_all(
+        self,
+        text: str,
+        *,
+        limit: int = DEFAULT_LIMIT,
+        types: Sequence[str] = (),
+        domains: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        sources: Sequence[SourceName | str] = (),
+        since: date | None = None,
+        as_identity: str | None = None,
+        profile: str = "search",
+        depth: Depth | str = Depth.SUMMARY,
+        explain: bool = False,
+        now: datetime | None = None,
+        fresh: bool = True,
+        log: bool = True,
+    ) -> tuple[Bundle, Results]:
+        """Search every source at once, `limit` results of each: one Bundle, and the same by source.
+
+        `text` is of the query language (docs/search.md). Memory is searched only for `as_identity`. `fresh` and `log`
+        are as in `ask`. Raises UsageError for a filter that names nothing known, or memory without an identity.
+        """
+        from nugget.search import allowed_texts, as_bundle, chosen_sources, search_everything
+        from nugget.search_language import merge_filters, parse_search
+
+        started = time.perf_counter()
+        moment = now or datetime.now(UTC)
+        query = parse_search(text, today=moment.date())
+        merged = merge_filters(_filter(types, domains, tags, sources, since), query.filter)
+        query = replace(query, filter=replace(merged, sources=()))
+        chosen = chosen_sources(merged.sources, identity=as_identity)
+        wanted = _positive("limit", limit)
+        state = self.freshen() if fresh else Freshness()
+        behind = self.freshen_machine(chosen).total if fresh else 0
+
+        def search_once() -> Results:
+            return search_everything(
+                query, self.indexes(as_identity), sources=chosen, settings=self.settings.retrieval,
+                embedder=self.embedder, now=moment, limit=wanted, depth=_depth(depth), profile=profile,
+                explain=explain, allow=allowed_texts(self.settings),
+            )  # fmt: skip
+
+        results = self._guarded(search_once)
+        if state.behind or state.other_model or behind:
+            results = replace(results, degraded=(*results.degraded, "index_behind"))
+        bundle = as_bundle(results, limit=wanted, depth=_depth(depth), profile=profile, explain=explain)
+        if self._face and log:
+            self._log(self._face, bundle, duration_ms=(time.perf_counter() - started) * 1000, now=moment)
+        return bundle, results
+
+    def get(self, ref: str, *, as_identity: str | None = None, neighbours: int = 1, fresh: bool = True) -> Shown:
+        """What a ref names, whole: a unit or a section of it, an exchange or message with its neighbours.
+
+        Raises UsageError for what is no ref, NuggetError where nothing is known by it.
+        """
+        from nugget.refs import show, split_ref
+        from nugget.search import allowed_texts
+
+        source, _ = split_ref(ref)
+        if fresh and source is SourceName.BRAIN:
+            self.freshen()
+        elif fresh:
+            self.freshen_machine((source,))
+        return show(
+            ref, self.indexes(as_identity), identity=as_identity, neighbours=neighbours,
+            allow=allowed_texts(self.settings),
+        )  # fmt: skip
+
+    def indexes(self, as_identity: str | None = None) -> Indexes:
+        """What can be searched: the brain, the machine's index where there is one, an identity's memory if named."""
+        from nugget.index.home import read_home
+        from nugget.search import Indexes
+
+        brain = self.index
+        with self._lock:
+            if self._machine is None:
+                with suppress(Unusable):
+                    self._machine = read_home(self.environment.home, resident=self._resident)
+            memory = self._memory_of(as_identity) if as_identity is not None else None
+            return Indexes(brain=brain, machine=self._machine, memory=memory)
+
+    def freshen_machine(self, sources: Sequence[SourceName]) -> Behind:
+        """Take in the little that changed beside the brain; how much was left to `sync_machine`."""
+        from nugget.machine import Behind, freshen_machine
+
+        try:
+            return freshen_machine(
+                self.environment, self.settings, brain=self.path, sources=sources, embedder=self.embedder
+            )
+        except (IndexUnavailable, sqlite3.OperationalError):  # a full disk, or another process at work
+            return Behind()
+
+    def sync_machine(
+        self, sources: Sequence[SourceName | str] = (), *, progress: Progress | None = None
+    ) -> dict[SourceName, SyncResult]:
+        """Bring what is searched beside the brain in line with its files; what was done, by source."""
+        from nugget.machine import MACHINE_SOURCES, sync_machine
+
+        named = _filter((), (), (), sources, None).sources
+        return sync_machine(
+            self.environment, self.settings, brain=self.path, sources=named or MACHINE_SOURCES,
+            embedder=self.embedder, now=datetime.now(UTC), progress=progress,
+        )  # fmt: skip
+
+    def _memory_of(self, identity: str) -> Index:
+        from nugget.machine import open_memory_of
+        from nugget.workspace import find_workspace
+
+        here = find_workspace(Path.cwd())
+        return open_memory_of(
+            identity, self.environment, self.settings, brain=self.path, workspaces=[here.root] if here else [],
+            embedder=self.embedder, resident=self._resident,
+        )  # fmt: skip
+
+    def _guarded(self, ask: Callable[[], T]) -> T:
+        """Ask; where the brain's index turns out to be damaged, make it anew and ask once more."""
+        try:
+            return ask()
+        except sqlite3.OperationalError as error:
+            raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
+        except (sqlite3.DatabaseError, Unusable):
+            # Damage that opening the file did not show. The files are the truth.
+            self._reopen()
+            self.sync(rebuild=True)
+            return ask()
 
     def close(self) -> None:
         """Close the index, and log what is not logged yet."""
         self._write_log()
         with self._lock:
-            index, self._index = self._index, None
-        if index is not None:
+            opened, self._index, self._machine = (self._index, self._machine), None, None
+        for index in filter(None, opened):
             index.close()
 
     def _log(self, face: Face, bundle: Bundle, *, duration_ms: float, now: datetime) -> None:

@@ -328,6 +328,7 @@ class Hit:
     """A unit with its score (0..1, higher is better) and the reasons for it.
 
     `contributions` add up to the score; they are there where the query asked to `explain`.
+    `named` is the ref where it is not the unit's own: that of an exchange or a message, for which a unit stands in.
     """
 
     unit: Unit
@@ -336,6 +337,12 @@ class Hit:
     reasons: tuple[str, ...] = ()
     stale_reason: StaleReason | None = None
     contributions: tuple[Contribution, ...] = ()
+    named: str | None = None
+
+    @property
+    def ref(self) -> str:
+        """The name by which `nugget get` finds it."""
+        return self.named or self.unit.ref
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

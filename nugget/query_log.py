@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import Any
 from nugget import ledger, spool
 from nugget.config import Settings
 from nugget.errors import UsageError
-from nugget.models import Bundle, Filter
+from nugget.models import Bundle, Filter, Hit, SourceName
 from nugget.nuggets import NuggetBundle
 
 QUERIES, OLD_QUERIES, USES = "queries.jsonl", "queries.old.jsonl", "uses.jsonl"
@@ -51,6 +52,7 @@ class Asked:
 
     `brain` is its folder; `session` is the agent session that asked, where it is known. A question about code has the
     identity of its `workspace` and the `path` in it, and no brain.
+    `sources` tells how much each source contributed. Nothing of memory stands here: what is another source's is named by its ref.
     """
 
     id: str
@@ -67,6 +69,7 @@ class Asked:
     duration_ms: float = 0.0
     path: str | None = None
     workspace: str | None = None
+    sources: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def unit_ids(self) -> list[str]:
@@ -85,6 +88,7 @@ class Use:
 
 def asked(bundle: Bundle, *, brain: Path, face: Face, session: str | None, duration_ms: float, now: datetime) -> Asked:
     """The entry for a question that was answered. Its text is as it was asked: `record` takes the secrets out."""
+    told = [hit for hit in bundle.hits if hit.unit.source is not SourceName.MEMORY]
     return Asked(
         id=os.urandom(6).hex(),
         time=now,
@@ -94,10 +98,11 @@ def asked(bundle: Bundle, *, brain: Path, face: Face, session: str | None, durat
         profile=bundle.profile,
         session=session,
         filters=filters_json(bundle.query.filter),
-        units=tuple((hit.unit.id, round(hit.score, 4)) for hit in bundle.hits[:MAX_UNITS]),
+        units=tuple((_name(hit), round(hit.score, 4)) for hit in told[:MAX_UNITS]),
         weak=bundle.weak,
         degraded=bundle.degraded,
         duration_ms=round(duration_ms, 1),
+        sources=dict(Counter(str(hit.unit.source) for hit in told)),
     )
 
 
@@ -134,6 +139,7 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
         "face": str(entry.face), "session": entry.session, "profile": entry.profile, "text": text,
         "filters": dict(entry.filters), "units": [list(unit) for unit in entry.units], "weak": entry.weak,
         "degraded": list(entry.degraded), "duration_ms": entry.duration_ms,
+        "sources": dict(entry.sources),
     }  # fmt: skip
     line |= {name: value for name in ("path", "workspace") if (value := getattr(entry, name)) is not None}
     try:
@@ -213,6 +219,11 @@ def _text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _name(hit: Hit) -> str:
+    """A unit of the brain by its id, anything else by its ref."""
+    return hit.unit.id if hit.unit.source is SourceName.BRAIN else hit.ref
+
+
 def _make_room(file: Path) -> None:
     """Put a log grown too long aside, once, whoever else has the same idea."""
     if _size(file) <= MAX_BYTES:
@@ -246,6 +257,7 @@ def _parse(line: Mapping[str, Any]) -> Asked | None:
             duration_ms=float(line["duration_ms"]),
             path=_text_or_none(line.get("path")),
             workspace=_text_or_none(line.get("workspace")),
+            sources={str(name): int(count) for name, count in line.get("sources", {}).items()},
         )
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None

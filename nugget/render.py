@@ -24,6 +24,7 @@ DEGRADED: Mapping[str, str] = {
     "no_llm": "no LLM took part; these are the passages themselves",
     "no_reranker": "the re-ranker failed, so the order is the local one",
     "no_answer": "the LLM could not write an answer",
+    "plain_text": "the query was searched as plain text",
     "index_behind": "files changed that are not indexed yet",
 }
 
@@ -95,6 +96,7 @@ def hit_json(hit: Hit) -> dict[str, Any]:
     value = unit_json(hit.unit)
     related = value.pop("related")
     return value | {
+        "ref": hit.ref,
         "stale": hit.stale_reason is not None,
         "stale_reason": None if hit.stale_reason is None else str(hit.stale_reason),
         "score": round(hit.score, 6),

@@ -125,7 +125,7 @@ def parse_search(text: str, *, today: date) -> SearchQuery:
             return SearchQuery(given=given, text=words, filter=filter_)
         expression = _Reader(tokens).read()
     except _Malformed as error:
-        return SearchQuery(given=given, text=given.strip(), problem=f"{error}, so it was searched as plain text")
+        return SearchQuery(given=given, text=given.strip(), problem=str(error))
     words = " ".join(term.text for term in wanted_terms(expression))
     return SearchQuery(given=given, text=words, expression=expression, filter=filter_)
 

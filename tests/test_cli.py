@@ -237,7 +237,7 @@ def test_a_terminal_that_knows_only_ascii_gets_ascii(words: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout.decode("ascii")
 
-    assert shown("search", "wildebeest").startswith("brain (1)\n\n1. Gn? ?\n")
+    assert shown("search", "wildebeest").startswith("## RESULTS\n\nBRAIN (1)\n  Gn? ?: wildebeest\n")
     assert json.loads(shown("search", "wildebeest", "--json"))["hits"][0]["title"] == "Gnü 角"
 
 

@@ -25,7 +25,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "extraction", "provenance_extraction", "comparison", "proposal_text", "capture", "review", "publishing",
         "withdrawal", "importing", "lint", "sync", "history", "retrieval", "provenance", "coverage", "attribution",
         "commit_messages", "commit_wording", "commits", "git_hook", "install", "health", "evaluation", "feedback",
-        "evidence",
+        "evidence", "machine", "search", "refs", "exploring",
     ),
     "adapters": (
         "guarded_yaml", "overlay", "config", "client_files", "resources", "spool", "ledger", "queue", "redaction_rules",

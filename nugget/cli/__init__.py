@@ -23,6 +23,8 @@ from nugget.cli import (
     provenance,
     reviewing,
     sessions,
+    searching,
+    syncing,
     upkeep,
 )
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
@@ -57,8 +59,9 @@ def nugget(
 ASK, KEEP, LEARN, CARE = "Ask", "Write", "Learn from sessions", "Set up and look after"
 
 app.command(rich_help_panel=ASK)(asking.ask)
-app.command(rich_help_panel=ASK)(asking.search)
-app.command(rich_help_panel=ASK)(asking.get)
+app.command(rich_help_panel=ASK)(searching.search)
+app.command(rich_help_panel=ASK)(searching.get)
+app.command(rich_help_panel=ASK)(searching.suggest)
 app.command("context", rich_help_panel=ASK)(provenance.code_context)
 app.add_typer(provenance.nuggets, name="nuggets", rich_help_panel=ASK)
 app.add_typer(sessions.sessions, name="sessions", rich_help_panel=ASK)
@@ -77,8 +80,8 @@ app.command(rich_help_panel=KEEP)(keeping.lint)
 app.command(rich_help_panel=CARE)(upkeep.init)
 app.command(rich_help_panel=CARE)(installing.install)
 app.command(rich_help_panel=CARE)(installing.uninstall)
-app.command(rich_help_panel=CARE)(upkeep.sync)
-app.command(rich_help_panel=CARE)(upkeep.rebuild)
+app.command(rich_help_panel=CARE)(syncing.sync)
+app.command(rich_help_panel=CARE)(syncing.rebuild)
 app.command("eval", rich_help_panel=CARE)(evaluating.evaluate)
 app.command(rich_help_panel=CARE)(evaluating.queries)
 app.command(rich_help_panel=CARE)(upkeep.status)

@@ -1,20 +1,21 @@
-"""`nugget ask`, `search` and `get`: the read path."""
+"""`nugget ask`: a question, answered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nugget.cli import layout
 from nugget.cli.background import sync_in_background
+from nugget.cli.completing import complete_domain, complete_tag, complete_type
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json, progress
-from nugget.errors import LLMUnavailable, NuggetError, UsageError
-from nugget.models import Bundle, Depth, KnowledgeType, SourceName, Unit
-from nugget.render import bundle_json, clean, unit_json
+from nugget.errors import LLMUnavailable, UsageError
+from nugget.models import Bundle, Depth, KnowledgeType
+from nugget.render import bundle_json, clean
 from nugget.text import counted
 
 if TYPE_CHECKING:
@@ -22,12 +23,21 @@ if TYPE_CHECKING:
     from nugget.llm import LLM
 
 TypeOption = Annotated[
-    list[str] | None, typer.Option("--type", metavar="T,..", help=f"Only these types: {', '.join(KnowledgeType)}.")
+    list[str] | None,
+    typer.Option(
+        "--type", metavar="T,..", help=f"Only these types: {', '.join(KnowledgeType)}.", autocompletion=complete_type
+    ),
 ]
 DomainOption = Annotated[
-    list[str] | None, typer.Option("--domain", metavar="D,..", help="Only these domains and what is below them.")
+    list[str] | None,
+    typer.Option(
+        "--domain", metavar="D,..", help="Only these domains and what is below them.", autocompletion=complete_domain
+    ),
 ]
-TagOption = Annotated[list[str] | None, typer.Option("--tag", metavar="T,..", help="Only what has all these tags.")]
+TagOption = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="T,..", help="Only what has all these tags.", autocompletion=complete_tag),
+]
 SinceOption = Annotated[
     str | None, typer.Option("--since", metavar="DATE", help="Only what was made or changed since (YYYY-MM-DD).")
 ]
@@ -76,55 +86,6 @@ def ask(
             layout.print_answer(console(), bundle, explain=explain)
 
 
-def search(
-    query: Annotated[list[str], typer.Argument(metavar="QUERY", help="Words to look for.")],
-    source: Annotated[
-        list[str] | None, typer.Option("--source", "--scope", metavar="S,..", help="Only these sources.")
-    ] = None,
-    types: TypeOption = None,
-    domains: DomainOption = None,
-    tags: TagOption = None,
-    since: SinceOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Units, at most.")] = 50,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print refs only, one a line.")] = False,
-    explain: ExplainOption = False,
-    as_json: JsonOption = False,
-    brain: BrainOption = None,
-) -> None:
-    """Find everything that matches, as short excerpts."""
-    text = words(query, "something to look for")
-    with open_brain(brain) as opened:
-        behind = freshen(opened)
-        bundle = opened.search(
-            text, limit=limit, sources=listed(source), types=known_types(types), domains=listed(domains),
-            tags=listed(tags), since=day(since), explain=explain, fresh=False,
-        )  # fmt: skip
-    bundle = _with_degraded(bundle, "index_behind" if behind else "")
-    if as_json:
-        print_json(bundle_json(bundle))
-    elif quiet:
-        for hit in bundle.hits:
-            typer.echo(clean(hit.unit.ref))
-    else:
-        layout.print_excerpts(console(), bundle, explain=explain)
-
-
-def get(
-    ref: Annotated[str, typer.Argument(metavar="REF", help="A ref or id, such as pattern/retry-once.")],
-    as_json: JsonOption = False,
-    brain: BrainOption = None,
-) -> None:
-    """Show one unit whole."""
-    with open_brain(brain) as opened:
-        freshen(opened)
-        unit = find(opened, ref)
-    if as_json:
-        evidence = [{"session": entry.session, "quote": entry.quote} for entry in unit.evidence]
-        print_json(unit_json(unit) | {"body": unit.body, "evidence": evidence})
-    else:
-        layout.print_unit(console(), unit, today=datetime.now(UTC).date())
-
-
 def freshen(brain: Brain) -> bool:
     """Take in what changed; True when there is so much that it is done in the background, and this answer is older.
 
@@ -142,21 +103,6 @@ def freshen(brain: Brain) -> bool:
         sync_in_background(brain.path, brain.environment)
         note(f"The index is being made anew for {brain.embedder.model}; until then words alone are searched.")
     return state.behind > 0
-
-
-def find(brain: Brain, ref: str) -> Unit:
-    """The unit of a ref (`brain:pattern/x`) or an id. Raises NuggetError naming what is near."""
-    source, _, unit_id = ref.rpartition(":")
-    if source not in ("", *SourceName):
-        raise UsageError(f"There is no source {source!r}.", hint=f"Sources are: {', '.join(SourceName)}.")
-    unit = brain.index.unit(unit_id, SourceName(source or SourceName.BRAIN))
-    if unit is not None:
-        return unit
-    near = brain.search(unit_id.replace("/", " ").replace("-", " "), limit=3, fresh=False, log=False).hits
-    hint = "`nugget search` finds refs."
-    if near:
-        hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
-    raise NuggetError(f"There is no unit {unit_id} in the brain.", hint=hint)
 
 
 def words(given: Sequence[str], what: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from nugget.models import Bundle, Contribution, Depth, Hit, SourceName, Unit
+from nugget.models import Bundle, Contribution, Depth, Hit, Unit
 from nugget.render import clean, degraded_sentences, one_line, stale_words, without_title
 from nugget.text import shorten
 
@@ -35,59 +35,45 @@ def print_answer(out: Console, bundle: Bundle, *, explain: bool = False) -> None
     if not bundle.hits:
         print_nothing_found(out, bundle)
     elif bundle.weak:
-        _line(out, "The brain does not seem to know this.", "bold yellow")
-        _line(out, "Nearest, probably not it:\n", "dim")
+        put_line(out, "The brain does not seem to know this.", "bold yellow")
+        put_line(out, "Nearest, probably not it:\n", "dim")
         _print_compact(out, bundle.hits, 1, explain=explain)
     else:
         full = len(bundle.hits) if bundle.query.depth is Depth.DEEP else IN_FULL
         for position, hit in enumerate(bundle.hits[:full], 1):
             _print_hit(out, position, hit, explain=explain)
         if rest := bundle.hits[full:]:
-            _line(out, "Also:\n", "dim")
+            put_line(out, "Also:\n", "dim")
             _print_compact(out, rest, full + 1, explain=explain)
     print_footer(out, bundle, explain=explain)
 
 
 def print_nothing_found(out: Console, bundle: Bundle) -> None:
     """Say that there is nothing, and what to do next."""
-    _line(out, "Nothing in the brain matches.", "bold yellow")
+    put_line(out, "Nothing in the brain matches.", "bold yellow")
     if bundle.query.filter.is_empty:
-        _line(out, "Try other words. What you find out can be kept with `nugget add`.")
+        put_line(out, "Try other words. What you find out can be kept with `nugget add`.")
     else:
-        _line(out, "Try other words, or fewer of --type, --domain, --tag, --since and --source.")
+        put_line(out, "Try other words, or fewer of --type, --domain, --tag, --since and --source.")
 
 
 def print_sources(out: Console, hits: Sequence[Hit], cited: Sequence[str]) -> None:
     """The units that an answer cites, in its order; all that it was written from where it cites none."""
     by_id = {hit.unit.id: hit for hit in hits}
-    _line(out, "\nSources" if cited else "\nThe answer cites nothing; it was written from", "bold")
+    put_line(out, "\nSources" if cited else "\nThe answer cites nothing; it was written from", "bold")
     for hit in [by_id[unit_id] for unit_id in cited] or hits:
         _facts(out, hit, before=one_line(hit.unit.title))
 
 
-def print_excerpts(out: Console, bundle: Bundle, *, explain: bool = False) -> None:
-    """Everything that matches, grouped by source, two lines a unit."""
-    if not bundle.hits:
-        print_nothing_found(out, bundle)
-    if bundle.weak and bundle.hits:
-        _line(out, "No good match. Nearest:\n", "yellow")
-    for source in SourceName:
-        found = [hit for hit in bundle.hits if hit.unit.source is source]
-        if found:
-            _line(out, f"{source} ({len(found)})\n", "bold")
-            _print_compact(out, found, 1, explain=explain)
-    print_footer(out, bundle, explain=explain)
-
-
 def print_unit(out: Console, unit: Unit, *, today: date) -> None:
     """One unit whole, with everything that is known about it."""
-    _line(out, one_line(unit.title), "bold")
+    put_line(out, one_line(unit.title), "bold")
     for name, value in unit_facts(unit, today=today):
-        _parts(out, (f"{name:<13}", "dim"), (one_line(value), ""))
-    _line(out, "")
+        put_parts(out, (f"{name:<13}", "dim"), (one_line(value), ""))
+    put_line(out, "")
     print_markdown(out, without_heading(unit), indent="")
     for entry in unit.evidence:
-        _line(out, f"\nFrom session {one_line(entry.session)}:", "dim")
+        put_line(out, f"\nFrom session {one_line(entry.session)}:", "dim")
         print_markdown(out, f"“{entry.quote}”", indent=_INDENT)
 
 
@@ -144,11 +130,11 @@ def print_markdown(out: Console, text: str, *, indent: str = _INDENT) -> None:
 def print_footer(out: Console, bundle: Bundle, *, explain: bool) -> None:
     """What is missing from the answer and how to get more, dim, at the end."""
     if missing := degraded_sentences(bundle.degraded):
-        _line(out, f"Note: {'; '.join(missing)}.", "dim")
+        put_line(out, f"Note: {'; '.join(missing)}.", "dim")
     if bundle.more_context_hint:
-        _line(out, one_line(bundle.more_context_hint), "dim")
+        put_line(out, one_line(bundle.more_context_hint), "dim")
     if explain and bundle.explain:
-        _line(out, explained_stages(bundle.explain), "dim")
+        put_line(out, explained_stages(bundle.explain), "dim")
 
 
 def explained_score(score: float, contributions: Iterable[Contribution]) -> str:
@@ -170,46 +156,47 @@ def explained_stages(explain: Mapping[str, Any]) -> str:
 
 def _print_hit(out: Console, position: int, hit: Hit, *, explain: bool) -> None:
     unit = hit.unit
-    _parts(out, (f"{position}. ", "dim"), (one_line(unit.title), "bold"))
+    put_parts(out, (f"{position}. ", "dim"), (one_line(unit.title), "bold"))
     _facts(out, hit)
     for chunk in (without_title(chunk, unit.title) for chunk in hit.chunks):
         place = one_line(chunk.breadcrumb)
-        _line(out, "")
+        put_line(out, "")
         if place and place != one_line(unit.title):
             _print_indented(out, _text(place, "italic dim"), _INDENT)
         print_markdown(out, chunk.text.strip("\n"))
     if explain:
-        _line(out, "")
-        _reasons(out, hit, explain=explain)
-    _line(out, "")
+        put_line(out, "")
+        put_reasons(out, hit, explain=explain)
+    put_line(out, "")
 
 
 def _print_compact(out: Console, hits: Sequence[Hit], first: int, *, explain: bool) -> None:
     for position, hit in enumerate(hits, first):
-        _parts(out, (f"{position}. ", "dim"), (one_line(hit.unit.title), "bold"))
+        put_parts(out, (f"{position}. ", "dim"), (one_line(hit.unit.title), "bold"))
         _facts(out, hit)
         chunk = without_title(hit.chunks[0], hit.unit.title)
         _print_indented(out, _text(shorten(clean(chunk.text), EXCERPT_CHARS)), _INDENT)
-        _reasons(out, hit, explain=explain)
-        _line(out, "")
+        put_reasons(out, hit, explain=explain)
+        put_line(out, "")
 
 
 def _facts(out: Console, hit: Hit, *, before: str = "") -> None:
     unit = hit.unit
     changed = unit.last_modified or unit.created
     facts = [unit.type, unit.domain or "", f"confidence {unit.confidence:g}", str(changed or "")]
-    line = " · ".join(one_line(fact) for fact in facts if fact)
+    known = " · ".join(one_line(fact) for fact in facts if fact)
     stale = f"  stale: {stale_words(hit)}" if hit.stale_reason else ""
-    parts = [(_INDENT, ""), (before + "  " if before else "", ""), (one_line(unit.id), "cyan")]
-    _parts(out, *parts, (f"  {line}", "dim"), (stale, "yellow"))
+    named = [(_INDENT, ""), (before + "  " if before else "", ""), (one_line(unit.id), "cyan")]
+    put_parts(out, *named, (f"  {known}", "dim"), (stale, "yellow"))
 
 
-def _reasons(out: Console, hit: Hit, *, explain: bool) -> None:
+def put_reasons(out: Console, hit: Hit, *, explain: bool) -> None:
+    """With `explain`: how a score came about, and by what a hit was found."""
     if not explain:
         return
-    _line(out, f"{_INDENT}score {explained_score(hit.score, hit.contributions)}", "dim")
+    put_line(out, f"{_INDENT}score {explained_score(hit.score, hit.contributions)}", "dim")
     if hit.reasons:
-        _line(out, f"{_INDENT}found by {', '.join(one_line(reason) for reason in hit.reasons)}", "dim")
+        put_line(out, f"{_INDENT}found by {', '.join(one_line(reason) for reason in hit.reasons)}", "dim")
 
 
 def _print_indented(out: Console, text: Text, indent: str, *, wrap: bool = True) -> None:
@@ -224,14 +211,16 @@ def _print_indented(out: Console, text: Text, indent: str, *, wrap: bool = True)
         out.print(_text(before).append_text(line))
 
 
-def _line(out: Console, text: str, style: str = "") -> None:
+def put_line(out: Console, text: str, style: str = "") -> None:
+    """One line in one style."""
     out.print(_text(text, style))
 
 
-def _parts(out: Console, *parts: tuple[str, str]) -> None:
+def put_parts(out: Console, *pieces: tuple[str, str]) -> None:
+    """One line of pieces, each with its style."""
     from rich.text import Text
 
-    out.print(Text.assemble(*parts))
+    out.print(Text.assemble(*pieces))
 
 
 def _text(text: str, style: str = "") -> Text:

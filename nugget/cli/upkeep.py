@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nugget.cli.installing import offer_install
-from nugget.cli.keeping import print_problems, problem_json
+from nugget.cli.keeping import problem_json
 from nugget.cli.terminal import (
     BrainOption,
     JsonOption,
@@ -19,12 +19,10 @@ from nugget.cli.terminal import (
     console,
     current_folder,
     note,
-    open_brain,
     print_json,
-    progress,
 )
 from nugget.config import is_brain, load_settings, read_environment, set_default_brain
-from nugget.errors import NuggetError, UsageError
+from nugget.errors import UsageError
 from nugget.models import Severity
 from nugget.render import clean, one_line
 from nugget.text import counted
@@ -32,9 +30,7 @@ from nugget.text import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.api import Brain
     from nugget.health import Finding, Status
-    from nugget.sync import SyncResult
 
 
 def init(
@@ -75,54 +71,6 @@ def init(
         steps.append(("nugget install", "let Claude Code ask and be captured by itself"))
     for command, purpose in steps:
         out.print(f"   {command:<56}{purpose}")
-
-
-def sync(
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the index anew.")] = False,
-    pull: Annotated[
-        bool | None, typer.Option("--pull/--no-pull", help="First bring in what was merged on the remote.")
-    ] = None,
-    as_json: JsonOption = False,
-    brain: BrainOption = None,
-) -> None:
-    """Bring the index in line with the files."""
-    obstacle: NuggetError | None = None
-    with open_brain(brain) as opened, progress() as tell:
-        if opened.settings.sync.pull if pull is None else pull:
-            obstacle = _pull(opened)
-        if opened.embedder_problem:
-            note(f"{opened.embedder_problem} Indexing words alone.")
-        result = opened.sync(rebuild=rebuild, progress=tell)
-    if as_json:
-        value = {name: count for name, count in asdict(result).items() if name != "problems"}
-        print_json(value | {"problems": [problem_json(problem) for problem in result.problems]})
-    else:
-        _print_sync(console(), result)
-    if obstacle is not None and pull:
-        raise obstacle
-
-
-def _pull(opened: Brain) -> NuggetError | None:
-    """Bring in what was merged on the remote; what stands in the way, where something does."""
-    from nugget import publishing
-
-    try:
-        commit = publishing.pull(opened.path, environment=opened.environment)
-        for settled in publishing.settle(opened.path, environment=opened.environment, now=datetime.now(UTC)):
-            note(f"{settled.reason or settled.state}: {clean(settled.url or settled.branch)}")
-    except NuggetError as error:
-        note(f"Not pulled: {error}")
-        return error
-    note(f"Pulled: the brain is at {commit[:10]} now." if commit else "Nothing to pull.")
-    return None
-
-
-def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """Make the index anew.
-
-    The old one answers until the new one is ready, and vectors already made are used again.
-    """
-    sync(rebuild=True, pull=False, as_json=as_json, brain=brain)
 
 
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
@@ -207,24 +155,6 @@ def _set_remote(brain: Path, url: str) -> None:
 
     known = git.run(brain, "remote", check=False).decode().split()
     git.run(brain, "remote", "set-url" if "origin" in known else "add", "origin", "--", url)
-
-
-def _print_sync(out: Console, result: SyncResult) -> None:
-    counts = [
-        (result.added, "added"), (result.modified, "changed"), (result.moved, "moved"), (result.removed, "removed"),
-        (result.unchanged, "as before"),
-    ]  # fmt: skip
-    said = ", ".join(f"{count} {what}" for count, what in counts if count) or "no files"
-    made = f"Index made anew ({one_line(result.rebuilt)})" if result.rebuilt else "Index in line"
-    out.print(f"{made}: {said}.")
-    if result.embedded or result.cached:
-        out.print(f"{counted(result.embedded, 'text')} embedded, {result.cached} taken from the cache.", style="dim")
-    if result.without_vectors:
-        note(f"Without vectors: {result.without_vectors}")
-    if result.problems:
-        left_out = sum(problem.severity is Severity.ERROR for problem in result.problems)
-        out.print(f"\n{counted(len(result.problems), 'problem')}; left out: {counted(left_out, 'file')}.")
-        print_problems(out, result.problems)
 
 
 def _print_status(out: Console, seen: Status) -> None:

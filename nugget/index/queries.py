@@ -242,6 +242,22 @@ def unit_path(connection: sqlite3.Connection, source: SourceName, unit_id: str) 
     return None if row is None else row[0]
 
 
+def has_source(connection: sqlite3.Connection, source: SourceName) -> bool:
+    """Whether there is any unit of a source."""
+    return connection.execute("SELECT 1 FROM units WHERE source = ? LIMIT 1", (source,)).fetchone() is not None
+
+
+def units_named(connection: sqlite3.Connection, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
+    """The units in whose path every one of these words stands, in any case of letters, as (key, path)."""
+    conditions, parameters = _conditions(filter_)
+    named = " AND ".join(["instr(lower(u.path), ?) > 0"] * len(words))
+    rows = connection.execute(
+        f"SELECT u.key, u.path FROM units u WHERE {named}{' AND ' if conditions else ''}{conditions} ORDER BY u.path",
+        (*(word.lower() for word in words), *parameters),
+    )
+    return list(rows)
+
+
 def unit_ids_of_path(connection: sqlite3.Connection, source: SourceName, path: str) -> list[str]:
     """The ids of the units that came from a file."""
     return [row[0] for row in connection.execute("SELECT id FROM units WHERE source = ? AND path = ?", (source, path))]

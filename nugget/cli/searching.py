@@ -1,0 +1,281 @@
+"""`nugget search`, `get` and `suggest`: everything at once, one thing whole, and what can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nugget.cli import layout, results
+from nugget.cli.asking import (
+    DomainOption,
+    ExplainOption,
+    SinceOption,
+    TagOption,
+    TypeOption,
+    day,
+    freshen,
+    listed,
+    words,
+)
+from nugget.cli.background import sync_machine_in_background
+from nugget.cli.completing import complete_ref
+from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json
+from nugget.errors import NuggetError, UsageError
+from nugget.models import KnowledgeType, SourceName, Unit
+from nugget.nuggets import NuggetType
+from nugget.render import bundle_json, clean, one_line, unit_json
+from nugget.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from nugget.api import Brain
+    from nugget.history import Stretch
+    from nugget.search import Results
+
+OTHER_TYPES = ("document", "incident")
+"""The types of notes and of what went wrong, beside those of knowledge and of nuggets."""
+
+AsOption = Annotated[
+    str | None,
+    typer.Option("--as", metavar="IDENTITY", help="Also search the memory of this identity, such as claude-code."),
+]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option("--source", "--scope", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}."),
+]
+
+
+def search(
+    query: Annotated[
+        list[str] | None, typer.Argument(metavar="QUERY", help="Words, or the query language of docs/search.md.")
+    ] = None,
+    source: SourceOption = None,
+    identity: AsOption = None,
+    types: TypeOption = None,
+    domains: DomainOption = None,
+    tags: TagOption = None,
+    since: SinceOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Results of each source, at most.")] = 50,
+    related: Annotated[
+        str | None,
+        typer.Option(
+            "--related", metavar="REF", help="What is near this ref, or near these words.", autocompletion=complete_ref
+        ),
+    ] = None,
+    timeline: Annotated[bool, typer.Option("--timeline", help="In the order of time: how an idea evolved.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print refs only, one a line.")] = False,
+    explain: ExplainOption = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Find everything that matches, in every source at once: the brain, canon, provenance, sessions and more.
+
+    "phrases", AND, OR, NOT, prefix*, NEAR(one two, 5) and filters such as type:bug domain:go since:2026-01-01 are
+    understood; anything else is searched by words and by meaning. Memory is private: it takes --as IDENTITY.
+    """  # fmt: skip
+    text = words(query or [], "something to look for") if related is None else " ".join(query or [])
+    _check_identity(identity)
+    with open_brain(brain) as opened:
+        behind = freshen(opened)
+        found = _related(opened, related, source, identity, limit) if related is not None else None
+        if found is None:
+            behind = _freshen_machine(opened, sources_of(source)) or behind
+            bundle, found = opened.search_all(
+                text, limit=limit, sources=listed(source), types=_known(types), domains=listed(domains),
+                tags=listed(tags), since=day(since), as_identity=identity, explain=explain, fresh=False,
+            )  # fmt: skip
+        else:
+            from nugget.models import Depth
+            from nugget.search import as_bundle
+
+            bundle = as_bundle(found, limit=limit, depth=Depth.SUMMARY, profile="search", explain=explain)
+    if behind:
+        bundle = _behind(bundle)
+    if as_json:
+        print_json(bundle_json(bundle) | ({"timeline": results.timeline_json(found)} if timeline else {}))
+    elif quiet:
+        for hit in results.in_time(found) if timeline else bundle.hits:
+            typer.echo(clean(hit.ref))
+    elif timeline:
+        results.print_timeline(console(), found)
+    else:
+        results.print_results(console(), bundle, found, explain=explain)
+
+
+def get(
+    ref: Annotated[
+        str,
+        typer.Argument(
+            metavar="REF",
+            help="A ref or id, such as pattern/retry-once or session:4f1c#3.",
+            autocompletion=complete_ref,
+        ),
+    ],
+    identity: AsOption = None,
+    around: Annotated[int, typer.Option("--around", metavar="N", help="Exchanges or messages before and behind.")] = 1,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Show what a ref names, whole: a unit, a note or its section, an exchange or message with what stands around it.
+
+    On a terminal that is too small for it, it is shown in a pager.
+    """  # fmt: skip
+    _check_identity(identity)
+    with open_brain(brain) as opened:
+        freshen(opened)
+        try:
+            shown = opened.get(ref, as_identity=identity, neighbours=max(0, around), fresh=":" in ref)
+        except UsageError:
+            raise
+        except NuggetError as error:
+            raise _with_near(opened, ref, error) from None
+    if as_json:
+        print_json(shown_json(shown.unit, shown.stretch, ref=shown.ref))
+        return
+    out = console()
+    with _paged(out):
+        if shown.unit is not None:
+            layout.print_unit(out, shown.unit, today=datetime.now(UTC).date())
+        elif shown.stretch is not None:
+            results.print_stretch(out, shown.stretch)
+
+
+def suggest(
+    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="How it begins.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Of each kind, at most.")] = 10,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Show what can be asked for: domains, tags, types, paths, people and frequent words, with how often they stand."""
+    from nugget.exploring import suggest as look
+
+    with open_brain(brain) as opened:
+        freshen(opened)
+        found = look(prefix.strip(), opened.indexes(), brain=opened.path, limit=limit)
+    kinds = {name: getattr(found, name) for name in ("domains", "tags", "types", "paths", "people", "terms")}
+    if as_json:
+        print_json({name: [{"name": text, "count": count} for text, count in kind] for name, kind in kinds.items()})
+        return
+    out = console()
+    if not any(kinds.values()):
+        out.print("Nothing begins like that.", style="yellow")
+    for name, kind in kinds.items():
+        if kind:
+            out.print(f"{name.title():<8} {', '.join(f'{one_line(text)} ({count})' for text, count in kind)}")
+
+
+def shown_json(unit: Unit | None, stretch: Stretch | None, *, ref: str) -> dict[str, Any]:
+    """What `nugget get --json` prints."""
+    if unit is not None:
+        evidence = [{"session": entry.session, "quote": entry.quote} for entry in unit.evidence]
+        return unit_json(unit) | {"ref": ref, "body": unit.body, "evidence": evidence}
+    assert stretch is not None
+    return results.stretch_json(stretch)
+
+
+def sources_of(given: Sequence[str] | None) -> tuple[SourceName, ...]:
+    """The sources that an option names, all for none. Raises UsageError for one that does not exist."""
+    try:
+        return tuple(SourceName(name.lower()) for name in listed(given)) or tuple(SourceName)
+    except ValueError as error:
+        raise UsageError(f"{error}.", hint=f"Sources are: {', '.join(SourceName)}.") from None
+
+
+def _check_identity(identity: str | None) -> None:
+    """Raises UsageError for what cannot be an identity, before anything is opened."""
+    if identity is not None:
+        from nugget.sources.memory import check_identity
+
+        check_identity(identity)
+
+
+def _known(values: list[str] | None) -> tuple[str, ...]:
+    """`listed`, for --type of any source. Raises UsageError for a type that no source has."""
+    known = (*KnowledgeType, *NuggetType, *OTHER_TYPES)
+    types = tuple(value.lower() for value in listed(values))
+    if unknown := next((value for value in types if value not in known), None):
+        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(dict.fromkeys(known))}.")
+    return types
+
+
+def _related(opened: Brain, given: str, source: list[str] | None, identity: str | None, limit: int) -> Results:
+    """What is near a ref; what is no ref is a thought in words."""
+    from nugget.exploring import related as look
+    from nugget.search import chosen_sources
+
+    thing: Unit | str = given
+    try:
+        shown = opened.get(given, as_identity=identity, neighbours=0, fresh=False)
+        if shown.unit is not None:
+            thing = shown.unit
+        elif shown.stretch is not None:
+            thing = " ".join(passage.text for passage in shown.stretch.passages if passage.is_asked_for)[:2000]
+    except NuggetError:
+        prefix = given.partition(":")[0]
+        if (":" in given and prefix in (*SourceName, "session")) or _looks_like_an_id(given):
+            raise
+    moment = datetime.now(UTC)
+    named = () if source is None else sources_of(source)
+    return look(
+        thing, opened.indexes(identity), sources=chosen_sources(named, identity=identity),
+        settings=opened.settings.retrieval, embedder=opened.embedder, limit=limit, today=moment.date(), now=moment,
+    )  # fmt: skip
+
+
+def _looks_like_an_id(text: str) -> bool:
+    return "/" in text and " " not in text.strip()
+
+
+def _freshen_machine(opened: Brain, sources: Sequence[SourceName]) -> bool:
+    """Take in what little changed beside the brain; True when more waits, which is then synced in the background."""
+    state = opened.freshen_machine(sources)
+    for problem in state.problems:
+        note(str(problem))
+    if not state.total:
+        return False
+    started = sync_machine_in_background(opened.path, opened.environment)
+    doing = "they are being indexed in the background" if started else "another process is indexing them"
+    parts = ", ".join(f"{count} of {source}" for source, count in state.files.items())
+    note(f"{counted(state.total, 'file')} changed beside the brain ({parts}); {doing}, and this answer is from before.")
+    return True
+
+
+def _behind(bundle: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(bundle, degraded=tuple(dict.fromkeys((*bundle.degraded, "index_behind"))))
+
+
+def _with_near(opened: Brain, ref: str, error: NuggetError) -> NuggetError:
+    """The error, with what is near in the brain as its hint where the ref was one of the brain."""
+    name = ref.removeprefix("brain:")
+    if ":" in name:
+        return error
+    text = name.replace("/", " ").replace("-", " ")
+    near = opened.ask(text, limit=3, profile="search", fresh=False, log=False).hits
+    if near:
+        error.hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
+    return error
+
+
+@contextmanager
+def _paged(out: Console) -> Iterator[None]:
+    """A pager where a terminal is too small for what is printed; the terminal itself, or a pipe, otherwise."""
+    if not out.is_terminal:
+        yield
+        return
+    with out.capture() as captured:
+        yield
+    shown = captured.get()
+    is_long = shown.count("\n") >= out.height
+    with out.pager(styles=True) if is_long else nullcontext(), suppress(BrokenPipeError):
+        from rich.text import Text
+
+        out.print(Text.from_ansi(shown.rstrip("\n")))

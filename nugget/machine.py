@@ -1,0 +1,274 @@
+"""What is searched beside the brain: canon, provenance, history and memory, kept in the machine's indexes.
+
+`sync_machine` brings everything in line. `freshen_machine` is for a search: it takes in the little that changed and
+says how much it left to a sync of its own. Memory is synced only for the identity that was named.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+from nugget.config import Environment, Settings
+from nugget.embedding import Embedder
+from nugget.index import Index
+from nugget.index.home import home_index_file, open_home
+from nugget.index.memory import open_memory, read_memory
+from nugget.models import Problem, SourceName
+from nugget.sync.documents import document_changes, sync_documents
+from nugget.sync.result import Progress, SyncResult
+
+MACHINE_SOURCES = (
+    SourceName.CANON,
+    SourceName.PROVENANCE,
+    SourceName.SESSIONS,
+    SourceName.SHELL,
+    SourceName.BRIDGE,
+)
+"""The sources of the machine's index, in the order in which they are synced. Memory has indexes of its own."""
+
+INLINE_FILES = 50
+"""Up to this many changed files are taken in before a search; more are left to a sync of their own."""
+INLINE_BYTES = 4_000_000
+"""Up to this much of transcripts is read before a search: a tenth of a second."""
+_WITH_VECTORS = 3
+
+_HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """What a search does not know of yet: changed files by source. `problems` are of the folders that were walked."""
+
+    files: Mapping[SourceName, int] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """All files that wait."""
+        return sum(self.files.values())
+
+
+def redacting(settings: Settings) -> Callable[[str], str]:
+    """A function that takes the secrets out of a text. The rules are loaded when it is first called."""
+
+    def redact_text(text: str) -> str:
+        from nugget.redaction import allow_list, redact
+
+        return redact(text, allow=allow_list(settings)).text
+
+    return redact_text
+
+
+def sync_machine(
+    environment: Environment,
+    settings: Settings,
+    *,
+    brain: Path,
+    sources: Sequence[SourceName] = MACHINE_SOURCES,
+    embedder: Embedder | None,
+    now: datetime,
+    progress: Progress | None = None,
+) -> dict[SourceName, SyncResult]:
+    """Bring the machine's index in line with these sources; what was done, by source.
+
+    Sessions and bridge are read in one go and reported as sessions. Raises IndexUnavailable where it cannot be written.
+    """
+    done: dict[SourceName, SyncResult] = {}
+    with closing(open_home(environment.home)) as connection:
+        if SourceName.CANON in sources:
+            done[SourceName.CANON] = _sync_canon(connection, environment, settings, brain, embedder, progress)
+        if SourceName.PROVENANCE in sources:
+            from nugget.sync.provenance import sync_provenance
+
+            done[SourceName.PROVENANCE] = sync_provenance(
+                environment.home, connection, embedder=embedder, progress=progress
+            )
+        if {SourceName.SESSIONS, SourceName.BRIDGE} & {*sources}:
+            done[SourceName.SESSIONS] = _sync_history(connection, environment, settings, brain, progress)
+        if SourceName.SHELL in sources:
+            done[SourceName.SHELL] = _sync_shell(connection, environment, settings, now, progress)
+        if embedder and done:
+            from nugget.sync.missing_vectors import embed_missing
+
+            embed_missing(
+                connection, embedder=embedder, cache_folder=environment.home / "embeddings", progress=progress
+            )
+    return done
+
+
+def freshen_machine(
+    environment: Environment,
+    settings: Settings,
+    *,
+    brain: Path,
+    sources: Sequence[SourceName],
+    embedder: Embedder | None,
+) -> Behind:
+    """Take in what little changed of these sources since the last search. Where nothing is to be known, do nothing."""
+    waiting: dict[SourceName, int] = {}
+    problems: list[Problem] = []
+    if not _anything(environment, settings):
+        return Behind()
+    with closing(open_home(environment.home)) as connection:
+        if SourceName.CANON in sources:
+            waiting[SourceName.CANON] = _freshen_canon(connection, environment, settings, brain, embedder, problems)
+        if SourceName.PROVENANCE in sources:
+            waiting[SourceName.PROVENANCE] = _freshen_provenance(connection, environment)
+        if _HISTORY & {*sources}:
+            waiting[SourceName.SESSIONS] = _freshen_history(connection, environment, settings, brain)
+    files = {source: count for source, count in waiting.items() if count}
+    return Behind(files=files, problems=tuple(problems))
+
+
+def open_memory_of(
+    identity: str,
+    environment: Environment,
+    settings: Settings,
+    *,
+    brain: Path,
+    workspaces: Sequence[Path] = (),
+    embedder: Embedder | None,
+    resident: bool = False,
+) -> Index:
+    """The index of an identity's memory, in line with its files. Raises UsageError for what is no identity."""
+    from nugget.sources.memory import Memory
+
+    named = [Path(folder).expanduser() for folder in settings.memory.workspaces]
+    source = Memory(identity, environment, redact=redacting(settings), brain=brain, workspaces=[*workspaces, *named])
+    with closing(open_memory(environment.home, identity)) as connection:
+        changes = document_changes(source, connection)
+        if changes or (embedder and _model_of(connection) != embedder.model):
+            sync_documents(
+                source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", changes=changes
+            )
+    return read_memory(environment.home, identity, resident=resident)
+
+
+def _anything(environment: Environment, settings: Settings) -> bool:
+    """Whether there is anything on this machine to be searched beside the brain."""
+    return bool(settings.canon.folders) or any(_places(environment))
+
+
+def _places(environment: Environment) -> Iterator[bool]:
+    yield home_index_file(environment.home).is_file()
+    yield (environment.claude_config / "projects").is_dir()
+    yield (environment.home / "provenance").is_dir()
+    yield (environment.home / "bridge").is_dir()
+
+
+def _model_of(connection: sqlite3.Connection) -> str | None:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'embedding_model'").fetchone()
+    return None if row is None else str(row[0])
+
+
+def _sync_canon(
+    connection: sqlite3.Connection,
+    environment: Environment,
+    settings: Settings,
+    brain: Path,
+    embedder: Embedder | None,
+    progress: Progress | None,
+) -> SyncResult:
+    from nugget.sources.canon import Canon, canon_folders
+
+    folders = canon_folders(settings.canon.folders, base=brain)
+    source = Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files)
+    result = sync_documents(
+        source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", progress=progress
+    )
+    return replace(result, problems=(*source.problems, *result.problems))
+
+
+def _freshen_canon(
+    connection: sqlite3.Connection,
+    environment: Environment,
+    settings: Settings,
+    brain: Path,
+    embedder: Embedder | None,
+    problems: list[Problem],
+) -> int:
+    """Take in a few changed notes; how many were left for later."""
+    from nugget.sources.canon import Canon, canon_folders
+
+    folders = canon_folders(settings.canon.folders, base=brain)
+    source = Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files)
+    changes = document_changes(source, connection)
+    problems += source.problems
+    if not changes or len(changes.modified) > INLINE_FILES:
+        return len(changes)
+    model = embedder if embedder and len(changes) <= _WITH_VECTORS and _model_of(connection) == embedder.model else None
+    sync_documents(source, connection, embedder=model, cache_folder=environment.home / "embeddings", changes=changes)
+    return 0
+
+
+def _freshen_provenance(connection: sqlite3.Connection, environment: Environment) -> int:
+    from nugget.sources.nugget_units import NuggetUnits
+    from nugget.sync.provenance import sync_provenance
+
+    if not (environment.home / "provenance").is_dir():
+        return 0
+    changes = document_changes(NuggetUnits(environment.home), connection)
+    if not changes or len(changes) > INLINE_FILES:
+        return len(changes)
+    sync_provenance(environment.home, connection)
+    return 0
+
+
+def _freshen_history(connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path) -> int:
+    from nugget.history.finding import find_history
+    from nugget.history.syncing import sync_history
+    from nugget.index.history import known_states
+
+    found = find_history(environment, brain)
+    known = known_states(connection)
+    changed = [
+        (file, known.get(path, (0, 0, 0))[1])
+        for path, file in found.items()
+        if known.get(path, (0, -1, -1))[1:] != (file.size, file.mtime_ns)
+    ]
+    gone = known.keys() - found.keys()
+    if not changed and not gone:
+        return 0
+    grown = sum(file.size - before if file.size >= before else file.size for file, before in changed)
+    if grown > INLINE_BYTES or len(changed) > INLINE_FILES:
+        return len(changed)
+    result = sync_history(connection, environment, settings, brain=brain, wait=False)
+    return len(changed) if result.is_busy else 0
+
+
+def _sync_history(
+    connection: sqlite3.Connection,
+    environment: Environment,
+    settings: Settings,
+    brain: Path,
+    progress: Progress | None,
+) -> SyncResult:
+    from nugget.history import sync_history
+
+    result = sync_history(connection, environment, settings, brain=brain, progress=progress)
+    return SyncResult(
+        added=result.added,
+        modified=result.modified,
+        removed=result.removed,
+        unchanged=result.unchanged,
+        problems=result.problems,
+    )
+
+
+def _sync_shell(
+    connection: sqlite3.Connection,
+    environment: Environment,
+    settings: Settings,
+    now: datetime,
+    progress: Progress | None,
+) -> SyncResult:
+    """Read the logs of shells and what went wrong in sessions into evidence."""
+    from nugget.evidence import ingest_all
+
+    taken, problems = ingest_all(connection, environment, settings=settings, now=now, progress=progress)
+    return SyncResult(added=len(taken), problems=tuple(problems))

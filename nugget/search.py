@@ -1,0 +1,338 @@
+"""One search over everything: the brain, what the machine's index holds, history, and one identity's memory.
+
+Each source is asked for itself, so that a large one crowds no other out: units by words and meaning as in `ask`,
+history by its own passages. Within a source relevance decides, then recency; in canon a match of file names comes
+first. What only vectors point at, and that weakly, is left out beside the brain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from nugget.config import RetrievalSettings, Settings
+from nugget.embedding import Embedder
+from nugget.errors import UsageError
+from nugget.index import Index, queries
+from nugget.index.fulltext import STOP_WORDS, question_words
+from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
+from nugget.retrieval import profiles, retrieve
+from nugget.search_language import SearchQuery
+from nugget.text import estimate_tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nugget.history import PassageHit
+
+DEFAULT_LIMIT = 50
+"""Results of each source, at most."""
+ORDER = (
+    SourceName.BRAIN, SourceName.PROVENANCE, SourceName.SESSIONS, SourceName.BRIDGE, SourceName.SHELL,
+    SourceName.MEMORY, SourceName.CANON,
+)  # fmt: skip
+"""In which order the sources are shown."""
+
+_HISTORY = (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE)
+_LEAST_SHARE = 0.6
+"""Of the best score of its source: what no word of matches needs more than this."""
+_NAMED = 1.0
+_BUDGET_TOKENS = 200_000
+_NAME_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexes:
+    """What is searched. `memory` is the index of the identity that was named; without one there is none."""
+
+    brain: Index
+    machine: Index | None = None
+    memory: Index | None = None
+
+    def of(self, source: SourceName) -> Index | None:
+        """The index that holds a source, where there is one."""
+        if source is SourceName.BRAIN:
+            return self.brain
+        return self.memory if source is SourceName.MEMORY else self.machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What one source found, best first. `weak`: nothing in it is likely to be what was looked for."""
+
+    source: SourceName
+    hits: tuple[Hit, ...]
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What a search found: groups in the order in which they are shown, empty ones left out."""
+
+    query: SearchQuery
+    groups: tuple[Group, ...]
+    degraded: tuple[str, ...] = ()
+    more_hint: str | None = None
+    explain: dict[str, Any] | None = None
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """All hits, group by group."""
+        return tuple(hit for group in self.groups for hit in group.hits)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many hits each source gave."""
+        return {str(group.source): len(group.hits) for group in self.groups}
+
+
+def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tuple[SourceName, ...]:
+    """The sources to search: the named ones, else all. Memory is one of them only for a named identity.
+
+    Raises UsageError where memory is asked for without an identity.
+    """
+    if SourceName.MEMORY in names and identity is None:
+        raise UsageError(
+            "Memory is private to an identity.", hint="Name it: nugget search … --source memory --as IDENTITY."
+        )
+    named = names or tuple(SourceName)
+    return tuple(name for name in ORDER if name in named and (name is not SourceName.MEMORY or identity is not None))
+
+
+def allowed_texts(settings: Settings) -> list[re.Pattern[str]]:
+    """`redaction.allow_list`, without loading the rules of redaction where nothing is allowed."""
+    if not settings.redaction.allow:
+        return []
+    from nugget.redaction import allow_list
+
+    return allow_list(settings)
+
+
+def as_bundle(results: Results, *, limit: int, depth: Depth, profile: str, explain: bool) -> Bundle:
+    """All hits as one Bundle. `weak` where nothing found is likely to be what was looked for."""
+    hits = results.hits
+    query = results.query
+    used = sum(estimate_tokens(chunk.breadcrumb + chunk.text) for hit in hits for chunk in hit.chunks)
+    explained = None
+    if explain:
+        explained = dict((results.explain or {}).get(str(SourceName.BRAIN)) or {})
+        explained["sources"] = {name: its for name, its in (results.explain or {}).items() if name != SourceName.BRAIN}
+        explained["contributed"] = results.counts
+    asked = Query(text=query.given, filter=query.filter, limit=limit, depth=depth, explain=explain)
+    return Bundle(
+        query=asked,
+        profile=profile,
+        hits=hits,
+        budget=Budget(requested=_BUDGET_TOKENS, used=used),
+        degraded=results.degraded,
+        weak=not hits or all(group.weak for group in results.groups),
+        more_context_hint=results.more_hint,
+        explain=explained,
+    )
+
+
+def search_everything(
+    query: SearchQuery,
+    indexes: Indexes,
+    *,
+    sources: Sequence[SourceName],
+    settings: RetrievalSettings,
+    embedder: Embedder | None,
+    now: datetime,
+    limit: int = DEFAULT_LIMIT,
+    depth: Depth = Depth.SUMMARY,
+    profile: str = "search",
+    explain: bool = False,
+    allow: Sequence[re.Pattern[str]] = (),
+) -> Results:
+    """Search each of these sources; `limit` results of each. `allow` are texts that redaction leaves."""
+    once = None if embedder is None else _Once(embedder)
+    chosen = profiles.configured(profile, settings)
+    groups: list[Group] = []
+    degraded: list[str] = []
+    hint: str | None = None
+    explained: dict[str, Any] = {}
+    for source in sources:
+        index = indexes.of(source)
+        if index is None:
+            continue
+        hits: list[Hit] = []
+        weak = False
+        if source is SourceName.BRAIN or queries.has_source(index.connection, source):
+            asked = Query(
+                text=query.text,
+                match_any=query.match_any,
+                filter=replace(
+                    query.filter, sources=() if source is SourceName.BRAIN else (source,), match=query.match
+                ),
+                limit=limit,
+                budget_tokens=_BUDGET_TOKENS,
+                depth=depth,
+                explain=explain,
+            )
+            bundle = retrieve(asked, chosen, index, embedder=once, now=now)
+            hits, weak = list(bundle.hits), bundle.weak
+            degraded += bundle.degraded
+            explained[str(source)] = bundle.explain
+            hint = hint or bundle.more_context_hint
+            if source is not SourceName.BRAIN:
+                hits = _by_relevance_and_recency(_telling(hits, weak=weak))
+            elif len(sources) > 1 and not weak:
+                hits = _telling(hits, weak=weak)
+            if source is SourceName.CANON:
+                hits = _names_first(query, asked, hits, index)
+        if source in _HISTORY and not _is_about_units(query.filter):
+            hits = _by_relevance_and_recency([*hits, *_passages(query, source, index, limit=limit, allow=allow)])
+            weak = weak and not hits
+        if hits:
+            groups.append(Group(source=source, hits=tuple(hits[:limit]), weak=weak))
+    return Results(
+        query=query,
+        groups=tuple(groups),
+        degraded=tuple(dict.fromkeys([*([f"plain_text: {query.problem}"] if query.problem else []), *degraded])),
+        more_hint=hint,
+        explain=explained if explain else None,
+    )
+
+
+def day_of(hit: Hit) -> date | None:
+    """When what was found was made or changed last."""
+    return hit.unit.last_modified or hit.unit.created
+
+
+class _Once:
+    """An embedder that makes the vector of a question once, however many sources are asked."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._made: dict[str, NDArray[np.float32]] = {}
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self._embedder.model
+
+    @property
+    def embed(self) -> Callable[..., Any]:
+        """As the model's own."""
+        return self._embedder.embed
+
+    @property
+    def count_tokens(self) -> Callable[[str], int]:
+        """As the model's own."""
+        return self._embedder.count_tokens
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """The vector of a question. Raises EmbeddingUnavailable."""
+        if text not in self._made:
+            self._made[text] = self._embedder.embed_query(text)
+        return self._made[text]
+
+
+def _is_about_units(filter_: Filter) -> bool:
+    """Whether a filter names what only units have."""
+    return bool(filter_.types or filter_.domains or filter_.tags or filter_.paths)
+
+
+def _telling(hits: Sequence[Hit], *, weak: bool) -> list[Hit]:
+    """Those that a word matches, and those that vectors hold to be nearly as good as the best."""
+    best = max((hit.score for hit in hits), default=0.0)
+    return [hit for hit in hits if _matches_words(hit) or (not weak and hit.score >= _LEAST_SHARE * best)]
+
+
+def _matches_words(hit: Hit) -> bool:
+    return any(reason.startswith("bm25") for reason in hit.reasons)
+
+
+def _by_relevance_and_recency(hits: Iterable[Hit]) -> list[Hit]:
+    """Best first; of those that are about equally good the newest first."""
+
+    def place(hit: Hit) -> tuple[float, int, str]:
+        day = day_of(hit)
+        return -round(hit.score, 2), -day.toordinal() if day else 0, hit.ref
+
+    return sorted(hits, key=place)
+
+
+def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: Index) -> list[Hit]:
+    """The notes in whose path every word stands before those that only say them; a match of the name itself first."""
+    words = [word for word in _NAME_WORD.findall(query.text) if word.lower() not in STOP_WORDS]
+    if not words or len(words) > 8:
+        return list(hits)
+    connection = index.connection
+    named = dict(queries.units_named(connection, words, asked.filter)[: asked.limit * 4])
+    if not named:
+        return list(hits)
+    known = {hit.unit.path: hit for hit in hits}
+    units = index.units([key for key, path in named.items() if path not in known])
+    chunks = index.chunks_of_units(list(units))
+    found: list[Hit] = []
+    for key, path in named.items():
+        hit = known.get(path)
+        if hit is None:
+            first = chunks[key][0] if chunks.get(key) else None
+            text = (first.text if first else "") or units[key].title
+            shown = HitChunk(breadcrumb=first.breadcrumb if first else "", text=text, score=0.0)
+            hit = Hit(unit=units[key], score=0.0, chunks=(shown,))
+        part = Contribution(name="file name", value=_NAMED - hit.score, detail=path)
+        found.append(
+            replace(hit, score=_NAMED, reasons=("file name", *hit.reasons), contributions=(*hit.contributions, part))
+        )
+
+    def place(hit: Hit) -> tuple[bool, bool, int, str]:
+        path = (hit.unit.path or "").lower()
+        name = path.rsplit("/", 1)[-1]
+        in_name = all(word.lower() in name for word in words)
+        return not in_name, not _matches_words(hit), len(path), path
+
+    ordered = sorted(found, key=place)
+    return [*ordered, *(hit for hit in hits if hit.unit.path not in {other.unit.path for other in found})]
+
+
+def _passages(
+    query: SearchQuery, source: SourceName, index: Index, *, limit: int, allow: Sequence[re.Pattern[str]]
+) -> list[Hit]:
+    from nugget.history import search_history
+
+    if not question_words(query.text) and not query.match:
+        return []
+    found = search_history(
+        index.connection,
+        query.given if query.expression is None and not query.problem and query.filter.is_empty else query.text,
+        sources=(source,),
+        since=query.filter.since,
+        until=query.filter.until,
+        limit=limit,
+        match=query.match or None,
+        allow=allow,
+    )
+    return [passage_hit(hit) for hit in found]
+
+
+def passage_hit(found: PassageHit) -> Hit:
+    """A passage of history as a hit: its unit stands in, with who speaks as its type and the excerpt as its text."""
+    day = found.timestamp.date() if found.timestamp else None
+    unit = Unit(
+        id=found.ref.partition(":")[2],
+        source=found.source,
+        type=found.role.label.lower(),
+        title=found.title or found.session,
+        body=found.excerpt,
+        path=found.path or None,
+        session=found.session,
+        created=day,
+        last_modified=day,
+    )
+    chunk = HitChunk(breadcrumb=found.speaker, text=found.excerpt, score=found.score)
+    return Hit(
+        unit=unit,
+        score=found.score,
+        chunks=(chunk,),
+        reasons=("words",),
+        contributions=(Contribution(name="words", value=found.score),),
+        named=found.ref,
+    )
