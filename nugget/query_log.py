@@ -52,7 +52,7 @@ class Asked:
 
     `brain` is its folder; `session` is the agent session that asked, where it is known. A question about code has the
     identity of its `workspace` and the `path` in it, and no brain.
-    `sources` tells how much each source contributed. Nothing of memory stands here: what is another source's is named by its ref.
+    `sources` tells how much each source contributed. Nothing of memory stands here; other sources' by their refs.
     """
 
     id: str

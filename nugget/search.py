@@ -307,7 +307,7 @@ def _passages(
         since=query.filter.since,
         until=query.filter.until,
         limit=limit,
-        match=query.match or None,
+        expression=query.expression,
         allow=allow,
     )
     return [passage_hit(hit) for hit in found]
