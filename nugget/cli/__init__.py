@@ -22,8 +22,8 @@ from nugget.cli import (
     keeping,
     provenance,
     reviewing,
-    sessions,
     searching,
+    sessions,
     syncing,
     upkeep,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nugget.cli import layout, results
+from nugget.cli import layout
 from nugget.cli.asking import (
     DomainOption,
     ExplainOption,
@@ -96,6 +96,8 @@ def search(
             from nugget.search import as_bundle
 
             bundle = as_bundle(found, limit=limit, depth=Depth.SUMMARY, profile="search", explain=explain)
+    from nugget.cli import results
+
     if behind:
         bundle = _behind(bundle)
     if as_json:
@@ -144,6 +146,8 @@ def get(
         if shown.unit is not None:
             layout.print_unit(out, shown.unit, today=datetime.now(UTC).date())
         elif shown.stretch is not None:
+            from nugget.cli import results
+
             results.print_stretch(out, shown.stretch)
 
 
@@ -177,6 +181,8 @@ def shown_json(unit: Unit | None, stretch: Stretch | None, *, ref: str) -> dict[
         evidence = [{"session": entry.session, "quote": entry.quote} for entry in unit.evidence]
         return unit_json(unit) | {"ref": ref, "body": unit.body, "evidence": evidence}
     assert stretch is not None
+    from nugget.cli import results
+
     return results.stretch_json(stretch)
 
 

@@ -16,13 +16,13 @@ from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_bra
 from nugget.errors import NuggetError, UsageError
 from nugget.models import Severity, SourceName
 from nugget.render import clean, one_line
-from nugget.sync.result import Progress, SyncResult
 from nugget.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nugget.api import Brain
+    from nugget.sync.result import Progress, SyncResult
 
 _MACHINE = "machine"
 """A name for all sources beside the brain, but memory, which is synced when it is asked for."""
