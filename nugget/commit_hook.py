@@ -1,6 +1,6 @@
 """What git's prepare-commit-msg hook calls: `nugget commit --hook FILE [SOURCE [COMMIT]]`.
 
-Whatever happens here, the commit goes on: the exit code is 0, nothing is printed, and after two seconds at the latest
+Whatever happens here, the commit goes on: the exit code is 0, nothing is printed, and after five seconds at the latest
 it is over. What failed is noted in `$NUGGET_HOME/log/hook.log`; the message is then as git made it.
 """
 
@@ -16,7 +16,8 @@ from nugget.config import Environment, load_settings, read_environment
 
 _MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
 _READ_FOR_S = 0.2
-_GIVEN_UP_AFTER_S = 2.0
+"""Processor time for reading sessions."""
+_GIVEN_UP_AFTER_S = 5.0
 _OF_FILES = ("claude-code", "codex", "gemini-cli")
 """Agents whose sessions are single files: databases are too slow to be looked at while somebody waits."""
 
@@ -53,7 +54,7 @@ def _write(environment: Environment, file: str = "", source: str = "") -> None:
     settings = replace(settings, capture=replace(settings.capture, agents=agents))
 
     def make() -> commits.Commit | None:
-        limits = commits.Limits(max_bytes=_MAX_TRANSCRIPT_BYTES, until=time.monotonic() + _READ_FOR_S)
+        limits = commits.Limits(max_bytes=_MAX_TRANSCRIPT_BYTES, until=time.process_time() + _READ_FOR_S)
         return commits.prepare(
             here, environment, settings, now=datetime.now(UTC), variables=variables, limits=limits,
             only_with_sessions=True,

@@ -42,9 +42,10 @@ _SLACK_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is read: transcripts that the store does not know up to `max_bytes`, and all of it `until` (monotonic).
+    """How much is read: transcripts that the store does not know up to `max_bytes`, and everything `until`.
 
-    A few of the newest sessions of the store are read in any case.
+    `until` is compared with time.process_time, so that it does not matter what else the machine does. A few of the
+    newest sessions are read in any case.
     """
 
     max_bytes: int = 256 * 1024 * 1024
@@ -148,7 +149,7 @@ def _read_stored(files: Iterable[Path], named: set[str], limits: Limits) -> Iter
     spellings = {spelling for name in named for spelling in _spellings(name)}
     parsed = 0
     for file in files:
-        if parsed >= _ALWAYS_PARSED and time.monotonic() >= limits.until:
+        if parsed >= _ALWAYS_PARSED and time.process_time() >= limits.until:
             return
         try:
             content = file.read_bytes()
@@ -183,8 +184,9 @@ def _read_transcripts(
 ) -> Iterator[SessionRecord]:
     roots: list[Workspace] = []
     names = {name.rpartition("/")[2] for name in named}
+    parsed = 0
     for file in files:
-        if time.monotonic() >= limits.until:
+        if parsed and time.process_time() >= limits.until:
             return
         if file.size > limits.max_bytes or not _mentions(file, names):
             continue
@@ -192,6 +194,7 @@ def _read_transcripts(
         from nugget.extraction.touches import file_touches
         from nugget.sources.sessions import read_any
 
+        parsed += 1
         try:
             session = read_any(file)
             roots = roots or _checkouts(workspace)
