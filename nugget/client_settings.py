@@ -6,7 +6,7 @@ Formats: settings.json as of https://code.claude.com/docs/en/hooks, .mcp.json an
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,10 @@ from nugget.errors import GitError, InstallError
 from nugget.json_edits import END, Edit, Place
 
 EVENTS = ("SessionEnd", "SessionStart")
+BRIEF_EVENT, RECALL_EVENT = "SessionStart", "UserPromptSubmit"
+ALL_EVENTS = (*EVENTS, RECALL_EVENT)
+BRIEF, RECALL = "--brief", "--recall"
+"""What a hook is started with where a session wants to be told something; without them it only captures."""
 SERVER = "nugget"
 RULE = "mcp__nugget__get_relevant_context"
 TIMEOUT_S = 10
@@ -66,7 +70,7 @@ class Draft:
         """The object, then list or object, at a place; an empty one where there is none."""
         found: Any = self.value
         for depth, key in enumerate(place, 1):
-            kind = list if key in (*EVENTS, "allow") else dict
+            kind = list if key in (*ALL_EVENTS, "allow") else dict
             found = found.get(key, kind())
             if not isinstance(found, kind):
                 raise InstallError(
@@ -119,18 +123,35 @@ def _project(cwd: Path) -> Path:
     return Path(top) if top else cwd
 
 
-def put_hook(draft: Draft, event: str, command: str) -> None:
-    """Put in one hook of ours for an event: the first there is, brought up to date, or a new one."""
+def put_hook(draft: Draft, event: str, command: str, *, flag: str = "", is_wanted: bool | None = None) -> None:
+    """Put in one hook of ours for an event: the first there is, brought up to date, or a new one.
+
+    `flag` is put into its arguments where it is wanted, and taken out where it is not; None leaves it as it is.
+    """
     draft.part("hooks", event)
     ours = list(hooks_of(draft, event))
     for place, _ in reversed(ours[1:]):
         take_out_hook(draft, place)
+    kept = flags_of(ours[0][1]) if ours else ()
+    flags = kept if is_wanted is None else (flag,) if is_wanted else ()
     if not ours:
-        draft.insert(("hooks", event, END), {"hooks": [wanted_hook(command, {})]})
+        draft.insert(("hooks", event, END), {"hooks": [wanted_hook(command, {}, flags=flags)]})
         return
     place, entry = ours[0]
-    if entry != (wanted := wanted_hook(command, entry)):
+    if entry != (wanted := wanted_hook(command, entry, flags=flags)):
         draft.put(json_edits.replace(draft.text, place, wanted))
+
+
+def put_recall_hook(draft: Draft, command: str, *, is_wanted: bool | None) -> None:
+    """Put in the hook that a prompt is answered by, where it is wanted, or is there already and nothing is said."""
+    ours = list(hooks_of(draft, RECALL_EVENT))
+    if is_wanted or (ours and is_wanted is None):
+        put_hook(draft, RECALL_EVENT, command, flag=RECALL, is_wanted=True)
+        return
+    for place, _ in reversed(ours):
+        take_out_hook(draft, place)
+    if ours and not draft.part("hooks", RECALL_EVENT):
+        draft.put(json_edits.remove(draft.text, ("hooks", RECALL_EVENT)))
 
 
 def put_server(draft: Draft, command: str) -> None:
@@ -147,10 +168,16 @@ def put_server(draft: Draft, command: str) -> None:
         draft.put(json_edits.replace(draft.text, ("mcpServers", SERVER), wanted))
 
 
-def wanted_hook(command: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The hook in exec form, without a shell; what a person set beside that stays."""
-    start = {"type": "command", "command": command, "args": ["capture-session"]}
+def wanted_hook(command: str, entry: Mapping[str, Any], *, flags: Sequence[str] | None = None) -> dict[str, Any]:
+    """The hook in exec form, without a shell; what a person set beside that stays, and so do flags not named."""
+    kept = flags_of(entry) if flags is None else flags
+    start = {"type": "command", "command": command, "args": ["capture-session", *kept]}
     return {"timeout": TIMEOUT_S, **entry, **start} if entry else {**start, "timeout": TIMEOUT_S}
+
+
+def flags_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a hook of ours is told to do beside capturing."""
+    return tuple(word for word in command_line(entry)[2:] if word in (BRIEF, RECALL))
 
 
 def wanted_server(command: str, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,7 +201,8 @@ def first_hook(draft: Draft, event: str) -> dict[str, Any] | None:
 
 def _is_our_hook(entry: Mapping[str, Any]) -> bool:
     words = command_line(entry)
-    return len(words) == 2 and is_own_command(words[0]) and words[1] == "capture-session"
+    is_capture = len(words) >= 2 and is_own_command(words[0]) and words[1] == "capture-session"
+    return is_capture and all(word in (BRIEF, RECALL) for word in words[2:])
 
 
 def is_our_server(entry: object) -> bool:

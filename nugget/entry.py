@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from nugget import hook
 
             if hook.is_hook_call(given):
-                return hook.main()
+                return hook.main(given)
         if given[:2] == ["commit", "--hook"]:
             from nugget import commit_hook
 

@@ -1,5 +1,8 @@
 """What Claude Code's hooks call: note the session in the queue, start the worker, get out of the way.
 
+Where it was asked for, a session is told at its start what is known of its workspace (`--brief`), and at each prompt
+what is known of that (`--recall`).
+
 Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Nothing that goes
 wrong here may disturb the client: the exit code is always 0, nothing is printed but the notice that the
 client shows at a session's start, and what failed is noted in `$NUGGET_HOME/log/hook.log`.
@@ -11,8 +14,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from nugget import spool
 
@@ -20,20 +23,27 @@ NOTICE = "This session will be analyzed for knowledge capture"
 CATCH_UP_EVERY_S = 3600
 _STDIN_WAIT_S = 1.0
 _MAX_PAYLOAD_BYTES = 4_000_000
+FLAGS = ("--brief", "--recall")
+_TELL_S = 1.5
+"""Far more than it takes; on a machine that is out of breath a session starts without being told anything."""
+_BRIEFED_ALREADY = ("resume", "fork")
+"""The brief stands in the conversation that goes on."""
 _QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
 _JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
 
 
 def is_hook_call(arguments: Sequence[str]) -> bool:
     """Whether `nugget <arguments>` is a hook at work: `capture-session` alone, with the payload on stdin."""
-    return list(arguments) == ["capture-session"] and sys.stdin is not None and not sys.stdin.isatty()
+    is_ours = list(arguments[:1]) == ["capture-session"] and all(flag in FLAGS for flag in arguments[1:])
+    return is_ours and sys.stdin is not None and not sys.stdin.isatty()
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Act on the hook payload on stdin; always 0.
 
     SessionEnd (and PreCompact) queue the session; SessionStart prints the notice and, at most once an hour, has the
     worker look for sessions that were never captured. Inside a session that Nugget itself started: nothing.
+    `--brief`, or NUGGET_BRIEF, adds the brief to SessionStart; `--recall`, or NUGGET_RECALL, answers UserPromptSubmit.
     """
     if os.environ.get(spool.GUARD):
         return 0
@@ -42,7 +52,9 @@ def main() -> int:
         payload = _read_payload()
         event = payload.get("hook_event_name") or ""
         if event == "SessionStart":
-            _session_starts(home, payload)
+            _session_starts(home, payload, is_briefed=_wants(arguments, "--brief", "NUGGET_BRIEF"))
+        elif event == "UserPromptSubmit" and _wants(arguments, "--recall", "NUGGET_RECALL"):
+            _say(_told(payload, "recall"))
         elif event in _QUEUED_EVENTS and (payload.get("transcript_path") or payload.get("session_id")):
             _session_ends(home, payload, str(event))
     except Exception as error:
@@ -96,10 +108,15 @@ def _session_ends(home: str, payload: dict[str, object], event: str) -> None:
     spool.start_worker(home)
 
 
-def _session_starts(home: str, payload: dict[str, object]) -> None:
-    if _has_brain(home) and payload.get("source") != "compact":
-        with suppress(OSError):
-            os.write(1, json.dumps({"systemMessage": NOTICE}).encode() + b"\n")
+def _session_starts(home: str, payload: dict[str, object], *, is_briefed: bool) -> None:
+    source = payload.get("source")
+    said: dict[str, object] = {"systemMessage": NOTICE} if _has_brain(home) and source != "compact" else {}
+    if is_briefed and source not in _BRIEFED_ALREADY:
+        try:
+            said |= _told(payload, "brief")
+        except Exception as error:
+            _note(home, error)
+    _say(said)
     stamp = os.path.join(spool.make_queue(home), "catch-up.stamp")
     try:
         due = time.time() - os.stat(stamp).st_mtime >= CATCH_UP_EVERY_S
@@ -108,6 +125,55 @@ def _session_starts(home: str, payload: dict[str, object]) -> None:
     if due and spool.start_worker(home, "--catch-up"):
         with open(stamp, "ab"):
             os.utime(stamp)
+
+
+def _wants(arguments: Sequence[str], flag: str, variable: str) -> bool:
+    return flag in arguments or os.environ.get(variable, "").lower() in ("1", "true", "yes")
+
+
+def _told(payload: dict[str, object], what: str) -> dict[str, object]:
+    """What the client adds to the conversation, as its hook output; nothing where there is nothing, or not in time."""
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    with _at_most(_TELL_S):
+        from nugget import briefing
+        from nugget.config import read_environment
+
+        environment, now = read_environment(), datetime.now(UTC)
+        folder = Path(str(payload.get("cwd") or os.getcwd()))
+        if what == "brief":
+            text = briefing.brief(environment, folder, session=str(payload.get("session_id") or ""), now=now)
+        else:
+            text = briefing.recall(environment, str(payload.get("prompt") or ""), folder, now=now)
+    if not text:
+        return {}
+    return {"hookSpecificOutput": {"hookEventName": payload["hook_event_name"], "additionalContext": text}}
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the middle of work that takes too long: a client waits for it."""
+    import signal
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"nothing to tell within {seconds:g} s")
+
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _say(said: dict[str, object]) -> None:
+    if said:
+        with suppress(OSError):
+            os.write(1, json.dumps(said).encode() + b"\n")
 
 
 def _has_brain(home: str) -> bool:
@@ -139,4 +205,4 @@ def _redacted(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

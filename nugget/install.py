@@ -20,8 +20,12 @@ from typing import Any
 
 from nugget import client_files, json_edits
 from nugget.client_settings import (
+    ALL_EVENTS,
+    BRIEF,
+    BRIEF_EVENT,
     BROADER_RULES,
     EVENTS,
+    RECALL_EVENT,
     RULE,
     SERVER,
     Draft,
@@ -33,6 +37,7 @@ from nugget.client_settings import (
     is_own_command,
     open_settings,
     put_hook,
+    put_recall_hook,
     put_server,
     take_out_hook,
     wanted_hook,
@@ -75,15 +80,26 @@ def own_command(environment: Environment) -> Path:
     raise InstallError("The nugget command is not to be found.", hint="Install Nugget: pipx install nugget-brain")
 
 
-def plan_install(scope: Scope, environment: Environment, *, command: Path, cwd: Path) -> list[FileChange]:
+def plan_install(
+    scope: Scope,
+    environment: Environment,
+    *,
+    command: Path,
+    cwd: Path,
+    brief: bool | None = None,
+    recall: bool | None = None,
+) -> list[FileChange]:
     """What `apply` would write so that Claude Code captures sessions with `command` and asks it; [] where it does.
 
+    `brief` and `recall` say whether a session is told something at its start and at each prompt; None leaves that as
+    it is, which is off at first.
     Raises InstallError for settings that cannot be read, are no JSON, or have another server named `nugget`.
     """
     records = _read_records(environment)
     settings, servers = open_settings(scope, environment, cwd)
     for event in EVENTS:
-        put_hook(settings, event, str(command))
+        put_hook(settings, event, str(command), flag=BRIEF, is_wanted=brief if event == BRIEF_EVENT else None)
+    put_recall_hook(settings, str(command), is_wanted=recall)
     allowed = settings.part("permissions", "allow")
     if not any(rule in allowed for rule in (RULE, *BROADER_RULES)):
         settings.insert(("permissions", "allow", END), RULE)
@@ -162,6 +178,8 @@ def _inspect(scope: Scope, folder: Path, environment: Environment) -> Installati
     try:
         settings, servers = open_settings(scope, environment, folder, is_root=True)
         entries = {f"{event} hook": first_hook(settings, event) for event in EVENTS}
+        if (recalling := first_hook(settings, RECALL_EVENT)) is not None:
+            entries[f"{RECALL_EVENT} hook"] = recalling
         server = servers.part("mcpServers").get(SERVER)
         entries["MCP server"] = server if is_our_server(server) else None
         for name, entry in entries.items():
@@ -203,7 +221,7 @@ def _undone(draft: Draft, record: Mapping[str, Any] | None) -> str | None:
             text = Edit(start=start, end=end, text=old).apply(text)
         return text or None if record["created"] else text
     untouched = draft.text
-    for event in EVENTS:
+    for event in ALL_EVENTS:
         for place, _ in reversed(list(hooks_of(draft, event))):
             take_out_hook(draft, place)
     for index in reversed([at for at, rule in enumerate(draft.part("permissions", "allow")) if rule == RULE]):

@@ -447,10 +447,10 @@ def test_the_plugin_says_the_same_as_the_installation(command: Path, isolated_ho
     def as_installed(file: Path) -> Any:
         return json.loads(file.read_text("utf-8").replace(str(command), "nugget"))
 
-    assert (
-        value_of(plugin / "hooks" / "hooks.json")["hooks"]
-        == as_installed(isolated_home / ".claude" / "settings.json")["hooks"]
-    )
+    hooks = value_of(plugin / "hooks" / "hooks.json")["hooks"]
+    asks = hooks.pop("UserPromptSubmit")  # a plugin cannot be installed with a choice: it is silent until told to speak
+    assert hooks == as_installed(isolated_home / ".claude" / "settings.json")["hooks"]
+    assert asks == hooks["SessionStart"]
     assert value_of(plugin / ".mcp.json") == as_installed(isolated_home / ".claude.json")
     assert value_of(plugin / ".claude-plugin" / "plugin.json")["version"] == __version__
     assert "get_relevant_context" in (plugin / "skills" / "recall" / "SKILL.md").read_text("utf-8")

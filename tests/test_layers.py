@@ -18,8 +18,8 @@ PACKAGE = Path(__file__).parent.parent / "nugget"
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "faces": (
-        "render", "render_nuggets", "api", "mcp_server", "http_server", "hook", "worker", "commit_hook", "demo", "cli",
-        "entry",
+        "render", "render_nuggets", "api", "mcp_server", "http_server", "briefing", "hook", "worker", "commit_hook",
+        "demo", "cli", "entry",
     ),
     "use cases": (
         "extraction", "provenance_extraction", "comparison", "proposal_text", "capture", "review", "publishing",

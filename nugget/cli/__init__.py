@@ -13,6 +13,7 @@ import typer
 from nugget import __version__
 from nugget.cli import (
     asking,
+    briefing,
     capturing,
     committing,
     evaluating,
@@ -67,6 +68,8 @@ app.add_typer(provenance.nuggets, name="nuggets", rich_help_panel=ASK)
 app.add_typer(sessions.sessions, name="sessions", rich_help_panel=ASK)
 app.command("coverage", rich_help_panel=ASK)(provenance.show_coverage)
 app.command(rich_help_panel=ASK)(upkeep.serve)
+app.command(rich_help_panel=ASK)(briefing.brief)
+app.command(rich_help_panel=ASK)(briefing.recall)
 app.command("capture-session", rich_help_panel=LEARN)(capturing.capture_session)
 app.command(rich_help_panel=LEARN)(capturing.capture)
 app.command(rich_help_panel=LEARN)(extracting.extract)

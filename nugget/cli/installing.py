@@ -40,12 +40,23 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would b
 
 
 def install(
-    place: PlaceArgument = Place.CLAUDE_CODE, scope: ScopeOption = Scope.USER, dry_run: DryRunOption = False
+    place: PlaceArgument = Place.CLAUDE_CODE,
+    scope: ScopeOption = Scope.USER,
+    brief: Annotated[
+        bool | None,
+        typer.Option("--brief/--no-brief", help="Tell each session at its start what is known of where it works."),
+    ] = None,
+    recall: Annotated[
+        bool | None,
+        typer.Option("--recall/--no-recall", help="Give each prompt the few units that are likely to help with it."),
+    ] = None,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Have Claude Code capture its sessions and ask the brain by itself.
 
     Adds a hook at the start and the end of a session, the MCP server and the permission to ask it. Whatever else is
-    in the settings stays as it is; safe to run again. With git-hook: have git propose the messages of commits.
+    in the settings stays as it is; safe to run again. Nothing is put into a session unasked: --brief and --recall do.
+    With git-hook: have git propose the messages of commits.
     """
     from nugget.install import own_command, plan_install
 
@@ -54,7 +65,7 @@ def install(
         _install_git_hook(own_command(environment), dry_run=dry_run)
         return
     command = own_command(environment)
-    changes = plan_install(scope, environment, command=command, cwd=current_folder())
+    changes = plan_install(scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall)
     if _carry_out(changes, environment, dry_run=dry_run):
         out = console()
         out.print("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")

@@ -13,6 +13,9 @@ from typing import Any
 COMPACTION_OPENING = "This session is being continued from a previous conversation"
 """How the client opens the summary that replaces a compacted conversation."""
 
+MEMORY_TAG = "nugget-memory"
+"""Around what Nugget itself tells a session (nugget/briefing.py), so that memory does not feed on itself."""
+
 _ANSWER = re.compile(r"^User has answered your questions?: (?P<said>.+?)(?:\. You can now continue\b.*)?$", re.DOTALL)
 _REFUSAL = "The user doesn't want to proceed with this tool use."
 _SAID = re.compile(r"the user said:\n(?P<said>.+)", re.DOTALL)
@@ -20,7 +23,7 @@ _CLARIFY = "The user wants to clarify these questions."
 
 _BLOCKS = re.compile(
     r"<(?P<tag>system-reminder|ide_opened_file|ide_selection|ide_diagnostics|new-diagnostics|session-start-hook"
-    r"|user-prompt-submit-hook|local-command-caveat|total_tokens|tools-used-before-summary)\b[^>]*>"
+    rf"|user-prompt-submit-hook|{MEMORY_TAG}|local-command-caveat|total_tokens|tools-used-before-summary)\b[^>]*>"
     r".*?(?:</(?P=tag)>|\Z)",
     re.DOTALL,
 )
