@@ -21,6 +21,7 @@ from nugget.cli import (
     importing,
     installing,
     keeping,
+    logs,
     provenance,
     reviewing,
     searching,
@@ -75,6 +76,8 @@ app.command(rich_help_panel=LEARN)(capturing.capture)
 app.command(rich_help_panel=LEARN)(extracting.extract)
 app.command(rich_help_panel=LEARN)(committing.commit)
 app.add_typer(reviewing.review, name="review", rich_help_panel=LEARN)
+app.add_typer(logs.logs, name="logs", rich_help_panel=LEARN)
+app.command("shell-init", rich_help_panel=LEARN)(logs.shell_init)
 app.command(rich_help_panel=KEEP)(keeping.add)
 app.command("import", rich_help_panel=KEEP)(importing.import_notes)
 app.command(rich_help_panel=KEEP)(keeping.forget)

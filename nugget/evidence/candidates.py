@@ -94,14 +94,18 @@ def subject_words(query: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stem(word) for word in words if len(word) > 1 or word.isdigit()))[:64]
 
 
+def question_words(query: str) -> list[str]:
+    """The words of a question that are worth looking up, the longest first."""
+    words = [word for word in _WORD.findall(query.lower()[:4000]) if word not in STOP_WORDS and word not in _UNTELLING]
+    distinct = dict.fromkeys(word for word in words if len(word) > 1)
+    return sorted(distinct, key=len, reverse=True)[:_MAX_WORDS]
+
+
 def matching(connection: sqlite3.Connection, view: SessionView, query: str) -> list[Candidate]:
     """Rows beyond the view in which words of the question stand; none where the view is the whole session."""
     if view.is_whole:
         return []
-    words = [word for word in _WORD.findall(query.lower()[:4000]) if word not in STOP_WORDS and word not in _UNTELLING]
-    words = list(dict.fromkeys(word for word in words if len(word) > 1))
-    words = sorted(words, key=len, reverse=True)[:_MAX_WORDS]
-    found = store.matching_ids(connection, words, key=view.session.key, limit=_MATCHES_PER_WORD)
+    found = store.matching_ids(connection, question_words(query), key=view.session.key, limit=_MATCHES_PER_WORD)
     return candidates_of(connection, (row_id for row_id in found if row_id not in view.ids))
 
 

@@ -16,6 +16,7 @@ CREATE TABLE log_sessions (
     last_number INTEGER NOT NULL DEFAULT 0, -- the last number given to a row
     derived INTEGER NOT NULL DEFAULT 0, -- the last number that incidents and notes have been derived from
     generation INTEGER NOT NULL DEFAULT 0,  -- raised by every ingest that found something
+    unit_generation INTEGER NOT NULL DEFAULT 0, -- the generation whose incidents and notes stand in units
     malformed INTEGER NOT NULL DEFAULT 0,
     UNIQUE (source, id)
 );

@@ -228,6 +228,8 @@ def _read_batch(file: BinaryIO, start: int, size: int, *, anew: bool) -> EventBa
 def _event(line: bytes, offset: int) -> LogEvent | None:
     try:
         record = json.loads(line)
+    except UnicodeDecodeError:  # a shell writes names of files as they are
+        return _event(line.decode("utf-8", "replace").encode(), offset)
     except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict):

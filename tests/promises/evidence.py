@@ -19,6 +19,12 @@ PROMISES: dict[str, str] = {
     "EVI-INGEST": "ingesting again finds nothing; what is added later is added; two at once do each part once",
     "EVI-GOLDEN": "on real sessions the failing command and its line are in the first three for 85 % of the questions",
     "EVI-SELECT": "a model chooses evidence over all history in chunks, capped; the latest streams are always carried",
+    "EVI-CLI": "`nugget logs` gives the results of the functions behind it, and tells what cannot be done",
+    "EVI-ACROSS": "all sessions of a code repository are asked at once, by words and by meaning, and no others",
+    "EVI-HOOK": "bash is recorded only where asked: exact, escaped, private, quick, and not what is to be left out",
+    "EVI-HOOK-OTHERS": "zsh and fish are recorded in the same way",
     "EVI-REDACT": "no secret of the redaction corpus is stored or returned",
 }
-GAPS: dict[str, str] = {}
+GAPS: dict[str, str] = {
+    "EVI-HOOK-OTHERS": "neither shell is installed where the tests run; where one is, its hook is parsed only",
+}
