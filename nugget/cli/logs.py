@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -19,6 +18,8 @@ from nugget.render import clean
 from nugget.text import counted, shorten
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from nugget.config import Settings
     from nugget.evidence import BundleOptions, EvidenceBundle, Ingested
     from nugget.models import Problem
@@ -179,6 +180,8 @@ def shell_init(
 @contextmanager
 def _index() -> Iterator[tuple[sqlite3.Connection, Environment, Settings]]:
     """The machine's index, opened for writing; SQLite's failures as Nugget's."""
+    import sqlite3
+
     from nugget.index.home import open_home
 
     environment = read_environment()
