@@ -214,6 +214,13 @@ class Settings:
 
     owner: str = field(default="", metadata={"doc": "whose brain this is; used in commits and messages"})
     name: str = field(default="", metadata={"doc": "what the brain is called"})
+    provenance: bool = field(
+        default=True,
+        metadata={
+            "doc": "false: a captured session leaves no nuggets (why its files are as they are) on this machine; "
+            "`nugget extract` still works when called"
+        },
+    )
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     llm: LLMSettings = field(default_factory=LLMSettings)

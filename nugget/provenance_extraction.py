@@ -7,15 +7,12 @@ transcript stand in `$NUGGET_HOME/provenance/seen.json`. That file is only a mem
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nugget import spool
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable, NuggetError
 from nugget.extraction.places import Places
@@ -26,6 +23,8 @@ from nugget.extraction.tuning import find_tunings
 from nugget.models import EventKind, Session, SessionFile
 from nugget.nuggets import Nugget, NuggetType, SessionRecord
 from nugget.redaction import allow_list, is_excluded_project, redact_session
+from nugget.sources.files import session_file as describe_file
+from nugget.sources.files import split_locator
 from nugget.sources.provenance import (
     known_workspaces,
     natural_key,
@@ -35,15 +34,15 @@ from nugget.sources.provenance import (
     session_files,
     write_session,
 )
+from nugget.sources.seen_sessions import Seen
+from nugget.sources.session_workspaces import WorkspaceFinder
 from nugget.sources.sessions import read_any
-from nugget.workspace import Workspace, find_workspace, vanished_workspace
+from nugget.workspace import Workspace
 
 if TYPE_CHECKING:
     from nugget.extraction.generative_nuggets import GenerativeNuggets
     from nugget.llm import LLM, ClaudeCode
 
-VERSION = 1
-"""Of what the heuristics find. A session that an earlier version read is read again."""
 _PROMPT_CHARS = 2000
 
 
@@ -83,49 +82,6 @@ class Outcome:
     method: str = "heuristic"
 
 
-@dataclass(slots=True)
-class Seen:
-    """What was read before, by locator: [size, mtime, version, workspaces, how].
-
-    `how` is the method that it was extracted by, empty where it was only looked at: it is of other workspaces.
-    """
-
-    file: Path
-    entries: dict[str, list[Any]] = field(default_factory=dict)
-
-    @classmethod
-    def load(cls, home: Path) -> Seen:
-        """The memory of earlier runs, empty where there is none."""
-        file = home / "provenance" / "seen.json"
-        try:
-            loaded = json.loads(file.read_bytes())
-        except (OSError, ValueError, RecursionError):
-            loaded = {}
-        entries = loaded if isinstance(loaded, dict) else {}
-        return cls(file, {key: one for key, one in entries.items() if isinstance(one, list) and len(one) == 5})
-
-    def workspaces(self, found: SessionFile) -> list[str] | None:
-        """The workspaces of a session that is as it was when it was read; None where it has to be read."""
-        entry = self.entries.get(found.locator)
-        if entry is None or entry[:3] != [found.size, found.mtime, VERSION] or not isinstance(entry[3], list):
-            return None
-        return entry[3]
-
-    def how(self, found: SessionFile) -> str:
-        """How the session was extracted; empty where it was not."""
-        entry = self.entries.get(found.locator)
-        return str(entry[4]) if entry is not None else ""
-
-    def note(self, found: SessionFile, workspaces: Iterable[str], *, how: str) -> None:
-        """Remember a session as read."""
-        self.entries[found.locator] = [found.size, found.mtime, VERSION, list(workspaces), how]
-
-    def save(self) -> None:
-        """Write the memory; a failure costs nothing but reading again."""
-        with suppress(OSError):
-            spool.replace(self.file, json.dumps(self.entries).encode())
-
-
 def extract_sessions(
     found: Sequence[SessionFile],
     extractor: Extractor,
@@ -138,7 +94,7 @@ def extract_sessions(
     Sessions of other workspaces have no outcome. One that fails stops nothing.
     """
     seen = Seen.load(extractor.home)
-    finder = _Finder(extractor.home)
+    finder = WorkspaceFinder(extractor.home)
     method = "generative" if extractor.llm is not None else "heuristic"
     try:
         for number, file in enumerate(found):
@@ -163,6 +119,30 @@ def extract_sessions(
     finally:
         if not extractor.dry_run:
             seen.save()
+
+
+def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: datetime) -> Outcome | None:
+    """The provenance of a session that was just captured, by the heuristics, where `provenance` is switched on.
+
+    Also looks which files of its workspaces a person changed since. None where it is switched off or cannot be read;
+    nothing is raised that a transcript or the disk can cause.
+    """
+    path, name = split_locator(transcript)
+    file = describe_file(path, agent="claude-code", name=name or path.stem) if settings.provenance else None
+    if file is None:
+        return None
+    file = replace(file, path=transcript)
+    extractor = Extractor(home=home, settings=settings, now=now)
+    try:
+        outcome = next(extract_sessions([file], extractor), None)
+        finder = WorkspaceFinder(home)
+        places = {one.identity: one for one in map(finder.of_folder, known_workspaces(home))}
+        for identity in outcome.workspaces if outcome and outcome.state == "extracted" else ():
+            if identity in places and places[identity].root.is_dir():
+                note_tunings(places[identity], extractor)
+    except (NuggetError, OSError, ValueError, RecursionError):
+        return None
+    return outcome
 
 
 def _how(outcome: Outcome | None, wanted: str) -> str:
@@ -199,67 +179,8 @@ def _says_other(known: Nugget | None, nugget: Nugget) -> bool:
     return known is None or (known.summary, known.file_hash) != (nugget.summary, nugget.file_hash)
 
 
-@dataclass(slots=True)
-class _Finder:
-    """Finds the workspaces of folders, each asked of git once."""
-
-    home: Path
-    found: dict[str, Workspace] = field(default_factory=dict)
-    by_top: dict[Path, Workspace] = field(default_factory=dict)
-    roots: dict[str, str] | None = None
-
-    def of_folder(self, folder: str) -> Workspace:
-        """The workspace of a folder, there or gone."""
-        if folder not in self.found:
-            self.found[folder] = self._ask(Path(folder))
-        return self.found[folder]
-
-    def of_session(self, session: Session) -> dict[str, list[Workspace]]:
-        """The workspaces that a session worked in, each with its checkouts; that of its own folder first.
-
-        Files that it edited in another repository count, whether it ever went there or not.
-        """
-        folders = list(dict.fromkeys(filter(None, (session.cwd, *session.folders))))
-        for event in session.events:
-            if event.kind is EventKind.FILE_EDIT and event.path and event.ok is not False:
-                beside = Path(event.path).parent
-                if beside.is_absolute() and (top := _top(beside)) is not None:
-                    folders.append(str(top))
-        grouped: dict[str, list[Workspace]] = {}
-        for folder in dict.fromkeys(folders):
-            place = self.of_folder(folder)
-            checkouts = grouped.setdefault(place.identity, [])
-            if all(place.root != one.root for one in checkouts):
-                checkouts.append(place)
-        return grouped
-
-    def _ask(self, folder: Path) -> Workspace:
-        top = _top(folder)
-        if top is not None and top in self.by_top:
-            return self.by_top[top]
-        if self.roots is None:
-            self.roots = known_workspaces(self.home)
-        place = find_workspace(folder)
-        if place is None:
-            place = vanished_workspace(folder)
-            known = next((one for one in (folder, *folder.parents) if str(one) in self.roots), None)
-            if known is not None and place.common_dir is None:
-                place = replace(place, identity=self.roots[str(known)], root=known, name=known.name)
-        if top is not None and place.root == top:
-            self.by_top[top] = place
-        return place
-
-
-def _top(folder: Path) -> Path | None:
-    """The nearest folder upwards that holds a `.git`, without asking git."""
-    try:
-        return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
-    except OSError:
-        return None
-
-
 def _extract(
-    file: SessionFile, extractor: Extractor, finder: _Finder, wanted: str | None
+    file: SessionFile, extractor: Extractor, finder: WorkspaceFinder, wanted: str | None
 ) -> tuple[Outcome | None, list[Workspace]]:
     """One session's outcome, None where it is of another workspace; and the workspaces that it is of."""
     plain = Outcome(session=file.id, agent=file.agent, state="skipped")

@@ -180,6 +180,14 @@ def open_capture(
     )
 
 
+def keep_provenance(transcript: Path, capture: Capture) -> None:
+    """Keep why the files of a captured session are as they are; what goes wrong there never touches the capture."""
+    from nugget.provenance_extraction import extract_captured
+
+    if not capture.dry_run:
+        extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
+
+
 def similar_units(brain: Brain) -> Similar:
     """What compares a unit with the brain: retrieval finds the candidates, their embeddings say how close they are.
 
@@ -283,6 +291,7 @@ class _Brains:
         with _time_limit(MAX_JOB_S):
             capture = open_capture(self._environment, brain, now=_now().astimezone())
             result = capture_transcript(transcript, capture)
+            keep_provenance(transcript, capture)
             with suppress(NuggetError, OSError, sqlite3.Error):  # the session is captured, whatever becomes of this
                 note_uses(transcript, result.session, capture=capture, index=brain.index)
         return outcome_of(result)

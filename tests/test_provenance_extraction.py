@@ -346,6 +346,28 @@ def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_s
     assert "needs an LLM" in capsys.readouterr().err
 
 
+@pytest.mark.proves("PROVENANCE-AUTOMATIC")
+def test_a_captured_session_leaves_its_provenance_unless_that_is_switched_off(
+    agent: Agent, isolated_home: Path, brain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    agent.prompt("Repair the login of the shop")
+    agent.edit("src/auth.py", "None", "1")
+    capture = ["capture-session", "--transcript", str(agent.transcript), "--brain", str(brain)]
+    monkeypatch.setenv("NUGGET_PROVENANCE", "false")
+    assert run(capture) == 0
+    assert records(isolated_home) == []
+    monkeypatch.delenv("NUGGET_PROVENANCE")
+    assert run([*capture, "--dry-run"]) == 0
+    assert records(isolated_home) == []
+    assert run(capture) == 0
+    assert [touch.path for record in records(isolated_home) for touch in record.touches] == ["src/auth.py"]
+    shutil.rmtree(isolated_home / ".nugget" / "provenance")
+    (isolated_home / ".nugget" / "provenance").write_text("in the way")
+    agent.prompt("And now the logout")
+    assert run(capture) == 0  # What becomes of provenance never touches the capture.
+
+
 @pytest.mark.proves("PROVENANCE-REAL")
 def test_every_real_transcript_is_extracted_and_every_summary_fits(shared_data: Path, isolated_home: Path) -> None:
     folder = isolated_home / ".claude" / "projects" / "all"

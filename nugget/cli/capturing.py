@@ -57,7 +57,7 @@ def capture_session(
     """
     from nugget import publishing
     from nugget.capture import capture_transcript
-    from nugget.worker import open_capture
+    from nugget.worker import keep_provenance, open_capture
 
     environment = read_environment()
     file = _transcript(transcript, session, foreground=foreground)
@@ -66,6 +66,7 @@ def capture_session(
             environment, opened, now=datetime.now(UTC).astimezone(), method=method and str(method), dry_run=dry_run
         )
         result = capture_transcript(file, capture)
+        keep_provenance(file, capture)
         now = datetime.now(UTC)
         published = publishing.Published()
         if result.branch:

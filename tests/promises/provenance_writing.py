@@ -14,6 +14,7 @@ PROMISES: dict[str, str] = {
     "PROVENANCE-TUNING": "A later edit by hand of what an agent wrote is seen by hash and becomes tuning (.65).",
     "PROVENANCE-ONCE": "A session is extracted once, again when it has grown, and its nuggets keep their ids.",
     "PROVENANCE-EXTRACT": "nugget extract takes the workspace's sessions and says extracted, skipped, failed.",
+    "PROVENANCE-AUTOMATIC": "A captured session leaves its provenance where that is on, and never fails for it.",
     "PROVENANCE-REAL": "Every real transcript is extracted; a replayed one that was changed by hand is tuned.",
     "PROVENANCE-BAD-INPUT": "A repository that is gone or bare, and paths outside, get an answer and stop nothing.",
 }
