@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -378,6 +379,40 @@ def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path,
     for change in result.changes:
         assert change.path.startswith("domains/") and ".." not in change.path
         assert knowledge.parse(change.text, path=change.path).unit is not None
+
+
+@pytest.mark.proves("IMPORT-HOSTILE")
+@pytest.mark.parametrize(
+    "part",
+    [
+        "\n",
+        " \n",
+        "* \n",
+        "[[",
+        "![[a|",
+        "<!--",
+        "- [decision] ",
+        "@a\n",
+        "**status",
+        "chosen option:'",
+        "> ",
+        "# a\n",
+        "`",
+        "[a](",
+        "#a ",
+    ],
+)
+def test_no_text_takes_long_to_read(part: str) -> None:
+    """Linear in the text: 30 kB of anything within seconds, whatever it repeats."""
+    texts = [
+        part * (200_000 // len(part)),
+        f"# {part * (50_000 // len(part))}\n\n## Decision\n\n## Status\n\n{part * 5000}",
+    ]
+    began = time.process_time()
+    for text in texts:
+        for path in ("v/a.md", "v/CLAUDE.md"):
+            list(notes_of(page_of(text, path=path)))
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.proves("IMPORT-FORMATS", "IMPORT-EVIDENCE")

@@ -23,6 +23,9 @@ _WORDS: dict[str, KnowledgeType] = {
 }
 """What people call a folder, a tag, a type or a category, in the singular."""
 
+MAX_SENTENCE_CHARS = 300
+"""So much of a title or sentence is looked at."""
+
 _TITLES: tuple[tuple[KnowledgeType, re.Pattern[str]], ...] = (
     (KnowledgeType.DECISION, re.compile(
         r"\b(?:we (?:chose|choose|decided|picked|use)|why we|decision|instead of|rather than|chosen)\b|\bvs\.? |"
@@ -66,7 +69,7 @@ def kind_of(page: Page, *, title: str, headings: Sequence[str]) -> tuple[Knowled
 def kind_of_sentence(sentence: str) -> tuple[KnowledgeType, str]:
     """The type that a title or a single sentence reads like, with the reason."""
     for kind, pattern in _TITLES:
-        if found := pattern.search(sentence):
+        if found := pattern.search(sentence[:MAX_SENTENCE_CHARS]):
             return kind, f"it reads like a {kind} ({found[0].strip()!r})"
     return KnowledgeType.CONCEPT, "nothing says otherwise"
 

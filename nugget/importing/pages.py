@@ -35,20 +35,29 @@ _LEADING_NUMBER = re.compile(
     r"^(?:ADR[-\s]?)?(?:\d+(?:\.\d+)*[.:)]|0\d{1,3})\s+(?:[-–—]\s+)?|^ADR[-\s]?\d+\s*[.:-]?\s+", re.IGNORECASE
 )
 """`2. `, `0002 `, `ADR-2: ` before a title."""
-_STATUS_LINE = re.compile(r"^[*\-\s]*\**status\**\s*:\**\s*(.+)$", re.IGNORECASE | re.MULTILINE)
-_DATE_LINE = re.compile(r"^[*\-\s]*\**date(?: of decision)?\**\s*:\**\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+_STATUS_LINE = re.compile(
+    r"^[*\- \t]{0,8}status\*{0,2} {0,2}:\*{0,2}[ \t]{0,8}(.{1,200})", re.IGNORECASE | re.MULTILINE
+)
+_DATE_LINE = re.compile(
+    r"^[*\- \t]{0,8}date(?: of decision)?\*{0,2} {0,2}:\*{0,2}[ \t]{0,8}(.{1,60})", re.IGNORECASE | re.MULTILINE
+)
 _PLACEHOLDER = re.compile(
     r"\{(?:short |brief )?title\b|\[(?:short|brief) title|\{describe |\[describe |<%|\{\{title\}\}", re.IGNORECASE
 )
-_CHOSEN = re.compile(r"chosen option:?\**\s*[\"“”'`*]*(.+?)[\"“”'`*]*(?:,| because|$)", re.IGNORECASE | re.MULTILINE)
-_ENTRY = re.compile(r"^\s{0,3}(?:[*+-]|\d+[.)])\s+(.+)$", re.MULTILINE)
-_OBSERVATION = re.compile(r"^\s*- \[([a-z][\w -]{1,30})\] \S.*$", re.MULTILINE)
+_CHOSEN = re.compile(
+    r"chosen option:?\*{0,2}\s{0,4}[\"“”'`*]{0,4}(.{1,300}?)[\"“”'`*]{0,4}(?:,| because|$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ENTRY = re.compile(r"^[ \t]{0,3}(?:[*+-]|\d{1,3}[.)])[ \t]{1,8}(\S.{0,300})", re.MULTILINE)
+_OBSERVATION = re.compile(r"^[ \t]{0,12}- \[([A-Za-z][\w -]{1,30})\] \S", re.MULTILINE)
 _TASK = re.compile(r"^\s*[-*] \[[ xX/-]\] ")
-_LINK_ONLY = re.compile(r"^\s*(?:[-*+]|\d+\.)?\s*(?:\[\[[^\]]+\]\]|!?\[[^\]]*\]\([^)]*\)|<?https?://\S+>?)[\s.,;|]*$")
-_WIKI_LINK = re.compile(r"(!?)\[\[([^\]|\n]+?)(?:\|([^\]\n]+))?\]\]")
+_LINK_ONLY = re.compile(
+    r"^[ \t]{0,12}(?:[-*+]|\d{1,3}\.)?[ \t]{0,8}(?:\[\[[^\[\]]{1,200}\]\]|!?\[[^\[\]]{0,200}\]\([^()]{0,500}\)|<?https?://\S+>?)[\s.,;|]*$"
+)
+_WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]{1,200})(?:\|([^\[\]\n]{1,200}))?\]\]")
 _INLINE_TAG = re.compile(r"(?<![\w&/#])#([A-Za-z][\w/-]{1,40})\b")
 _JOURNAL = re.compile(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}(?:\b.*)?|\d{4}-W\d{2}")
-_IMPORT_LINE = re.compile(r"^\s*@[\w./~-]+\s*$", re.MULTILINE)
+_IMPORT_LINE = re.compile(r"^[ \t]{0,8}@[\w./~-]{1,200}[ \t]{0,8}$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +133,7 @@ def _alternatives(sections: dict[str, _Section], body: str) -> tuple[str, ...]:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).strip(" *_`\"'“”.").lower()
+    return re.sub(r"\[([^\[\]]{0,200})\]\([^()]{0,300}\)", r"\1", text).strip(" *_`\"'“”.").lower()
 
 
 def _rules(page: Page, name: str) -> Iterator[Note | LeftOut]:
@@ -257,7 +266,7 @@ def _title(page: Page) -> str:
 
 def _tags(page: Page) -> tuple[str, ...]:
     named = listed((*page.front.get("tags", ()), *page.front.get("tag", ())))
-    return tuple(dict.fromkeys((*named, *_INLINE_TAG.findall(re.sub(r"`[^`]*`", "", page.body)))))[:8]
+    return tuple(dict.fromkeys((*named, *_INLINE_TAG.findall(re.sub(r"`[^`\n]{0,200}`", "", page.body)))))[:8]
 
 
 def _readable(text: str) -> str:
@@ -267,7 +276,7 @@ def _readable(text: str) -> str:
 
 def _words_only(text: str) -> str:
     """What a text says without links, tags and markup."""
-    plain = re.sub(r"!?\[\[[^\]]*\]\]|<!--.*?-->|https?://\S+|[#*_>`|-]+", " ", text, flags=re.DOTALL)
+    plain = re.sub(r"!?\[\[[^\[\]]{0,200}\]\]|<!--.{0,500}?-->|https?://\S+|[#*_>`|-]+", " ", text, flags=re.DOTALL)
     return " ".join(plain.split())
 
 
