@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_layers import BANNED
@@ -70,6 +72,40 @@ def test_every_console_block_does_what_it_says(page: Path, shell: dict[str, str]
         assert not printed or is_said(printed, output), f"$ {command}\n{done.stdout}"
         ran += 1
     assert ran
+
+
+@pytest.mark.proves("HOUSE-DOCS-COMMANDS")
+def test_every_command_that_a_page_names_exists_with_the_options_that_it_shows() -> None:
+    root = get_command(app)
+    named = [(page, command) for page in PAGES for command in commands_named(page.read_text("utf-8"))]
+    wrong = [
+        f"{page.relative_to(REPOSITORY)}: {command}: {reason}"
+        for page, command in named
+        if (reason := what_is_wrong(root, command))
+    ]
+    assert len(named) > 100
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def commands_named(text: str) -> Iterator[str]:
+    """The `nugget …` command lines in code spans and in shell blocks."""
+    blocks = re.findall(r"^```(?:sh|bash|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.replace("\\\n", " ").split("\n")]
+    spans = re.findall(r"`(nugget [a-z][^`\n]*)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    yield from (line for line in [*lines, *spans] if re.match(r"nugget [a-z]", line))
+
+
+def what_is_wrong(root: Any, command: str) -> str | None:
+    """Why a command line is not one of ours; None where its command and its options exist."""
+    line = re.split(r"\s(?:#|\||>|&&|;|<)(?=\s|$)|\s(?=\|)|\[", command.replace("…", ""))[0]
+    here, words = root, shlex.split(line, comments=True)[1:]
+    while words and words[0] in getattr(here, "commands", {}):
+        here = here.commands[words.pop(0)]
+    if here is root:
+        return "no such command"
+    known = {name for entry in [*root.params, *here.params] for name in (*entry.opts, *entry.secondary_opts)}
+    options = {word.split("=")[0] for word in words if word.startswith("-") and len(word) > 1}
+    return f"no option {unknown[0]}" if (unknown := sorted(options - known - {"--help"})) else None
 
 
 @pytest.mark.proves("HOUSE-DOCS-GENERATED")

@@ -12,6 +12,7 @@ PROMISES: dict[str, str] = {
     "init, add and ask work there.",
     "HOUSE-DOCS-RUN": "Every console block in README and docs runs as it stands, in a new HOME.",
     "HOUSE-DOCS-COMPLETE": "Every command, option, configuration key, error and profile is in the documentation.",
+    "HOUSE-DOCS-COMMANDS": "Every command line that a page names exists, with the options that it shows.",
     "HOUSE-DOCS-GENERATED": "The reference pages for the CLI, configuration and MCP are what the code says.",
     "HOUSE-DEMO": "The demo runs the main job, from transcript to an answer over MCP, offline in a temporary HOME.",
 }
