@@ -19,6 +19,7 @@ from nugget.embedding import Embedder, open_embedder
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, UsageError
 from nugget.index import Index, Unusable
 from nugget.models import Bundle, Depth, Filter, Query, SourceName
+from nugget.nuggets import NuggetBundle
 from nugget.query_log import Face
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.reranking import Reranker
@@ -324,6 +325,27 @@ class Brain:
             self._reopen()
             self.sync(rebuild=True)
             return ask()
+
+    def context(
+        self, path: str | None = None, *, query: str | None = None, folder: Path | None = None,
+        now: datetime | None = None, **options: Any,
+    ) -> NuggetBundle:  # fmt: skip
+        """Why code is the way it is: what earlier sessions left as nuggets, and this brain's units on the same code.
+
+        A relative path is meant from `folder`, the current one unless given; `options` are those of
+        `provenance.answering.code_query` (symbol, types, since, depth, budget_tokens). Raises UsageError for a place or
+        symbol that cannot be found.
+        """
+        from nugget.provenance.answering import answer_code, code_query, log_answer
+
+        moment = now or datetime.now(UTC)
+        answer = answer_code(
+            code_query(path=path, text=query, **options), home=self.environment.home, folder=folder or Path.cwd(),
+            now=moment, brain_index=self.index, embedder=lambda: self.embedder,
+        )  # fmt: skip
+        if self._face:
+            log_answer(answer, self.environment, self.settings, face=self._face, now=moment)
+        return answer.bundle
 
     def close(self) -> None:
         """Close the index, and log what is not logged yet."""

@@ -20,9 +20,11 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 from nugget import __version__
+from nugget.agent_code import answer_agent, code_part
 from nugget.config import Environment, find_brain, read_environment
-from nugget.errors import IndexUnavailable, NuggetError, UsageError
+from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
 from nugget.models import Depth, KnowledgeType, SourceName
+from nugget.nuggets import NuggetQuery, NuggetType
 from nugget.query_log import Face
 from nugget.render import MAX_CHARS, bundle_markdown
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
     from nugget.api import Brain
+    from nugget.provenance.answering import CodeAnswer
 
 INSTRUCTIONS = """\
 Nugget is the memory of the person you work for: what earlier sessions found out, reviewed by a person and kept in \
@@ -60,6 +63,9 @@ LARGEST_CHARS = 49_000
 """Claude Code puts results of more than 50,000 characters into a file and shows the first 2 KB of it."""
 
 MAX_QUESTION_CHARS = 8_000
+
+LEAST_TOKENS = 100
+"""Of a budget; less is not worth an answer."""
 
 PATIENCE_S = 20.0
 """How long a question waits for the first reading of a brain, before it is told to come back."""
@@ -140,19 +146,44 @@ class Desk:
         from nugget.retrieval.reranking import choose_reranker
 
         _check(question)
-        brain = self.ready()
+        most = min(max(MAX_CHARS, 5 * question.budget_tokens), LARGEST_CHARS)
+        of_code, used = code_part(
+            self.answer_code, path=question.path, symbol=question.symbol, types=question.types, depth=question.depth,
+            budget_tokens=max(question.budget_tokens // 2, LEAST_TOKENS), max_chars=most // 2,
+        )  # fmt: skip
+        kinds = [name for name in question.types if name in list(KnowledgeType)]
+        if of_code and question.types and not kinds:
+            return of_code
+        try:
+            brain = self.ready()
+        except BrainError:
+            if of_code:
+                return of_code
+            raise
         bundle = brain.ask(
             _words(question),
-            budget_tokens=question.budget_tokens,
+            budget_tokens=max(question.budget_tokens - used, LEAST_TOKENS),
             depth=question.depth,
-            types=question.types,
+            types=kinds,
             sources=question.sources,
             profile=question.profile,
             reranker=choose_reranker(brain.settings, open_llm(brain.settings, self._environment), self._environment),
         )
         if "index_behind" in bundle.degraded:
             self.catch_up()
-        return bundle_markdown(bundle, min(max(MAX_CHARS, 5 * question.budget_tokens), LARGEST_CHARS))
+        if not of_code:
+            return bundle_markdown(bundle, most)
+        return f"{of_code}\n\n{bundle_markdown(bundle, most - len(of_code) - 2)}"
+
+    def answer_code(self, query: NuggetQuery, *, with_sessions: bool = False) -> "CodeAnswer":
+        """What is known of a piece of code, with a brain or without. Raises NuggetError."""
+        try:
+            brain = self.ready()
+        except NuggetError:
+            brain = None
+        return answer_agent(
+            query, brain=brain, environment=self._environment, folder=self._cwd, with_sessions=with_sessions
+        )
 
     def close(self) -> None:
         """Close the brain. A sync that still runs is left to die with the process: it is safe to kill."""
@@ -203,15 +234,22 @@ class Desk:
             _print_traceback()
 
 
-def serve(brain: Path | None = None, *, environment: Environment | None = None, cwd: Path | None = None) -> None:
-    """Serve `get_relevant_context` over stdio until stdin closes.
+def serve(
+    brain: Path | None = None, *, environment: Environment | None = None, cwd: Path | None = None, openqed: bool = False
+) -> None:
+    """Serve `get_relevant_context` over stdio until stdin closes; with `openqed` the three tools of that name too.
 
     `brain` is the folder that was asked for (`--brain`); without one the usual order of `find_brain` decides.
     """
     desk = Desk(flag=brain, environment=environment or read_environment(), cwd=cwd or Path.cwd())
     threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="nugget-ask")
     try:
-        make_server(desk, threads).run()
+        server = make_server(desk, threads)
+        if openqed:
+            from nugget.openqed_tools import add_openqed_tools
+
+            add_openqed_tools(server, desk.answer_code, threads)
+        server.run()
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         desk.close()
@@ -331,7 +369,9 @@ def _check(question: Question) -> None:
             f"task_description is {len(question.text):,} characters long; {MAX_QUESTION_CHARS:,} are the limit.",
             hint="Say in a few sentences what you are about to do; leave out logs and file contents.",
         )
-    unknown = [name for name in question.types if name not in list(KnowledgeType)]
+    of_code = bool(question.path or question.symbol)
+    known = [*KnowledgeType, *(NuggetType if of_code else ())]
+    unknown = [name for name in question.types if name not in known]
     if unknown:
         raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
     if not 100 <= question.budget_tokens <= MAX_BUDGET_TOKENS:

@@ -15,11 +15,11 @@ from nugget.text import shorten
 _FOOT_CHARS = 160
 
 
-def context_json(bundle: NuggetBundle, *, explain: bool = False) -> dict[str, Any]:
+def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = False) -> dict[str, Any]:
     """The answer in openqed's shape (`ContextResponse`); keys that say nothing are left out.
 
     A unit of the brain has two keys more, `reviewed` and `ref`, and keeps its own type. `explain` adds scores and their
-    addends.
+    addends. `strict` has nothing that openqed does not have: a unit is then of the type that it is weighed as.
     """
     query, budget = bundle.query, bundle.budget
     asked = {"path": query.path, "symbol": query.symbol, "text": query.text, "depth": str(query.depth)}
@@ -29,7 +29,7 @@ def context_json(bundle: NuggetBundle, *, explain: bool = False) -> dict[str, An
             "requested": budget.requested, "used": budget.used, "available": budget.available,
             "truncated": budget.truncated,
         },
-        "nuggets": [nugget_json(hit) for hit in bundle.hits],
+        "nuggets": [nugget_json(hit, strict=strict) for hit in bundle.hits],
         "moreContextHint": bundle.more_context_hint,
     }  # fmt: skip
     if explain:
@@ -49,10 +49,11 @@ def context_json(bundle: NuggetBundle, *, explain: bool = False) -> dict[str, An
     return value
 
 
-def nugget_json(hit: NuggetHit) -> dict[str, Any]:
+def nugget_json(hit: NuggetHit, *, strict: bool = False) -> dict[str, Any]:
     """One nugget of `context_json`."""
     nugget = hit.nugget
-    value: dict[str, Any] = {"type": hit.unit.type if hit.unit else str(nugget.type), "summary": nugget.summary}
+    type_ = hit.unit.type if hit.unit and not strict else str(nugget.type)
+    value: dict[str, Any] = {"type": type_, "summary": nugget.summary}
     if nugget.detail:
         value["detail"] = nugget.detail
     value |= {
@@ -67,7 +68,7 @@ def nugget_json(hit: NuggetHit) -> dict[str, Any]:
         value["alternatives"] = list(nugget.alternatives)
     if hit.stale_reason:
         value |= {"stale": True, "staleReason": str(hit.stale_reason)}
-    if hit.unit:
+    if hit.unit and not strict:
         value |= {"reviewed": True, "ref": hit.unit.ref}
     return value
 
@@ -98,7 +99,7 @@ def file_history_json(path: str, touching: Sequence[IndexedSession], *, shown: i
 def decisions_json(bundle: NuggetBundle) -> dict[str, Any]:
     """Decisions, rejections and constraints in openqed's shape."""
     keys = ("type", "summary", "detail", "scope", "confidence", "alternatives", "stale", "staleReason")
-    shown = [{"id": hit.nugget.id} | _only(nugget_json(hit), keys) for hit in bundle.hits]
+    shown = [{"id": hit.nugget.id} | _only(nugget_json(hit, strict=True), keys) for hit in bundle.hits]
     return {
         "decisions": shown,
         "total": bundle.candidates,

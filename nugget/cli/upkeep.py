@@ -110,12 +110,18 @@ def serve(
         typer.Argument(metavar="[HOST:PORT]", help="With --http: where to listen; 127.0.0.1:5033 unless said."),
     ] = None,
     http: Annotated[bool, typer.Option("--http", help="Answer over HTTP: MCP, search, ask and shell logs.")] = False,
+    compat: Annotated[
+        str | None,
+        typer.Option("--compat", metavar="NAME", help="Over MCP, also offer the tools of: openqed."),
+    ] = None,
     brain: BrainOption = None,
 ) -> None:
     """Answer coding agents over MCP on stdin and stdout, or everybody over HTTP.
 
     Over HTTP only this machine can ask, unless another address is given; that one needs a token in NUGGET_HTTP_TOKEN.
     """
+    if compat not in (None, "openqed"):
+        raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")
     if http:
         from nugget.http_server import serve as answer_requests
 
@@ -125,7 +131,7 @@ def serve(
         raise UsageError(f"{address!r} is only used with --http.", hint=f"nugget serve --http {address}")
     from nugget.mcp_server import serve as answer_agents
 
-    answer_agents(brain.expanduser() if brain else None)
+    answer_agents(brain.expanduser() if brain else None, openqed=compat == "openqed")
 
 
 def _usual_folder() -> Path:

@@ -47,5 +47,10 @@ PROMISES: dict[str, str] = {
     "SESSIONS-INSPECT": "`sessions inspect ID` shows prompts, artifacts and an event summary, redacted.",
     "COVERAGE-BARS": "`nugget coverage` draws a bar a file.",
     "COVERAGE-GAPS": "`coverage --gaps` shows files asked about more than explained, and unexplained code by churn.",
+    "PROVENANCE-MCP": "`get_relevant_context(path=...)` gives nuggets, file history and decisions within the budget, "
+    "beside the brain's units.",
+    "OPENQED-TOOLS": "`nugget serve --compat openqed` exposes openqed_context, openqed_file_history (1500 tokens "
+    "unless said otherwise) and openqed_decisions with their schemas.",
+    "PROVENANCE-PYTHON": "`brain.context(path=...)` answers in Python.",
 }
 GAPS: dict[str, str] = {}
