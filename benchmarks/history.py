@@ -191,14 +191,13 @@ def first_index(home: Path, megabytes: int) -> None:
 
 def kept_bytes(home: Path) -> int:
     """How many bytes the texts of all passages have."""
-    from nugget.history.syncing import read_session_of
     from nugget.history.texts import Texts
     from nugget.index import passages
 
     connection = open_home(read_environment({"HOME": str(home)}).home)
     keys = [row[0] for row in connection.execute("SELECT key FROM passages")]
     kept = 0
-    with Texts(lambda file: read_session_of(file).events) as texts:
+    with Texts() as texts:
         for start in range(0, len(keys), 5000):
             for passage in passages.passages_by_key(connection, keys[start : start + 5000]).values():
                 kept += len(texts.read(passage, lambda text: text)[0].encode())

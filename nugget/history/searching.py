@@ -17,7 +17,6 @@ from datetime import UTC, date, datetime, time
 from nugget.history.assembly import Clean
 from nugget.history.candidates import READ_AT_MOST, candidates, query_terms
 from nugget.history.expressions import holds, is_exact, prefixes_of, wider_match
-from nugget.history.syncing import read_session_of
 from nugget.history.texts import Texts
 from nugget.history.values import HISTORY_SOURCES, PassageHit, Role
 from nugget.history.words import Wanted, fold, mark_of_source, wanted
@@ -70,7 +69,7 @@ def search_history(
     def admits(text: str) -> bool:
         return holds(expression, text, lambda word: stems.get(fold(word), word)) if expression else True
 
-    with Texts(lambda file: read_session_of(file).events) as texts:
+    with Texts() as texts:
         hits: list[PassageHit] = []
         for source in sources:
             if source not in HISTORY_SOURCES:

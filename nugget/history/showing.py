@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from nugget.errors import TranscriptError, UsageError
 from nugget.history.searching import ref_of
-from nugget.history.syncing import read_session_of
 from nugget.history.texts import Texts
 from nugget.history.values import Role, ShownPassage, Stretch, unpack_place
 from nugget.index import passages as tables
@@ -90,7 +89,7 @@ def _shown(
 ) -> list[ShownPassage]:
     """The passages with their texts; the pieces of one side of an exchange are put together again."""
     sides: dict[tuple[int, int], list[tuple[StoredPassage, str, str]]] = {}
-    with Texts(lambda file: read_session_of(file).events) as texts:
+    with Texts() as texts:
         for passage in stored:
             text, speaker = texts.read(passage, lambda text: redact(text, allow=allow).text)
             if text:

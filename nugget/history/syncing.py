@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nugget.archive import read_archive
 from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, TranscriptError
 from nugget.history import finding, reading
 from nugget.history.assembly import Clean
+from nugget.history.texts import read_session_of
 from nugget.history.values import PASSAGE_CHARS, Passage
 from nugget.history.words import indexed_text, mark_of_source
 from nugget.index import history as tables
@@ -26,9 +27,10 @@ from nugget.index.connection import write_transaction
 from nugget.index.history import HistoryFile, NewPassage
 from nugget.models import Problem, Session, SourceName
 from nugget.redaction import allow_list, is_excluded_project, redact
-from nugget.sources import bridge, sessions
-from nugget.sync.result import Progress
-from nugget.workspace import find_workspace, vanished_workspace
+from nugget.sources import bridge
+
+if TYPE_CHECKING:
+    from nugget.sync.result import Progress
 
 READING_VERSION = 1
 """Raise it when what is read of a file changes: everything is then read anew."""
@@ -267,19 +269,9 @@ def _read_whole(work: _Work, file: HistoryFile, old: HistoryFile | None) -> None
     _put(work, replace(state, family=family, exchanges=portion.exchanges), portion.passages, anew=True)
 
 
-def read_session_of(file: HistoryFile) -> Session:
-    """The whole session in a file that is not read by lines. Raises TranscriptError."""
-    path = Path(file.path.removesuffix(f"::{file.session}"))
-    if file.reader == finding.ARCHIVE:
-        return read_archive(path)
-    return sessions.read_any(
-        sessions.SessionFile(
-            path=path, agent=file.agent, id=file.session, mtime=file.mtime_ns / 1e9, size=max(0, file.size)
-        )
-    )
-
-
 def _archived_uuids(path: str) -> set[str]:
+    from nugget.archive import read_archive
+
     with suppress(TranscriptError):
         return {event.uuid for event in read_archive(Path(path)).events}
     return set()
@@ -340,6 +332,8 @@ def _commit(work: _Work) -> None:
 
 def _name_workspaces(connection: sqlite3.Connection) -> None:
     """Look up which repositories the folders of new files belong to."""
+    from nugget.workspace import find_workspace, vanished_workspace
+
     unnamed = tables.folders_without_workspace(connection)
     named = {}
     for folder in unnamed:

@@ -6,7 +6,7 @@ out by whoever asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -17,14 +17,28 @@ from nugget.history.assembly import Clean
 from nugget.history.values import Place, Role, unpack_place
 from nugget.index.history import HistoryFile
 from nugget.index.passages import StoredPassage
-from nugget.models import Event
+from nugget.models import Event, Session
+from nugget.sources import sessions
+
+
+def read_session_of(file: HistoryFile) -> Session:
+    """The whole session in a file that is not read by lines. Raises TranscriptError."""
+    path = Path(file.path.removesuffix(f"::{file.session}"))
+    if file.reader == finding.ARCHIVE:
+        from nugget.archive import read_archive
+
+        return read_archive(path)
+    return sessions.read_any(
+        sessions.SessionFile(
+            path=path, agent=file.agent, id=file.session, mtime=file.mtime_ns / 1e9, size=max(0, file.size)
+        )
+    )
 
 
 class Texts:
     """The texts of passages. Files are kept open, and sessions that had to be read whole are kept, while it is used."""
 
-    def __init__(self, read_whole: Callable[[HistoryFile], Sequence[Event]]) -> None:
-        self._read_whole = read_whole
+    def __init__(self) -> None:
         self._opened = ExitStack()
         self._files: dict[str, BinaryIO | None] = {}
         self._sessions: dict[str, Sequence[Event]] = {}
@@ -71,7 +85,7 @@ class Texts:
     def _events(self, passage: StoredPassage) -> Sequence[Event]:
         if passage.path not in self._sessions:
             file = HistoryFile(path=passage.path, reader=passage.reader, agent=passage.agent, session=passage.session)
-            self._sessions[passage.path] = self._read_whole(file)
+            self._sessions[passage.path] = read_session_of(file).events
         return self._sessions[passage.path]
 
 
