@@ -22,7 +22,7 @@ from nugget.errors import UsageError
 from nugget.models import Session
 from nugget.redaction_assignments import assigned_secrets
 from nugget.redaction_paths import without_excluded
-from nugget.redaction_rules import SHORTEST_RUN, Rule, rules
+from nugget.redaction_rules import SHORTEST_RUN, Rule, rules_for
 
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 _KEY_BEGIN = re.compile(r"-----BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----")
@@ -146,7 +146,7 @@ def _spans(text: str) -> Iterator[_Span]:
         yield from _private_keys(text)
     lowered = _lowered(text)
     long_words = "\n".join([word for word in text.split() if len(word) >= SHORTEST_RUN])
-    for rule in rules():
+    for rule in rules_for(lowered, long_words):
         haystack = lowered if rule.any_case else text
         if rule.trigger in (long_words if rule.unbroken else haystack):
             yield from _matches(rule, text, haystack)

@@ -310,6 +310,27 @@ def rules() -> tuple[Rule, ...]:
     return (*_prefixed_rules(), *_library_rules(), *_shaped_rules())
 
 
+@cache
+def _own_rules() -> tuple[Rule, ...]:
+    return (*_prefixed_rules(), *_shaped_rules())
+
+
+def rules_for(lowered: str, long_words: str) -> tuple[Rule, ...]:
+    """The rules that can find something in a text, given in lower case, whose words of SHORTEST_RUN and more are given.
+
+    Importing the library takes longer than most searches, so its rules are made when the first text may need them.
+    """
+    if rules.cache_info().currsize:
+        return rules()
+    for name, (_, triggers, any_case) in _LIBRARY.items():
+        haystack = lowered if any_case else long_words
+        if any(trigger in haystack for trigger in triggers):
+            if name.startswith("Discord") and not _DISCORD_ANCHOR.search(long_words):
+                continue
+            return rules()
+    return _own_rules()
+
+
 _PLACEHOLDER = re.compile(
     r"""(?ix) ^\W*$ | ^[$@&%*]\w+[%*]?$ | ^[$%@]?[({<\[] | ^\\ | %s | \.\.\.|… | \*{3,} | x{4,} | \byour | ^my[_-]
     | example | placeholder | redacted

@@ -336,3 +336,29 @@ def test_an_expression_decides_what_is_found_and_phrases_hold(world: World) -> N
     assert set(world.matching('everywhere OR "at an end"')) == {"session:b#1", "session:c#1"}
     assert world.matching("backoff AND everywhere") == ["session:c#1"]
     assert world.matching('"the of"') == []
+
+
+@pytest.mark.proves("HIS-SHELL")
+def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None:
+    folder = world.environment.shell_logs / "shell-1"
+    folder.mkdir(parents=True)
+    (folder / "stdin.log").write_text(f"cargo test --workspace\nexport TOKEN={SECRET}\ngit push lighthouse")
+    lines = [f"test {n} of the beacon passed" for n in range(100)] + ["\x1b[31merror: quota exceeded\x1b[0m", "A" * 80]
+    (folder / "output.log").write_text("\n".join(lines) + "\n")
+    (folder / "stdout.log").write_text("error: quota exceeded\n")
+    (world.environment.shell_logs / "linked").symlink_to(folder)
+    world.sync()
+    shell = [SourceName.SHELL]
+    assert world.found("cargo workspace", sources=shell) == ["shell:shell-1#1"]
+    assert world.found("lighthouse", sources=shell) == [], "the last line is not whole yet"
+    with (folder / "stdin.log").open("a") as opened:
+        opened.write(" --force\n")
+    world.sync()
+    assert world.found("lighthouse", sources=shell) == ["shell:shell-1#3"]
+    hits = search_history(world.connection, "quota exceeded", sources=shell)
+    assert [(hit.role, hit.ref) for hit in hits] == [(Role.OUTPUT, "shell:shell-1/output.log#3")]
+    assert "error: quota exceeded" in hits[0].excerpt and "\x1b" not in hits[0].excerpt
+    shown = [passage.text for passage in read_passage(world.connection, "shell:shell-1#2").passages]
+    assert shown == ["cargo test --workspace", "export TOKEN=[redacted:github-token]", "git push lighthouse --force"]
+    output = read_passage(world.connection, "shell:shell-1/output.log#3", 5).passages
+    assert sum(passage.text.count("passed") for passage in output) == 100

@@ -23,6 +23,7 @@ from nugget.cli import (
     keeping,
     logs,
     provenance,
+    reading,
     reviewing,
     searching,
     sessions,
@@ -66,6 +67,7 @@ app.command(rich_help_panel=ASK)(searching.get)
 app.command(rich_help_panel=ASK)(searching.suggest)
 app.command("context", rich_help_panel=ASK)(provenance.code_context)
 app.add_typer(provenance.nuggets, name="nuggets", rich_help_panel=ASK)
+sessions.sessions.command()(reading.show)
 app.add_typer(sessions.sessions, name="sessions", rich_help_panel=ASK)
 app.command("coverage", rich_help_panel=ASK)(provenance.show_coverage)
 app.command(rich_help_panel=ASK)(upkeep.serve)

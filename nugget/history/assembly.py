@@ -26,7 +26,7 @@ class Assembly:
 
     def add(self, role: Role, text: str, spans: tuple[Span, ...], at: int, *, is_known: bool = False) -> None:
         """Take what was said next. `is_known`: the same stands in another file already, so it is only counted."""
-        if role in (Role.YOU, Role.COMMAND):
+        if role is Role.YOU:
             self.flush()
             self.exchanges += 1
         if is_known:
@@ -44,6 +44,21 @@ class Assembly:
         self._texts.append(text)
         self._chars += len(text)
         self._spans += spans
+
+    def add_line(self, role: Role, line: str, span: Span, at: int) -> None:
+        """Take a line of a shell's log: a command is a passage, of output as many lines as fit."""
+        if role is Role.COMMAND or self._chars + len(line) > PASSAGE_CHARS:
+            self.flush_lines(role, at)
+        self._texts.append(line)
+        self._chars += len(line)
+        self._spans.append(span)
+
+    def flush_lines(self, role: Role, at: int) -> None:
+        """End the passage of lines that is being put together."""
+        if self._texts:
+            self.exchanges += 1
+            self._put(role, self._clean("\n".join(self._texts)), Place(spans=tuple(self._spans)), at)
+        self._texts, self._spans, self._chars = [], [], 0
 
     def add_message(self, message: Message, span: Span, at: int, channel: str, *, order: int) -> None:
         """Take a message of a channel; `order` is its place among the messages of the same line."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from nugget.config import Environment
 from nugget.index.history import HistoryFile
-from nugget.sources import bridge, sessions
+from nugget.sources import bridge, sessions, shell
 
-LINES, EVENTS, ARCHIVE, CHANNEL = "lines", "events", "archive", "channel"
+LINES, EVENTS, ARCHIVE, CHANNEL, SHELL = "lines", "events", "archive", "channel", "shell"
 """How a file is read, and what the places of its passages mean."""
 
 _ARCHIVED = ".jsonl.gz"
@@ -40,7 +40,21 @@ def find_history(environment: Environment, brain: Path | None = None) -> dict[st
             found |= _found(entry, ARCHIVE, sessions.CLAUDE_CODE, session)
     for channel, file in bridge.channel_files(environment.home, *([brain] if brain else [])):
         found |= _found(file, CHANNEL, "", channel)
+    found |= {log.path: log for log in _shell_files(environment.shell_logs)}
     return found
+
+
+def _shell_files(logs: Path) -> Iterator[HistoryFile]:
+    """The commands of each shell session, and what the terminal showed; a link is no log."""
+    for name, folder in _entries(logs):
+        if not shell.is_session_id(name) or not folder.is_dir(follow_symlinks=False):
+            continue
+        files = {file: entry for file, entry in _entries(folder) if entry.is_file(follow_symlinks=False)}
+        merged = [file for file in shell.STREAMS if file in files][:1]
+        for file in (shell.INPUT, *merged, *(["stderr.log"] if merged == ["stdout.log"] else [])):
+            if file in files:
+                subagent = "" if file == shell.INPUT else file
+                yield from _found(files[file], SHELL, "shell", name, subagent).values()
 
 
 def _claude_code(projects: Path) -> Iterator[HistoryFile]:

@@ -8,6 +8,7 @@ events. Both ways the text of a passage is the same when it is shown as when it 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from typing import BinaryIO
 from nugget.history.assembly import Assembly, Clean
 from nugget.history.values import Passage, Place, Role, Span
 from nugget.models import Event, EventKind
-from nugget.sources import bridge
+from nugget.sources import bridge, log_lines, shell
 from nugget.sources.records import ANSWERED_TOOL, Reading, read_line
 from nugget.sources.transcripts import MAX_LINE_BYTES
 
@@ -107,6 +108,34 @@ def read_channel(path: Path, *, taken: int, channel: str, clean: Clean) -> Porti
     return Portion(passages=assembly.passages, taken=end)
 
 
+def read_shell(path: Path, *, taken: int, exchanges: int, at: int, clean: Clean) -> Portion:
+    """Read a shell's log on from byte `taken`, as far as PORTION_BYTES or its last whole line.
+
+    A file of commands gives a passage for each, a file of output one for some lines; what is not worth keeping of a
+    long output is passed over (sources/log_lines.py). Raises OSError.
+    """
+    assembly = Assembly(clean, exchanges=exchanges)
+    role = Role.COMMAND if path.name == shell.INPUT else Role.OUTPUT
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        end = max(taken, log_lines.last_border(file, taken, min(size, taken + PORTION_BYTES)))
+        for line in log_lines.keep_lines(file, taken, end):
+            if not log_lines.is_opaque(line.text):
+                assembly.add_line(role, line.text, Span(line.offset, 0), at)
+    assembly.flush_lines(role, at)
+    is_last = end == taken or size - taken <= PORTION_BYTES
+    return Portion(passages=assembly.passages, taken=end, exchanges=assembly.exchanges, is_last=is_last)
+
+
+def text_of_shell(file: BinaryIO, place: Place, clean: Clean) -> str:
+    """The text of a passage of a shell's log, redacted."""
+    lines = []
+    for span in place.spans:
+        file.seek(span.start)
+        lines.append(log_lines.clean_line(file.readline(1 << 16).rstrip(b"\n")))
+    return clean("\n".join(lines))
+
+
 def read_events(events: Iterable[Event], clean: Clean, *, known: Collection[str] = ()) -> Portion:
     """The passages of a session that was read whole."""
     assembly = Assembly(clean)
@@ -159,6 +188,24 @@ def first_uuid(path: Path) -> str:
     except OSError:
         pass
     return ""
+
+
+def exchange_numbers(path: Path) -> dict[str, int]:
+    """The number of the exchange that each prompt of a transcript begins, by the uuid of its record."""
+    numbers: dict[str, int] = {}
+    reading, assembly = Reading(), Assembly(lambda text: text)
+    asked: dict[str, Span] = {}
+    with path.open("rb") as file:
+        for span, line in _lines(file, 0):
+            if line is None or _is_silent(line):
+                continue
+            first = len(reading.events)
+            read_line(line, reading)
+            _take(reading.events[first:], span, assembly, asked, ())
+            for event in reading.events[first:]:
+                if event.kind is EventKind.PROMPT and event.uuid:
+                    numbers[event.uuid] = assembly.exchanges
+    return numbers
 
 
 def session_named_in(path: Path) -> str:

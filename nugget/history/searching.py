@@ -216,13 +216,16 @@ def _shown(
 
 
 def ref_of(passage: StoredPassage, channel: str = "") -> str:
-    """The name by which a passage is found again: `session:<id>#<exchange>`, `bridge:<channel>#<message>`."""
+    """The name by which a passage is found again.
+
+    `session:<id>#<exchange>`, `session:<id>/<subagent>#<exchange>`, `shell:<id>#<command>`,
+    `shell:<id>/output.log#<part>`, `bridge:<channel>#<message>`.
+    """
     if channel:
         return f"bridge:{channel}#{passage.number}"
-    if Role(passage.role).source is SourceName.SHELL:
-        return f"shell:{passage.session}#{passage.number}"
-    subagent = f"/{passage.subagent}" if passage.subagent else ""
-    return f"session:{passage.session}{subagent}#{passage.number}"
+    kind = "shell" if Role(passage.role).source is SourceName.SHELL else "session"
+    part = f"/{passage.subagent}" if passage.subagent else ""
+    return f"{kind}:{passage.session}{part}#{passage.number}"
 
 
 def excerpt_of(text: str, weights: Sequence[Wanted], max_chars: int = EXCERPT_CHARS) -> str:

@@ -37,6 +37,7 @@ READING_VERSION = 1
 
 _EXCLUDED = "excluded"
 _BATCH_CHARS = 4_000_000
+_BATCH_BYTES = 32_000_000
 _BATCH_SECONDS = 2.0
 _FEW_DEAD_ROWS = 20_000
 _MEGABYTE = 1_000_000
@@ -76,6 +77,7 @@ class _Work:
     waiting_chars: int = 0
     committed: float = field(default_factory=time.monotonic)
     bytes_read: int = 0
+    settled: int = 0
     passages: int = 0
 
 
@@ -183,6 +185,8 @@ def _read(work: _Work, file: HistoryFile) -> None:
             _read_transcript(work, file, old)
         elif file.reader == finding.CHANNEL:
             _read_channel(work, file, old)
+        elif file.reader == finding.SHELL:
+            _read_shell(work, file, old)
         else:
             _read_whole(work, file, old)
     except (OSError, NuggetError) as error:
@@ -250,6 +254,26 @@ def _read_channel(work: _Work, file: HistoryFile, old: HistoryFile | None) -> No
     _put(work, state, portion.passages, anew=at is None)
 
 
+def _read_shell(work: _Work, file: HistoryFile, old: HistoryFile | None) -> None:
+    path = Path(file.path)
+    at = old if old is not None and _has_grown(file, old) else None
+    state = replace(file, key=old.key if old else 0, workspace="")
+    state = replace(state, taken=at.taken, exchanges=at.exchanges) if at else state
+    anew = at is None
+    while True:
+        portion = reading.read_shell(
+            path, taken=state.taken, exchanges=state.exchanges, at=file.mtime_ns // 10**9, clean=work.clean
+        )
+        work.bytes_read += portion.taken - state.taken
+        mark = reading.mark_of(path, portion.taken)
+        size = file.size if portion.is_last else -1
+        state = replace(state, taken=portion.taken, exchanges=portion.exchanges, mark=mark, size=size)
+        state = _put(work, state, portion.passages, anew=anew)
+        if portion.is_last:
+            return
+        anew = False
+
+
 def _read_whole(work: _Work, file: HistoryFile, old: HistoryFile | None) -> None:
     """Read a session of another agent, or from the archive: it has no lines to go on from."""
     session = read_session_of(file)
@@ -296,7 +320,7 @@ def _put(work: _Work, file: HistoryFile, passages: Sequence[Passage], *, anew: b
         work.next_key += 1
     work.waiting.append((file, [_new(passage) for passage in passages], anew))
     work.waiting_chars += sum(len(passage.text) for passage in passages)
-    is_due = time.monotonic() - work.committed > _BATCH_SECONDS
+    is_due = time.monotonic() - work.committed > _BATCH_SECONDS or work.bytes_read - work.settled > _BATCH_BYTES
     if work.waiting_chars > _BATCH_CHARS or is_due or len(work.waiting) >= 500:
         _commit(work)
     return file
@@ -324,7 +348,7 @@ def _commit(work: _Work) -> None:
                     tables.remove_passages(work.connection, file.key)
                 tables.put_file(work.connection, file)
                 work.passages += tables.put_passages(work.connection, file.key, passages)
-    work.waiting, work.waiting_chars, work.committed = [], 0, time.monotonic()
+    work.waiting, work.waiting_chars, work.settled, work.committed = [], 0, work.bytes_read, time.monotonic()
     if work.progress and work.total:
         done = min(work.bytes_read, work.total)
         work.progress("Reading sessions (MB)", done // _MEGABYTE, -(-work.total // _MEGABYTE))

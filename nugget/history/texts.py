@@ -64,11 +64,13 @@ class Texts:
         return "", ""
 
     def _read(self, passage: StoredPassage, place: Place, role: Role, clean: Clean) -> tuple[str, str]:
-        if passage.reader not in (finding.LINES, finding.CHANNEL):
+        if passage.reader in (finding.EVENTS, finding.ARCHIVE):
             return reading.text_of_events(self._events(passage), place, role, clean), passage.subagent
         file = self._open(passage.path)
         if file is None:
             return "", ""
+        if passage.reader == finding.SHELL:
+            return reading.text_of_shell(file, place, clean), passage.subagent
         if role is not Role.MESSAGE:
             return reading.text_of_lines(file, place, role, clean), passage.subagent
         message = reading.message_at(file, place, of_channel=passage.reader == finding.CHANNEL)

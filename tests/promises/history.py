@@ -16,6 +16,8 @@ PROMISES: dict[str, str] = {
     "HIS-FILTERS": "passages are filtered by source, time and workspace",
     "HIS-RANK": "passages are ranked by relevance, then by recency",
     "HIS-BRIDGE": "messages between agents are found in transcripts and channel files, each once",
+    "HIS-SHELL": "commands and output of shells are found and shown, without escape codes, keys and links",
+    "HIS-SHOW": "`nugget sessions show` reads a whole session, folded or unfolded, also from the archive, and as JSON",
     "HIS-REAL": "real sessions are found by what was said in them, and every hit can be read",
     "HIS-INJECTED": "what client and hooks injected is not found as something that was said",
     "HIS-ANY-TEXT": "any text is a query over history",

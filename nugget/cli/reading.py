@@ -1,0 +1,38 @@
+"""`nugget sessions show`: read a whole session."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import Annotated
+
+import typer
+
+from nugget.cli.provenance import brain_if_any
+from nugget.cli.terminal import JsonOption, console, print_json
+from nugget.config import load_settings, read_environment
+
+
+def show(
+    session: Annotated[str, typer.Argument(metavar="ID", help="The session's id, or its beginning, or a ref.")],
+    full: Annotated[bool, typer.Option("--full", help="Unfold what was run, printed and written.")] = False,
+    pager: Annotated[bool, typer.Option("--pager/--no-pager", help="Page long output on a terminal.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Read a whole session: what you and the agent said, with commands and their results folded.
+
+    Secrets are taken out. A session that the client deleted is read from Nugget's archive.
+    """
+    from nugget.cli.session_layout import print_session
+    from nugget.history.transcript import read_whole_session, whole_session_json
+
+    environment = read_environment()
+    settings = load_settings(environment, brain_if_any(None, environment))
+    whole = read_whole_session(environment, settings, session)
+    if as_json:
+        print_json(whole_session_json(whole))
+        return
+    out = console()
+    is_paged = pager and sys.stdout.isatty() and sys.stdin.isatty()
+    with out.pager(styles=True) if is_paged else nullcontext():
+        print_session(out, whole, full=full)

@@ -1,0 +1,114 @@
+"""How a whole session looks in a terminal: who said what, with what was run and printed folded to a line or two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from nugget.history.transcript import Exchange, WholeSession
+from nugget.models import Event, EventKind
+from nugget.render import clean, one_line
+from nugget.text import counted, shorten
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_FOLDED_CHARS = 100
+_FAILED_LINES = 3
+_MAX_WIDTH = 110
+_RUN = (EventKind.COMMAND, EventKind.FILE_EDIT, EventKind.TOOL_CALL)
+
+Line = tuple[str, str]
+"""A text and its style."""
+
+
+def print_session(out: Console, whole: WholeSession, *, full: bool = False) -> None:
+    """The session for a person; `full` unfolds what was run, printed and written."""
+    for text, style in _head(whole):
+        out.print(clean(text), style=style)
+    for exchange in whole.exchanges:
+        out.print()
+        out.print(f"─── {exchange.number} ".ljust(60, "─"), style="dim")
+        for text, style in _lines_of(exchange, full=full):
+            out.print(clean(text), style=style, width=min(out.width, _MAX_WIDTH), soft_wrap=False)
+
+
+def _head(whole: WholeSession) -> Iterator[Line]:
+    session = whole.session
+    yield one_line(session.title or session.id), "bold"
+    when = f"{session.started:%Y-%m-%d %H:%M}" if session.started else "at an unknown time"
+    facts = [session.agent, when, session.cwd or "", session.branch or "", counted(_prompts(whole), "exchange")]
+    yield " · ".join(one_line(fact) for fact in facts if fact), "dim"
+    yield f"{'archived: ' if whole.is_archived else ''}{one_line(session.path)}", "dim"
+    if session.skipped_records:
+        yield f"{counted(session.skipped_records, 'line')} could not be read.", "yellow"
+
+
+def _prompts(whole: WholeSession) -> int:
+    return sum(exchange.number > 0 for exchange in whole.exchanges)
+
+
+def _lines_of(exchange: Exchange, *, full: bool) -> Iterator[Line]:
+    speaker = ""
+    for event in exchange.events:
+        name = _speaker(event)
+        if name and name != speaker:
+            moment = f"  {event.timestamp:%H:%M}" if event.timestamp else ""
+            yield f"\n{name}{moment}", "bold cyan" if name == "You" else "bold green"
+            speaker = name
+        yield from _shown(event, full=full)
+
+
+def _speaker(event: Event) -> str:
+    if event.kind is EventKind.PROMPT and not event.agent_id:
+        return "You"
+    if event.kind is EventKind.REPLY or event.kind in _RUN:
+        return f"Agent ({one_line(event.agent_id)[:40]})" if event.agent_id else "Agent"
+    return ""
+
+
+def _shown(event: Event, *, full: bool) -> Iterator[Line]:
+    if event.kind in (EventKind.PROMPT, EventKind.REPLY):
+        yield event.text.strip(), ""
+    elif event.kind is EventKind.SUMMARY:
+        yield "\nThe conversation was compacted here." + (f"\n{event.text}" if full else ""), "dim italic"
+    elif event.kind is EventKind.COMMAND:
+        yield f"  $ {_folded(event.text, full=full)}", "magenta"
+    elif event.kind is EventKind.FILE_EDIT:
+        yield from _edit(event, full=full)
+    elif event.kind is EventKind.TOOL_CALL:
+        yield f"  > {one_line(event.tool or 'tool')}: {_folded(event.text, full=full)}", "magenta"
+    else:
+        yield from _result(event, full=full)
+
+
+def _edit(event: Event, *, full: bool) -> Iterator[Line]:
+    before, after = (event.before or "").splitlines(), (event.after or "").splitlines()
+    failed = "" if event.ok is not False else ", failed"
+    yield f"  * {one_line(event.path or event.text)} (−{len(before)} +{len(after)} lines{failed})", "magenta"
+    if full:
+        yield from ((f"    - {line}", "red") for line in before)
+        yield from ((f"    + {line}", "green") for line in after)
+
+
+def _result(event: Event, *, full: bool) -> Iterator[Line]:
+    lines = [line for line in event.text.splitlines() if line.strip()]
+    failed = event.ok is False
+    if full:
+        yield from ((f"    {line}", "red" if failed else "dim") for line in lines)
+    elif failed:
+        code = f" with exit code {event.exit_code}" if event.exit_code is not None else ""
+        yield f"    failed{code}", "red"
+        yield from ((f"    {shorten(line, _FOLDED_CHARS)}", "red") for line in _telling(lines))
+    elif event.kind is EventKind.OUTPUT and lines:
+        more = f" … {counted(len(lines), 'line')}" if len(lines) > 1 else ""
+        yield f"    {shorten(lines[0], _FOLDED_CHARS)}{more}", "dim"
+
+
+def _telling(lines: Sequence[str]) -> Sequence[str]:
+    """The last lines of what a failed command printed: there it says why."""
+    return lines[-_FAILED_LINES:]
+
+
+def _folded(text: str, *, full: bool) -> str:
+    return text if full else shorten(text, _FOLDED_CHARS)
