@@ -6,6 +6,8 @@ How lines are counted:
 - Blank lines and trivial ones (without a letter or a digit: `}`, `);`, `---`) do not count: anybody writes them.
 - Moved lines do not count: an added line that, apart from space at its ends, is also removed somewhere in the same
   diff. Each removed line can explain one added line.
+- Repeated lines do not count: one that the file holds in HEAD already (a second `with:`), unless a session is known
+  to have written it. Of such lines nothing tells who added them once more.
 - Binary files, submodules and lock files, which tools write, have no lines that count.
 - A line that counts is an agent's when a session that is looked at wrote a line like it (apart from space at its ends)
   in the same file, under its name or the one that it was renamed from. Of several sessions the newest has it.
@@ -17,7 +19,7 @@ Shares are whole percentages that add up to 100; whoever wrote a line has at lea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -66,8 +68,16 @@ class Attribution:
         return dict(sorted(given.items(), key=lambda pair: (-pair[1], pair[0]))), human
 
 
-def attribute(staged: Sequence[StagedFile], records: Iterable[SessionRecord]) -> Attribution:
-    """Whose the staged lines are, by the sessions `records`, the newest of which comes first."""
+def attribute(
+    staged: Sequence[StagedFile],
+    records: Iterable[SessionRecord],
+    *,
+    held: Mapping[str, Collection[str]] | None = None,
+) -> Attribution:
+    """Whose the staged lines are, by the sessions `records`, the newest of which comes first.
+
+    `held` are the lines, without space at their ends, that each staged path has in HEAD.
+    """
     writers = _writers(records)
     moved = Counter(bare for file in staged for line in file.removed if (bare := line.strip()))
     agents: Counter[str] = Counter()
@@ -76,6 +86,7 @@ def attribute(staged: Sequence[StagedFile], records: Iterable[SessionRecord]) ->
     for file in staged:
         if not has_lines(file):
             continue
+        repeated = (held or {}).get(file.path, ())
         known = [writers[path] for path in (file.path, file.previous) if path in writers]
         for line in file.added:
             bare = line.strip()
@@ -87,7 +98,7 @@ def attribute(staged: Sequence[StagedFile], records: Iterable[SessionRecord]) ->
             hashed = line_hash(bare)
             writer = next((lines[hashed] for lines in known if hashed in lines), None)
             if writer is None:
-                human += 1
+                human += bare not in repeated
             else:
                 agents[writer.agent] += 1
                 sessions[writer.session] += 1

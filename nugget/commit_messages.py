@@ -68,7 +68,8 @@ _CONVENTIONAL = re.compile(r"^(?P<type>[a-z]{2,10})(?:\((?P<scope>[^)]{1,40})\))
 _POLITE = re.compile(
     r"^(?:(?:please|pls|now|ok(?:ay)?|so|then|next|also|and|hi|hello|hey|thanks|great|alright)\b[,.!:]*\s+|"
     r"(?:can|could|would|will) you (?:please )?|"
-    r"(?:i(?:'d| would) like (?:you )?to|i (?:want|need) (?:you )?to|we (?:need|want|have|should|ought) (?:to )?|"
+    r"(?:i(?:'d| would) like (?:you )?to|i (?:do |really )*(?:want|need) (?:you )?to|"
+    r"we (?:need|want|have|should|ought) (?:to )?|"
     r"let(?:'s| us)|you should|help me(?: to)?|go ahead and|try to|make sure (?:that )?(?:you )?(?:to )?)\s+)+",
     re.I,
 )
@@ -76,6 +77,9 @@ _QUESTION = re.compile(r"^(?:why|what|how|where|when|who|which|is|are|does|do|di
 _SMALL_TALK = re.compile(
     r"^(?:yes|no|continue|go on|do it|proceed|commit|push|looks good|perfect|thanks?|thank you|sure)\b", re.I
 )
+_PLAN = re.compile(r"^implement the following plan:?\s*(?:#+\s*(?:plan:?\s*)?)?(?P<title>[^#\n]+)", re.I)
+"""How a client hands over a plan that was agreed on, by its title."""
+_HEADING = re.compile(r"\s#{1,6}\s")
 _UNSAYABLE = re.compile(r"https?://\S+|[`\"]{3}|[\x00-\x1f\x7f]")
 
 
@@ -166,7 +170,9 @@ def common_scope(staged: Sequence[StagedFile]) -> str:
 
 def subject_of(intent: str) -> str:
     """What was asked for as a subject: its first sentence without politeness; empty where it is no request."""
-    lines = [line.strip(" \t-*>#") for line in intent.strip().splitlines()]
+    if plan := _PLAN.match(intent.strip()):
+        intent = plan["title"]
+    lines = [line.strip(" \t-*>#") for line in _HEADING.split(intent.strip())[0].splitlines()]
     text = next((line for line in lines if line), "")
     text = " ".join(_UNSAYABLE.sub(" ", text).split())
     if found := _CONVENTIONAL.match(text):

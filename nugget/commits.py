@@ -90,7 +90,7 @@ def prepare(
     if not staged:
         raise GitError("Nothing is staged.", hint="Stage what belongs into the commit: git add FILE")
     records = list(recent_sessions(workspace, staged, environment, settings, now=now, limits=limits or Limits()))
-    attribution = attribute(staged, records)
+    attribution = attribute(staged, records, held=_held(workspace.root, staged))
     matched = _matched(workspace.root, staged, records, attribution, variables)
     if only_with_sessions and not matched:
         return None
@@ -254,6 +254,18 @@ def _prompted(session: Session, roots: Sequence[Workspace]) -> Iterator[Nugget]:
                 )  # fmt: skip
 
 
+def _held(repo: Path, staged: Sequence[StagedFile]) -> dict[str, frozenset[str]]:
+    """The lines, without space at their ends, that the staged files hold in HEAD, by their present path."""
+    files = [file for file in staged if file.status != "A" and file.added and has_lines(file)]
+    plain = [file for file in files if "\n" not in (file.previous or file.path)]
+    contents = git.read_objects(repo, [f"HEAD:{file.previous or file.path}" for file in plain])
+    return {
+        file.path: frozenset(line.strip() for line in content.decode("utf-8", "replace").splitlines())
+        for file, content in zip(plain, contents, strict=True)
+        if content is not None
+    }
+
+
 def _matched(
     repo: Path,
     staged: Sequence[StagedFile],
@@ -281,16 +293,17 @@ def _matched(
 
 
 def _intents(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> list[str]:
-    """What the person asked for, the likeliest first: of the staged files, then of each session as a whole."""
+    """What the person asked for when the staged files were edited, most often first; else what the session began with."""
     paths = {file.path for file in staged}
     of_files: Counter[str] = Counter()
-    of_sessions: dict[str, None] = {}
+    of_sessions: list[str] = []
     for record in matched:
         for nugget in record.nuggets:
             if nugget.type is NuggetType.INTENT and nugget.scope.path in paths:
                 of_files[nugget.source_prompt or nugget.summary] += 1
-        of_sessions.update(dict.fromkeys(text for text in (record.first_prompt, record.title) if text))
-    return list(dict.fromkeys([*(text for text, _ in of_files.most_common()), *of_sessions]))
+        of_sessions += [text for text in (record.first_prompt, record.title) if text]
+    asked = [text for text, _ in of_files.most_common()]
+    return asked if any(map(messages.subject_of, asked)) else of_sessions[:1]
 
 
 def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> list[str]:

@@ -56,6 +56,14 @@ def test_moved_lines_count_for_nobody_also_when_indented_anew_or_in_another_file
 
 
 @pytest.mark.proves("COM-LINES")
+def test_a_line_that_the_file_holds_already_counts_only_for_a_session_that_wrote_it() -> None:
+    staged = [added("ci.yml", "with:\n  key: 1\n  mine: 2")]
+    known = session("s", {"ci.yml": "key: 1"})
+    counted = attribute(staged, [known], held={"ci.yml": {"with:", "key: 1"}})
+    assert (counted.agents, counted.human) == ({"claude-code": 1}, 1)
+
+
+@pytest.mark.proves("COM-LINES")
 def test_lock_files_binary_files_and_submodules_have_no_lines_that_count() -> None:
     staged = [
         added("web/package-lock.json", '"lodash": 1', status="A"),
@@ -168,6 +176,9 @@ def test_the_scope_is_the_common_folder_or_the_file(paths: list[str], expected: 
         ("OAuth tokens should expire", "OAuth tokens should expire"),
         ("why does this fail?", ""),
         ("yes", ""),
+        ("Implement the following plan:\n\n# Plan: Publish to the tap\n\n## Goal\nUpdate it", "publish to the tap"),
+        ("Implement the following plan: # Publish to the tap ## Goal Update it.", "publish to the tap"),
+        ("I do want to use another linter", "use another linter"),
         ("continue", ""),
         ("", ""),
         ("fix(auth): expire tokens", "fix(auth): expire tokens"),
