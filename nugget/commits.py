@@ -293,7 +293,7 @@ def _matched(
 
 
 def _intents(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> list[str]:
-    """What the person asked for when the staged files were edited, most often first; else what the session began with."""
+    """What was asked for when the staged files were edited, most often first; else what the session began with."""
     paths = {file.path for file in staged}
     of_files: Counter[str] = Counter()
     of_sessions: list[str] = []
