@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Asking:
 class Report:
     """The query log of a brain, summed up. Times in ms; `returned` of `units` were ever part of an answer.
 
+    `sources` tells of each source in how many answers it had a part, and how many results it gave.
     `zero` and `weak` count questions asked, not different ones; `cited_in` counts those whose answer was used.
     """
 
@@ -59,6 +60,7 @@ class Report:
     returned: int
     used_in: int
     askings: tuple[Asking, ...]
+    sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[str]) -> Report:
@@ -82,8 +84,19 @@ def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[
         units=len(unit_ids),
         returned=len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids}),
         used_in=sum(entry.id in used for entry in entries),
+        sources=_contributed(entries),
         askings=tuple(_asking(group, used) for group in sorted(groups.values(), key=_most_asked)),
     )
+
+
+def _contributed(entries: Sequence[Asked]) -> dict[str, tuple[int, int]]:
+    """How often each source had a part in an answer, and how many results it gave, the busiest first."""
+    totals: dict[str, tuple[int, int]] = {}
+    for entry in entries:
+        for source, count in (entry.sources or ({"brain": len(entry.units)} if entry.units else {})).items():
+            answers, results = totals.get(source, (0, 0))
+            totals[source] = (answers + 1, results + count)
+    return dict(sorted(totals.items(), key=lambda total: (-total[1][0], total[0])))
 
 
 def report_json(found: Report, askings: Sequence[Asking]) -> dict[str, Any]:
@@ -100,6 +113,8 @@ def report_json(found: Report, askings: Sequence[Asking]) -> dict[str, Any]:
             "share": round(found.returned / found.units, 4) if found.units else None,
         },
         "used_in": found.used_in,
+        "sources": {name: {"answers": answers, "results": results}
+                    for name, (answers, results) in found.sources.items()},
         "queries": [
             {
                 "text": asking.text, "times": asking.times, "last": asking.last.isoformat(timespec="seconds"),

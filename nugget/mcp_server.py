@@ -27,6 +27,7 @@ from nugget.models import Depth, KnowledgeType, SourceName
 from nugget.nuggets import NuggetQuery, NuggetType
 from nugget.query_log import Face
 from nugget.render import MAX_CHARS, bundle_markdown
+from nugget.source_answers import answer_beyond, is_beyond_the_brain
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -86,6 +87,7 @@ class Question:
     profile: str = "task"
     depth: str = "standard"
     budget_tokens: int = 2000
+    ref: str | None = None
 
 
 class Desk:
@@ -94,7 +96,16 @@ class Desk:
     A brain that is not there yet is looked for again with every question, so that `nugget init` needs no restart.
     """
 
-    def __init__(self, *, flag: Path | None, environment: Environment, cwd: Path, face: Face = Face.MCP) -> None:
+    def __init__(
+        self,
+        *,
+        flag: Path | None,
+        environment: Environment,
+        cwd: Path,
+        face: Face = Face.MCP,
+        identity: str | None = None,
+    ) -> None:
+        self._identity = identity
         self._flag = flag
         self._environment = environment
         self._cwd = cwd
@@ -147,6 +158,11 @@ class Desk:
 
         _check(question)
         most = min(max(MAX_CHARS, 5 * question.budget_tokens), LARGEST_CHARS)
+        if question.ref or is_beyond_the_brain(question.sources):
+            return answer_beyond(
+                self.ready(), _words(question), ref=question.ref, sources=question.sources, types=question.types,
+                depth=question.depth, budget_tokens=question.budget_tokens, max_chars=most, identity=self._identity,
+            )  # fmt: skip
         of_code, used = code_part(
             self.answer_code, path=question.path, symbol=question.symbol, types=question.types, depth=question.depth,
             budget_tokens=max(question.budget_tokens // 2, LEAST_TOKENS), max_chars=most // 2,
@@ -235,13 +251,19 @@ class Desk:
 
 
 def serve(
-    brain: Path | None = None, *, environment: Environment | None = None, cwd: Path | None = None, openqed: bool = False
+    brain: Path | None = None,
+    *,
+    environment: Environment | None = None,
+    cwd: Path | None = None,
+    openqed: bool = False,
+    identity: str | None = None,
 ) -> None:
     """Serve `get_relevant_context` over stdio until stdin closes; with `openqed` the three tools of that name too.
 
     `brain` is the folder that was asked for (`--brain`); without one the usual order of `find_brain` decides.
+    `identity` is whose memory may be asked for; without one nobody's.
     """
-    desk = Desk(flag=brain, environment=environment or read_environment(), cwd=cwd or Path.cwd())
+    desk = Desk(flag=brain, environment=environment or read_environment(), cwd=cwd or Path.cwd(), identity=identity)
     threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="nugget-ask")
     try:
         server = make_server(desk, threads)
@@ -289,6 +311,9 @@ def make_server(desk: Desk, threads: ThreadPoolExecutor) -> "MCPServer[Any]":
         sources: Annotated[
             list[str] | None, names, Field(description=f"Only these sources: {', '.join(SourceName)}")
         ] = None,
+        ref: Annotated[
+            str | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
+        ] = None,
         profile: Annotated[str, Field(description="How to search: task (default) or search")] = "task",
         depth: Annotated[str, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard",
         token_budget: Annotated[
@@ -304,6 +329,7 @@ def make_server(desk: Desk, threads: ThreadPoolExecutor) -> "MCPServer[Any]":
             profile=profile,
             depth=depth,
             budget_tokens=token_budget,
+            ref=ref,
         )
         text, failed = await asyncio.get_running_loop().run_in_executor(threads, partial(_reply, desk, question))
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
@@ -362,7 +388,7 @@ def _names(value: Any) -> Any:
 
 def _check(question: Question) -> None:
     """What the brain itself does not check. Raises UsageError."""
-    if not question.text.strip():
+    if not question.text.strip() and not question.ref:
         raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
     if len(question.text) > MAX_QUESTION_CHARS:
         raise UsageError(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from nugget.models import Bundle, Hit, HitChunk, Scope, Unit
+from nugget.models import Bundle, Hit, HitChunk, Scope, SourceName, Unit
 from nugget.text import shorten
 
 MAX_CHARS = 10_000
@@ -182,7 +182,10 @@ def _head(bundle: Bundle) -> list[str]:
         lines.append(f"Below is the nearest that it holds, probably not what you need. {ORDERS}")
     else:
         count = len(bundle.hits)
-        lines = [f"{count} unit{'s' if count > 1 else ''} of the brain on: {question}", ORDERS]
+        plural = "s" if count > 1 else ""
+        is_brain = all(hit.unit.source is SourceName.BRAIN for hit in bundle.hits)
+        what = f"unit{plural} of the brain" if is_brain else f"result{plural}"
+        lines = [f"{count} {what} on: {question}", ORDERS]
     if missing := degraded_sentences([name for name in bundle.degraded if name != "no_llm"]):
         lines.append(f"Note: {'; '.join(missing)}.")
     return lines
@@ -191,7 +194,8 @@ def _head(bundle: Bundle) -> list[str]:
 def _unit_markdown(position: int, hit: Hit, *, max_chars: int) -> str | None:
     """A unit in its frame, its text cut at a line when it must be; None when not even a little of it fits."""
     unit = hit.unit
-    lines = [f"{_plain(unit.id)} · {' · '.join(_facts(hit))}"]
+    named = unit.id if unit.source is SourceName.BRAIN else hit.ref
+    lines = [f"{_plain(named)} · {' · '.join(_facts(hit))}"]
     if unit.path:
         lines.append(f"path: {_plain(unit.path)}")
     if unit.related:

@@ -180,6 +180,7 @@ def search_everything(
             explained[str(source)] = bundle.explain
             hint = hint or bundle.more_context_hint
             if source is not SourceName.BRAIN:
+                weak = weak and not any(map(_matches_words, hits))
                 hits = _by_relevance_and_recency(_telling(hits, weak=weak))
             elif len(sources) > 1 and not weak:
                 hits = _telling(hits, weak=weak)

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "nugget"
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "faces": (
-        "render", "render_nuggets", "api", "agent_code", "openqed_tools",
+        "render", "render_nuggets", "api", "agent_code", "openqed_tools", "source_answers",
         "mcp_server", "http_server", "briefing", "hook", "worker", "commit_hook",
         "demo", "cli", "entry",
     ),

@@ -236,7 +236,10 @@ def _print_report(out: Console, found: Report, askings: Sequence[Asking], *, is_
     out.print(f"{counted(found.asked, 'question')} ({faces}), {len(found.askings)} different")
     out.print(f"   nothing found: {found.zero}, weak: {found.weak}, used later in the session: {found.used_in}")
     out.print(f"   p50 {found.p50_ms:.1f} ms, p95 {found.p95_ms:.1f} ms")
-    out.print(f"   {found.returned} of {counted(found.units, 'unit')} were ever part of an answer\n")
+    out.print(f"   {found.returned} of {counted(found.units, 'unit')} were ever part of an answer")
+    for name, (answers, results) in found.sources.items():
+        out.print(f"   {clean(name)}: {counted(results, 'result')} in {counted(answers, 'answer')}")
+    out.print("")
     for asking in askings:
         mark = " (nothing found)" if asking.is_zero else " (weak)" if asking.weak else ""
         out.print(f"{asking.times:>4} × {shorten(clean(asking.text), _QUESTION_CHARS)}{mark}")

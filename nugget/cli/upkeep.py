@@ -114,6 +114,9 @@ def serve(
         str | None,
         typer.Option("--compat", metavar="NAME", help="Over MCP, also offer the tools of: openqed."),
     ] = None,
+    identity: Annotated[
+        str | None, typer.Option("--as", metavar="IDENTITY", help="Whose memory agents may ask for; else nobody's.")
+    ] = None,
     brain: BrainOption = None,
 ) -> None:
     """Answer coding agents over MCP on stdin and stdout, or everybody over HTTP.
@@ -122,6 +125,12 @@ def serve(
     """
     if compat not in (None, "openqed"):
         raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")
+    if identity is not None:
+        from nugget.sources.memory import check_identity
+
+        check_identity(identity)
+    if http and identity is not None:
+        raise UsageError("--as is only for agents on this machine, over stdin and stdout.", hint="Leave out --http.")
     if http:
         from nugget.http_server import serve as answer_requests
 
@@ -131,7 +140,7 @@ def serve(
         raise UsageError(f"{address!r} is only used with --http.", hint=f"nugget serve --http {address}")
     from nugget.mcp_server import serve as answer_agents
 
-    answer_agents(brain.expanduser() if brain else None, openqed=compat == "openqed")
+    answer_agents(brain.expanduser() if brain else None, openqed=compat == "openqed", identity=identity)
 
 
 def _usual_folder() -> Path:

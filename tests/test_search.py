@@ -1,0 +1,384 @@
+"""One search over everything, in a world such as a person has: a brain, canon, real sessions, memory and a channel.
+
+Golden transcripts stand in tests/golden/search; `UPDATE_GOLDEN=1 pytest tests/test_search.py` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nugget import query_log
+from nugget.api import Brain
+from nugget.cli import run
+from nugget.config import read_environment
+from nugget.errors import NuggetError, UsageError
+from nugget.mcp_server import Desk, Question
+from nugget.models import SourceName
+
+REPOSITORY = Path(__file__).parent.parent
+GOLDEN = Path(__file__).parent / "golden" / "search"
+SECRET = "xylophone"
+"""Stands in the memory of the identity zealot, and nowhere else."""
+
+CANON = {
+    "constitutions/cupid.md": "# CUPID CONSTITUTION\n\nYou are Cupid. You see love in every commit.",
+    "constitutions/roast.md": "# LIFE ROASTER CONSTITUTION\n\nYou roast lives, kindly.",
+    "archaeology/space_experimental_architecture.md": "# Bridge Architecture Reference\n\nThe bridge has channels. "
+    "Each channel has one owner, as its constitution says.\n\n## Storage\n\nMessages are lines of JSON. See "
+    "[[cupid]].\n\n### Rotation\n\nOnce a week.\n\n## Limits\n\nNone known.",
+    "adr/0007-retries.md": "---\ntags: [payments]\n---\n# Retry payments three times\n\nWe retry payments three times.",
+}
+CHANNEL = [
+    {"from": "ada", "text": "The architecture of the bridge stays as it is.", "timestamp": "2026-05-01T10:00:00Z"},
+    {"from": "bob", "text": "Agreed; I write it down.", "timestamp": "2026-05-01T10:05:00Z"},
+]
+SESSION = [
+    ("user", "lets fix up the security architecture to use the mock tool"),
+    ("assistant", "The architecture has three layers. I moved the mock tool below the gate."),
+    ("user", "and the walrus?"),
+    ("assistant", "The walrus stays outside of it."),
+]
+
+
+@dataclass(frozen=True)
+class World:
+    """Where everything lies."""
+
+    home: Path
+    brain: Path
+    canon: Path
+    variables: dict[str, str]
+
+
+def write_session(file: Path) -> None:
+    lines = []
+    for number, (role, text) in enumerate(SESSION):
+        content: Any = text if role == "user" else [{"type": "text", "text": text}]
+        lines.append(
+            {
+                "type": role, "uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None,
+                "timestamp": f"2025-10-13T10:55:{number:02d}Z", "sessionId": file.stem, "cwd": "/work/shop",
+                "version": "2.1.0", "isSidechain": False, "userType": "external",
+                "message": {"role": role, "content": content, **({"id": f"m{number}"} if role != "user" else {})},
+            }
+        )  # fmt: skip
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The world, made and indexed once; searched by words alone."""
+    folder = tmp_path_factory.mktemp("world")
+    home, brain, canon = folder / "home", folder / "brain", folder / "handbook"
+    shutil.copytree(REPOSITORY / "tests" / "brain", brain)
+    person = ["-c", "user.name=Ada", "-c", "user.email=ada@example.invalid"]
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], [*person, "commit", "-q", "-m", "Knowledge"]):
+        subprocess.run(["git", "-C", str(brain), *command], check=True)
+    for name, text in CANON.items():
+        (canon / name).parent.mkdir(parents=True, exist_ok=True)
+        (canon / name).write_text(text)
+    memory = home / ".nugget" / "memory"
+    for identity, text in (("zealot", f"# Plan\n\nThe architecture needs a {SECRET}."), ("roast", "# Jokes\n\nNone.")):
+        (memory / identity).mkdir(parents=True)
+        (memory / identity / "plan.md").write_text(text)
+    channel = home / ".nugget" / "bridge" / "release.jsonl"
+    channel.parent.mkdir(parents=True)
+    channel.write_text("".join(json.dumps(line) + "\n" for line in CHANNEL))
+    write_session(home / ".claude" / "projects" / "-work-shop" / "30eb2a7b-1111-4222-8333-944455556666.jsonl")
+    for file in [*canon.rglob("*.md"), *memory.rglob("*.md")]:
+        os.utime(file, (1_772_366_400, 1_772_366_400))  # 2026-03-01
+    variables = {
+        "HOME": str(home), "NUGGET_BRAIN": str(brain), "NUGGET_CANON_FOLDERS": str(canon),
+        "NUGGET_EMBEDDING_MODEL": "none",
+    }  # fmt: skip
+    with Brain(brain, environment=read_environment(variables)) as opened:
+        opened.sync()
+        opened.sync_machine()
+    return World(home, brain, canon, variables)
+
+
+@pytest.fixture
+def world(made: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name, value in made.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(made.brain)
+    return made
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Nugget = Callable[..., Result]
+
+
+@pytest.fixture
+def nugget(world: World, capsys: pytest.CaptureFixture[str]) -> Nugget:
+    """Runs a command line in the world."""
+
+    def call(*arguments: str) -> Result:
+        capsys.readouterr()
+        code = run(list(arguments))
+        shown = capsys.readouterr()
+        return Result(code, shown.out, shown.err)
+
+    return call
+
+
+@pytest.fixture
+def opened(world: World) -> Iterator[Brain]:
+    with Brain(world.brain, environment=read_environment()) as brain:
+        yield brain
+
+
+def golden(name: str, shown: str, world: World) -> None:
+    """Compare with the transcript of that name; the world's folders do not count."""
+    shown = shown.replace(str(world.home.parent), "<world>")
+    file = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(shown, "utf-8")
+    assert shown == file.read_text("utf-8")
+
+
+@pytest.mark.proves("SEARCH-GROUPS", "SEARCH-EXAMPLES")
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("architecture", ["architecture", "--limit", "3"]),
+        ("sessions", ["architecture", "--scope", "sessions"]),
+        ("constitution", ["constitution", "--scope", "canon"]),
+        ("as", ["spawn architecture", "--as", "zealot", "--source", "memory"]),
+        ("quiet", ["architecture", "--quiet", "--limit", "2"]),
+        ("timeline", ["architecture", "--timeline", "--source", "sessions,bridge,canon"]),
+        ("malformed", ['retry "payments', "--source", "canon"]),
+        ("language", ["type:decision path:adr tag:payments retry* NOT walrus"]),
+    ],
+)
+def test_a_search_looks_like_this(nugget: Nugget, world: World, name: str, arguments: list[str]) -> None:
+    result = nugget("search", *arguments)
+    assert result.code == 0, result.err
+    golden(name, result.out, world)
+
+
+@pytest.mark.proves("SEARCH-GET")
+@pytest.mark.parametrize(
+    ("name", "ref"),
+    [
+        ("get-exchange", "session:30eb2a7b#1"),
+        ("get-message", "bridge:release#1"),
+        ("get-note", "canon:handbook/adr/0007-retries.md"),
+        ("get-section", "canon:handbook/archaeology/space_experimental_architecture.md#Storage"),
+    ],
+)
+def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget: Nugget, world: World, name: str, ref: str) -> None:
+    result = nugget("get", ref)
+    assert result.code == 0, result.err
+    golden(name, result.out, world)
+    assert nugget("get", ref, "--json").json["ref"]
+
+
+@pytest.mark.proves("SEARCH-GET")
+def test_every_ref_that_a_search_gives_can_be_shown(nugget: Nugget) -> None:
+    refs = nugget("search", "architecture", "-q").out.split()
+    assert {ref.partition(":")[0] for ref in refs} >= {"session", "bridge", "canon"}
+    for ref in refs:
+        assert nugget("get", ref).code == 0, ref
+    unknown = nugget("get", "canon:handbook/nothing.md")
+    assert (unknown.code, "There is no unit handbook/nothing.md in canon." in unknown.err) == (1, True)
+    assert nugget("get", "nowhere:x").code == 2
+
+
+@pytest.mark.proves("SEARCH-NAMES")
+def test_file_names_come_before_what_only_says_the_word(nugget: Nugget) -> None:
+    hits = nugget("search", "constitution", "--source", "canon", "--json").json["hits"]
+    assert [hit["path"].rpartition("/")[2] for hit in hits] == [
+        "cupid.md", "roast.md", "space_experimental_architecture.md",
+    ]  # fmt: skip
+    assert "file name" in hits[0]["reasons"] and "file name" not in hits[2]["reasons"]
+
+
+@pytest.mark.proves("SEARCH-GROUPS")
+def test_json_quiet_and_explain_tell_of_every_source(nugget: Nugget) -> None:
+    found = nugget("search", "architecture", "--json", "--explain").json
+    refs = [hit["ref"] for hit in found["hits"]]
+    assert nugget("search", "architecture", "-q").out.split() == refs
+    assert found["explain"]["contributed"]["sessions"] == 2
+    spoken = next(hit for hit in found["hits"] if hit["source"] == "sessions")
+    assert (spoken["type"], spoken["ref"].startswith("session:30eb2a7b")) == ("you", True) or spoken["type"] == "agent"
+    assert all(abs(sum(part["value"] for part in hit["contributions"]) - hit["score"]) < 1e-6
+               for source in found["explain"]["sources"].values() if source for hit in source["hits"])  # fmt: skip
+
+
+@pytest.mark.proves("SEARCH-RELATED")
+def test_what_is_near_a_note_are_its_links_and_its_like(nugget: Nugget) -> None:
+    ref = "canon:handbook/archaeology/space_experimental_architecture.md"
+    hits = nugget("search", "--related", ref, "--json", "--source", "canon").json["hits"]
+    assert hits[0]["ref"] == "canon:handbook/constitutions/cupid.md"
+    assert ref not in [hit["ref"] for hit in hits]
+    assert nugget("search", "--related", "canon:handbook/no.md").code == 1
+    assert nugget("search", "--related", "channels of the bridge", "-q").out
+
+
+@pytest.mark.proves("SEARCH-SUGGEST")
+def test_suggestions_say_what_can_be_asked(nugget: Nugget) -> None:
+    every = nugget("suggest", "--json").json
+    assert every["domains"][0]["name"] == "coding"
+    assert {"name": "Ada", "count": 1} in every["people"]
+    pay = nugget("suggest", "pay", "--json").json
+    assert "payments" in [tag["name"] for tag in pay["tags"]]
+    assert "handbook/adr/" in [path["name"] for path in nugget("suggest", "adr", "--json").json["paths"]]
+    assert "Nothing begins like that." in nugget("suggest", "zzz").out
+
+
+@pytest.mark.proves("SEARCH-COMPLETION")
+def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
+    from nugget.cli.completing import complete_domain, complete_ref, complete_tag, complete_type
+
+    assert complete_ref("pattern/retry")[0][0] == "pattern/retry-with-idempotency"
+    assert complete_ref("canon:handbook/const")[0][0] == "canon:handbook/constitutions/cupid.md"
+    assert "coding,cooking" in complete_domain("coding,coo")
+    assert complete_tag("payme") == ["payments"]
+    assert complete_type("de") == ["decision"]
+    assert complete_ref("memory:") == []
+
+
+@pytest.mark.proves("SEARCH-QUERIES")
+def test_the_query_log_tells_what_each_source_contributed(nugget: Nugget) -> None:
+    nugget("search", "architecture of the walrus")
+    found = nugget("queries", "--json").json
+    assert found["sources"]["sessions"]["results"] >= 1
+    assert "canon:" in nugget("queries").out or "canon: " in nugget("queries").out
+
+
+@pytest.mark.proves("MEMORY-ISOLATION")
+def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, world: World) -> None:
+    ref = "memory:zealot/plan.md"
+    assert SECRET in nugget("search", SECRET, "--as", "zealot").out, "it is there, and would be found"
+    assert SECRET in nugget("get", ref, "--as", "zealot").out
+    for arguments in (
+        ["search", "architecture needs"], ["search", "architecture needs", "--json"], ["search", "plan", "-q"],
+        ["search", "architecture needs", "--explain"], ["search", "architecture needs", "--as", "roast"],
+        ["search", "--related", "architecture needs"], ["search", "architecture needs", "--timeline"],
+        ["ask", "architecture needs"], ["ask", "architecture needs", "--json"], ["get", ref], ["get", ref, "--json"],
+        ["get", ref, "--as", "roast"], ["suggest", "xyl"], ["suggest", "", "--json"], ["search", "--related", ref],
+        ["search", "architecture", "--source", "memory"], ["queries", "--json"], ["status", "--json"],
+    ):  # fmt: skip
+        result = nugget(*arguments)
+        assert "zealot/" not in result.out + result.err.replace(ref, ""), arguments
+        assert f"needs a {SECRET}" not in result.out + result.err, arguments
+    for bundle in (opened.search("architecture needs"), opened.ask("architecture needs"),
+                   opened.search("architecture needs", as_identity="roast")):  # fmt: skip
+        assert SECRET not in repr(bundle.hits)
+    with pytest.raises(NuggetError):
+        opened.get(ref)
+    with pytest.raises(UsageError):
+        opened.search("plan", sources=["memory"])
+    with pytest.raises(UsageError):
+        opened.search("plan", as_identity="../zealot")
+    entries = query_log.read(read_environment().home)
+    assert not any(unit.startswith(("memory:", "zealot")) for entry in entries for unit in entry.unit_ids)
+    assert not any("memory" in entry.sources for entry in entries)
+    with closing(sqlite3.connect(world.home / ".nugget" / "index.db")) as machine:
+        assert machine.execute("SELECT count(*) FROM units WHERE source = 'memory'").fetchone() == (0,)
+        assert machine.execute("SELECT count(*) FROM chunks_vocabulary WHERE term = ?", (SECRET,)).fetchone() == (0,)
+
+
+@pytest.mark.proves("MEMORY-ISOLATION", "SEARCH-MCP")
+def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_identity(world: World) -> None:
+    def answer(identity: str | None, **question: Any) -> str:
+        desk = Desk(flag=None, environment=read_environment(), cwd=world.brain, identity=identity)
+        try:
+            return desk.answer(Question(**{"text": "architecture", **question}))
+        finally:
+            for thread in threading.enumerate():  # the warm-up still asks
+                if thread.name == "nugget-warm-up":
+                    thread.join()
+            desk.close()
+
+    told = answer(None, sources=["sessions", "canon"])
+    assert "session:30eb2a7b" in told and "canon:handbook/archaeology" in told
+    assert "three layers" in answer(None, text="", ref="session:30eb2a7b#1")
+    assert SECRET not in answer(None) and SECRET not in answer("zealot"), "it has to be asked for"
+    assert SECRET in answer("zealot", sources=["memory"])
+    assert SECRET in answer("zealot", text="", ref="memory:zealot/plan.md")
+    for identity, question in (
+        (None, {"sources": ["memory"]}), (None, {"ref": "memory:zealot/plan.md"}),
+        ("roast", {"ref": "memory:zealot/plan.md"}),
+    ):  # fmt: skip
+        with pytest.raises(NuggetError):
+            answer(identity, **question)
+    assert SECRET not in answer("roast", sources=["memory"])
+
+
+@pytest.mark.proves("SEARCH-FRESH")
+def test_what_changed_is_found_and_what_is_gone_is_not(nugget: Nugget, world: World) -> None:
+    note = world.canon / "fresh.md"
+    note.write_text("# Fresh\n\nThe narwhal is new.")
+    assert "fresh.md" in nugget("search", "narwhal").out
+    note.unlink()
+    assert "Nothing in the brain matches" in nugget("search", "narwhal", "--source", "canon").out
+
+
+@pytest.mark.proves("SEARCH-FRESH")
+def test_many_changed_notes_are_left_to_the_background_and_said(nugget: Nugget, world: World) -> None:
+    many = world.canon / "many"
+    many.mkdir()
+    for number in range(60):
+        (many / f"{number}.md").write_text(f"# Note {number}\n\nThe okapi of {number}.")
+    try:
+        result = nugget("search", "architecture", "--source", "canon")
+        assert "60 files changed beside the brain (60 of canon)" in result.err
+        assert nugget("sync", "--source", "canon").code == 0
+        assert "many/7.md" in nugget("search", '"okapi of 7"', "--source", "canon").out
+    finally:
+        shutil.rmtree(many)
+        nugget("sync", "--source", "canon")
+
+
+@pytest.mark.proves("SEARCH-REAL")
+def test_real_sessions_are_searched_with_everything_else(
+    nugget: Nugget, shared_data: Path, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcripts = sorted((shared_data / "transcripts" / "claude-code").glob("*.jsonl"))
+    home = tmp_path / "home"
+    project = home / ".claude" / "projects" / "-work"
+    project.mkdir(parents=True)
+    for file in transcripts:
+        shutil.copy(file, project)
+    monkeypatch.setenv("HOME", str(home))
+    assert nugget("sync", "--source", "sessions").code == 0
+    found = nugget("search", "notarization timeout OR retry", "--json").json["hits"]
+    spoken = [hit for hit in found if hit["source"] == "sessions"]
+    assert {hit["type"] for hit in spoken} == {"you", "agent"}
+    assert any("notariz" in hit["chunks"][0]["text"].lower() for hit in spoken)
+    assert nugget("get", spoken[0]["ref"]).code == 0
+    assert len(transcripts) >= 30
+
+
+def test_sources_are_chosen_by_the_query_too(opened: Brain) -> None:
+    hits = opened.search("architecture source:bridge").hits
+    assert {hit.unit.source for hit in hits} == {SourceName.BRIDGE}
+    since = opened.search("architecture since:2026-04 until:2026-05 source:sessions,bridge").hits
+    assert {hit.unit.source for hit in since} == {SourceName.BRIDGE}
