@@ -23,10 +23,10 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "demo", "cli", "entry",
     ),
     "use cases": (
-        "extraction", "provenance_extraction", "comparison", "proposal_text", "capture", "review", "publishing",
-        "withdrawal", "importing", "lint", "sync", "history", "retrieval", "provenance", "coverage", "attribution",
-        "commit_messages", "commit_wording", "commits", "git_hook", "install", "health", "evaluation", "feedback",
-        "evidence", "machine", "search", "refs", "exploring",
+        "extraction", "provenance_extraction", "provenance_travel", "comparison", "proposal_text", "capture", "review",
+        "publishing", "withdrawal", "importing", "lint", "sync", "history", "retrieval", "provenance", "coverage",
+        "attribution", "commit_messages", "commit_wording", "commits", "git_hook", "install", "health", "evaluation",
+        "feedback", "evidence", "machine", "search", "refs", "exploring",
     ),
     "adapters": (
         "guarded_yaml", "overlay", "config", "client_files", "resources", "spool", "ledger", "queue", "redaction_rules",

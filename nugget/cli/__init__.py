@@ -28,6 +28,7 @@ from nugget.cli import (
     searching,
     sessions,
     syncing,
+    travelling,
     upkeep,
 )
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
@@ -66,6 +67,8 @@ app.command(rich_help_panel=ASK)(searching.search)
 app.command(rich_help_panel=ASK)(searching.get)
 app.command(rich_help_panel=ASK)(searching.suggest)
 app.command("context", rich_help_panel=ASK)(provenance.code_context)
+provenance.nuggets.command("export")(travelling.export_nuggets)
+provenance.nuggets.command("import")(travelling.import_nuggets)
 app.add_typer(provenance.nuggets, name="nuggets", rich_help_panel=ASK)
 sessions.sessions.command()(reading.show)
 app.add_typer(sessions.sessions, name="sessions", rich_help_panel=ASK)

@@ -45,8 +45,8 @@ def extract(
     from nugget.provenance_extraction import Extractor, extract_sessions, note_tunings
 
     environment = read_environment()
-    settings = _settings(environment)
-    here = _workspace_here(environment)
+    settings = settings_here(environment)
+    here = workspace_here(environment)
     llm = _llm(method, settings, environment)
     extractor = Extractor(
         home=environment.home, settings=settings, now=datetime.now(UTC), llm=llm,
@@ -63,7 +63,7 @@ def extract(
     raise typer.Exit(1 if any(outcome.state == "failed" for outcome in outcomes) else 0)
 
 
-def _settings(environment: Environment) -> Settings:
+def settings_here(environment: Environment) -> Settings:
     """The settings of the brain in use; provenance needs none, so without one those of the user."""
     try:
         brain: Path | None = find_brain(environment, cwd=Path.cwd())
@@ -73,7 +73,8 @@ def _settings(environment: Environment) -> Settings:
     return load_settings(environment, brain)
 
 
-def _workspace_here(environment: Environment) -> Workspace:
+def workspace_here(environment: Environment) -> Workspace:
+    """The workspace that the current folder is in."""
     from nugget.sources.provenance import provenance_folder
     from nugget.workspace import find_workspace, vanished_workspace
 

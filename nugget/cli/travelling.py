@@ -1,0 +1,70 @@
+"""`nugget nuggets export` and `import`: nuggets on their way between machines."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nugget.cli.extracting import settings_here, workspace_here
+from nugget.cli.terminal import JsonOption, console, note, print_json
+from nugget.config import read_environment
+from nugget.errors import UsageError
+from nugget.render import clean, one_line
+from nugget.text import counted
+
+
+def export_nuggets(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to write; standard output else.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="The nuggets of every workspace.")] = False,
+) -> None:
+    """Write the nuggets and file touches of this workspace as JSON lines, to be imported on another machine."""
+    from nugget import spool
+    from nugget.provenance_travel import export_lines
+
+    environment = read_environment()
+    workspace = None if everything else workspace_here(environment).identity
+    told = list(export_lines(environment.home, workspace))
+    text = "".join(f"{line}\n" for line in told)
+    if file is None or str(file) == "-":
+        sys.stdout.write(text)
+    else:
+        try:
+            spool.replace(file.expanduser().absolute(), text.encode("utf-8", "replace"))
+        except OSError as error:
+            raise UsageError(f"{file} cannot be written ({error.strerror or error}).") from error
+    sessions = sum('"kind": "session"' in line[:60] for line in told)
+    note(f"{counted(sessions, 'session')}, {counted(len(told) - sessions, 'line')} exported")
+    if not told:
+        note("Next: nugget extract")
+
+
+def import_nuggets(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What an export wrote; `-` is standard input.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be new; write nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take in exported nuggets. What is known already is left as it is."""
+    from nugget.provenance_travel import import_lines
+
+    environment = read_environment()
+    settings = settings_here(environment)
+    try:
+        with sys.stdin.buffer if str(file) == "-" else file.expanduser().open("rb") as stream:
+            done = import_lines(environment.home, stream, name=str(file), settings=settings, dry_run=dry_run)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read ({error.strerror or error}).") from error
+    if as_json:
+        print_json(asdict(done) | {"dry_run": dry_run, "problems": [str(problem) for problem in done.problems]})
+    else:
+        for problem in done.problems[:20]:
+            note(f"left out: {one_line(clean(str(problem)))}")
+        if len(done.problems) > 20:
+            note(f"left out: {len(done.problems) - 20} more lines")
+        would = "would be " if dry_run else ""
+        what = f"{counted(done.new, 'nugget')} {would}new, {done.known} known already"
+        console().print(f"{counted(done.sessions, 'session')}: {what}.")
+    raise typer.Exit(1 if done.problems and not done.sessions else 0)
