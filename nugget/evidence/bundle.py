@@ -27,15 +27,17 @@ _NEAR_SHARE = 0.8
 """A word of what a row belongs to counts this much of a word of its own."""
 _OFF_SUBJECT = 0.35
 """What is left of the score of a row without any word of the question's subject."""
+_LATEST = 0.95
+"""What is more recent than this is called the latest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A candidate with its score (0..1) and the reasons for it."""
+    """A candidate with its score and how recent it is (both 0..1)."""
 
     candidate: Candidate
     score: float
-    reasons: tuple[str, ...]
+    recency: float
 
 
 def evidence_bundle(
@@ -81,15 +83,20 @@ def bundle_of(
     scored = score(candidates, query, profile, extra=extra or {})
     names = {view.session.key: view.session.id for view in views}
     selected = select(scored, profile, max_incidents=options.max_incidents)
+    subject, meant = subject_words(query), extra or {}
+
+    def why(one: Scored) -> tuple[str, ...]:
+        return reasons_of(one, subject, is_meant=one.candidate.id in meant)
+
     incidents = [one for one in scored if one.candidate.kind == "incident"][: options.max_incidents]
     notes = [one for one in scored if one.candidate.category == "note"][: profile.caps["note"]]
     bundle = EvidenceBundle(
         session=session,
         query=query,
         intent=intent,
-        incidents=tuple(_incident(one, names) for one in incidents),
+        incidents=tuple(_incident(one, names, why(one)) for one in incidents),
         notes=tuple(_note(one, names) for one in notes),
-        selected=tuple(_selected(one, names) for one in selected),
+        selected=tuple(_selected(one, names, why(one)) for one in selected),
         context_text="",
         truncated=False,
         candidate_count=len(candidates),
@@ -119,27 +126,37 @@ def score(candidates: Sequence[Candidate], query: str, profile: Profile, *, extr
     times = [candidate.ts_ms for candidate in candidates]
     begin, span = min(times, default=0), max(1, max(times, default=0) - min(times, default=0))
     wanted = frozenset(subject)
+    boosts = {
+        marks: sum(profile.boosts.get(mark, 0.0) for mark in marks) for marks in {one.marks for one in candidates}
+    }
     scored = []
     for one in candidates:
-        own = wanted & one.words
-        near = (wanted & one.near) - own
-        about = (sum(weights[word] for word in own) + _NEAR_SHARE * sum(weights[word] for word in near)) / mass
-        meant = extra.get(one.id, 0.0)
-        about = max(about, meant) if subject else max(0.5, meant)
-        salience = min(1.0, one.salience + sum(profile.boosts.get(mark, 0.0) for mark in one.marks))
+        about = 0.0 if subject else 0.5
+        for word in wanted & one.words:
+            about += weights[word] / mass
+        for word in wanted & one.near:
+            about += 0.0 if word in one.words else _NEAR_SHARE * weights[word] / mass
+        about = max(about, extra.get(one.id, 0.0))
+        salience = min(1.0, one.salience + boosts[one.marks])
         recency = (one.ts_ms - begin) / span
         value = profile.weights[one.category] * (_ABOUT * about + _SALIENT * salience + _RECENT * recency)
-        if subject and not own and not near and not meant:
+        if not about:
             value *= _OFF_SUBJECT
         if one.category == "output" and "failing" not in one.marks:
             value *= profile.plain_share
-        reasons = [*(f"matches {word}" for word in subject if word in own), *one.reasons]
-        reasons += [f"belongs to {word}" for word in subject if word in near]
-        reasons += ["near in meaning"] if meant else []
-        reasons += ["latest"] if recency > 0.95 else []
-        scored.append(Scored(one, round(min(1.0, value), 4), tuple(reasons)))
+        scored.append(Scored(one, round(min(1.0, value), 4), recency))
     scored.sort(key=lambda one: (-one.score, -one.candidate.ts_ms, -one.candidate.id))
     return scored
+
+
+def reasons_of(one: Scored, subject: Sequence[str], *, is_meant: bool) -> tuple[str, ...]:
+    """Why a candidate scores as it does."""
+    candidate = one.candidate
+    reasons = [*(f"matches {word}" for word in subject if word in candidate.words), *candidate.reasons]
+    reasons += [f"belongs to {word}" for word in subject if word in candidate.near and word not in candidate.words]
+    reasons += ["near in meaning"] if is_meant else []
+    reasons += ["latest"] if one.recency > _LATEST else []
+    return tuple(reasons)
 
 
 def select(scored: Iterable[Scored], profile: Profile, *, max_incidents: int) -> list[Scored]:
@@ -189,7 +206,11 @@ def bundle_json(bundle: EvidenceBundle, *, explain: bool = False) -> dict[str, A
 
 def _word_weights(subject: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:
     """The inverse frequency of each word of the subject among the candidates; one that stands nowhere counts little."""
-    counts = Counter(word for one in candidates for word in subject if word in one.words or word in one.near)
+    counts = dict.fromkeys(subject, 0)
+    for one in candidates:
+        for word in counts:
+            if word in one.words or word in one.near:
+                counts[word] += 1
     total = len(candidates) + 1
     return {word: math.log(1 + total / counts[word]) if counts[word] else 0.5 for word in subject}
 
@@ -206,10 +227,10 @@ def _latest(views: Sequence[SessionView], window: int) -> dict[str, list[str]]:
     return {stream: lines[-window:] for stream, lines in views[0].latest.items()}
 
 
-def _incident(one: Scored, names: Mapping[int, str]) -> Incident:
+def _incident(one: Scored, names: Mapping[int, str], reasons: tuple[str, ...]) -> Incident:
     row, details = one.candidate.row, json.loads(one.candidate.row[11])
     return Incident(
-        id=row[0], title=row[5], summary=tuple(details["summary"]), reasons=one.reasons, score=one.score, ts_ms=row[1],
+        id=row[0], title=row[5], summary=tuple(details["summary"]), reasons=reasons, score=one.score, ts_ms=row[1],
         first_ms=row[2], command=row[7], failures=row[8], fixed_by=row[9], session=names.get(row[0] >> 34, ""),
     )  # fmt: skip
 
@@ -222,10 +243,10 @@ def _note(one: Scored, names: Mapping[int, str]) -> WorkingNote:
     )  # fmt: skip
 
 
-def _selected(one: Scored, names: Mapping[int, str]) -> SelectedEvidence:
+def _selected(one: Scored, names: Mapping[int, str], reasons: tuple[str, ...]) -> SelectedEvidence:
     candidate = one.candidate
     return SelectedEvidence(
-        kind=candidate.kind, text=candidate.text, score=one.score, reasons=one.reasons,
+        kind=candidate.kind, text=candidate.text, score=one.score, reasons=reasons,
         source_table=store.table_of(candidate.id), source_id=candidate.id, ts_ms=candidate.ts_ms,
         session=names.get(store.session_key_of(candidate.id), ""),
     )  # fmt: skip

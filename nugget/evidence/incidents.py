@@ -48,7 +48,8 @@ _TRIVIAL = re.compile(
 )
 """Failures of an agent's own tools that it overcomes with its next call."""
 _EVERYTHING = frozenset([".", "./..."])
-_STARTERS = frozenset("sudo time env npx bunx uv poetry pipenv run exec nohup".split())
+_JOINS = frozenset(["&&", "||", ";", "|"])
+_STARTERS = frozenset("sudo time env command npx bunx uv poetry pipenv run exec nohup".split())
 _WORD = re.compile(r"[\w./@:-]+")
 _STOPPED_BY_PERSON = 130
 
@@ -142,8 +143,8 @@ def _note_command(row: Sequence[Any], trail: _Trail, lines_of: Callable[[int], S
     if not command or ok is None or code == _STOPPED_BY_PERSON:
         return
     target, words = target_of(command), words_of(command)
-    lines = lines_of(started) if started else ()
-    telling = telling_lines(lines)
+    lines = lines_of(started) if started and (not ok or trail.open or _may_mask(command)) else ()
+    telling = telling_lines(lines) if lines else []
     if ok and not is_masked_failure(command, lines):
         _settle(command, target, words, ts_ms, lines, trail)
         return
@@ -266,27 +267,23 @@ def _is_retry(one: Stitched, command: str, target: str, words: frozenset[str], t
 
 @lru_cache(maxsize=4096)
 def target_of(command: str) -> str:
-    """What a command is about: its program and sub-command, without variables, folders and interpreters."""
-    words = (bare_command(command) or command)[:2000].split()
-    words = [word.rsplit("/", 1)[-1] if word.startswith(("/", "./", "~")) else word for word in words]
-    while words and words[0] in _STARTERS:
-        words = words[1:]
-    plain = [word for word in words if not word.startswith("-")]
-    if plain[:1] and plain[0] in ("python", "python3", "node", "bash", "sh", "deno", "ruby"):
-        plain = [plain[0], *plain[1:2]]
-    return " ".join(plain[:2]).lower()
+    """What a command is about: its program and sub-command (or script), without variables, folders and starters."""
+    return " ".join(_arguments(command)[:2])
 
 
 @lru_cache(maxsize=4096)
 def subjects_of(command: str) -> frozenset[str]:
-    """What a command is run on: its arguments without program, sub-command and flags."""
-    words = (bare_command(command) or command)[:2000].split()
-    arguments = [
-        word.lower().strip("\"'") for word in words if not word.startswith("-") and word not in ("&&", "||", ";")
-    ]
-    return (
-        frozenset(arguments) - frozenset(target_of(command).split()[:1]) - _STARTERS - _EVERYTHING - {"test", "build"}
-    )
+    """What a command is run on: its arguments behind program and sub-command, without flags."""
+    return frozenset(_arguments(command)[2:]) - _EVERYTHING
+
+
+def _arguments(command: str) -> list[str]:
+    words = (bare_command(command) or command)[:2000].lower().split()
+    while words and words[0] in _STARTERS:
+        words = words[1:]
+    if words and words[0].startswith(("/", "./", "~")):
+        words[0] = words[0].rsplit("/", 1)[-1]
+    return [word.strip("\"'") for word in words if not word.startswith("-") and word not in _JOINS]
 
 
 @lru_cache(maxsize=4096)
@@ -298,11 +295,11 @@ def words_of(text: str) -> frozenset[str]:
 def programs_of(command: str) -> list[str]:
     """The programs of a command line, each with the sub-command where that tells more (`git-log`)."""
     found = []
-    for part in re.split(r"\|\||&&|[|;\n]", bare_command(command)[:2000] or command[:2000]):
+    for part in re.split(r"\|\||&&|[|;\n]", command[:2000]):
         words = part.split()
-        while words and ("=" in words[0] or words[0] in ("sudo", "time", "env", "command", "cd")):
+        while words and ("=" in words[0] or words[0] in _STARTERS):
             words = words[1:]
-        if words:
+        if words and words[0] not in ("cd", "export", "source", "set"):
             program = words[0].rsplit("/", 1)[-1]
             compound = program in ("git", "gh", "docker", "kubectl") and len(words) > 1
             found.append(f"{program}-{words[1]}" if compound else program)
@@ -321,9 +318,13 @@ def telling_lines(lines: Sequence[str]) -> list[str]:
 
 def is_masked_failure(command: str, lines: Sequence[str]) -> bool:
     """Whether a command that went well by its exit code failed by what it printed, as behind `| tail` or `; echo`."""
-    if not any(mark in command for mark in ("|", ";", "&")) or _is_reading(command):
+    if not _may_mask(command) or _is_reading(command):
         return False
     return any(_STRONG.match(line.strip()) and not _is_nothing(line) for line in lines)
+
+
+def _may_mask(command: str) -> bool:
+    return any(mark in command for mark in ("|", ";", "&"))
 
 
 def _said(lines: Sequence[str]) -> set[str]:

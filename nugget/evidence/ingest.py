@@ -138,7 +138,7 @@ def _resumed(connection: sqlite3.Connection, session: store.LogSession) -> Runni
         ids=Ids(session.key, _last_number(connection, session.key)),
         ts_ms=session.ended_ms or 0,
         open=[command for command in commands if command.id not in ended],
-        known=commands,
+        known={command.id: command for command in commands},
         folder=session.folder,
     )
 

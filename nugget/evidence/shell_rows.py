@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from nugget.sources.log_lines import LogLine
 from nugget.sources.shell import LogEvent
 
 MAX_TEXT_CHARS = 2000
-_MOST_OPEN = 50
+_MOST_OPEN, _MOST_KNOWN = 50, 5000
 _WRITING_TOOLS = {
     "fs.write": "overwrite", "fs.append": "append", "fs.edit": "edit", "fs.patch": "edit", "write": "overwrite",
     "edit": "edit", "apply_patch": "edit",
@@ -36,7 +37,7 @@ class Running:
     ids: Ids
     ts_ms: int
     open: list[Command] = field(default_factory=list)
-    known: list[Command] = field(default_factory=list)
+    known: dict[int, Command] = field(default_factory=dict)
     ranges: list[tuple[str, int, int, Command]] = field(default_factory=list)
     folder: str | None = None
 
@@ -85,9 +86,10 @@ def output_rows(stream: str, lines: Sequence[LogLine], texts: Sequence[str], run
 
     A line belongs to the command whose shell noted the place; else to the command that was echoed above it.
     """
-    ranges = [(start, end, command) for name, start, end, command in running.ranges if name == stream]
+    ranges = sorted((start, end, command.id, command) for name, start, end, command in running.ranges if name == stream)
+    starts = [start for start, *_ in ranges]
     echoed: dict[str, list[Command]] = {}
-    for command in running.known:
+    for command in running.known.values():
         if words := command.text.split():
             echoed.setdefault(words[-1], []).append(command)
     current: Command | None = None
@@ -95,7 +97,8 @@ def output_rows(stream: str, lines: Sequence[LogLine], texts: Sequence[str], run
     for line, text in zip(lines, texts, strict=True):
         if not text:
             continue
-        owner = next((command for start, end, command in ranges if start <= line.offset < end), None)
+        place = bisect_right(starts, line.offset) - 1
+        owner = ranges[place][3] if place >= 0 and line.offset < ranges[place][1] else None
         if owner is None and stream != "stderr" and not ranges:
             current = _echo_of(text, echoed) or current
             owner = current
@@ -117,23 +120,24 @@ def input_rows(lines: Sequence[LogLine], texts: Sequence[str], running: Running)
 def _begin(command: Command, given: Mapping[str, Any], running: Running) -> None:
     running.folder = _text(given.get("cwd"))[:1000] or running.folder
     running.open.append(command)
-    running.known.append(command)
-    del running.open[:-_MOST_OPEN], running.known[: -_MOST_OPEN * 20]
+    running.known[command.id] = command
+    del running.open[:-_MOST_OPEN]
+    if len(running.known) > _MOST_KNOWN:
+        del running.known[next(iter(running.known))]
 
 
 def _ended(given: Mapping[str, Any], running: Running) -> Command | None:
     """The command that an end belongs to: the last one open with its text, where the end names one, else the last."""
     named = _text(given.get("cmd")).strip()[:MAX_TEXT_CHARS]
-    fitting = [command for command in running.open if not named or command.text == named]
-    if not fitting:
+    begun = next((command for command in reversed(running.open) if not named or command.text == named), None)
+    if begun is None:
         return None
-    begun = fitting[-1]
     running.open.remove(begun)
     ended = Command(begun.id, begun.text, running.ts_ms)
-    running.known = [ended if command.id == begun.id else command for command in running.known[-_MOST_OPEN:]]
+    running.known[begun.id] = ended
     for stream, place in _streams(given):
         running.ranges.append((stream, *place, ended))
-    del running.ranges[: -_MOST_OPEN * 20]
+    del running.ranges[:-_MOST_KNOWN]
     return ended
 
 

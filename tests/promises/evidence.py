@@ -23,6 +23,9 @@ PROMISES: dict[str, str] = {
     "EVI-ACROSS": "all sessions of a code repository are asked at once, by words and by meaning, and no others",
     "EVI-HOOK": "bash is recorded only where asked: exact, escaped, private, quick, and not what is to be left out",
     "EVI-HOOK-OTHERS": "zsh and fish are recorded in the same way",
+    "EVI-NOTES": "todos and decisions are what people say; words in commands, file names and commit messages are none",
+    "EVI-INCIDENTS": "a failure, its output, retries, edits and fix are one incident; a search without result is none",
+    "EVI-SESSIONS": "agents' sessions give the same rows, are read again when they grew, leave out what is excluded",
     "EVI-REDACT": "no secret of the redaction corpus is stored or returned",
 }
 GAPS: dict[str, str] = {

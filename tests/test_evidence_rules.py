@@ -1,0 +1,216 @@
+"""The rules of evidence: what is an incident and what ends it, what is a working note and what only looks like one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logs import NOW, Logs, logs_in
+from sessions import STARTED
+
+from nugget.config import CaptureSettings, Settings
+from nugget.evidence import ingest
+from nugget.evidence.notes import notes_of_command, notes_of_speech
+from nugget.sources.sessions import SessionFile
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Logs]:
+    with logs_in(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.proves("EVI-NOTES")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "npx next", "npx next build", "next build", "npm run next", "cat todo.md", "vim src/next/later.ts",
+        'git commit -m "use pnpm instead of npm"', "git commit -m 'TODO: nothing'", "cargo run --use-cache",
+        "rg TODO src", "nvm use 20",
+        'grep -rn "FIXME" .', "psql -c 'use shop'", "git switch to-main", "pod install --next", "cd later", "ls next",
+        "docker compose -f next.yml up", "python use_case.py", "sed -i 's/use/switch to/' a.txt", "mysql -e 'USE db'",
+        "kubectl config use-context prod", "next dev -p 3000", "echo next", "yarn next lint", "fixme.sh --now",
+    ],
+)  # fmt: skip
+def test_a_word_in_a_command_is_no_note(command: str) -> None:
+    assert list(notes_of_command(command)) == []
+
+
+@pytest.mark.proves("EVI-NOTES")
+@pytest.mark.parametrize(
+    ("command", "kind", "text"),
+    [
+        ("# TODO: rotate the staging keys", "todo", "TODO: rotate the staging keys"),
+        ("make deploy  # fixme: hangs without VPN", "todo", "fixme: hangs without VPN"),
+        ('echo "todo: write the migration" >> NOTES.md', "todo", "todo: write the migration"),
+        ("ai next: fix the parser of the config", "todo", "next: fix the parser of the config"),
+        ("todo add buy more disks", "todo", "buy more disks"),
+        ("ai clean up the logs later", "todo", "clean up the logs later"),
+        ("# decided to keep sqlite", "decision", "decided to keep sqlite"),
+        ("ai let's use pnpm instead of npm", "decision", "let's use pnpm instead of npm"),
+        ("ai we switch to postgres for the queue", "decision", "we switch to postgres for the queue"),
+        ("we have chosen rust over go because of memory", "decision", "we have chosen rust over go because of memory"),
+    ],
+)
+def test_what_a_person_says_in_a_shell_is_a_note(command: str, kind: str, text: str) -> None:
+    assert list(notes_of_command(command)) == [(kind, text)]
+
+
+@pytest.mark.proves("EVI-NOTES")
+def test_of_what_is_said_only_sentences_that_decide_or_defer_are_notes() -> None:
+    said = (
+        "Please use the existing helper. What should I use for dates? I don't know whether to use rust. "
+        "We decided to ship on Friday. Use cases are in docs. Next, add a test for the parser. The next.js page lags."
+    )
+    assert list(notes_of_speech(said)) == [
+        ("decision", "Please use the existing helper."),
+        ("decision", "We decided to ship on Friday."),
+        ("todo", "Next, add a test for the parser."),
+    ]
+
+
+@pytest.mark.proves("EVI-INCIDENTS")
+def test_retries_edits_and_the_command_that_went_well_are_one_incident(logs: Logs) -> None:
+    wrong = "src/shop.py:3: NameError: name 'prize' is not defined"
+    logs.run("s", 1000, "pytest tests/test_shop.py", 1, stderr=wrong)
+    logs.happen("s", 2000, "tool.start", tool="fs.write", args={"path": "src/shop.py"})
+    logs.run("s", 3000, "ls")
+    logs.run("s", 4000, "pytest -x tests/test_shop.py", 1, stderr=wrong)
+    logs.happen("s", 5000, "tool.start", tool="fs.write", args={"path": "src/shop.py"})
+    logs.run("s", 6000, "pytest tests/test_shop.py", stdout="1 passed")
+    logs.ingest("s")
+    (incident,) = logs.ask("s", "what went wrong with shop").incidents
+    assert incident.failures == 2 and incident.first_ms == 1001 and incident.ts_ms == 4001
+    assert incident.fixed_by == "pytest tests/test_shop.py"
+    assert incident.summary == (
+        wrong, "failed 2 times", "edited since: src/shop.py", "fixed by: pytest tests/test_shop.py",
+    )  # fmt: skip
+    (blocker,) = [note for note in logs.ask("s", "status").notes if note.type == "blocker"]
+    assert not blocker.is_open
+
+
+@pytest.mark.proves("EVI-INCIDENTS")
+def test_another_target_neither_joins_nor_fixes_an_incident(logs: Logs) -> None:
+    logs.run("s", 1000, "go test -run TestCart ./shop", 1, stderr="cart_test.go:9: error: want 2")
+    logs.run("s", 2000, "go test -run TestPay ./shop", 1, stderr="pay_test.go:4: error: want 7")
+    logs.run("s", 3000, "go vet ./shop")
+    logs.run("s", 4000, "npm run lint", 1, stderr="error: semicolon missing")
+    logs.run("s", 5000, "npm run build")
+    logs.ingest("s")
+    incidents = logs.ask("s", "what went wrong").incidents
+    assert len(incidents) == 3 and all(one.fixed_by is None for one in incidents)
+
+
+@pytest.mark.proves("EVI-INCIDENTS")
+@pytest.mark.parametrize(
+    "command", ["grep -rn foo src", "diff a b", "git log | grep nothing", "which fish", "[ -f x ]"]
+)
+def test_a_search_that_finds_nothing_is_no_incident(logs: Logs, command: str) -> None:
+    logs.run("s", 1000, command, 1)
+    logs.ingest("s")
+    assert logs.ask("s", "what failed").incidents == ()
+
+
+@pytest.mark.proves("EVI-INCIDENTS")
+def test_a_command_stopped_by_hand_is_no_incident(logs: Logs) -> None:
+    logs.run("s", 1000, "tail -f log", 130)
+    logs.ingest("s")
+    assert logs.ask("s", "what failed").incidents == ()
+
+
+@pytest.mark.proves("EVI-INCIDENTS")
+def test_a_failure_whose_exit_code_was_lost_in_a_pipe_is_an_incident_and_a_quoted_one_is_none(logs: Logs) -> None:
+    logs.run("s", 1000, "cargo build 2>&1 | tail -5", stdout="error[E0308]: mismatched types")
+    logs.run("s", 2000, "cat build.log | head", stdout="error: that was yesterday")
+    logs.run("s", 3000, "make check | tee out", stdout="12 passed, 0 failed")
+    logs.ingest("s")
+    (incident,) = logs.ask("s", "what failed").incidents
+    assert incident.command == "cargo build 2>&1 | tail -5"
+    assert "output tells of a failure" in incident.reasons
+
+
+@pytest.mark.proves("EVI-INCIDENTS")
+def test_lines_of_a_plain_log_go_to_the_command_that_was_echoed_above_them(logs: Logs) -> None:
+    for number, (command, code) in enumerate((("make one", 1), ("make two", 2))):
+        logs.happen("s", 1000 * number, "command.start", cmd=command)
+        logs.happen("s", 1000 * number + 1, "command.end", exit=code)
+    logs.write("s", "output.log", "$ make one\nerror: no rule for one\n$ make two\nerror: two is out of disk\n$ \n")
+    logs.ingest("s")
+    one, two = sorted(logs.ask("s", "what failed").incidents, key=lambda incident: incident.ts_ms)
+    assert one.summary[0] == "error: no rule for one" and two.summary[0] == "error: two is out of disk"
+
+
+def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -> SessionFile:
+    """A transcript with a prompt and these tool calls: (tool, input, result, whether it failed)."""
+    records: list[dict[str, Any]] = [{"type": "user", "message": {"role": "user", "content": "Fix the shop."}}]
+    for number, (tool, given, result, failed) in enumerate(calls):
+        use = {"type": "tool_use", "id": f"t{number}", "name": tool, "input": given}
+        done = {"type": "tool_result", "tool_use_id": f"t{number}", "content": result, "is_error": failed}
+        records += [
+            {"type": "assistant", "message": {"role": "assistant", "content": [use]}},
+            {"type": "user", "message": {"role": "user", "content": [done]}},
+        ]
+    lines = []
+    for number, record in enumerate(records):
+        moment = (STARTED + timedelta(seconds=number)).isoformat().replace("+00:00", "Z")
+        about = {"uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None, "timestamp": moment}
+        lines.append(json.dumps({**record, **about, "sessionId": file.stem, "cwd": "/srv/shop", "version": "2.1.329"}))
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    state = file.stat()
+    return SessionFile(path=file, agent="claude-code", id=file.stem, mtime=state.st_mtime, size=state.st_size)
+
+
+FAILED = ("Bash", {"command": "npm test"}, "Exit code 1\nFAIL cart.test.ts\nTypeError: price is undefined", True)
+TODOS = {"todos": [{"content": "Mend the cart", "status": "completed"}, {"content": "Ship it", "status": "pending"}]}
+
+
+@pytest.mark.proves("EVI-SESSIONS")
+def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_grown(logs: Logs, tmp_path: Path) -> None:
+    file = tmp_path / "abc.jsonl"
+    first = ingest(logs.index, transcript(file, [FAILED]), settings=Settings(), now=NOW)
+    assert (first.events, first.pane_output, first.incidents) == (3, 2, 1)
+    ids = [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")]
+    calls = [
+        FAILED, ("Edit", {"file_path": "/srv/shop/cart.ts", "old_string": "a", "new_string": "b"}, "done", False),
+        ("TodoWrite", TODOS, "ok", False), ("Bash", {"command": "npm test"}, "12 passed", False),
+    ]  # fmt: skip
+    grown = transcript(file, calls)
+    second = ingest(logs.index, grown, settings=Settings(), now=NOW)
+    assert (second.events, second.file_edits, second.incidents) == (4, 1, 0)
+    assert ingest(logs.index, grown, settings=Settings(), now=NOW).is_empty
+    assert [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")][:3] == ids
+    (incident,) = logs.ask("abc", "what went wrong with npm").incidents
+    assert incident.summary[0] == "TypeError: price is undefined"
+    assert incident.fixed_by == "npm test" and "edited since: /srv/shop/cart.ts" in incident.summary
+    todos = {note.text: note.is_open for note in logs.ask("abc", "resume").notes if note.type == "todo"}
+    assert todos == {"Mend the cart": False, "Ship it": True}
+
+
+@pytest.mark.proves("EVI-SESSIONS", "EVI-REDACT")
+def test_excluded_projects_paths_and_secrets_of_agents_sessions_are_not_stored(logs: Logs, tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "abcdef"
+    calls = [
+        ("Bash", {"command": f"curl -H 'Authorization: Bearer {secret}' x"}, f"Exit code 1\nerror: {secret}", True)
+    ]
+    ingest(logs.index, transcript(tmp_path / "one.jsonl", calls), settings=Settings(), now=NOW)
+    hidden = Settings(capture=CaptureSettings(exclude_projects=("/srv/*",)))
+    ingest(logs.index, transcript(tmp_path / "two.jsonl", calls), settings=hidden, now=NOW)
+    stored = [
+        str(row)
+        for table in ("events", "pane_output", "incidents")
+        for row in logs.index.execute(f"SELECT * FROM {table}")
+    ]
+    assert stored and not any("a1B2c3D4e5" in row for row in stored)
+    assert logs.ask("two", "what went wrong").candidate_count == 0
+
+
+@pytest.mark.proves("EVI-SESSIONS")
+def test_a_call_that_the_person_refused_is_no_failure(logs: Logs, tmp_path: Path) -> None:
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    calls = [("Edit", {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}, refused, True)]
+    ingest(logs.index, transcript(tmp_path / "one.jsonl", calls), settings=Settings(), now=NOW)
+    assert logs.ask("one", "what went wrong").incidents == ()
