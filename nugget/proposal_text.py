@@ -87,6 +87,20 @@ def import_message(
     return f"{title_}\n\n{said}\n\nNugget-Import: {_token(name)}\nNugget-Method: import\n"
 
 
+def promotion_branch_name(nugget: str, moment: datetime) -> str:
+    """`nugget/promotion-<YYYYmmdd-HHMMSS>-<nugget>` for a nugget, by its id, that is to become a unit."""
+    return f"{BRANCH_PREFIX}promotion-{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{slugify(nugget, max_chars=30)}"
+
+
+def promotion_message(
+    title_: str, nugget: str, session: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str]
+) -> str:
+    """The whole commit message of a nugget of a session that is to become a unit."""
+    opening = f"The nugget `{_code(nugget)}`, learned in session `{_code(session)}`, as a unit."
+    said = _body([opening, *_parts(changes, dropped), _how_to(branch)])
+    return f"{title_}\n\n{said}\n\nNugget-Session: {_token(session)}\nNugget-Method: promotion\n"
+
+
 def _body(parts: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 

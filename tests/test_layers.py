@@ -25,6 +25,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "use cases": (
         "extraction", "provenance_extraction", "provenance_travel", "comparison", "proposal_text", "capture", "review",
         "publishing", "withdrawal", "importing", "lint", "sync", "history", "retrieval", "provenance", "coverage",
+        "promotion",
         "attribution", "commit_messages", "commit_wording", "commits", "git_hook", "install", "health", "evaluation",
         "feedback", "evidence", "machine", "search", "refs", "exploring",
     ),

@@ -22,6 +22,7 @@ from nugget.cli import (
     installing,
     keeping,
     logs,
+    promoting,
     provenance,
     reading,
     reviewing,
@@ -80,6 +81,7 @@ app.command("capture-session", rich_help_panel=LEARN)(capturing.capture_session)
 app.command(rich_help_panel=LEARN)(capturing.capture)
 app.command(rich_help_panel=LEARN)(extracting.extract)
 app.command(rich_help_panel=LEARN)(committing.commit)
+app.command("promote", rich_help_panel=LEARN)(promoting.promote_nugget)
 app.add_typer(reviewing.review, name="review", rich_help_panel=LEARN)
 app.add_typer(logs.logs, name="logs", rich_help_panel=LEARN)
 app.command("shell-init", rich_help_panel=LEARN)(logs.shell_init)
