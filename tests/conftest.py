@@ -7,8 +7,16 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from commands import Nugget, Result
+
+if TYPE_CHECKING:
+    from loopback_anthropic import AnthropicServer
+
+    from nugget.config import Environment
+    from nugget.llm import LLM
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
@@ -71,3 +79,55 @@ def brain(tmp_path: Path) -> Path:
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "Knowledge"]):
         subprocess.run(["git", "-C", str(folder), *command], check=True)
     return folder
+
+
+@pytest.fixture
+def words(brain: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The brain, searched by words alone, which is quick to index; it is in use."""
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    return brain
+
+
+@pytest.fixture
+def nugget(capsys: pytest.CaptureFixture[str]) -> Nugget:
+    """Runs a command line through `nugget.cli.run`, the border that the console entry calls too."""
+    from nugget.cli import run
+
+    def call(*arguments: str | Path) -> Result:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        shown = capsys.readouterr()
+        return Result(code, shown.out, shown.err)
+
+    return call
+
+
+@pytest.fixture
+def server() -> Iterator[AnthropicServer]:
+    """A scripted Anthropic API on loopback."""
+    from loopback_anthropic import AnthropicServer
+
+    with AnthropicServer() as running:
+        yield running
+
+
+@pytest.fixture
+def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
+    """An environment with a key for `server`."""
+    from nugget.config import read_environment
+
+    return read_environment(
+        {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": server.url}
+    )
+
+
+@pytest.fixture
+def llm(environment: Environment) -> LLM:
+    """The LLM behind `server`."""
+    from nugget.config import Settings
+    from nugget.llm import open_llm
+
+    opened = open_llm(Settings(), environment)
+    assert opened is not None
+    return opened

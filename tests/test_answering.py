@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -13,27 +12,9 @@ from loopback_anthropic import AnthropicServer, status, text
 from nugget.api import Brain
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
-from nugget.llm import LLM, open_llm
+from nugget.llm import LLM
 from nugget.models import Hit, HitChunk, Origin, SourceName, StaleReason, Unit
 from nugget.retrieval.answering import NOTHING_FOUND, answer, citations_in
-
-
-@pytest.fixture
-def server() -> Iterator[AnthropicServer]:
-    with AnthropicServer() as running:
-        yield running
-
-
-@pytest.fixture
-def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
-    return read_environment({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "sk-test", "ANTHROPIC_BASE_URL": server.url})
-
-
-@pytest.fixture
-def llm(environment: Environment) -> LLM:
-    opened = open_llm(Settings(), environment)
-    assert opened is not None
-    return opened
 
 
 def hit(unit_id: str, body: str, *, stale: StaleReason | None = None, source: SourceName = SourceName.BRAIN) -> Hit:

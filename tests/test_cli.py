@@ -13,61 +13,21 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Nugget
 from loopback_anthropic import AnthropicServer, Message, status, text, value
 
 from nugget import git
 from nugget.api import Brain
-from nugget.cli import run
 from nugget.config import load_settings, read_environment
 
 REPOSITORY = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden" / "cli"
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """stdout as the one JSON document that it has to be."""
-        return json.loads(self.out)
-
-
-Nugget = Callable[..., Result]
-
-
-@pytest.fixture
-def nugget(capsys: pytest.CaptureFixture[str]) -> Nugget:
-    """Runs a command line."""
-
-    def call(*arguments: str | Path) -> Result:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        shown = capsys.readouterr()
-        return Result(code, shown.out, shown.err)
-
-    return call
-
-
-@pytest.fixture
-def words(brain: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A brain of one's own that is searched by words alone, and is in use."""
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    return brain
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
+from commands import Nugget
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nugget.api import Brain
-from nugget.cli import run
 from nugget.config import EmbeddingSettings, Settings
 from nugget.evaluation import (
     METRICS,
@@ -36,28 +36,6 @@ from nugget.models import Filter
 from nugget.retrieval import profiles
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-Shown = tuple[int, str, str]
-
-
-@pytest.fixture
-def nugget(capsys: pytest.CaptureFixture[str]) -> Callable[..., Shown]:
-    """Runs a command line: exit code, stdout, stderr."""
-
-    def call(*arguments: str | Path) -> Shown:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return call
-
-
-@pytest.fixture
-def words(brain: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """tests/brain, searched by words alone, in use."""
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    return brain
 
 
 @pytest.fixture
@@ -281,7 +259,7 @@ def test_a_run_that_was_kept_comes_back_and_one_of_some_files_replaces_its_own_q
 
 
 @pytest.mark.proves("EVAL-COMPARES", "EVAL-UNANSWERABLE")
-def test_eval_compares_with_the_last_run_and_with_a_baseline(words: Path, nugget: Callable[..., Shown]) -> None:
+def test_eval_compares_with_the_last_run_and_with_a_baseline(words: Path, nugget: Nugget) -> None:
     write_golden(
         words,
         "questions:\n- {question: idempotency keys for retries, expect: [UNIT]}\n"
@@ -310,7 +288,7 @@ def test_eval_compares_with_the_last_run_and_with_a_baseline(words: Path, nugget
 
 
 @pytest.mark.proves("EVAL-COMPARES")
-def test_a_run_that_fell_is_not_kept_unless_it_is_accepted(words: Path, nugget: Callable[..., Shown]) -> None:
+def test_a_run_that_fell_is_not_kept_unless_it_is_accepted(words: Path, nugget: Nugget) -> None:
     write_golden(words, f"questions:\n- {{question: zebra, expect: [{last_unit(words)}]}}\n")
     assert nugget("eval")[0] == 0
     kept = words / ".nugget/evals/last.json"
@@ -326,7 +304,7 @@ def test_a_run_that_fell_is_not_kept_unless_it_is_accepted(words: Path, nugget: 
 
 
 @pytest.mark.proves("EVAL-UNKNOWN-ID", "EVAL-GOLDEN")
-def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words: Path, nugget: Callable[..., Shown]) -> None:
+def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words: Path, nugget: Nugget) -> None:
     write_golden(words, "questions:\n- question: a\n  expect: [concept/gone]\n- {question: retries, expect: []}\n")
     code, out, _ = nugget("eval")
     assert code == 1 and out.startswith("evals/golden.yaml:3: error: the brain has no unit concept/gone\n")
@@ -337,13 +315,13 @@ def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words: Path, nu
 
 
 @pytest.mark.proves("EVAL-GOLDEN")
-def test_without_golden_questions_eval_says_how_to_get_some(words: Path, nugget: Callable[..., Shown]) -> None:
+def test_without_golden_questions_eval_says_how_to_get_some(words: Path, nugget: Nugget) -> None:
     code, out, _ = nugget("eval")
     assert code == 0 and "There are no golden questions to ask." in out and "--suggest" in out
 
 
 @pytest.mark.proves("EVAL-SUGGESTS")
-def test_suggestions_are_golden_questions_as_they_stand(words: Path, nugget: Callable[..., Shown]) -> None:
+def test_suggestions_are_golden_questions_as_they_stand(words: Path, nugget: Nugget) -> None:
     nugget("ask", 'how do "zebras": cross # roads', "--type", "bug")
     code, out, _ = nugget("eval", "--suggest")
     assert code == 0
@@ -361,7 +339,7 @@ def test_suggestions_are_golden_questions_as_they_stand(words: Path, nugget: Cal
 
 @pytest.mark.proves("EVAL-GOLDEN")
 def test_the_golden_questions_of_a_new_brain_are_all_answered(
-    tmp_path: Path, nugget: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert nugget("init", tmp_path / "new", "--no-install")[0] == 0
     code, out, _ = nugget("eval", "--json")

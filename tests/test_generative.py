@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +18,13 @@ from loopback_anthropic import AnthropicServer, Request, status, text, tool_use,
 from nugget import knowledge
 from nugget.brain import unit_path
 from nugget.comparison import KnownBrain, compare
-from nugget.config import CaptureSettings, Environment, LLMSettings, Settings, read_environment
+from nugget.config import CaptureSettings, Environment, LLMSettings, Settings
 from nugget.errors import LLMUnavailable
 from nugget.extraction.condense import windows
 from nugget.extraction.generative import MAX_WINDOWS, WINDOW_CHARS, extract_generative
 from nugget.extraction.proposals import Extraction
 from nugget.extraction.replies import Shown, find_quote
-from nugget.llm import LLM, CostCapReached, open_llm, spending
+from nugget.llm import LLM, CostCapReached, spending
 from nugget.models import Event, EventKind, Origin, Relation, RelationType, Session, SourceName, Unit
 from nugget.sources.transcripts import read_session
 
@@ -32,24 +32,6 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PROMPT = "The webhook signature check fails in staging, but never locally."
 CAUSE = "The proxy re-serialises the JSON body, so the bytes that were signed are gone.\nVerify the raw body instead."
 BODY = "A proxy that re-serialises JSON changes the bytes that the sender signed. Verify the signature on the raw body."
-
-
-@pytest.fixture
-def server() -> Iterator[AnthropicServer]:
-    with AnthropicServer() as running:
-        yield running
-
-
-@pytest.fixture
-def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
-    return read_environment({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "sk-test", "ANTHROPIC_BASE_URL": server.url})
-
-
-@pytest.fixture
-def llm(environment: Environment) -> LLM:
-    opened = open_llm(Settings(), environment)
-    assert opened is not None
-    return opened
 
 
 def session_of(*said: tuple[EventKind, str]) -> Session:

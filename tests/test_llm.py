@@ -36,21 +36,8 @@ SCHEMA = {
 
 
 @pytest.fixture
-def server() -> Iterator[AnthropicServer]:
-    with AnthropicServer() as running:
-        yield running
-
-
-@pytest.fixture
 def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
     return read_environment({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.url})
-
-
-@pytest.fixture
-def llm(environment: Environment) -> LLM:
-    opened = open_llm(Settings(), environment)
-    assert opened is not None
-    return opened
 
 
 def ask(llm: LLM, prompt: str = "how many?", **changed: Any) -> Reply:

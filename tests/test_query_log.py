@@ -6,13 +6,13 @@ import json
 import stat
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Nugget
 from hypothesis import given
 from hypothesis import strategies as st
 from sessions import NOW, STARTED, write_transcript
@@ -20,7 +20,6 @@ from sessions import NOW, STARTED, write_transcript
 import nugget as package
 from nugget import ledger, query_log, spool
 from nugget.api import Brain
-from nugget.cli import run
 from nugget.config import RedactionSettings, RetrievalSettings, Settings, read_environment
 from nugget.feedback import report, uses_in
 from nugget.mcp_server import Desk, Question
@@ -30,28 +29,6 @@ from nugget.redaction import redact
 from nugget.worker import work
 
 CORPUS = Path(__file__).parent / "redaction_corpus"
-Shown = tuple[int, str, str]
-
-
-@pytest.fixture
-def nugget(capsys: pytest.CaptureFixture[str]) -> Callable[..., Shown]:
-    """Runs a command line: exit code, stdout, stderr."""
-
-    def call(*arguments: str | Path) -> Shown:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return call
-
-
-@pytest.fixture
-def words(brain: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """tests/brain, searched by words alone, in use."""
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    return brain
 
 
 def entry(text: str = "x", **values: Any) -> Asked:
@@ -68,7 +45,7 @@ def logged(home: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.proves("LOG-RECORDS")
 def test_each_face_records_its_questions_with_what_came_back(
-    words: Path, nugget: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
+    words: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")
     environment = read_environment()
@@ -95,7 +72,7 @@ def test_each_face_records_its_questions_with_what_came_back(
 
 
 @pytest.mark.proves("LOG-RECORDS")
-def test_evaluation_capture_and_looking_up_are_not_recorded(words: Path, nugget: Callable[..., Shown]) -> None:
+def test_evaluation_capture_and_looking_up_are_not_recorded(words: Path, nugget: Nugget) -> None:
     home = read_environment().home
     (words / "evals").mkdir()
     (words / "evals/golden.yaml").write_text("questions: [{question: cache, expect: []}]")
@@ -114,9 +91,7 @@ def test_evaluation_capture_and_looking_up_are_not_recorded(words: Path, nugget:
 
 
 @pytest.mark.proves("LOG-PRIVATE")
-def test_the_log_can_be_switched_off(
-    words: Path, nugget: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_can_be_switched_off(words: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUGGET_RETRIEVAL_LOG_QUERIES", "false")
     assert nugget("ask", "cache")[0] == 0
     assert logged(read_environment().home) == []
@@ -162,7 +137,7 @@ def test_whatever_is_put_together_redaction_agrees(parts: list[str], between: st
 
 
 @pytest.mark.proves("LOG-PRIVATE")
-def test_nobody_else_may_read_the_log(words: Path, nugget: Callable[..., Shown]) -> None:
+def test_nobody_else_may_read_the_log(words: Path, nugget: Nugget) -> None:
     nugget("ask", "cache")
     folder = read_environment().home / "ledger"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -173,7 +148,7 @@ def test_nobody_else_may_read_the_log(words: Path, nugget: Callable[..., Shown])
 
 @pytest.mark.proves("LOG-HARMLESS")
 def test_a_log_that_cannot_be_written_fails_no_question(
-    words: Path, nugget: Callable[..., Shown], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: Path, nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocked = tmp_path / "blocked"
     blocked.mkdir()
@@ -187,7 +162,7 @@ def test_a_log_that_cannot_be_written_fails_no_question(
 
 
 @pytest.mark.proves("LOG-HARMLESS")
-def test_spoilt_lines_are_skipped(tmp_path: Path, words: Path, nugget: Callable[..., Shown]) -> None:
+def test_spoilt_lines_are_skipped(tmp_path: Path, words: Path, nugget: Nugget) -> None:
     home = read_environment().home
     nugget("ask", "cache")
     file = home / "ledger" / query_log.QUERIES
@@ -259,7 +234,7 @@ def test_the_report_counts_what_was_asked_and_what_came_back() -> None:
 
 
 @pytest.mark.proves("QUERIES-REPORT")
-def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words: Path, nugget: Callable[..., Shown]) -> None:
+def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words: Path, nugget: Nugget) -> None:
     assert nugget("queries")[1] == "Nothing was asked yet.\n"
     for text in ("cache invalidation", "retries", "Cache  invalidation", "xyzzy plugh"):
         assert nugget("ask", text)[0] == 0

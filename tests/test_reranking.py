@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -15,29 +15,9 @@ from loopback_anthropic import AnthropicServer, Slow, status, text, value
 from nugget.api import Brain
 from nugget.config import Environment, LLMSettings, RetrievalSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable, UsageError
-from nugget.llm import LLM, open_llm
+from nugget.llm import LLM
 from nugget.models import Origin, SourceName, Unit
 from nugget.retrieval.reranking import ClaudeReranker, CrossEncoderReranker, Passage, choose_reranker
-
-
-@pytest.fixture
-def server() -> Iterator[AnthropicServer]:
-    with AnthropicServer() as running:
-        yield running
-
-
-@pytest.fixture
-def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
-    return read_environment(
-        {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": server.url}
-    )
-
-
-@pytest.fixture
-def llm(environment: Environment) -> LLM:
-    opened = open_llm(Settings(), environment)
-    assert opened is not None
-    return opened
 
 
 def passage(title: str, body: str = "", **fields: Any) -> Passage:
