@@ -126,6 +126,8 @@ def served(
     process = subprocess.Popen(
         [*START, "serve", "--http", address], cwd=folder, env=environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        # Whoever runs the tests in a shell's background has SIGINT ignored, and so would have the server.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     assert process.stderr is not None
     line = process.stderr.readline()
