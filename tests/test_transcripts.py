@@ -441,7 +441,7 @@ def test_a_missing_or_foreign_file_is_told_in_one_sentence(tmp_path: Path) -> No
     with pytest.raises(TranscriptError, match="There is no transcript at"):
         read_session(tmp_path / "gone.jsonl")
     foreign = write(tmp_path / "codex.jsonl", {"type": "session_meta", "payload": {}}, {"type": "turn_context"})
-    with pytest.raises(TranscriptError, match="is not a Claude Code transcript"):
+    with pytest.raises(TranscriptError, match="is no transcript that can be read"):
         read_session(foreign)
     with pytest.raises(TranscriptError, match="cannot be read"):
         read_session(tmp_path)

@@ -52,8 +52,8 @@ def read_session(path: Path, *, subagents: bool = True) -> Session:
     reading = _read_file(path)
     if reading.records and not reading.recognised:
         raise TranscriptError(
-            f"{path} is not a Claude Code transcript: none of its {reading.records} lines is a record of one.",
-            hint="Name a .jsonl file below ~/.claude/projects.",
+            f"{path} is no transcript that can be read: none of its {reading.records} lines is a record of one.",
+            hint="Those of Claude Code are .jsonl files below ~/.claude/projects; docs/agents.md lists other agents.",
         )
     events = reading.live_events()
     session_id = reading.session_id(path)
