@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from sessions import fork, write_transcript
 
 from nugget.archive import write_archive
@@ -37,6 +39,12 @@ class World:
         file = self.projects / "-srv-shop" / f"{name}.jsonl"
         write_transcript(file, turns, session=name, **more)
         return file
+
+    def write_line(self, number: int, prompt: str) -> None:
+        """A session of one prompt, one of many."""
+        file = self.projects / f"p{number % 10}" / f"{number:08}-aaaa.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"type": "user", "uuid": f"u{number}", "message": {"content": prompt}}) + "\n")
 
     def sync(self, settings: Settings | None = None) -> HistoryResult:
         return sync_history(self.connection, self.environment, settings or Settings())
@@ -362,3 +370,88 @@ def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None
     assert shown == ["cargo test --workspace", "export TOKEN=[redacted:github-token]", "git push lighthouse --force"]
     output = read_passage(world.connection, "shell:shell-1/output.log#3", 5).passages
     assert sum(passage.text.count("passed") for passage in output) == 100
+
+
+@pytest.mark.proves("HIS-AGENTS")
+def test_sessions_of_other_agents_are_found_and_shown(world: World, shared_data: Path) -> None:
+    samples = shared_data / "transcripts" / "other-agents"
+    home = world.environment.claude_config.parent
+    codex = home / ".codex" / "sessions" / "2026" / "02" / "11"
+    codex.mkdir(parents=True)
+    name = "rollout-2026-02-11T10-00-00-019c4b43-1451-7af3-be4c-5576369bf1ba.jsonl"
+    shutil.copy(samples / "git-ai-fixtures" / "codex-session-simple.jsonl", codex / name)
+    chats = home / ".gemini" / "tmp" / ("a" * 64) / "chats"
+    chats.mkdir(parents=True)
+    for number, file in enumerate(sorted((samples / "gemini-cli-entire").glob("*.json"))):
+        shutil.copy(file, chats / f"session-2026-02-0{number + 1}.json")
+    world.sync()
+    said = {
+        (agent, role)
+        for agent, role in world.connection.execute(
+            "SELECT DISTINCT f.agent, p.role FROM passages p JOIN history_files f ON f.key = p.file"
+        )
+    }
+    assert said == {("codex", 0), ("codex", 1), ("gemini-cli", 0), ("gemini-cli", 1)}
+    for agent in ("codex", "gemini-cli"):
+        stored = world.connection.execute(
+            "SELECT f.session, p.number FROM passages p JOIN history_files f ON f.key = p.file WHERE f.agent = ?",
+            (agent,),
+        ).fetchone()
+        shown = read_passage(world.connection, f"session:{stored[0]}#{stored[1]}", 0).passages
+        words = shown[0].text.split()[:6]
+        assert f"session:{stored[0]}#{stored[1]}" in world.found(" ".join(words), limit=20)
+        assert shown[0].timestamp is not None
+    assert world.sync().changed is False
+
+
+@pytest.mark.proves("HIS-RESUMED")
+def test_an_interrupted_sync_goes_on_where_it_was_committed(world: World) -> None:
+    for number in range(700):
+        world.write_line(number, f"find lighthouse{number}")
+
+    class Stopped(Exception):
+        pass
+
+    def stop(_: str, done: int, total: int) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        sync_history(world.connection, world.environment, Settings(), progress=stop)
+    stood = world.connection.execute("SELECT count(*) FROM history_files").fetchone()[0]
+    assert 0 < stood < 700
+    assert world.sync().added == 700 - stood
+    assert all(world.found(f"lighthouse{number}") for number in range(0, 700, 50))
+
+
+@pytest.mark.proves("HIS-CONCURRENT")
+def test_one_process_reads_at_a_time_and_the_other_may_go_on(world: World) -> None:
+    world.write([("Find the lighthouse", "ok")])
+    with FileLock(world.environment.home / "history.lock"):
+        assert sync_history(world.connection, world.environment, Settings(), wait=False).is_busy
+    assert world.sync().added == 1
+
+
+@pytest.mark.proves("HIS-UNCHANGED")
+def test_a_sync_of_a_thousand_unchanged_transcripts_takes_a_blink(world: World) -> None:
+    for number in range(1000):
+        world.write_line(number, f"hello {number}")
+    world.sync()
+    started = time.process_time()
+    assert world.sync().changed is False
+    assert time.process_time() - started < 0.1
+
+
+@pytest.mark.proves("HIS-BAD-INPUT")
+def test_broken_files_are_named_and_stop_nothing(world: World) -> None:
+    world.write([("Find the lighthouse", "ok")])
+    folder = world.projects / "-srv-shop"
+    (folder / "binary.jsonl").write_bytes(b"\x00\xff\xfe" * 1000)
+    (folder / "wild.jsonl").write_text('[1]\n"x"\n{"type": 3}\n{"type": "user", "message": null, "uuid": []}\n')
+    (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
+    (folder / "folder.jsonl").mkdir()
+    (world.environment.home / "archive").mkdir()
+    (world.environment.home / "archive" / "damaged.jsonl.gz").write_bytes(b"no gzip")
+    result = world.sync()
+    assert [problem.path.rpartition("/")[2] for problem in result.problems] == ["damaged.jsonl.gz"]
+    assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
+    assert world.sync().changed is False

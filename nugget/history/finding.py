@@ -22,7 +22,7 @@ _ARCHIVED = ".jsonl.gz"
 def find_history(environment: Environment, brain: Path | None = None) -> dict[str, HistoryFile]:
     """All files of history by path, unread. Of a session whose transcript is gone the archived one is taken."""
     found = {file.path: file for file in _claude_code(environment.claude_config / "projects")}
-    others = [agent for agent in sessions.known_agents() if agent != sessions.CLAUDE_CODE]
+    others = [agent for agent in sessions.AGENTS if agent != sessions.CLAUDE_CODE]
     for other in sessions.find_sessions(environment, others) if others else ():
         path = f"{other.path}::{other.id}"
         found[path] = HistoryFile(

@@ -136,14 +136,14 @@ def text_of_shell(file: BinaryIO, place: Place, clean: Clean) -> str:
     return clean("\n".join(lines))
 
 
-def read_events(events: Iterable[Event], clean: Clean, *, known: Collection[str] = ()) -> Portion:
-    """The passages of a session that was read whole."""
+def read_events(events: Iterable[Event], clean: Clean, *, at: int, known: Collection[str] = ()) -> Portion:
+    """The passages of a session that was read whole; `at` is when it was written, for events without a time."""
     assembly = Assembly(clean)
     for position, event in enumerate(events):
         if event.kind in _ROLES and event.text.strip():
             is_known = bool(event.uuid) and event.uuid in known
             span = (Span(position, 1),)
-            assembly.add(_ROLES[event.kind], event.text, span, seconds(event.timestamp), is_known=is_known)
+            assembly.add(_ROLES[event.kind], event.text, span, seconds(event.timestamp) or at, is_known=is_known)
     assembly.flush()
     return Portion(passages=assembly.passages, exchanges=assembly.exchanges)
 

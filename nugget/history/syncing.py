@@ -38,6 +38,7 @@ READING_VERSION = 1
 _EXCLUDED = "excluded"
 _BATCH_CHARS = 4_000_000
 _BATCH_BYTES = 32_000_000
+_BATCH_FILES = 500
 _BATCH_SECONDS = 2.0
 _FEW_DEAD_ROWS = 20_000
 _MEGABYTE = 1_000_000
@@ -287,7 +288,7 @@ def _read_whole(work: _Work, file: HistoryFile, old: HistoryFile | None) -> None
     for sibling, taken in siblings.items():
         if sibling != file.path:
             known |= _archived_uuids(sibling) if sibling.endswith(".gz") else reading.uuids_of(Path(sibling), taken)
-    portion = reading.read_events(session.events, work.clean, known=known)
+    portion = reading.read_events(session.events, work.clean, at=file.mtime_ns // 10**9, known=known)
     siblings[file.path] = 0
     work.bytes_read += file.size
     _put(work, replace(state, family=family, exchanges=portion.exchanges), portion.passages, anew=True)
@@ -321,7 +322,7 @@ def _put(work: _Work, file: HistoryFile, passages: Sequence[Passage], *, anew: b
     work.waiting.append((file, [_new(passage) for passage in passages], anew))
     work.waiting_chars += sum(len(passage.text) for passage in passages)
     is_due = time.monotonic() - work.committed > _BATCH_SECONDS or work.bytes_read - work.settled > _BATCH_BYTES
-    if work.waiting_chars > _BATCH_CHARS or is_due or len(work.waiting) >= 500:
+    if work.waiting_chars > _BATCH_CHARS or is_due or len(work.waiting) >= _BATCH_FILES:
         _commit(work)
     return file
 

@@ -55,11 +55,6 @@ def find_sessions(environment: Environment, agents: Collection[str] | None = Non
     yield from sorted(found, key=lambda file: (file.mtime, file.path.as_posix(), file.id))
 
 
-def known_agents() -> tuple[str, ...]:
-    """The agents whose sessions can be found."""
-    return tuple(_FINDERS)
-
-
 def find_session_by_id(environment: Environment, prefix: str) -> SessionFile | None:
     """The session whose id is, or begins with, `prefix`; None where there is none.
 
