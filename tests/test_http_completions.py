@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_anthropic import AnthropicServer, Message, Raw, status, text
+from loopback_anthropic import AnthropicServer, Message, Raw, status, text, value
 from served import Served, served
 
 from nugget.llm import spending
@@ -116,6 +116,22 @@ def test_limits_and_explanation_are_those_of_the_logs_endpoint(server: Served, a
 
 
 @pytest.mark.proves("HTTP-COMPLETE")
+def test_a_model_can_choose_what_is_put_in(server: Served, api: AnthropicServer) -> None:
+    api.script(value({"labels": ["e1"]}), text("answered"))
+    body = {"session_id": "sess_1", "context_mode": "llm-select", "context_selector_max_chunks": 2,
+            "context_selector_model": "claude-haiku-4-5", "context_explain": True,
+            "messages": user("what did i do wrong and what should I do next?")}  # fmt: skip
+    answer = server.ask("/v1/completions", body=body)
+    assert answer.json["content"][0]["text"] == "answered"
+    selecting, final = api.requests
+    assert selecting.body["model"] == "claude-haiku-4-5" and "cargo test --workspace" in selecting.prompt
+    injected = final.body["system"][0]["text"]
+    assert '<session id="sess_1">' in injected and "latest stderr" in injected and "error[E0425]" in injected
+    assert answer.headers["x-nugget-context"].startswith("injected; mode=llm-select; chunks=1; chosen=1; chars=")
+    assert answer.json["context"]["chunks"] == 1 and answer.json["context"]["source_ids"]
+
+
+@pytest.mark.proves("HTTP-COMPLETE")
 def test_what_the_messages_api_takes_is_passed_on(server: Served, api: AnthropicServer) -> None:
     tools = [{"name": "look", "description": "Look", "input_schema": {"type": "object"}}]
     body = {"model": "claude-haiku-5-5", "max_tokens": 77, "temperature": 0.5, "tools": tools,
@@ -194,7 +210,7 @@ def test_a_reply_that_breaks_off_is_no_whole_reply(server: Served, api: Anthropi
         while part := connection.recv(65536):
             received += part
     assert b"half of it" in received and not received.endswith(b"0\r\n\r\n"), "the end of the body is missing"
-    assert server.ask("/healthz").json["under_way"] == 0
+    wait_until_idle(server)
 
 
 @pytest.mark.proves("HTTP-STREAM")
@@ -205,9 +221,13 @@ def test_a_client_that_leaves_frees_its_place(server: Served, api: AnthropicServ
         with server.socket() as connection:
             connection.sendall(STREAMED)
             assert connection.recv(4096)
+    wait_until_idle(server)  # the streams would have taken ten seconds
+
+
+def wait_until_idle(server: Served) -> None:
     end = time.monotonic() + 8
     while server.ask("/healthz").json["under_way"]:
-        assert time.monotonic() < end, "the streams would have taken ten seconds"
+        assert time.monotonic() < end
         time.sleep(0.05)
 
 

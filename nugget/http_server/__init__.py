@@ -46,12 +46,13 @@ def serve(
     brain: Path | None = None,
     environment: Environment | None = None,
     cwd: Path | None = None,
+    identity: str | None = None,
 ) -> None:
     """Answer over HTTP on `HOST:PORT` until SIGTERM or Ctrl-C.
 
     `brain` is the folder that was asked for (`--brain`); without one the usual order of `find_brain` decides, with
-    every question anew until there is one. Raises UsageError for an address that cannot be, or that needs a token;
-    NuggetError where the address is taken.
+    every question anew until there is one. `identity` is whose memory may be asked for; without one nobody's.
+    Raises UsageError for an address that cannot be, or that needs a token; NuggetError where the address is taken.
     """
     environment = environment or read_environment()
     wanted = parse_address(address)
@@ -66,6 +67,7 @@ def serve(
         logs=LogDesk(environment, settings),
         quick=Lane("quick", workers=4, waiting=60),
         slow=Lane("slow", workers=8, waiting=8),
+        identity=identity,
     )
     signal.signal(signal.SIGTERM, _end_quietly)
     try:

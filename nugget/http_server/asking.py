@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from nugget.errors import NuggetError, UsageError
 from nugget.http_server.parameters import AskRequest, SearchRequest
 from nugget.http_server.replies import Refusal, without_secrets
 from nugget.models import SourceName
@@ -40,9 +41,9 @@ def ask(brain: Brain, request: AskRequest, llm: LLM | None) -> dict[str, Any]:
     return _sent(bundle_json(answered(bundle, llm, brain.settings)))
 
 
-def search(brain: Brain, request: SearchRequest) -> dict[str, Any]:
-    """The JSON of `nugget search --json`. Blocking."""
-    bundle = brain.search(
+def search(brain: Brain, request: SearchRequest, *, identity: str | None) -> dict[str, Any]:
+    """The JSON of `nugget search --json`; memory is that of `identity` alone. Blocking."""
+    bundle, _ = brain.search_all(
         request.q,
         limit=request.limit or 50,
         sources=request.sources,
@@ -50,27 +51,30 @@ def search(brain: Brain, request: SearchRequest) -> dict[str, Any]:
         domains=request.domains,
         tags=request.tags,
         since=request.since,
+        as_identity=identity,
         explain=request.explain,
     )
     return _sent(bundle_json(bundle))
 
 
-def unit(brain: Brain, ref: str) -> dict[str, Any]:
-    """The JSON of `nugget get --json`. Blocking. Raises Refusal where there is no such unit."""
+def unit(brain: Brain, ref: str, *, identity: str | None) -> dict[str, Any]:
+    """The JSON of `nugget get --json` for a unit. Blocking. Raises Refusal where there is no such unit."""
     named = _UNIT_ID.match(ref)
     if named is None or (named["source"] and named["source"] not in list(SourceName)):
-        raise Refusal(
-            422,
-            "invalid_unit_id",
-            "This is no id of a unit.",
-            hint="Ids look like pattern/retry-once.",
-        )
-    brain.freshen()
-    found = brain.index.unit(named["id"], SourceName(named["source"] or SourceName.BRAIN))
-    if found is None:
-        raise Refusal(404, "unknown_unit", "There is no unit with this id.", hint="/v1/search finds ids.")
-    evidence = [{"session": entry.session, "quote": entry.quote} for entry in found.evidence]
-    return _sent(unit_json(found) | {"body": found.body, "evidence": evidence})
+        raise Refusal(422, "invalid_unit_id", "This is no id of a unit.", hint="Ids look like pattern/retry-once.")
+    unknown = Refusal(404, "unknown_unit", "There is no unit with this id.", hint="/v1/search finds ids.")
+    try:
+        shown = brain.get(ref, as_identity=identity)
+    except UsageError:
+        raise
+    except NuggetError as error:
+        if type(error) is not NuggetError:  # an index that cannot be read, say
+            raise
+        raise unknown from error
+    if shown.unit is None:
+        raise unknown
+    evidence = [{"session": entry.session, "quote": entry.quote} for entry in shown.unit.evidence]
+    return _sent(unit_json(shown.unit) | {"ref": shown.ref, "body": shown.unit.body, "evidence": evidence})
 
 
 def _sent(value: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from nugget import evidence
 from nugget.errors import LLMUnavailable, NuggetError
 from nugget.evidence.bundle import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
+from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, SelectorOptions
 from nugget.http_server.limits import Lane
 from nugget.http_server.parameters import MAX_QUESTION_CHARS, Intent, Parameters
 from nugget.http_server.replies import Refusal, refusal_of
@@ -74,8 +75,8 @@ class CompletionRequest(Parameters):
     context_max_incidents: int = Field(default=_DEFAULTS.max_incidents, ge=0, le=MAX_INCIDENTS)
     context_include_artifacts: bool = True
     context_explain: bool = Field(default=False, description="Add what was put in, and why, to a plain reply")
-    context_selector_chunk_tokens: int = Field(default=128_000, ge=1_000, le=1_000_000)
-    context_selector_max_chunks: int = Field(default=16, ge=1, le=64)
+    context_selector_chunk_tokens: int = Field(default=128_000, ge=LEAST_CHUNK_TOKENS, le=MOST_CHUNK_TOKENS)
+    context_selector_max_chunks: int = Field(default=16, ge=1, le=MOST_CHUNKS)
     context_selector_include_events: bool = True
     context_selector_model: str | None = Field(default=None, max_length=200)
 
@@ -170,16 +171,32 @@ class CompletionDesk:
         if mode == "diagnostic" and not evidence.is_diagnostic(question):
             return _nothing(mode, "no question of what went wrong")
         try:
+            if mode == "llm-select":
+                return self._selected(request, session, question, llm, now=now)
             bundle = self._logs.bundle(session, question, request.options(), now=now)
         except (Refusal, NuggetError) as error:
             return _nothing(mode, getattr(error, "code", "unavailable"))
-        text = bundle.context_text
         shown = evidence.bundle_json(bundle, explain=request.context_explain)
-        if not text:
-            return _nothing(mode, "nothing found")
-        fenced = llm.fence(text, "session", id=session)
-        told = f"injected; mode={mode}; intent={bundle.intent}; chars={len(text)}"
-        return Injected(text=f"{_ORDERS}\n\n{fenced}", told=told, shown={"mode": mode, "injected": True, **shown})
+        return _injected(llm, mode, session, bundle.context_text, f"intent={bundle.intent}", shown)
+
+    def _selected(
+        self, request: CompletionRequest, session: str, question: str, llm: LLM, *, now: datetime
+    ) -> Injected:
+        """What a model chooses from the whole history, with the latest output in any case."""
+        selector = SelectorOptions(
+            chunk_tokens=request.context_selector_chunk_tokens,
+            max_chunks=request.context_selector_max_chunks,
+            include_events=request.context_selector_include_events,
+            model=request.context_selector_model,
+        )
+        chosen = self._logs.select(session, question, request.options(), selector, llm=llm, now=now)
+        shown = {
+            "session_id": session, "query": chosen.query, "context_text": chosen.context_text,
+            "source_ids": list(chosen.source_ids), "chunks": chosen.chunks, "left_out": chosen.left_out,
+            "usd": chosen.usd, "degraded": list(chosen.degraded),
+        }  # fmt: skip
+        told = f"chunks={chosen.chunks}; chosen={len(chosen.source_ids)}"
+        return _injected(llm, request.context_mode, session, chosen.context_text, told, shown)
 
 
 class _Parts:
@@ -246,6 +263,17 @@ async def _until_left(parts: _Parts) -> AsyncIterator[bytes]:
             yield part
     finally:
         parts.leave()
+
+
+def _injected(llm: LLM, mode: str, session: str, text: str, told: str, shown: Mapping[str, Any]) -> Injected:
+    """A text as it is put in: fenced, so that nothing in the logs can pose as an instruction."""
+    if not text:
+        return _nothing(mode, "nothing found")
+    return Injected(
+        text=f"{_ORDERS}\n\n{llm.fence(text, 'session', id=session)}",
+        told=f"injected; mode={mode}; {told}; chars={len(text)}",
+        shown={"mode": mode, "injected": True, **shown},
+    )
 
 
 def _nothing(mode: str, reason: str) -> Injected:

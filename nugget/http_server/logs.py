@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -21,12 +21,16 @@ from nugget import evidence, spool
 from nugget.config import Environment, Settings
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.evidence.bundle import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
+from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
 from nugget.http_server.parameters import MAX_QUESTION_CHARS, Intent, Parameters, SessionRequest
 from nugget.http_server.replies import Refusal
 from nugget.index.evidence import find_log_session
 from nugget.index.home import home_index_file, open_home
 from nugget.redaction import allow_list, redact
 from nugget.sources.shell import is_session_id
+
+if TYPE_CHECKING:
+    from nugget.llm import LLM
 
 _DEFAULTS = evidence.BundleOptions()
 _REST_SHARE = 0.5
@@ -127,14 +131,39 @@ class LogDesk:
         self, session: str, query: str, options: evidence.BundleOptions, *, now: datetime
     ) -> evidence.EvidenceBundle:
         """What speaks to a question. A session that was never taken in is taken in first."""
+        connection = self._known(session, now=now)
+        with _translated():
+            asked = redact(query, allow=self._allow).text
+            return evidence.evidence_bundle(connection, session, asked, options=options, now=now)
+
+    def select(
+        self,
+        session: str,
+        query: str,
+        options: evidence.BundleOptions,
+        selector: SelectorOptions,
+        *,
+        llm: LLM,
+        now: datetime,
+    ) -> LlmSelection:
+        """What a model chooses from the whole history of a session, with its latest output."""
+        connection = self._known(session, now=now)
+        with _translated():
+            asked = redact(query, allow=self._allow).text
+            return select_with_llm(
+                connection, session, asked, llm=llm, settings=self._settings, options=options, selector=selector,
+                now=now,
+            )  # fmt: skip
+
+    def _known(self, session: str, *, now: datetime) -> sqlite3.Connection:
+        """The connection, once the session is in the index: one that was never taken in is taken in first."""
         connection = self.connection()
         with _translated():
             if find_log_session(connection, _checked(session)) is None:
                 self.ingest(session, now=now)
                 if find_log_session(connection, session) is None:
                     raise _unknown(session)
-            asked = redact(query, allow=self._allow).text
-            return evidence.evidence_bundle(connection, session, asked, options=options, now=now)
+        return connection
 
     def answer(self, session: str, request: LogsContextRequest, *, now: datetime) -> dict[str, Any]:
         """The JSON of a bundle."""
@@ -168,6 +197,7 @@ class LogDesk:
                 if self._stopping.wait(rest_s):
                     told.state = "stopped"
                     return
+            evidence.put_evidence_units(connection)
             told.state = "done"
         except Exception as error:  # a thread of its own: nobody else hears of it
             told.state = "failed"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+import sys
+import threading
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ from starlette.responses import Response
 
 from nugget import __version__
 from nugget.config import Environment, Settings
+from nugget.errors import NuggetError
 from nugget.http_server import asking, openapi
 from nugget.http_server.app import Call, Operation
 from nugget.http_server.completions import CompletionDesk, CompletionRequest
@@ -20,6 +23,7 @@ from nugget.http_server.logs import LogDesk, LogsContextRequest
 from nugget.http_server.parameters import AskRequest, SearchRequest, SessionRequest
 from nugget.http_server.replies import json_reply
 from nugget.mcp_server import Desk
+from nugget.redaction import redact
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -38,11 +42,28 @@ class Server:
     logs: LogDesk
     quick: Lane
     slow: Lane
+    identity: str | None = None
+    _machine: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def start(self) -> None:
         """Begin what runs beside the answers."""
         if self.settings.http.backfill:
             self.logs.start_backfill()
+
+    def catch_up(self) -> None:
+        """Take in what is too much to wait for, in the brain and beside it, behind the answers."""
+        self.desk.catch_up()
+        threading.Thread(target=self._catch_up_machine, name="nugget-machine", daemon=True).start()
+
+    def _catch_up_machine(self) -> None:
+        if not self._machine.acquire(blocking=False):
+            return
+        try:
+            self.desk.open().sync_machine()
+        except NuggetError as error:
+            print(f"nugget: {redact(str(error)).text}", file=sys.stderr)
+        finally:
+            self._machine.release()
 
     def stop(self) -> None:
         """End it."""
@@ -51,7 +72,8 @@ class Server:
     @property
     def is_busy(self) -> bool:
         """Whether something is still under way."""
-        return bool(self.quick.taken or self.slow.taken) or self.logs.backfill.state == "running"
+        is_reading = self.logs.backfill.state == "running" or self._machine.locked()
+        return bool(self.quick.taken or self.slow.taken) or is_reading
 
 
 def operations_of(server: Server) -> list[Operation]:
@@ -147,7 +169,7 @@ async def _health(server: Server, call: Call) -> Response:
 
 async def _search(server: Server, call: Call) -> Response:
     request: SearchRequest = call.parameters
-    value = await server.quick.run(lambda: asking.search(server.desk.ready(), request))
+    value = await server.quick.run(lambda: asking.search(server.desk.ready(), request, identity=server.identity))
     return _sent(server, value)
 
 
@@ -168,7 +190,7 @@ async def _ask(server: Server, call: Call) -> Response:
 def _sent(server: Server, bundle: dict[str, Any]) -> Response:
     """A bundle as it is sent; where much changed that it does not know of, that is taken in behind it."""
     if "index_behind" in bundle["degraded"]:
-        server.desk.catch_up()
+        server.catch_up()
     return json_reply(bundle)
 
 
@@ -193,4 +215,6 @@ async def _complete(server: Server, call: Call) -> Response:
 
 
 async def _unit(server: Server, call: Call) -> Response:
-    return json_reply(await server.quick.run(lambda: asking.unit(server.desk.ready(), call.path_ids["id"])))
+    return json_reply(
+        await server.quick.run(lambda: asking.unit(server.desk.ready(), call.path_ids["id"], identity=server.identity))
+    )
