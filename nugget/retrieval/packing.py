@@ -6,6 +6,7 @@ around its text included.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ FRAME_TOKENS = 60
 """What the frame of one unit costs when it is shown: title, id, path, dates and the fence around it."""
 
 SUMMARY_CHARS = 240
+
+_HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 
 
 def pack(hits: Sequence[Hit], *, budget_tokens: int, depth: Depth) -> tuple[tuple[Hit, ...], Budget, str | None]:
@@ -87,7 +90,8 @@ def _with_evidence(hit: Hit, now: tuple[HitChunk, ...], room: int) -> tuple[HitC
 
 def _summary(hit: Hit) -> HitChunk:
     best = hit.chunks[0]
-    return HitChunk(breadcrumb=best.breadcrumb, text=shorten(best.text, SUMMARY_CHARS), score=best.score)
+    text = _HEADING.sub("", best.text).strip() or best.text  # on one line a heading would run into its text
+    return HitChunk(breadcrumb=best.breadcrumb, text=shorten(text, SUMMARY_CHARS), score=best.score)
 
 
 def _cost(chunks: Sequence[HitChunk]) -> int:
