@@ -196,13 +196,16 @@ def described(staged: Sequence[StagedFile]) -> str:
     verb = verbs.most_common(1)[0][0] if len(verbs) == 1 else "update"
     if len(staged) == 1:
         file = staged[0]
-        name = PurePosixPath(file.path).name
-        return f"rename {PurePosixPath(file.previous or '').name} to {name}" if verb == "rename" else f"{verb} {name}"
+        return (
+            f"rename {_name(file.previous or '')} to {_name(file.path)}"
+            if verb == "rename"
+            else f"{verb} {_name(file.path)}"
+        )
     folders = {PurePosixPath(file.path).parts[0] if "/" in file.path else "" for file in staged}
-    names = [PurePosixPath(file.path).name for file in staged]
+    names = [_name(file.path) for file in staged]
     if len(staged) == 2:
         return f"{verb} {names[0]} and {names[1]}"
-    place = f" in {next(iter(folders))}" if len(folders) == 1 and "" not in folders else ""
+    place = f" in {_printable(next(iter(folders)))}" if len(folders) == 1 and "" not in folders else ""
     return f"{verb} {counted(len(staged), 'file')}{place}"
 
 
@@ -258,7 +261,8 @@ def _listed(staged: Sequence[StagedFile]) -> list[str]:
     for file in staged[:MAX_LISTED]:
         amount = f" (+{len(file.added)} -{len(file.removed)})" if file.added or file.removed else ""
         amount = "" if file.mode == SUBMODULE else " (binary)" if file.is_binary else amount
-        what = f"{_plain(file.previous or '')} to {_plain(file.path)}" if file.previous else _plain(file.path)
+        path = _printable(file.path)
+        what = f"{_printable(file.previous)} to {path}" if file.previous else path
         lines.append(f"- {_verb(file)} {what}{amount}")
     if len(staged) > MAX_LISTED:
         lines.append(f"- and {counted(len(staged) - MAX_LISTED, 'more file')}")
@@ -283,6 +287,16 @@ def _is_name(word: str) -> bool:
     return any(letter.isupper() or letter.isdigit() for letter in word[1:]) or not word[1:].isalpha()
 
 
+def _name(path: str) -> str:
+    return _printable(PurePosixPath(path).name)
+
+
+def _printable(path: str) -> str:
+    """A path as it can be shown: without control characters, and `?` for bytes that are no UTF-8."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", path.encode("utf-8", "replace").decode())
+
+
 def _plain(text: str) -> str:
     """The text without what would end a trailer or its brackets."""
-    return " ".join(re.sub(r"[\x00-\x1f\x7f()<>]", " ", text).split())[:200]
+    kept = text.encode("utf-8", "replace").decode()
+    return " ".join(re.sub(r"[\x00-\x1f\x7f()<>]", " ", kept).split())[:200]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -567,6 +568,7 @@ def test_sessions_in_cursors_database_are_found_and_read(tmp_path: Path) -> None
     ]
     assert [event.text for event in read_any(found["tab1"]).events] == ["why", "because"]
     assert read_any(Path(found["c1"].locator)) == session
+    assert read_any(replace(found["c1"], is_shared=False)) == session, "a database is known by its content"
     with pytest.raises(TranscriptError, match="holds 2 sessions"):
         read_any(found["c1"].path)
     with pytest.raises(TranscriptError, match="holds no session nope"):

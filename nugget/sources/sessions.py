@@ -77,8 +77,10 @@ def read_any(file: SessionFile | Path) -> Session:
     Raises TranscriptError when the file is absent, unreadable, or nothing that any known agent writes.
     """
     if isinstance(file, SessionFile):
-        stored = _STORED[file.agent](file.path, file.id) if file.is_shared else None
-        return stored or read_any(file.path)
+        read_stored = _STORED.get(file.agent)
+        if read_stored and (file.is_shared or _head(file.path, len(snapshots.MAGIC)) == snapshots.MAGIC):
+            return read_stored(file.path, file.id)
+        return read_any(file.path)
     path, name = split_locator(file)
     if path.is_dir() and path.parent.name == "message":
         return opencode.read(path)
@@ -128,10 +130,10 @@ def _read_database(path: Path, name: str | None) -> Session:
     return read_any(chosen[0])
 
 
-def _head(path: Path) -> bytes:
+def _head(path: Path, size: int = _PEEKED_BYTES) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(_PEEKED_BYTES)
+            return file.read(size)
     except OSError:
         return b""
 
