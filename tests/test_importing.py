@@ -259,6 +259,11 @@ def test_a_long_note_is_cut_at_its_sections_with_the_right_lines() -> None:
         ),
         ("v/a.md", "# Title\n\nshort", "too little"),
         ("v/adr-template.md", NYGARD, "template"),
+        (
+            "v/adr/7.md",
+            "# <!-- title -->\n\n## Considered Options\n\n<!-- numbers can vary -->\n\n## Decision Outcome\n",
+            "template",
+        ),
         ("v/new.md", "# {short title of the problem}\n\n## Decision\n\nx\n\n## Status\n\ny", "template"),
     ],
 )
@@ -433,6 +438,8 @@ def test_an_export_of_claude_mem_gives_what_was_learned_and_not_what_was_done(
             observation(3, "discovery", "How the router matches", ["how-it-works"]),
             observation(4, "feature", "Added the export button", ["what-changed"]),
             observation(5, "change", "Cache keys carry the tenant", ["pattern"]),
+            observation(6, "refactor", "Moved the parser", ["how-it-works", "what-changed"]),
+            observation(7, "sensitive", "What Ann said about Bob", ["gotcha"]),
         ],
     }  # fmt: skip
     file = tmp_path / "memories.json"
@@ -443,8 +450,9 @@ def test_an_export_of_claude_mem_gives_what_was_learned_and_not_what_was_done(
         "Pool exhausted by early return": "bug", "Sessions live in Postgres": "decision",
         "How the router matches": "concept", "Cache keys carry the tenant": "pattern",
     }  # fmt: skip
-    (left,) = result.left_out
-    assert left.reason == "only says what was done (feature)"
+    assert [entry.reason for entry in result.left_out] == [
+        "only says what was done (feature)", "only says what was done (refactor)", "is marked as sensitive",
+    ]  # fmt: skip
     lines = file.read_text().split("\n")
     for title, unit in found.items():
         path, _, line = unit.evidence[0].session.rpartition(":")

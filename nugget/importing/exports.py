@@ -1,5 +1,7 @@
 """Notes of exports in JSON: the memories of mem0, the observations of claude-mem.
 
+claude-mem's types and concepts are those of its mode `code` (version 13.25).
+
 Formats: docs.mem0.ai (`get_all`, memory exports: `results` or a list of objects with `memory`), and the script
 `export-memories` of claude-mem (`observations`, of which `facts` and `concepts` are JSON within JSON).
 """
@@ -18,6 +20,8 @@ from nugget.text import shorten
 MIN_MEMORY_CHARS = 30
 _TITLE_CHARS = 120
 _WHAT_WAS_DONE = ("feature", "refactor", "change")
+_SENSITIVE = "sensitive"
+"""claude-mem's type for what should not leak into anything else."""
 _CONCEPTS = (
     ("gotcha", KnowledgeType.BUG), ("problem-solution", KnowledgeType.BUG), ("trade-off", KnowledgeType.DECISION),
     ("pattern", KnowledgeType.PATTERN), ("how-it-works", KnowledgeType.CONCEPT),
@@ -67,7 +71,9 @@ def _observations(entries: Sequence[object], *, text: str, path: str) -> Iterato
         body = "\n\n".join(part for part in parts if part)
         called = _words(entry.get("type")).lower()
         kind, reason = _kind(called, concepts)
-        if not title or len(body) < MIN_MEMORY_CHARS:
+        if called == _SENSITIVE:
+            yield LeftOut(path=path, line=line, reason="is marked as sensitive")
+        elif not title or len(body) < MIN_MEMORY_CHARS:
             yield LeftOut(path=path, line=line, reason="says too little to stand alone")
         elif kind is None:
             yield LeftOut(path=path, line=line, reason=f"only says what was done ({called or 'no type'})")
@@ -84,8 +90,11 @@ def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, s
     if named:
         return named, f"its type is {called}"
     for concept, kind in _CONCEPTS:
-        if concept in concepts:
+        # How something works that was just made is what was done, told once more.
+        if concept in concepts and not (called in _WHAT_WAS_DONE and kind is KnowledgeType.CONCEPT):
             return kind, f"it is about {concept}"
+    if called == "security_alert":
+        return KnowledgeType.BUG, f"its type is {called}"
     return (None, "") if called in _WHAT_WAS_DONE else (KnowledgeType.CONCEPT, f"its type is {called or 'not given'}")
 
 

@@ -104,6 +104,9 @@ def _adr(page: Page, form: str) -> Iterator[Note | LeftOut]:
     # The number is the folder's, and says nothing in the brain.
     title = _LEADING_NUMBER.sub("", title_of(page.body) or page.first("title") or page.stem.replace("-", " ")).strip()
     decided = sections.get("decision outcome") or sections.get("decision")
+    if len(_words_only(" ".join(section.text for section in sections.values()))) < MIN_CHARS:
+        yield LeftOut(path=page.path, reason="is a template: nothing is filled in")
+        return
     yield Note(
         path=page.path, line=_first_line(page), title=title, kind=KnowledgeType.DECISION,
         body=f"# {title}\n\n{_readable(body_below_title(page.body))}",
