@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -214,3 +215,40 @@ def test_a_call_that_the_person_refused_is_no_failure(logs: Logs, tmp_path: Path
     calls = [("Edit", {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}, refused, True)]
     ingest(logs.index, transcript(tmp_path / "one.jsonl", calls), settings=Settings(), now=NOW)
     assert logs.ask("one", "what went wrong").incidents == ()
+
+
+@pytest.mark.proves("EVI-SPEED")
+def test_a_session_of_100_000_events_is_asked_within_30_ms(logs: Logs) -> None:
+    lines = []
+    for number in range(50_000):
+        start = f'{{"ts_ms":{number * 1000},"kind":"command.start","data":{{"cmd":"make module{number % 300}"}}}}'
+        end = f'{{"ts_ms":{number * 1000 + 9},"kind":"command.end","data":{{"exit":{int(number % 40 == 0)}}}}}'
+        lines.append(f"{start}\n{end}\n")
+    logs.write("s", "events.jsonl", "".join(lines))
+    assert logs.ingest("s").events == 100_000
+    spent = []
+    for number in range(60):
+        began = time.process_time()
+        bundle = logs.ask("s", f"what went wrong with module{number * 3} and what changed")
+        spent.append(time.process_time() - began)
+        assert f"module{number * 3}" in bundle.context_text
+    assert sorted(spent)[len(spent) // 2] <= 0.030
+    began = time.process_time()
+    assert logs.ingest("s").is_empty
+    assert time.process_time() - began < 0.1
+
+
+@pytest.mark.proves("EVI-SHELL-BOUNDED")
+def test_output_that_keeps_coming_does_not_fill_the_index(logs: Logs) -> None:
+    for part in range(10):
+        logs.write("s", "stdout.log", "".join(f"line {part} {number}\n" for number in range(6000)) + "error: bad\n")
+        logs.ingest("s")
+    counts = dict(logs.index.execute("SELECT is_failure, count(*) FROM pane_output GROUP BY is_failure").fetchall())
+    assert counts == {0: 30_000, 1: 10}
+    assert logs.ask("s", "what printed line").selected
+
+
+def test_a_bundle_says_when_the_session_was_last_active(logs: Logs) -> None:
+    logs.run("s", int(NOW.timestamp() * 1000) - 3 * 3600 * 1000 - 5000, "make", 1)
+    logs.ingest("s")
+    assert "last active: 2029-12-31 21:00 UTC, 3 hours ago" in logs.ask("s", "resume").context_text

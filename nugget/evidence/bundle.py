@@ -8,7 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from nugget.errors import NuggetError
@@ -17,6 +17,8 @@ from nugget.evidence.packing import pack
 from nugget.evidence.profiles import PROFILES, Profile, known_intent
 from nugget.evidence.values import BundleOptions, EvidenceBundle, Incident, SelectedEvidence, WorkingNote
 from nugget.index import evidence as store
+from nugget.index.evidence import LogSession
+from nugget.text import counted
 
 MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50
 """The most that options can ask for."""
@@ -27,6 +29,7 @@ _NEAR_SHARE = 0.8
 """A word of what a row belongs to counts this much of a word of its own."""
 _OFF_SUBJECT = 0.35
 """What is left of the score of a row without any word of the question's subject."""
+_YEAR_2000_MS = 946_684_800_000
 _LATEST = 0.95
 """What is more recent than this is called the latest."""
 
@@ -50,8 +53,8 @@ def evidence_bundle(
 ) -> EvidenceBundle:
     """What speaks to a question in a session that has been ingested.
 
-    `now` stands for nothing but the age of a session that has no times. Raises NuggetError where the session is not
-    known, UsageError for an intent that does not exist.
+    From `now` comes how long ago the session was last active. Raises NuggetError where the session is not known,
+    UsageError for an intent that does not exist.
     """
     known = store.find_log_session(connection, session)
     if known is None:
@@ -60,7 +63,7 @@ def evidence_bundle(
         )
     view = view_of(connection, known)
     candidates = [*view.candidates, *matching(connection, view, query)]
-    return bundle_of(candidates, query, options=options, views=[view], session=session)
+    return bundle_of(candidates, query, options=options, views=[view], session=session, active=_active(known, now))
 
 
 def bundle_of(
@@ -72,8 +75,12 @@ def bundle_of(
     session: str | None,
     degraded: tuple[str, ...] = (),
     extra: Mapping[int, float] | None = None,
+    active: str = "",
 ) -> EvidenceBundle:
-    """The bundle of these candidates. `extra` adds to the relevance (0..1) of rows that are near in meaning."""
+    """The bundle of these candidates.
+
+    `extra` adds to the relevance (0..1) of rows that are near in meaning; `active` says when the session last was.
+    """
     options = bounded(options)
     intent = known_intent(options.intent, query)
     profile = PROFILES[intent]
@@ -103,7 +110,7 @@ def bundle_of(
         category_caps=profile.caps,
         degraded=degraded,
     )
-    text, truncated = pack(bundle, _latest(views, options.output_window), options)
+    text, truncated = pack(bundle, _latest(views, options.output_window), options, active=active)
     return replace(bundle, context_text=text, truncated=truncated)
 
 
@@ -202,6 +209,18 @@ def bundle_json(bundle: EvidenceBundle, *, explain: bool = False) -> dict[str, A
             },
         }
     return shown
+
+
+def _active(session: LogSession, now: datetime) -> str:
+    """When a session was last active, for people; empty where its times are not those of a clock."""
+    if session.ended_ms is None or not _YEAR_2000_MS < session.ended_ms < 1 << 42:
+        return ""
+    moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
+    minutes = max(0, int((now - moment).total_seconds() // 60))
+    ago = counted(minutes, "minute")
+    if minutes >= 120:
+        ago = counted(minutes // 60, "hour") if minutes < 48 * 60 else counted(minutes // (24 * 60), "day")
+    return f"{moment:%Y-%m-%d %H:%M} UTC, {ago} ago"
 
 
 def _word_weights(subject: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:

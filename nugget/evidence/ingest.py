@@ -41,6 +41,8 @@ from nugget.workspace import find_workspace, vanished_workspace
 Log = ShellLog | SessionFile
 Progress = Callable[[str, int, int], None]
 _WHOLE = "transcript"
+_MAX_PLAIN_LINES, _MAX_FAILURE_LINES = 30_000, 10_000
+"""Lines of output that the index holds of one shell session, at most."""
 
 
 @dataclass(slots=True)
@@ -219,7 +221,23 @@ def _finish(connection: sqlite3.Connection, running: Running, tally: _Tally) -> 
         assert session is not None
         first_new = Ids(ids.key, session.derived).next("events")
         _add_derived(tally, derive(connection, ids, first_new=first_new))
+        _forget_old_output(connection, ids.key)
         store.put_session(connection, ids, workspace=workspace, derived=ids.number)
+
+
+def _forget_old_output(connection: sqlite3.Connection, key: int) -> None:
+    """Keep of a session's output no more than so many lines: plain ones go first, the oldest before the others.
+
+    They still stand in the log itself.
+    """
+    first, end = store.id_range(key)
+    for where, most in (("is_failure = 0", _MAX_PLAIN_LINES), ("is_failure = 1", _MAX_FAILURE_LINES)):
+        oldest_kept = connection.execute(
+            f"SELECT id FROM pane_output WHERE id >= ? AND id < ? AND {where} ORDER BY id DESC LIMIT 1 OFFSET ?",
+            (first, end, most - 1),
+        ).fetchone()
+        if oldest_kept:
+            store.remove_rows(connection, "pane_output", first, oldest_kept[0], where=where)
 
 
 def _add_derived(tally: _Tally, counts: tuple[int, int]) -> None:

@@ -12,13 +12,15 @@ _LINE_CHARS = 400
 _SHOWN_TAIL = 12
 
 
-def pack(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]], options: BundleOptions) -> tuple[str, bool]:
+def pack(
+    bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]], options: BundleOptions, *, active: str = ""
+) -> tuple[str, bool]:
     """The text for a model, and whether something was left out for lack of room.
 
     It opens with session, intent and question; then incidents, working notes and single pieces of evidence in the
     order of the profile, then the latest output.
     """
-    lines = list(_lines(bundle, latest, room=options.max_chars))
+    lines = list(_lines(bundle, latest, active, room=options.max_chars))
     text = ""
     for number, line in enumerate(lines):
         joined = f"{text}\n{line}" if number else line
@@ -44,11 +46,13 @@ def _cut(text: str, line: str, options: BundleOptions, *, is_full: bool) -> str:
     return f"{text[:room].rstrip()}\n{TRUNCATED}"
 
 
-def _lines(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]], *, room: int) -> Iterator[str]:
+def _lines(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]], active: str, *, room: int) -> Iterator[str]:
     is_tight = room < 400
     head = [f"session: {bundle.session}" if bundle.session else "sessions: all of this workspace"]
     head += [f"intent: {bundle.intent}", f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"]
     yield from [" | ".join(head)] if is_tight else head
+    if active and not is_tight:
+        yield f"last active: {active}"
     for section in _ORDER[bundle.intent]:
         yield from _SECTIONS[section](bundle, latest)
 

@@ -154,13 +154,14 @@ def put_rows(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence
     )
 
 
-def remove_rows(connection: sqlite3.Connection, table: str, first: int, end: int) -> int:
-    """Take out the rows with ids from `first` to before `end`; how many there were."""
+def remove_rows(connection: sqlite3.Connection, table: str, first: int, end: int, *, where: str = "1") -> int:
+    """Take out the rows with ids from `first` to before `end`; how many there were. `where` is SQL of ours."""
     searched = _SEARCHED[table].replace("SELECT id", "SELECT 'delete', id", 1)
     connection.execute(
-        f"INSERT INTO evidence_fts (evidence_fts, rowid, text) {searched} AND id >= ? AND id < ?", (first, end)
+        f"INSERT INTO evidence_fts (evidence_fts, rowid, text) {searched} AND {where} AND id >= ? AND id < ?",
+        (first, end),
     )
-    return connection.execute(f"DELETE FROM {table} WHERE id >= ? AND id < ?", (first, end)).rowcount
+    return connection.execute(f"DELETE FROM {table} WHERE {where} AND id >= ? AND id < ?", (first, end)).rowcount
 
 
 def remove_session_rows(connection: sqlite3.Connection, key: int) -> None:
