@@ -176,6 +176,19 @@ class CanonSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySettings:
+    """Whether what was said in sessions can be searched."""
+
+    enabled: bool = field(
+        default=True,
+        metadata={
+            "doc": "false: sessions, bridge messages and shell logs are not read for search, and what was read of them "
+            "is forgotten"
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
     """Whose private notes are found where."""
 
@@ -229,6 +242,7 @@ class Settings:
     commit: CommitSettings = field(default_factory=CommitSettings)
     sync: SyncSettings = field(default_factory=SyncSettings)
     canon: CanonSettings = field(default_factory=CanonSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     redaction: RedactionSettings = field(default_factory=RedactionSettings)

@@ -224,7 +224,7 @@ def _freshen_history(connection: sqlite3.Connection, environment: Environment, s
     from nugget.history.syncing import sync_history
     from nugget.index.history import known_states
 
-    found = find_history(environment, brain)
+    found = find_history(environment, settings, brain)
     known = known_states(connection)
     changed = [
         (file, known.get(path, (0, 0, 0))[1])

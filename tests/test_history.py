@@ -16,7 +16,7 @@ from filelock import FileLock
 from sessions import fork, write_transcript
 
 from nugget.archive import write_archive
-from nugget.config import CaptureSettings, Environment, Settings, read_environment
+from nugget.config import CaptureSettings, Environment, HistorySettings, Settings, read_environment
 from nugget.errors import TranscriptError, UsageError
 from nugget.history import HistoryResult, Role, read_passage, search_history, sync_history
 from nugget.index.home import open_home
@@ -208,6 +208,32 @@ def test_excluded_projects_are_not_read_and_are_forgotten_when_they_become_exclu
     world.sync(excluding)
     assert world.found("beacon") == [] and world.found("lighthouse")
     assert world.sync(excluding).changed is False
+
+
+@pytest.mark.proves("HIS-OFF")
+def test_history_can_be_switched_off_and_is_forgotten_then(world: World) -> None:
+    world.write([("Find the lighthouse", "Found.")])
+    world.sync()
+    off = Settings(history=HistorySettings(enabled=False))
+    assert world.sync(off).removed == 1
+    assert world.found("lighthouse") == [] and world.sync(off).changed is False
+    vocabulary = "CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, 'passages_fts', 'row')"
+    world.connection.execute(vocabulary)
+    assert world.connection.execute("SELECT count(*) FROM temp.words").fetchone() == (0,)
+    assert world.sync().added == 1 and world.found("lighthouse")
+
+
+@pytest.mark.proves("HIS-GOLDEN")
+def test_what_people_noted_of_real_sessions_finds_the_session(real_world: World, shared_data: Path) -> None:
+    asked = found = 0
+    for line in (shared_data / "transcripts" / "claude-code-summaries.jsonl").read_text("utf-8").splitlines():
+        noted = json.loads(line)
+        summary, name = noted["summary"], Path(noted["transcript"]).stem
+        for query in filter(None, [summary.get("intent"), summary.get("outcome"), *summary.get("friction", [])]):
+            asked += 1
+            hits = search_history(real_world.connection, query, limit=3, sources=[SourceName.SESSIONS])[:3]
+            found += any(hit.session[:19] == name[:19] for hit in hits)
+    assert asked > 30 and found >= 0.85 * asked, (found, asked)
 
 
 @pytest.mark.proves("HIS-FILTERS")

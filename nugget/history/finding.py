@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from nugget.config import Environment
+from nugget.config import Environment, Settings
 from nugget.index.history import HistoryFile
 from nugget.sources import bridge, sessions, shell
 
@@ -19,8 +19,13 @@ LINES, EVENTS, ARCHIVE, CHANNEL, SHELL = "lines", "events", "archive", "channel"
 _ARCHIVED = ".jsonl.gz"
 
 
-def find_history(environment: Environment, brain: Path | None = None) -> dict[str, HistoryFile]:
-    """All files of history by path, unread. Of a session whose transcript is gone the archived one is taken."""
+def find_history(environment: Environment, settings: Settings, brain: Path | None = None) -> dict[str, HistoryFile]:
+    """All files of history by path, unread; none where it is switched off.
+
+    Of a session whose transcript is gone the archived one is taken.
+    """
+    if not settings.history.enabled:
+        return {}
     found = {file.path: file for file in _claude_code(environment.claude_config / "projects")}
     others = [agent for agent in sessions.AGENTS if agent != sessions.CLAUDE_CODE]
     for other in sessions.find_sessions(environment, others) if others else ():

@@ -115,12 +115,16 @@ def _sync(
     if tables.meta(connection, "history_rules") != rules:
         with write_transaction(connection):
             tables.clear(connection, rules)
-    found = finding.find_history(environment, brain)
+    found = finding.find_history(environment, settings, brain)
     known = tables.known_states(connection)
     gone = [path for path in known if path not in found]
     modified = {path for path, file in found.items() if known.get(path, (0, -1, -1))[1:] != (file.size, file.mtime_ns)}
     if not gone and not modified:
         return HistoryResult(unchanged=len(found))
+    if not found:  # not a word of it stays
+        with write_transaction(connection):
+            tables.clear(connection, rules)
+        return HistoryResult(removed=len(gone))
     allow = allow_list(settings)
     work = _Work(
         connection=connection,

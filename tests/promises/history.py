@@ -13,6 +13,8 @@ PROMISES: dict[str, str] = {
     "HIS-DELETED": "hits of deleted sources disappear",
     "HIS-ARCHIVE": "a session that the client deleted is still found where Nugget archived it",
     "HIS-EXCLUDED": "sessions of excluded projects are never found",
+    "HIS-OFF": "`history.enabled: false` switches history off and forgets it",
+    "HIS-GOLDEN": "at least 85 % of what people noted of real sessions finds the session among the first three",
     "HIS-FILTERS": "passages are filtered by source, time and workspace",
     "HIS-RANK": "passages are ranked by relevance, then by recency",
     "HIS-BRIDGE": "messages between agents are found in transcripts and channel files, each once",
