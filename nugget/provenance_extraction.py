@@ -17,18 +17,19 @@ from nugget.config import Settings
 from nugget.errors import LLMUnavailable, NuggetError
 from nugget.extraction.places import Places
 from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
-from nugget.extraction.requests import cleaned, is_request
+from nugget.extraction.requests import cleaned, is_request, one_line
 from nugget.extraction.touches import TouchedFiles, file_touches
 from nugget.extraction.tuning import find_tunings
 from nugget.models import EventKind, Session, SessionFile
 from nugget.nuggets import Nugget, NuggetType, SessionRecord
-from nugget.redaction import allow_list, is_excluded_project, redact_session
+from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
 from nugget.sources.files import session_file as describe_file
 from nugget.sources.files import split_locator
 from nugget.sources.provenance import (
     known_workspaces,
     natural_key,
     note_workspace,
+    provenance_folder,
     read_session_file,
     session_file,
     session_files,
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from nugget.extraction.generative_nuggets import GenerativeNuggets
     from nugget.llm import LLM, ClaudeCode
 
+NOTHING = "nothing"
+"""How a session counts of which nothing is kept."""
+NOTHING_NEW = "nothing new since it was extracted"
 _PROMPT_CHARS = 2000
 
 
@@ -96,17 +100,18 @@ def extract_sessions(
     seen = Seen.load(extractor.home)
     finder = WorkspaceFinder(extractor.home)
     method = "generative" if extractor.llm is not None else "heuristic"
+    is_new = workspace is not None and not provenance_folder(extractor.home, workspace).is_dir()
     try:
         for number, file in enumerate(found):
             progress("Extracting", number, len(found))
             known = seen.workspaces(file)
+            if extractor.force or is_new:
+                known = None  # A checkout that got a remote is a new workspace: what was read before tells nothing.
             if known is not None and workspace is not None and workspace not in known:
                 continue
-            how = seen.how(file) if known is not None else ""
-            if known is not None and not extractor.force and how in (method, "generative"):
-                reason = "nothing new since it was extracted"
+            if known is not None and _is_done(file, known, seen.how(file), method, extractor.home):
                 yield Outcome(
-                    session=file.id, agent=file.agent, state="skipped", reason=reason, workspaces=tuple(known)
+                    session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW, workspaces=tuple(known)
                 )
                 continue
             outcome, places = _extract(file, extractor, finder, workspace)
@@ -146,10 +151,18 @@ def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: d
 
 
 def _how(outcome: Outcome | None, wanted: str) -> str:
-    """How a session counts as extracted: what was skipped for good needs no LLM either."""
+    """How a session counts as read: by the method that kept something of it, or as one of which nothing is kept."""
     if outcome is None:
         return ""
-    return outcome.method if outcome.state == "extracted" else wanted
+    if outcome.state == "extracted":
+        return outcome.method
+    return wanted if outcome.reason == NOTHING_NEW else NOTHING
+
+
+def _is_done(file: SessionFile, workspaces: Sequence[str], how: str, method: str, home: Path) -> bool:
+    """Whether a session that is as it was needs no reading: nothing is kept of it, or what is kept is still there."""
+    kept = any(session_file(home, one, file.id).is_file() for one in workspaces)
+    return how == NOTHING or (how in (method, "generative") and kept)
 
 
 def note_tunings(workspace: Workspace, extractor: Extractor) -> int:
@@ -186,7 +199,7 @@ def _extract(
     plain = Outcome(session=file.id, agent=file.agent, state="skipped")
     try:
         session = read_any(file)
-        plain = replace(plain, session=session.id, agent=session.agent, title=session.title or "")
+        plain = replace(plain, session=session.id, agent=session.agent, title=_title(session))
         grouped = finder.of_session(session)
         places = [checkouts[0] for checkouts in grouped.values()]
         if wanted is not None and wanted not in grouped:
@@ -212,6 +225,12 @@ def _extract(
     return outcome, places
 
 
+def _title(session: Session) -> str:
+    """What the session is called, else what was asked for first."""
+    prompts = (one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text))
+    return redact(session.title or one_line(cleaned(next(prompts, ""))[:_PROMPT_CHARS])).text
+
+
 def _nothing_to_do(session: Session, extractor: Extractor, grouped: dict[str, list[Workspace]]) -> str:
     if not grouped:
         return "the transcript does not tell where it worked"
@@ -233,7 +252,7 @@ def _known_already(session: Session, extractor: Extractor, workspace: str) -> st
     if known.records > session.records:
         return "a longer transcript of it was extracted already"
     asked = extractor.llm is None or any(nugget.method == "generative" for nugget in known.nuggets)
-    return "nothing new since it was extracted" if known.records == session.records and asked else ""
+    return NOTHING_NEW if known.records == session.records and asked else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,6 +199,10 @@ class Agent:
         self._tool("Bash", {"command": command}, content, details, failed=done.returncode != 0)
         return said
 
+    def use(self, name: str, given: dict[str, Any], details: dict[str, Any], *, failed: bool = False) -> None:
+        """Call any tool; only the transcript tells of it."""
+        self._tool(name, given, "failed" if failed else "done", details, failed=failed)
+
     def commit(self, message: str) -> None:
         """Commit everything as agents do it."""
         self.run(f"git add -A && git commit -m '{message}'")

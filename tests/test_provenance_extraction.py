@@ -239,6 +239,33 @@ def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_i
     assert {one.summary: one.id for one in nuggets(isolated_home)} == after
 
 
+def test_a_plan_tells_of_each_file_below_its_heading_and_what_a_linter_printed_tells_nothing(
+    agent: Agent, isolated_home: Path
+) -> None:
+    agent.prompt(
+        "Implement the following plan:\n\n# Sign in with tokens\n\n## Context\nIt is needed.\n\n### 1. `src/auth.py`\n"
+        "- Take the token from the header instead of the cookie\n- Reject what is expired\n"
+    )
+    agent.edit("src/auth.py", "None", "1")
+    agent.prompt("Commit this. Then repair what the linter says:\nsrc/auth.py:2:5: E501 the line is much too long")
+    agent.edit("src/auth.py", "1", "2")
+    extracted(isolated_home)
+    assert said(nuggets(isolated_home, NuggetType.INTENT)) == [
+        ("Sign in with tokens", None, 0.6),
+        ("Take the token from the header instead of the cookie", "src/auth.py", 0.5),
+        ("Changed auth.py: Sign in with tokens", "src/auth.py", 0.7),
+    ]
+
+
+def test_what_was_deleted_from_the_store_is_extracted_again(agent: Agent, isolated_home: Path) -> None:
+    agent.prompt("Repair the login of the shop")
+    agent.edit("src/auth.py", "None", "1")
+    extracted(isolated_home)
+    next(session_files(isolated_home / ".nugget")).unlink()
+    assert [one.state for one in extracted(isolated_home)] == ["extracted"]
+    assert len(records(isolated_home)) == 1
+
+
 def test_a_dry_run_counts_and_writes_nothing(agent: Agent, isolated_home: Path) -> None:
     agent.prompt("Repair the login of the shop")
     agent.edit("src/auth.py", "None", "1")
@@ -304,7 +331,10 @@ def test_sessions_follow_their_checkout_when_it_gets_a_remote(agent: Agent, isol
     agent.edit("src/auth.py", "None", "1")
     extracted(isolated_home)
     git(agent.repo, "remote", "add", "origin", "git@github.com:acme/shop.git")
-    extracted(isolated_home, force=True)
+    workspace = find_workspace(agent.repo)
+    assert workspace
+    found = list(find_sessions(read_environment(), ["claude-code"]))
+    list(extract_sessions(found, extractor(isolated_home), workspace=workspace.identity))
     assert [file.parent.name.rsplit("-", 1)[0] for file in session_files(isolated_home / ".nugget")] == [
         "github.com-acme-shop"
     ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,25 @@ def test_written_and_edited_files_have_the_hashes_of_their_whole_contents(agent:
 
 
 @pytest.mark.proves("PROVENANCE-TOUCHES")
+def test_many_edits_in_one_call_and_cells_of_a_notebook_have_their_hashes(agent: Agent) -> None:
+    file, notebook = str(agent.repo / "src/auth.py"), str(agent.repo / "a.ipynb")
+    original = "def login():\n    return None\n"
+    edits = [{"old_string": "login", "new_string": "sign_in"}, {"old_string": "None", "new_string": "1"}]
+    details = {"filePath": file, "originalFile": original, "edits": edits}
+    agent.use("MultiEdit", {"file_path": file, "edits": edits}, details)
+    cell = {"notebook_path": notebook, "new_source": "print(1)"}
+    told = {"new_source": "print(1)", "cell_type": "code", "original_file": "{}", "updated_file": '{"cells": []}'}
+    agent.use("NotebookEdit", cell, told)
+    agent.use("Edit", {"file_path": file, "old_string": "gone", "new_string": "x"}, {}, failed=True)
+    found = by_path(touched(agent))
+    assert (found["src/auth.py"].before_hash, found["src/auth.py"].after_hash) == (
+        sha(original), sha("def sign_in():\n    return 1\n"),
+    )  # fmt: skip
+    assert (found["a.ipynb"].before_hash, found["a.ipynb"].after_hash) == (sha("{}"), sha('{"cells": []}'))
+    assert found["a.ipynb"].action is TouchAction.MODIFIED
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
 def test_a_hand_that_edits_between_two_edits_of_the_agent_is_seen_by_hash(agent: Agent) -> None:
     agent.edit("src/auth.py", "return None", "return 1")
     agent.edit("README.md", "Shop", "My shop")
@@ -109,6 +129,24 @@ def test_what_only_the_sessions_own_commit_shows_is_taken_up_and_what_nobody_sho
     found = by_path(touched(agent))
     assert list(found) == ["generated.py"]
     assert found["generated.py"].after_hash == sha("x = 1")
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
+def test_what_a_formatter_made_of_a_file_counts_as_left_by_the_session_and_is_unknown_where_nobody_shows_it(
+    agent: Agent,
+) -> None:
+    agent.started = agent.moment = datetime.now(UTC) - timedelta(seconds=60)
+    agent.write("src/a.py", "x=1\n")
+    agent.run("sed 's/=/ = /' src/a.py > .formatted && cp .formatted src/a.py && rm .formatted && echo ruff format")
+    assert by_path(touched(agent))["src/a.py"].after_hash == sha("x = 1\n")
+    agent.prompt("thanks")
+    old = (datetime.now(UTC) - timedelta(days=30)).timestamp()
+    os.utime(agent.repo / "src/a.py", (old, old))  # A checkout of another time: it shows nothing of the session.
+    change_by_hand(agent.repo, "src/b.py", "z\n")
+    os.utime(agent.repo / "src/b.py", (old, old))
+    agent.use("Write", {"file_path": str(agent.repo / "src/b.py"), "content": "y\n"}, {"type": "create"})
+    agent.run("echo black .")
+    assert by_path(touched(agent))["src/b.py"].after_hash is None
 
 
 def test_what_was_made_and_removed_again_or_put_back_is_no_touch(agent: Agent) -> None:

@@ -29,6 +29,8 @@ _TEST = re.compile(
     r"(?:^|/)(?:tests?|spec|__tests__|testdata)/|(?:^|/)test_[^/]+$|[._-](?:test|spec)\.\w+$|_test\.\w+$"
 )
 _PATH_LIKE = re.compile(r"\S*[/.:`]\S+")
+_PRINTED = re.compile(r"\S+:\d+(?::\d+)?:")
+"""How a line of a compiler or linter begins that was pasted."""
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _VERBS = {
@@ -59,20 +61,30 @@ def of_files(reading: Reading) -> Iterator[Nugget]:
 
 
 def _intents(reading: Reading) -> Iterator[Nugget]:
-    """One for each sentence of a prompt that names a file which the session touched."""
+    """One for each sentence of a prompt that names a file which the session touched.
+
+    A line that names files and says nothing more, a heading in a plan, speaks for the sentence below it.
+    """
     counts: dict[str, int] = {}
     for exchange in reading.exchanges:
         if not exchange.prompt or not is_request(exchange.prompt):
             continue
-        event = exchange.events[0]
+        event, above = exchange.events[0], list[str]()
         for sentence, quote in _sentences(event):
-            for path in reading.mentions.files(sentence):
-                if counts.get(path, 0) < MAX_INTENTS_A_FILE and not is_generated(path) and _says_more(sentence):
+            named = reading.mentions.files(sentence)
+            if _PRINTED.match(sentence):
+                continue
+            if not _says_more(sentence):
+                above = named
+                continue
+            for path in named or above:
+                if counts.get(path, 0) < MAX_INTENTS_A_FILE and not is_generated(path):
                     counts[path] = counts.get(path, 0) + 1
                     yield reading.nugget(
                         NuggetType.INTENT, sentence, FILE_INTENT, event=event, quote=quote, path=path,
                         detail=shorten(sentence, 400) if len(sentence) > SUMMARY_CHARS else "",
                     )  # fmt: skip
+            above = []
 
 
 def _says_more(sentence: str) -> bool:

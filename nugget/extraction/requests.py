@@ -45,6 +45,8 @@ def cleaned(prompt: str) -> str:
     lines = [_MARKUP.sub("", line).strip() for line in text.splitlines() if not _RULE.match(line)]
     prose = wording.plain(_joined([line for line in lines if line]))
     bare = _COURTESY.sub("", prose)
+    while (parts := _SENTENCE_END.split(bare, maxsplit=1)) and len(parts) == 2 and _GO_ON.fullmatch(parts[0]):
+        bare = parts[1]  # `Commit this. Now ...`
     if asked := _ASKED.match(bare):
         bare = re.sub(r"\?(?=\s)", ".", bare[asked.end() :], count=1).removesuffix("?")
     return wording.capitalised(bare if len(bare) >= 8 else prose)

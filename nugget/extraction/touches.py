@@ -28,6 +28,12 @@ MAX_FROM_COMMITS = 50
 
 _OWN_COMMIT = re.compile(r"^\[[^\]\n]*?\b([0-9a-f]{7,40})\] ", re.MULTILINE)
 """What `git commit` prints: `[main 1a2b3c4] Message`."""
+_REWRITES = re.compile(
+    r"\b(?:\w*fmt|format|goimports|prettier|black|isort|ruff|clang-format|biome|rubocop|pre-commit)\b|--fix\b"
+    r"|\bgit (?:-\S+ \S+ )?(?:checkout(?! -[bB])|restore(?! --staged)|reset --hard|stash|merge|rebase|pull"
+    r"|revert|apply|cherry-pick|am)\b"
+)
+"""Commands that may change files that they do not name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +50,10 @@ class TouchedFiles:
 
 @dataclass(slots=True)
 class _Track:
-    """What is known of one file while going through the session; `content` is None where it is not known."""
+    """What is known of one file while going through the session; `content` is None where it is not known.
+
+    `commands_seen` is one more than the commands that had run before its last edit, 0 where no edit shows it.
+    """
 
     existed: bool | None = None
     exists: bool = True
@@ -80,13 +89,16 @@ def file_touches(session: Session, places: Places) -> TouchedFiles:
         for event in session.events
         if is_made_edit(event, session) and event.before_hash is None and (path := places.find(event.path or ""))
     }
-    traces = Traces.gather(session, roots, paths=unknown, changes=[one for part in changed.values() for one in part])
+    named = [one for part in changed.values() for one in part]
+    rewrites = any(event.kind is EventKind.COMMAND and _REWRITES.search(event.text) for event in session.events)
+    traces = Traces.gather(session, roots, paths=unknown, changes=named, needs_period=rewrites)
     tracks: dict[str, _Track] = {}
     edited_between: dict[str, None] = {}
-    commands = 0
+    commands = rewritten = 0
     for position, event in enumerate(session.events):
         if event.kind is EventKind.COMMAND:
             commands += 1
+            rewritten = commands if _REWRITES.search(event.text) else rewritten
             for change in changed.get(position, ()):
                 _follow(change, event, tracks, traces)
         elif (
@@ -95,6 +107,11 @@ def file_touches(session: Session, places: Places) -> TouchedFiles:
             and _edit(path, event, tracks, traces, commands=commands)
         ):
             edited_between[path] = None
+    for path, track in tracks.items():
+        if track.exists and 0 < track.commands_seen <= rewritten:
+            track.after_hash = (
+                traces.hash_after(path) if track.after_hash != traces.hash_now(path) else track.after_hash
+            )
     _add_committed(session, outputs, tracks, traces, places.excluded)
     touches = tuple(touch for path, track in tracks.items() if (touch := _touch(path, track, traces)))
     return TouchedFiles(touches=touches, edited_between=tuple(edited_between))
@@ -128,8 +145,8 @@ def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: Traces, *,
     if track is None:
         track = tracks[path] = _begin(path, event, traces)
     elif track.after_hash and event.before_hash and track.after_hash != event.before_hash:
-        is_between = track.commands_seen == commands
-    track.commands_seen, track.at = commands, event.timestamp or track.at
+        is_between = track.commands_seen == commands + 1
+    track.commands_seen, track.at = commands + 1, event.timestamp or track.at
     if event.tool == "Delete":
         track.exists, track.content, track.after_hash = False, None, None
         return is_between

@@ -36,23 +36,32 @@ class Traces:
 
     @classmethod
     def gather(
-        cls, session: Session, roots: Sequence[Workspace], *, paths: Collection[str], changes: Sequence[ShellChange]
+        cls,
+        session: Session,
+        roots: Sequence[Workspace],
+        *,
+        paths: Collection[str],
+        changes: Sequence[ShellChange],
+        needs_period: bool = False,
     ) -> Traces:
-        """Ask git once for all `paths` and for what the commands `changes` name."""
+        """Ask git once for all `paths` and for what the commands `changes` name.
+
+        What was committed meanwhile is asked for where there are `changes`, or where `needs_period` says so.
+        """
         root = next((one for one in roots if one.root.is_dir()), None)
         if root is None:
             return cls()
         repo = root.root if root.common_dir is not None else None
         traces = cls(root=root.root, repo=repo, started=session.started, ended=session.ended)
         named = {path for one in changes for path in (one.path, one.previous) if path}
-        if repo is None or not (paths or named) or session.started is None or session.ended is None:
+        if repo is None or not (paths or named or needs_period) or session.started is None or session.ended is None:
             return traces
         try:
             base = commit_before(repo, session.started)
             if base is not None:
                 traces.knows_start = True
                 traces.held = files_below(repo, base, sorted(named | set(paths)))
-            if named:
+            if named or needs_period:
                 period = committed_between(repo, session.started, session.ended + _SLACK)
                 traces.committed = {change.path: change for change in period}
         except GitError:
@@ -75,6 +84,11 @@ class Traces:
             return self.blob_hash(change.after)
         file = self._file(path)
         return _hash_of(file) if file is not None and self._was_written_in_time(file) else None
+
+    def hash_now(self, path: str) -> str | None:
+        """The SHA-256 of what the disk holds at a path."""
+        file = self._file(path)
+        return _hash_of(file) if file is not None else None
 
     def blob_hash(self, blob: str | None) -> str | None:
         """The SHA-256 of a blob's content."""

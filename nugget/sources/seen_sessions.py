@@ -20,7 +20,8 @@ VERSION = 1
 class Seen:
     """What was read before, by locator: [size, mtime, version, workspaces, how].
 
-    `how` is the method that it was extracted by, empty where it was only looked at: it is of other workspaces.
+    `how` is the method that it was extracted by, `nothing` where nothing is kept of it, empty where it was only looked
+    at because it is of other workspaces.
     """
 
     file: Path
