@@ -79,7 +79,7 @@ def find_gaps(connection: sqlite3.Connection, checkout: Checkout, entries: Seque
     gaps = [
         Gap(path=path, queries=count, nuggets=_known(path, covered), changes=changes.get(path, 0))
         for path, count in asked.items()
-        if count > _known(path, covered)
+        if count > _known(path, covered) and checkout.exists(path)
     ]
     gaps.sort(key=lambda gap: (-gap.queries / (1 + gap.nuggets), -gap.changes, gap.path))
     silent = [

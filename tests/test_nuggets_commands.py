@@ -123,6 +123,9 @@ def test_what_is_named_and_gone_is_listed(shop: Shop, brain: Path, nugget: Run,
     shop.learn("of a gone file", path="src/auth.py", session=2, file_hash=None)
     shop.learn("of a gone function", path="src/cache.py", symbol="store", session=3)
     shop.learn("names them", detail="see lib/old.py, `flush_all()` and `json`; https://a.b/c/d.py is none", session=4)
+    shop.learn("names a renamed one", detail="see src/config.py", session=5)
+    git(shop.repo, "mv", "src/config.py", "src/settings.py")
+    shop.commit()
     (shop.repo / "src/auth.py").unlink()
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
     (brain / "domains/coding/bugs/gone.md").write_text(
@@ -137,7 +140,7 @@ def test_what_is_named_and_gone_is_listed(shop: Shop, brain: Path, nugget: Run,
         ("of a gone function", "symbol", "store"), ("names them", "path", "lib/old.py"),
         ("names them", "symbol", "flush_all"), ("Gone", "path", "src/gone.py"),
     }  # fmt: skip
-    assert found.code == 1 and found.json["checked"] == 5
+    assert found.code == 1 and found.json["checked"] == 6
     assert "no symbol flush_all" in nugget("nuggets", "--check").out
 
 

@@ -61,12 +61,16 @@ def check_names(
                unit.body)
         for unit in units
     ]  # fmt: skip
-    aliases = follow_renames(connection, checkout, {one.path for one in named if one.path})
+    mentioned = {path for one in named for path in (one.path, *_paths_in(one.text)) if path}
+    aliases = follow_renames(connection, checkout, mentioned)
     tracked = _tracked(checkout)
     absent = _absent_words(checkout, {word for one in named for word in _symbols_in(one.text)})
     found: dict[tuple[str, str, str], Missing] = {}
     for one in named:
-        for kind, name in (*_scope_missing(one, checkout, aliases), *_text_missing(one, checkout, tracked, absent)):
+        for kind, name in (
+            *_scope_missing(one, checkout, aliases),
+            *_text_missing(one, checkout, aliases, tracked, absent),
+        ):
             found.setdefault((one.ref, kind, name), Missing(ref=one.ref, summary=one.summary, kind=kind, name=name))
     return list(found.values()), len(named)
 
@@ -80,11 +84,12 @@ def _scope_missing(one: _Named, checkout: Checkout, aliases: dict[str, str]) -> 
 
 
 def _text_missing(
-    one: _Named, checkout: Checkout, tracked: frozenset[str], absent: frozenset[str]
+    one: _Named, checkout: Checkout, aliases: dict[str, str], tracked: frozenset[str], absent: frozenset[str]
 ) -> Iterator[tuple[str, str]]:
     for path in dict.fromkeys(_paths_in(one.text)):
         # A path may be told from a folder inside: `auth/login.py` for `src/auth/login.py`.
-        if path != one.path and not checkout.exists(path) and not any(file.endswith(f"/{path}") for file in tracked):
+        is_there = path == one.path or path in aliases or checkout.exists(path)
+        if not is_there and not any(file.endswith(f"/{path}") for file in tracked):
             yield "path", path
     for word in dict.fromkeys(_symbols_in(one.text)):
         if word in absent and word != one.symbol:

@@ -28,7 +28,6 @@ from nugget import spool
 from nugget.errors import TranscriptError
 from nugget.models import Evidence, Problem, Scope
 from nugget.nuggets import FileTouch, Nugget, SessionRecord
-from nugget.redaction import redact
 from nugget.sources import provenance_lines as lines
 from nugget.workspace import Workspace
 
@@ -258,6 +257,7 @@ def _file_name(name: str) -> str:
 
 def _redacted(record: SessionRecord, allow: Sequence[re.Pattern[str]]) -> SessionRecord:
     """The record without secrets, wherever it holds text."""
+    from nugget.redaction import redact  # readers, who are many, need not load its rules
 
     def clean(text: str) -> str:
         return redact(text, allow=allow).text if text else text

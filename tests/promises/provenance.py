@@ -53,5 +53,6 @@ PROMISES: dict[str, str] = {
     "unless said otherwise) and openqed_decisions with their schemas.",
     "PROVENANCE-PYTHON": "`brain.context(path=...)` answers in Python.",
     "PROMOTE": "`nugget promote ID` proposes a nugget as a knowledge unit through review; scope and evidence are kept.",
+    "GOLDEN-TRANSCRIPT": "On a repository built from a real session each command prints what was recorded.",
 }
 GAPS: dict[str, str] = {}
