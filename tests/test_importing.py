@@ -169,9 +169,11 @@ def test_a_record_by_nygard_is_one_decision() -> None:
 
 @pytest.mark.proves("IMPORT-FORMATS")
 def test_a_record_by_madr_keeps_its_alternatives_and_its_status() -> None:
+    (numbered,) = notes(NYGARD.replace("## ", "## 1. "), "shop/doc/adr/0002.md")
+    assert numbered.quote.strip().startswith("The tool is implemented") and numbered.kind == "decision"
     (note,) = notes(MADR, "shop/docs/decisions/0005-use-dashes.md")
     assert (note.kind, note.title) == ("decision", "Use dashes in filenames")
-    assert note.alternatives == ("yyyy-mm-dd title",)
+    assert note.alternatives == ("YYYY-MM-DD Title",)
     assert note.reason == "an architecture decision record (MADR), superseded"
     assert note.confidence == 0.3 and "superseded" in note.tags and "worth keeping" in str(note.warning)
     assert note.created == date(2024, 5, 1) and note.line == 6
@@ -456,7 +458,7 @@ def test_an_export_of_claude_mem_gives_what_was_learned_and_not_what_was_done(
     lines = file.read_text().split("\n")
     for title, unit in found.items():
         path, _, line = unit.evidence[0].session.rpartition(":")
-        assert path == "memories.json" and title in lines[int(line) - 1]
+        assert path == f"{tmp_path.name}/memories.json" and title in lines[int(line) - 1]
         assert "- And a second one." in unit.body and unit.domain == "shop" and unit.created == date(2026, 1, 5)
 
 

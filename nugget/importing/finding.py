@@ -41,7 +41,7 @@ def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[FoundFile
     `root` is no file or folder.
     """
     if root.is_file():
-        yield FoundFile(path=root.name, file=root)
+        yield FoundFile(path=f"{root.resolve().parent.name}/{root.name}", file=root)
         return
     if not root.is_dir():
         raise UsageError(f"{root} {'is no file or folder' if os.path.lexists(root) else 'does not exist'}.")

@@ -44,6 +44,7 @@ _DATE_LINE = re.compile(
 _PLACEHOLDER = re.compile(
     r"\{(?:short |brief )?title\b|\[(?:short|brief) title|\{describe |\[describe |<%|\{\{title\}\}", re.IGNORECASE
 )
+_TEMPLATE = re.compile(r"(?:^|[-_ ])template(?:[-_]|$)", re.IGNORECASE)
 _CHOSEN = re.compile(
     r"chosen option:?\*{0,2}\s{0,4}[\"“”'`*]{0,4}(.{1,300}?)[\"“”'`*]{0,4}(?:,| because|$)",
     re.IGNORECASE | re.MULTILINE,
@@ -76,7 +77,7 @@ def notes_of(page: Page) -> Iterator[Note | LeftOut]:
     name = page.path.rpartition("/")[2]
     is_rules = name in RULE_FILES or name.endswith(".mdc") or "/.cursor/rules/" in f"/{page.path}"
     headings = [text for _, text, _ in headings_of(page.body)]
-    if _PLACEHOLDER.search(page.body) or "template" in page.stem.lower():
+    if _PLACEHOLDER.search(page.body) or _TEMPLATE.search(page.stem):
         yield LeftOut(path=page.path, reason="is a template")
     elif is_rules:
         yield from _rules(page, name)
@@ -91,14 +92,19 @@ def notes_of(page: Page) -> Iterator[Note | LeftOut]:
 
 
 def _adr_form(headings: list[str]) -> str | None:
-    names = {_LEADING_NUMBER.sub("", heading).lower().strip(" :*") for heading in headings}
+    names = set(map(_name_of, headings))
     if "decision outcome" in names or "considered options" in names:
         return "MADR"
     return "Nygard" if "decision" in names and names & {"context", "status", "consequences"} else None
 
 
+def _name_of(heading: str) -> str:
+    """What a section is called, whatever number stands before it."""
+    return _LEADING_NUMBER.sub("", heading).lower().strip(" :*")
+
+
 def _adr(page: Page, form: str) -> Iterator[Note | LeftOut]:
-    sections = {section.heading.lower().strip(" :*"): section for section in _sections(page.body)}
+    sections = {_name_of(section.heading): section for section in _sections(page.body)}
     standing = _standing(page, sections.get("status"))
     date_line = _DATE_LINE.search(page.body)
     # The number is the folder's, and says nothing in the brain.
@@ -130,13 +136,17 @@ def _alternatives(sections: dict[str, _Section], body: str) -> tuple[str, ...]:
     """What was considered and not chosen."""
     considered = sections.get("considered options") or sections.get("alternatives") or sections.get("options")
     chosen = _CHOSEN.search(body)
-    taken = _plain(chosen[1]) if chosen else ""
+    taken = _plain(chosen[1]).lower() if chosen else ""
     entries = [_plain(entry) for entry in _ENTRY.findall(considered.text)] if considered else []
-    return tuple(entry[:200] for entry in entries if entry and not (taken and (entry in taken or taken in entry)))[:8]
+
+    def is_chosen(entry: str) -> bool:
+        return bool(taken) and (entry.lower() in taken or taken in entry.lower())
+
+    return tuple(entry[:200] for entry in entries if entry and not is_chosen(entry))[:8]
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\[([^\[\]]{0,200})\]\([^()]{0,300}\)", r"\1", text).strip(" *_`\"'“”.").lower()
+    return re.sub(r"\[([^\[\]]{0,200})\]\([^()]{0,300}\)", r"\1", text).strip(" *_`\"'“”.")
 
 
 def _rules(page: Page, name: str) -> Iterator[Note | LeftOut]:
