@@ -116,7 +116,7 @@ def variables_for(folder: Path, **more: str) -> dict[str, str]:
 
 @contextmanager
 def served(
-    folder: Path, *, brain: Path | None = None, address: str = "127.0.0.1:0", **variables: str
+    folder: Path, *options: str, brain: Path | None = None, address: str = "127.0.0.1:0", **variables: str
 ) -> Iterator[Served]:
     """Start the server and wait until it answers; it is ended with the block."""
     environment = variables_for(folder, **variables)
@@ -124,7 +124,7 @@ def served(
         environment["NUGGET_BRAIN"] = str(brain)
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen(
-        [*START, "serve", "--http", address], cwd=folder, env=environment,
+        [*START, "serve", "--http", address, *options], cwd=folder, env=environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         # Whoever runs the tests in a shell's background has SIGINT ignored, and so would have the server.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
-from served import START, Served, served, served_brain, variables_for
+from served import REPOSITORY, START, Served, served, served_brain, variables_for
 
 from nugget.mcp_server import INSTRUCTIONS
 
@@ -102,6 +103,36 @@ def test_mcp_answers_over_streamable_http(server: Served) -> None:
     asyncio.run(asyncio.wait_for(talk(), 60))
     opened = server.ask("/mcp")
     assert (opened.status, opened.headers["allow"]) == (405, "POST"), "no stream is left open for nothing"
+
+
+@pytest.mark.proves("HTTP-MEMORY")
+def test_memory_is_that_of_the_servers_identity_alone(tmp_path: Path) -> None:
+    notes = tmp_path / ".nugget/memory"
+    for identity, text in (("zealot", "The khaydarin crystal hums."), ("roast", "The khaydarin crystal is a fake.")):
+        (notes / identity).mkdir(parents=True)
+        (notes / identity / "plan.md").write_text(f"# Plan\n\n{text}\n")
+    shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "brain")
+    with served(tmp_path, brain=tmp_path / "brain") as nobody:
+        assert b"crystal" not in nobody.ask("/v1/search", q="khaydarin").body.replace(b"khaydarin", b"")
+        for refused in (nobody.ask("/v1/search", q="crystal", sources="memory"),
+                        nobody.ask("/v1/units/memory:zealot/plan.md")):  # fmt: skip
+            assert refused.status in (404, 422) and b"hums" not in refused.body
+        assert nobody.ask("/v1/search?q=crystal&identity=zealot").error.code == "unknown_parameter"
+    with served(tmp_path, "--as", "zealot", brain=tmp_path / "brain") as zealot:
+        found = zealot.ask("/v1/search", q="crystal", sources="memory")
+        assert [hit["ref"] for hit in found.json["hits"]] == ["memory:zealot/plan.md"] and b"hums" in found.body
+        assert b"hums" in zealot.ask("/v1/units/memory:zealot/plan.md").body
+        assert b"fake" not in found.body + zealot.ask("/v1/units/memory:roast/plan.md").body
+
+
+@pytest.mark.proves("HTTP-MCP")
+def test_mcp_can_offer_the_tools_of_openqed(tmp_path: Path) -> None:
+    async def talk(url: str) -> list[str]:
+        async with Client(streamable_http_client(f"{url}/mcp")) as client:
+            return [tool.name for tool in (await client.list_tools()).tools]
+
+    with served(tmp_path, "--compat", "openqed") as server:
+        assert "openqed_context" in asyncio.run(asyncio.wait_for(talk(server.url), 60))
 
 
 @pytest.mark.proves("HTTP-HEALTH")

@@ -129,12 +129,12 @@ def serve(
         from nugget.sources.memory import check_identity
 
         check_identity(identity)
-    if http and identity is not None:
-        raise UsageError("--as is only for agents on this machine, over stdin and stdout.", hint="Leave out --http.")
     if http:
         from nugget.http_server import serve as answer_requests
 
-        answer_requests(address, brain=brain.expanduser() if brain else None)
+        answer_requests(
+            address, brain=brain.expanduser() if brain else None, openqed=compat == "openqed", identity=identity
+        )
         return
     if address:
         raise UsageError(f"{address!r} is only used with --http.", hint=f"nugget serve --http {address}")

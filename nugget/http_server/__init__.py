@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -26,8 +26,9 @@ from nugget.http_server.connections import IDLE_TIMEOUT_S, Connection
 from nugget.http_server.limits import MAX_HEAD_BYTES, Lane
 from nugget.http_server.logs import LogDesk
 from nugget.http_server.operations import Server, mcp_endpoint, operations_of
-from nugget.http_server.security import Address, access_for, parse_address
+from nugget.http_server.security import Access, Address, access_for, parse_address
 from nugget.mcp_server import Desk, make_server
+from nugget.openqed_tools import add_openqed_tools
 from nugget.query_log import Face
 
 if TYPE_CHECKING:
@@ -49,12 +50,14 @@ def serve(
     brain: Path | None = None,
     environment: Environment | None = None,
     cwd: Path | None = None,
+    openqed: bool = False,
     identity: str | None = None,
 ) -> None:
     """Answer over HTTP on `HOST:PORT` until SIGTERM or Ctrl-C.
 
     `brain` is the folder that was asked for (`--brain`); without one the usual order of `find_brain` decides, with
-    every question anew until there is one. `identity` is whose memory may be asked for; without one nobody's.
+    every question anew until there is one. `openqed` adds openqed's tools to MCP; `identity` is
+    whose memory may be asked for, by everybody who may ask; without one nobody's.
     Raises UsageError for an address that cannot be, or that needs a token; NuggetError where the address is taken.
     """
     environment = environment or read_environment()
@@ -64,7 +67,13 @@ def serve(
     listening = _listen(wanted)
     heard = replace(wanted, port=listening.getsockname()[1])
     server = Server(
-        desk=Desk(flag=brain, environment=environment, cwd=cwd or Path.cwd(), face=Face.HTTP),
+        desk=Desk(
+            flag=brain,
+            environment=environment,
+            cwd=cwd or Path.cwd(),
+            face=Face.HTTP,
+            identity=identity,
+        ),
         environment=environment,
         settings=settings,
         logs=LogDesk(environment, settings),
@@ -75,7 +84,7 @@ def serve(
     sys.setswitchinterval(SWITCH_S)
     signal.signal(signal.SIGTERM, _end_quietly)
     try:
-        _run(_application(server, access, heard), listening)
+        _run(_application(server, access, heard, openqed=openqed), listening)
     finally:
         _close(server)
 
@@ -100,8 +109,10 @@ def _run(app: ASGIApp, listening: socket.socket) -> None:
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _application(server: Server, access: Any, address: Address) -> ASGIApp:
+def _application(server: Server, access: Access, address: Address, *, openqed: bool) -> ASGIApp:
     mcp = make_server(server.desk, server.quick.threads)
+    if openqed:
+        add_openqed_tools(mcp, server.desk.answer_code, server.quick.threads)
     # Their Host check is off (host="0.0.0.0"): ours has been passed, and knows about tokens and other names.
     mcp.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
 

@@ -3,6 +3,7 @@
 PROMISES: dict[str, str] = {
     "HTTP-ASK": "/v1/ask and /v1/search answer with the very JSON of the command line, by GET and POST, redacted.",
     "HTTP-UNIT": "/v1/units/{id} gives one unit whole; no id leads out of the brain.",
+    "HTTP-MEMORY": "Memory is shown only where the server was started with its identity, whatever a request says.",
     "HTTP-MCP": "/mcp speaks the Model Context Protocol over streamable HTTP with the tool of the stdio server.",
     "HTTP-HEALTH": "/healthz says what runs, and to strangers only that it runs.",
     "HTTP-OPENAPI": "/openapi.json is a valid OpenAPI 3.1 document that lists every path, and answers are as it says.",
@@ -23,9 +24,13 @@ PROMISES: dict[str, str] = {
     "BRIEF-FAST": "Brief and recall take at most 300 ms from a cold start.",
     "BRIEF-INSTALL": "`nugget install --brief --recall` switches them on, again and back, and leaves nothing behind.",
     "RECALL": "A prompt can bring back the few units that are likely to help, and brings back nothing otherwise.",
+    "RECALL-RESIDENT": "Where a server of Nugget runs, recall asks it, and so also searches by meaning.",
     "HTTP-LOOPBACK": "Beyond loopback it listens only with a token, which it then asks everybody for.",
     "HTTP-REBINDING": "A Host or an Origin that is not ours is refused, so that no web page can call it.",
     "HTTP-SLOW": "Clients that are slow with headers or body, or idle, or do not read, are let go.",
     "HTTP-FLOOD": "A flood gets 429 with Retry-After at once; what was taken is answered, and memory stays bounded.",
 }
-GAPS: dict[str, str] = {}
+GAPS: dict[str, str] = {
+    "RECALL-RESIDENT": "A hook cannot tell a server of ours from another program that has taken its port since, and "
+    "would hand it the person's prompt; by words alone recall needs 0.2 s and no server.",
+}
