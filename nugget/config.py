@@ -168,24 +168,16 @@ class CanonSettings:
 
     folders: tuple[str, ...] = field(
         default=(),
-        metadata={
-            "doc": "folders of markdown to search: paths (relative ones from the brain), or `name=path`, with commas"
-        },
+        metadata={"doc": "folders of markdown to search: paths (relative: from the brain) or `name=path`, with commas"},
     )
     max_files: int = field(default=20_000, metadata={"doc": "notes read from one of these folders, at most"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySettings:
-    """Whether what was said in sessions can be searched."""
+    """Whether history (sessions, bridge messages, shell logs) can be searched."""
 
-    enabled: bool = field(
-        default=True,
-        metadata={
-            "doc": "false: sessions, bridge messages and shell logs are not read for search, and what was read of them "
-            "is forgotten"
-        },
-    )
+    enabled: bool = field(default=True, metadata={"doc": "false: history is not read for search, and forgotten"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
