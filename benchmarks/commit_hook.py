@@ -1,6 +1,7 @@
 """The prepare-commit-msg hook's whole process with 200 sessions known, against its limit of 500 ms.
 
-Run: `python benchmarks/commit_hook.py`. Prints a table; processor time, so that other work does not matter.
+Run: `python benchmarks/commit_hook.py [--rounds N]`. Prints a table of processor time, so that other work does not
+matter. Fails where a case is over the limit.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ ROUNDS = 7
 LIMIT_MS = 500.0
 
 
-def main() -> None:
-    """Make the repository and the store, then measure each case in turn."""
+def main(rounds: int) -> int:
+    """Make the repository and the store, then measure each case in turn; 1 where one is over the limit."""
     sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
     with tempfile.TemporaryDirectory() as folder:
         home, repo = Path(folder) / "home", Path(folder) / "repo"
@@ -36,21 +37,25 @@ def main() -> None:
         hook = [sys.executable, "-m", "nugget.entry", "commit", "--hook", ".git/COMMIT_EDITMSG"]
         print(f"{known} sessions known, {STAGED} files staged, limit {LIMIT_MS:g} ms")
         print(f"{'case':46} {'cpu ms':>8} {'x limit':>8}")
-        _report("python -c pass", _least([sys.executable, "-c", "pass"], repo, environment))
-        _report("hook, a message is there (-m, merge, amend)", _least([*hook, "message"], repo, environment))
-        _report("hook, staged files known to the store", _least(hook, repo, environment))
+        taken = []
+
+        def case(name: str, command: list[str]) -> None:
+            taken.append(_least(command, repo, environment, rounds))
+            print(f"{name:46} {taken[-1]:8.1f} {taken[-1] / LIMIT_MS:8.2f}")
+
+        case("python -c pass", [sys.executable, "-c", "pass"])
+        case("hook, a message is there (-m, merge, amend)", [*hook, "message"])
+        case("hook, staged files known to the store", hook)
+        assert "Nugget-Session" in (repo / ".git/COMMIT_EDITMSG").read_text(), "the hook wrote no message"
         _transcript(repo, home)
-        _report("hook, and a transcript of 2 MB not known yet", _least(hook, repo, environment))
+        case("hook, and a transcript of 2 MB not known yet", hook)
+    return int(max(taken) > LIMIT_MS)
 
 
-def _report(name: str, milliseconds: float) -> None:
-    print(f"{name:46} {milliseconds:8.1f} {milliseconds / LIMIT_MS:8.2f}")
-
-
-def _least(command: list[str], repo: Path, environment: dict[str, str]) -> float:
+def _least(command: list[str], repo: Path, environment: dict[str, str], rounds: int) -> float:
     """Least processor time of the process and the git processes that it starts, in milliseconds."""
     taken = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         (repo / ".git/COMMIT_EDITMSG").write_text("\n# Please enter the commit message\n")
         before = os.times()
         subprocess.run(command, cwd=repo, env=environment, check=True)
@@ -122,4 +127,4 @@ def _transcript(repo: Path, home: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(int(sys.argv[2]) if sys.argv[1:2] == ["--rounds"] else ROUNDS))

@@ -15,7 +15,7 @@ from pathlib import Path
 from nugget.config import Environment, load_settings, read_environment
 
 _MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
-_READ_FOR_S = 0.2
+_READ_FOR_S = 0.15
 """Processor time for reading sessions."""
 _GIVEN_UP_AFTER_S = 5.0
 _OF_FILES = ("claude-code", "codex", "gemini-cli")
