@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from nugget.config import AgentFolders, Environment, agent_folders
+from nugget.config import Environment
 from nugget.errors import TranscriptError
 from nugget.models import Session, SessionFile
 from nugget.sources import transcripts
 from nugget.sources.agents import codex, cursor, gemini, opencode, snapshots
+from nugget.sources.agents.folders import AgentFolders, agent_folders
 from nugget.sources.agents.gathering import MAX_DOCUMENT_BYTES, parse_record, read_document
 from nugget.sources.files import session_file, split_locator
 
