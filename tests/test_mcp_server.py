@@ -127,7 +127,7 @@ def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain: Path, mod
         assert tool.name == TOOL and tool.output_schema is None
         assert tool.input_schema["required"] == ["task_description"]
         assert list(tool.input_schema["properties"]) == [
-            "task_description", "path", "symbol", "types", "sources", "profile", "depth", "token_budget",
+            "task_description", "path", "symbol", "types", "sources", "ref", "profile", "depth", "token_budget",
         ]  # fmt: skip
         assert tool.input_schema["properties"]["token_budget"]["default"] == 2000
         assert all(entry.get("description") for entry in tool.input_schema["properties"].values())
