@@ -75,7 +75,9 @@ def _write_notes(folder: Path, count: int) -> None:
     for number in range(count):
         file = folder / f"part{number % 20}" / f"note-{number}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"# Note {number}\n\nAfter a timeout of {number} ms the request is sent again. " + "Words. " * 80)
+        file.write_text(
+            f"# Note {number}\n\nAfter a timeout of {number} ms the request is sent again. " + "Words. " * 80
+        )
 
 
 def _write_sessions(folder: Path, count: int) -> None:

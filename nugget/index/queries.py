@@ -110,7 +110,7 @@ def _search(
 ) -> list[tuple[int, float]]:
     if not terms.match:
         return []
-    where = f"AND rowid IN ({allowed_sql})" if allowed_sql else ""
+    where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # the plus: match first, not row by row
     rows = connection.execute(
         # `ORDER BY rank` takes twice as long.
         f"SELECT rowid, -bm25({table}, {_WEIGHTS}) AS score FROM {table} WHERE {table} MATCH ? {where} "
