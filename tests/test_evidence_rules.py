@@ -186,7 +186,7 @@ def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_gro
     assert [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")][:3] == ids
     (incident,) = logs.ask("abc", "what went wrong with npm").incidents
     assert incident.summary[0] == "TypeError: price is undefined"
-    assert incident.fixed_by == "npm test" and "edited since: /srv/shop/cart.ts" in incident.summary
+    assert incident.fixed_by == "npm test" and "edited since: cart.ts" in incident.summary
     todos = {note.text: note.is_open for note in logs.ask("abc", "resume").notes if note.type == "todo"}
     assert todos == {"Mend the cart": False, "Ship it": True}
 
@@ -251,4 +251,4 @@ def test_output_that_keeps_coming_does_not_fill_the_index(logs: Logs) -> None:
 def test_a_bundle_says_when_the_session_was_last_active(logs: Logs) -> None:
     logs.run("s", int(NOW.timestamp() * 1000) - 3 * 3600 * 1000 - 5000, "make", 1)
     logs.ingest("s")
-    assert "last active: 2029-12-31 21:00 UTC, 3 hours ago" in logs.ask("s", "resume").context_text
+    assert "last active: 2029-12-31 20:59 UTC, 3 hours ago" in logs.ask("s", "resume").context_text

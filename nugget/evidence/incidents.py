@@ -51,6 +51,8 @@ _EVERYTHING = frozenset([".", "./..."])
 _JOINS = frozenset(["&&", "||", ";", "|"])
 _STARTERS = frozenset("sudo time env command npx bunx uv poetry pipenv run exec nohup".split())
 _WORD = re.compile(r"[\w./@:-]+")
+_LISTING = re.compile(r"\s*\d*\s*[│|]|\s*\d+ [│|]")
+"""A line of code or of a difference that a tool shows around what it complains of."""
 _STOPPED_BY_PERSON = 130
 
 
@@ -86,7 +88,8 @@ class Stitched:
         """What failed, on one line."""
         code = f" (exit {self.exit_code})" if self.exit_code is not None and not self.is_masked else ""
         if not self.command:
-            return f"{self.tool or 'tool'} failed: {shorten(self.target, 120)}"
+            named = self.target if self.target != self.tool else next(iter(self.lines), self.target)
+            return f"{self.tool or 'tool'} failed: {shorten(named.removeprefix(f'{self.tool}: '), 120)}"
         return f"`{shorten(bare_command(self.command) or self.command, 160)}` failed{code}"
 
     @property
@@ -308,6 +311,7 @@ def programs_of(command: str) -> list[str]:
 
 def telling_lines(lines: Sequence[str]) -> list[str]:
     """The lines of an output that say what went wrong, the most telling first."""
+    lines = [line for line in lines if not _LISTING.match(line)]
     if not lines:
         return []
     signs = list(signature_of("\n".join(lines), limit=4))

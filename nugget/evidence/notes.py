@@ -30,8 +30,9 @@ _ENGLISH = re.compile(
 _TODO = re.compile(
     r"(?<![\w./-])(?:todo|fixme)(?![\w/-]|\.\w)"
     r"|^(?:and )?(?:up )?next(?:\s*[:,]| (?:up|step|we|i|you|is|do|fix|add|write|implement)\b)"
-    r"|\bdo (?:it|this|that|these|the rest)?\s*(?:next|later)\b|\blater(?=\s*[:,.!]|$)"
-    r"|\b(?:add|fix|handle|clean up|come back|look at|deal with|revisit|write|test|check|finish|move|rename|document)\b"
+    r"|\bdo (?:it|this|that|these|the rest)?\s*(?:next|later)\b|^later\s*[:,]"
+    r"|\b(?:add|fix|handle|clean up|come back|look at|refactor|implement|update|remove|do"
+    r"|deal with|revisit|write|test|check|finish|move|rename|document)\b"
     r".{0,80}\b(?:later|next)\b",
     re.IGNORECASE,
 )

@@ -67,9 +67,13 @@ def _incidents(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> I
 
 
 def _notes(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    if bundle.notes:
+    """Working notes, but for blockers that are told as incidents and edits that stand among the evidence."""
+    told = {one.title for one in bundle.incidents}
+    has_edits = bundle.intent == "what-changed"
+    shown = [one for one in bundle.notes if one.text not in told and not (has_edits and one.type == "edit")]
+    if shown:
         yield "working notes:"
-    for one in bundle.notes:
+    for one in shown:
         done = "" if one.is_open or one.type in ("edit", "decision") else " (done)"
         yield f"- {one.type}{done}: {shorten(one.text, _LINE_CHARS)}"
 
@@ -77,7 +81,8 @@ def _notes(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Itera
 def _evidence(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Iterator[str]:
     told = {line for one in bundle.incidents for line in one.summary}
     shown = [one for one in bundle.selected if one.kind != "incident" and not one.kind.startswith("note.")]
-    shown = [one for one in shown if one.text not in told]
+    noted = {one.text for one in bundle.notes} if bundle.intent != "what-changed" else set()
+    shown = [one for one in shown if one.text not in told and f"Edited {one.text}" not in noted]
     if shown:
         yield "evidence:"
     for one in shown:

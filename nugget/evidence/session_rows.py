@@ -53,8 +53,9 @@ def session_rows(session: Session, ids: Ids) -> SessionRows:
         if event.kind is EventKind.FILE_EDIT:
             action = "overwrite" if event.tool == "Write" else "edit"
             outcome = None if event.ok is None else int(event.ok)
-            rows.file_edits.append([ids.next("file_edits"), ts_ms, event.path or event.text, action, outcome])
-            started[event.call_id or ""] = (0, f"{event.tool} {event.path or ''}".strip())
+            path = _inside(event.path or event.text, session.cwd)
+            rows.file_edits.append([ids.next("file_edits"), ts_ms, path, action, outcome])
+            started[event.call_id or ""] = (0, f"{event.tool} {path}".strip())
         elif event.kind is EventKind.OUTPUT:
             _add_output(event, ts_ms, started.get(event.call_id or ""), rows, ids)
         else:
@@ -92,6 +93,11 @@ def _add_output(event: Event, ts_ms: int, command: tuple[int, str] | None, rows:
     ok = None if event.ok is None or was_stopped else int(event.ok)
     row_id = ids.next("events")
     rows.events.append([row_id, ts_ms, "command.end", event.tool, text, ok, event.exit_code, begun, None])
+
+
+def _inside(path: str, folder: str | None) -> str:
+    """A path below the folder that the session worked in as seen from there; any other as it is."""
+    return path.removeprefix(f"{folder.rstrip('/')}/") if folder else path
 
 
 def _kept(lines: Sequence[str]) -> Sequence[str]:
