@@ -221,7 +221,7 @@ def _freshen_provenance(connection: sqlite3.Connection, environment: Environment
 
 def _freshen_history(connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path) -> int:
     from nugget.history.finding import find_history
-    from nugget.history.syncing import sync_history
+    from nugget.history.syncing import is_outgrown, sync_history
     from nugget.index.history import known_states
 
     found = find_history(environment, settings, brain)
@@ -232,6 +232,8 @@ def _freshen_history(connection: sqlite3.Connection, environment: Environment, s
         if known.get(path, (0, -1, -1))[1:] != (file.size, file.mtime_ns)
     ]
     gone = known.keys() - found.keys()
+    if known and is_outgrown(connection, settings):
+        return len(found)
     if not changed and not gone:
         return 0
     grown = sum(file.size - before if file.size >= before else file.size for file, before in changed)

@@ -112,7 +112,7 @@ def _sync(
     progress: Progress | None,
 ) -> HistoryResult:
     rules = _rules(settings)
-    if tables.meta(connection, "history_rules") != rules:
+    if is_outgrown(connection, settings):
         with write_transaction(connection):
             tables.clear(connection, rules)
     found = finding.find_history(environment, settings, brain)
@@ -150,6 +150,11 @@ def _sync(
         bytes_read=work.bytes_read,
         problems=problems_of(connection),
     )
+
+
+def is_outgrown(connection: sqlite3.Connection, settings: Settings) -> bool:
+    """Whether what was read was read by other rules (redaction, excluded projects), so that a sync reads all anew."""
+    return tables.meta(connection, "history_rules") != _rules(settings)
 
 
 def problems_of(connection: sqlite3.Connection) -> tuple[Problem, ...]:
