@@ -16,10 +16,12 @@ from replay import git, make_repository
 from nugget import query_log
 from nugget.cli import run
 from nugget.cli.provenance import moment
-from nugget.config import read_environment
+from nugget.config import load_settings, read_environment
+from nugget.embedding import open_embedder
 from nugget.errors import UsageError
 from nugget.provenance.reviewed import is_about
 from nugget.provenance.symbols import GRAMMARS, definitions_in
+from nugget.sync.provenance import sync_provenance
 from nugget.workspace import find_workspace
 
 NODE = {
@@ -322,3 +324,20 @@ def test_without_anything_known_the_next_command_is_named(shop: Shop, capsys: py
     assert run(["context", "src/auth.ts"]) == 0
     assert "`nugget extract`" in capsys.readouterr().out
     assert read_environment().home == shop.home
+
+
+@pytest.mark.proves("WHY-QUESTION")
+def test_a_question_in_other_words_finds_what_means_the_like_where_there_are_vectors(
+    known: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
+    question = "which login tokens do we use"
+    assert asked(capsys, "--query", question)["nuggets"] == [], "no word of it stands in any nugget"
+    environment = read_environment()
+    embedder = open_embedder(load_settings(environment), environment)
+    with known.index() as connection:
+        assert sync_provenance(known.home, connection, embedder=embedder).embedded > 0
+    answer = asked(capsys, "--query", question, "--explain")
+    assert [one["summary"] for one in answer["nuggets"]] == ["chose JWT over session cookies for stateless auth"]
+    parts = [part["name"] for part in answer["explain"]["nuggets"][0]["contributions"]]
+    assert "meaning" in parts and "text match" not in parts
