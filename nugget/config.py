@@ -88,10 +88,7 @@ class LLMSettings:
 class CaptureSettings:
     """How sessions become proposals."""
 
-    method: str = field(
-        default="auto",
-        metadata={"doc": "`auto` (generative with a key, else heuristic), `generative` or `heuristic`"},
-    )
+    method: str = field(default="auto", metadata={"doc": "`auto`: `generative` with a key, else `heuristic`"})
     max_units: int = field(default=12, metadata={"doc": "units proposed from one session, at most"})
     exclude_projects: tuple[str, ...] = field(
         default=(), metadata={"doc": "folders (globs) whose sessions are never read"}
@@ -197,12 +194,8 @@ class MemorySettings:
 class HttpSettings:
     """What `nugget serve --http` does."""
 
-    allowed_hosts: tuple[str, ...] = field(
-        default=(), metadata={"doc": "names by which the server may be called beside localhost and its own address"}
-    )
-    backfill: bool = field(
-        default=True, metadata={"doc": "true: at its start the server reads all shell logs, in the background"}
-    )
+    allowed_hosts: tuple[str, ...] = field(default=(), metadata={"doc": "names of the server, beside its own address"})
+    backfill: bool = field(default=True, metadata={"doc": "true: all logs are read at the start, in the background"})
     max_usd: float = field(default=2.0, metadata={"doc": "most that one call of /v1/completions may cost, in USD"})
 
 
