@@ -199,7 +199,7 @@ def _extract(
     plain = Outcome(session=file.id, agent=file.agent, state="skipped")
     try:
         session = read_any(file)
-        plain = replace(plain, session=session.id, agent=session.agent, title=_title(session))
+        plain = replace(plain, session=session.id, agent=session.agent)
         grouped = finder.of_session(session)
         places = [checkouts[0] for checkouts in grouped.values()]
         if wanted is not None and wanted not in grouped:
@@ -207,6 +207,7 @@ def _extract(
         names = tuple(grouped)
         if reason := _nothing_to_do(session, extractor, grouped):
             return replace(plain, reason=reason, workspaces=names), places
+        plain = replace(plain, title=_title(session))
         if reason := _known_already(session, extractor, names[0]):
             return replace(plain, reason=reason, workspaces=names), places
         parts = [_of_workspace(session, name, grouped, extractor) for name in grouped]
@@ -251,7 +252,8 @@ def _known_already(session: Session, extractor: Extractor, workspace: str) -> st
     known = read_session_file(file)[0]
     if known.records > session.records:
         return "a longer transcript of it was extracted already"
-    asked = extractor.llm is None or any(nugget.method == "generative" for nugget in known.nuggets)
+    until = _read_until(_found_by_llm(known))
+    asked = extractor.llm is None or (until is not None and (session.ended is None or until >= session.ended))
     return NOTHING_NEW if known.records == session.records and asked else ""
 
 
@@ -285,7 +287,7 @@ def _of_workspace(session: Session, name: str, grouped: dict[str, list[Workspace
         if not extractor.is_optional:
             raise
         asked, dropped = None, (f"the LLM was of no help, so this is what the heuristics found: {error}",)
-    by_llm = list(asked.nuggets) if asked else []
+    by_llm = asked.nuggets if asked else _found_by_llm(known)
     usd = asked.usd if asked else 0.0
     is_generative = asked is not None and extractor.llm is not None and not extractor.dry_run
     nuggets = [*heuristic_nuggets(reading, reasons=not is_generative), *by_llm]
@@ -311,16 +313,14 @@ def _by_llm(
     """What the LLM finds in what is new since it was asked last, beside what it found then. Raises LLMUnavailable."""
     from nugget.extraction.generative_nuggets import GenerativeNuggets, extract_nuggets
 
-    earlier = [one for one in (known.nuggets if known else ()) if one.method == "generative"]
-    if extractor.force:
-        earlier = []
+    earlier = () if extractor.force and extractor.llm is not None else _found_by_llm(known)
     if extractor.llm is None or extractor.dry_run:
-        return GenerativeNuggets(nuggets=tuple(earlier))
+        return GenerativeNuggets(nuggets=earlier)
     events = session.events
-    if earlier and known is not None and (until := known.ended) is not None:
+    if until := _read_until(earlier):
         events = tuple(one for one in events if one.timestamp is not None and one.timestamp > until)
     if not any(one.kind in (EventKind.PROMPT, EventKind.REPLY) for one in events):
-        return GenerativeNuggets(nuggets=tuple(earlier))
+        return GenerativeNuggets(nuggets=earlier)
     fresh, _ = redact_session(replace(session, events=events), settings=extractor.settings)
     workspace = places.roots[0].identity
     found = extract_nuggets(
@@ -329,6 +329,15 @@ def _by_llm(
     )  # fmt: skip
     keys = {natural_key(one) for one in earlier}
     return replace(found, nuggets=(*earlier, *(one for one in found.nuggets if natural_key(one) not in keys)))
+
+
+def _found_by_llm(known: SessionRecord | None) -> tuple[Nugget, ...]:
+    return tuple(one for one in (known.nuggets if known else ()) if one.method == "generative")
+
+
+def _read_until(by_llm: Sequence[Nugget]) -> datetime | None:
+    """When the LLM read the session last, as far as what it found tells."""
+    return max((one.extracted_at for one in by_llm if one.extracted_at), default=None)
 
 
 def _tunings_of(known: SessionRecord | None, nuggets: Sequence[Nugget]) -> list[Nugget]:

@@ -123,15 +123,21 @@ def test_a_grown_session_is_asked_about_what_is_new_only_and_an_unchanged_one_no
     agent: Agent, llm: LLM, server: AnthropicServer, environment: Environment
 ) -> None:
     server.script(reply(entry()))
-    extracted(environment, llm)
+    extracted(environment, llm, now=agent.moment)
     assert extracted(environment, llm).state == "skipped"
     agent.prompt("Now tell me how long a token lives")
     agent.reply("A token lives ten minutes, since the gateway caches keys for that long.")
+    extracted(environment, None)  # The heuristics alone, in between.
     lives = entry(type="caveat", summary="tokens live ten minutes", quotes=["A token lives ten minutes"], path="")
     server.script(reply(lives))
-    assert extracted(environment, llm).state == "extracted"
+    assert extracted(environment, llm, now=agent.moment).state == "extracted"
     assert "Add JWT" not in server.requests[-1].prompt
     assert [one.summary for one in kept(environment)] == [entry()["summary"], "tokens live ten minutes"]
+    extracted(environment, None, force=True)
+    agent.prompt("And where are the keys kept?")
+    server.script(status(400))
+    assert extracted(environment, llm).method == "heuristic"
+    assert len(kept(environment)) == 2  # What was paid for stays.
 
 
 @pytest.mark.proves("PROVENANCE-GENERATIVE")
