@@ -18,6 +18,7 @@ from nugget.config import Environment, Settings, find_brain, load_settings, read
 from nugget.embedding import Embedder, open_embedder
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, UsageError
 from nugget.index import Index, Unusable
+from nugget.index.home import discard_damaged, read_home
 from nugget.models import Bundle, Depth, Filter, Query, SourceName
 from nugget.nuggets import NuggetBundle
 from nugget.query_log import Face
@@ -270,7 +271,6 @@ class Brain:
 
     def indexes(self, as_identity: str | None = None) -> Indexes:
         """What can be searched: the brain, the machine's index where there is one, an identity's memory if named."""
-        from nugget.index.home import read_home
         from nugget.search import Indexes
 
         brain = self.index
@@ -289,7 +289,7 @@ class Brain:
             return freshen_machine(
                 self.environment, self.settings, brain=self.path, sources=sources, embedder=self.embedder
             )
-        except (IndexUnavailable, sqlite3.OperationalError):  # a full disk, or another process at work
+        except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
             return Behind()
 
     def sync_machine(
@@ -321,9 +321,11 @@ class Brain:
         except sqlite3.OperationalError as error:
             raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
         except (sqlite3.DatabaseError, Unusable):
-            # Damage that opening the file did not show. The files are the truth.
-            self._reopen()
-            self.sync(rebuild=True)
+            if discard_damaged(self.environment.home):  # damage that opening did not show; the files are the truth
+                self._machine = None
+            else:
+                self._reopen()
+                self.sync(rebuild=True)
             return ask()
 
     def context(

@@ -16,7 +16,7 @@ from pathlib import Path
 from nugget.config import Environment, Settings
 from nugget.embedding import Embedder
 from nugget.index import Index
-from nugget.index.home import home_index_file, open_home
+from nugget.index.home import discard_damaged, home_index_file, open_home
 from nugget.index.memory import open_memory, read_memory
 from nugget.models import Problem, SourceName
 from nugget.sync.documents import document_changes, sync_documents
@@ -76,8 +76,28 @@ def sync_machine(
 ) -> dict[SourceName, SyncResult]:
     """Bring the machine's index in line with these sources; what was done, by source.
 
-    Sessions and bridge are read in one go and reported as sessions. Raises IndexUnavailable where it cannot be written.
+    Sessions and bridge are read in one go and reported as sessions. A damaged index is made anew. Raises
+    IndexUnavailable where it cannot be written.
     """
+    try:
+        return _sync_all(environment, settings, brain, sources, embedder, now, progress)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        if not discard_damaged(environment.home):
+            raise
+        return _sync_all(environment, settings, brain, sources, embedder, now, progress)
+
+
+def _sync_all(
+    environment: Environment,
+    settings: Settings,
+    brain: Path,
+    sources: Sequence[SourceName],
+    embedder: Embedder | None,
+    now: datetime,
+    progress: Progress | None,
+) -> dict[SourceName, SyncResult]:
     done: dict[SourceName, SyncResult] = {}
     with closing(open_home(environment.home)) as connection:
         if SourceName.CANON in sources:

@@ -193,7 +193,7 @@ def search_everything(
             groups.append(Group(source=source, hits=tuple(hits[:limit]), weak=weak))
     return Results(
         query=query,
-        groups=tuple(groups),
+        groups=tuple(sorted(groups, key=lambda group: group.weak)),  # what is likely comes before what is not
         degraded=tuple(dict.fromkeys([*([f"plain_text: {query.problem}"] if query.problem else []), *degraded])),
         more_hint=hint,
         explain=explained if explain else None,

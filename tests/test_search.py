@@ -338,7 +338,7 @@ def test_what_changed_is_found_and_what_is_gone_is_not(nugget: Nugget, world: Wo
     note.write_text("# Fresh\n\nThe narwhal is new.")
     assert "fresh.md" in nugget("search", "narwhal").out
     note.unlink()
-    assert "Nothing in the brain matches" in nugget("search", "narwhal", "--source", "canon").out
+    assert "Nothing matches." in nugget("search", "narwhal", "--source", "canon").out
 
 
 @pytest.mark.proves("SEARCH-FRESH")
@@ -375,6 +375,25 @@ def test_real_sessions_are_searched_with_everything_else(
     assert any("notariz" in hit["chunks"][0]["text"].lower() for hit in spoken)
     assert nugget("get", spoken[0]["ref"]).code == 0
     assert len(transcripts) >= 30
+
+
+@pytest.mark.proves("SEARCH-DAMAGE")
+def test_a_damaged_index_of_the_machine_is_made_anew(
+    nugget: Nugget, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "damaged"
+    monkeypatch.setenv("NUGGET_HOME", str(home))
+    assert nugget("sync", "--source", "canon").code == 0
+    file = home / "index.db"
+    with closing(sqlite3.connect(file)) as machine:
+        machine.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(file.read_bytes())
+    content[8192:-4096] = b"\x55" * (len(content) - 12288)
+    file.write_bytes(content)
+    result = nugget("search", "constitution", "--source", "canon")
+    assert (result.code, "Traceback" in result.err) == (0, False), result.err
+    assert nugget("sync", "--source", "canon").code == 0
+    assert "cupid.md" in nugget("search", "constitution", "--source", "canon").out
 
 
 def test_sources_are_chosen_by_the_query_too(opened: Brain) -> None:

@@ -25,7 +25,8 @@ _SPOKEN = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 def print_results(out: Console, bundle: Bundle, found: Results, *, explain: bool) -> None:
     """What each source found: an excerpt and a ref a result."""
     if not found.groups:
-        layout.print_nothing_found(out, bundle)
+        layout.put_line(out, "Nothing matches.", "bold yellow")
+        layout.put_line(out, "Try other words, or fewer of them, of the filters and of the sources.")
     else:
         layout.put_line(out, "## RESULTS\n", "bold")
     for group in found.groups:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
 from nugget.errors import IndexUnavailable
 from nugget.index import Index
-from nugget.index.connection import SCHEMA_VERSION, Unusable, create, open_existing, remove_database
+from nugget.index.connection import SCHEMA_VERSION, Unusable, connect, create, open_existing, remove_database
 
 _SCHEMAS = ("provenance.sql", "history.sql", "evidence.sql")
 
@@ -64,6 +65,21 @@ def open_or_make(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3
 def read_home(home: Path, *, resident: bool = False) -> Index:
     """The machine's index, opened for reading. Raises Unusable where nothing has been synced into it yet."""
     return Index(home_index_file(home), resident=resident, version=home_version())
+
+
+def discard_damaged(home: Path) -> bool:
+    """Remove the machine's index where SQLite finds it damaged, for the next sync to make anew; True where it was."""
+    file = home_index_file(home)
+    try:
+        with closing(connect(file)) as connection:
+            is_whole = connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+    except sqlite3.OperationalError:
+        return False
+    except sqlite3.DatabaseError:
+        is_whole = False
+    if not is_whole:
+        remove_database(file)
+    return not is_whole
 
 
 @cache

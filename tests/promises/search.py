@@ -13,6 +13,7 @@ PROMISES: dict[str, str] = {
     "SEARCH-QUERIES": "the query log tells what each source contributed",
     "SEARCH-MCP": "agents search other sources and drill into refs, within their budget",
     "SEARCH-FRESH": "a few changed files are found at once, many are left to the background, deleted ones vanish",
+    "SEARCH-DAMAGE": "a damaged index of the machine is made anew; nothing lives only there",
     "SEARCH-REAL": "real sessions are searched beside everything else",
     "CANON-READ": "canon: folders of markdown, with frontmatter, links and dates, read and never written",
     "CANON-IGNORE": "ignore files and generated folders are honoured",
