@@ -129,10 +129,17 @@ def _print_beside(out: Console, source: SourceName, result: SyncResult) -> None:
               (result.unchanged, "as before")]  # fmt: skip
     said = ", ".join(f"{count} {what}" for count, what in counts if count)
     if said:
-        out.print(f"{str(source).title()}: {said}.", style="" if result.changed else "dim")
+        out.print(f"{_named(source)}: {said}.", style="" if result.changed else "dim")
     if result.without_vectors:
-        note(f"{str(source).title()} without vectors: {result.without_vectors}")
+        note(f"{_named(source)} without vectors: {result.without_vectors}")
     print_problems(out, result.problems)
+
+
+def _named(source: SourceName) -> str:
+    """What is counted under a source: transcripts hold more than one."""
+    if source is SourceName.SESSIONS:
+        return "Transcripts, to be searched"
+    return "Sessions and shells, for their evidence" if source is SourceName.SHELL else str(source).capitalize()
 
 
 def _print_sync(out: Console, result: SyncResult) -> None:
