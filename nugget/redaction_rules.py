@@ -270,6 +270,12 @@ _BEFORE = {
     "TelegramBotTokenDetector": 12,
 }
 _DISCORD_ANCHOR = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
+_SHAPES = {
+    "DiscordBotTokenDetector": _DISCORD_ANCHOR,
+    "IbmCosHmacDetector": re.compile(r"[a-f0-9]{48}"),
+    "TwilioKeyDetector": re.compile(r"(?:SK|AC)[a-z0-9]{32}"),
+}
+"""What every secret of a detector with common triggers holds."""
 
 
 def _library_rules() -> list[Rule]:
@@ -324,9 +330,8 @@ def rules_for(lowered: str, long_words: str) -> tuple[Rule, ...]:
         return rules()
     for name, (_, triggers, any_case) in _LIBRARY.items():
         haystack = lowered if any_case else long_words
-        if any(trigger in haystack for trigger in triggers):
-            if name.startswith("Discord") and not _DISCORD_ANCHOR.search(long_words):
-                continue
+        shape = _SHAPES.get(name)
+        if any(trigger in haystack for trigger in triggers) and (shape is None or shape.search(haystack)):
             return rules()
     return _own_rules()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +183,19 @@ def test_real_sessions_stay_readable(shared_data: Path) -> None:
         _, counts = redact_session(session, settings=Settings())
         alarms += sum(counts.values())
     assert alarms <= 3
+
+
+@pytest.mark.proves("RED-CORPUS")
+def test_rules_that_are_made_late_find_what_they_find_early() -> None:
+    """In a new process each, as rules once made are kept."""
+    secrets = [
+        "SK" + "0a1b2c3d" * 4, "AC" + "9f8e7d6c" * 4, "cos_hmac_secret_access_key = " + "0a1b2c3d" * 6,
+        "gl" + "rt-" + "a1B2c3D4e5F6g7H8i9J0",
+    ]  # fmt: skip
+    code = (
+        "import sys; from nugget.redaction import redact; from nugget.redaction_rules import rules\n"
+        "late = [redact(text).text for text in sys.argv[1:2]]; rules(); early = [redact(sys.argv[1]).text]\n"
+        "assert late == early and late != sys.argv[1:2], (late, early)"
+    )
+    for secret in secrets:
+        subprocess.run([sys.executable, "-c", code, f"the key {secret} stands here"], check=True)
