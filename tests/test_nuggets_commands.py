@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,25 @@ import provenance_store
 import pytest
 from provenance_store import Shop, make_shop
 from replay import Agent, git
-from test_cli import Result
 
 from nugget.cli import run
 from nugget.config import read_environment
 from nugget.models import EventKind
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """stdout as the one JSON document that it has to be."""
+        return json.loads(self.out)
+
 
 Run = Callable[..., Result]
 

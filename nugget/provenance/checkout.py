@@ -33,18 +33,20 @@ class Checkout:
     """The files of a workspace, by paths relative to it. A bare repository's are those of its HEAD."""
 
     workspace: Workspace
+    is_bare: bool = field(init=False)
+    """Whether there is a repository without a checkout."""
+    _root: str = field(init=False)
     _files: dict[str, PresentFile] = field(default_factory=dict)
 
-    @property
-    def is_bare(self) -> bool:
-        """Whether there is a repository without a checkout."""
-        return self.workspace.common_dir is not None and not (self.workspace.root / ".git").exists()
+    def __post_init__(self) -> None:
+        self._root = str(self.workspace.root)
+        self.is_bare = self.workspace.common_dir is not None and not (self.workspace.root / ".git").exists()
 
     def exists(self, path: str) -> bool:
         """Whether something is at a path now."""
         if self.is_bare:
             return self._tree_has(path)
-        return os.path.lexists(self.workspace.root / path)
+        return os.path.lexists(f"{self._root}/{path}")  # asked for thousands of paths: a Path costs more than the look
 
     def is_folder(self, path: str) -> bool:
         """Whether a path is a folder now."""
