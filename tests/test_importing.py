@@ -355,7 +355,9 @@ def test_no_secret_and_no_excluded_file_gets_in(brain: Path, home: Path, tmp_pat
 @pytest.mark.proves("IMPORT-HOSTILE")
 def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path, home: Path, tmp_path: Path) -> None:
     good = "# Vector clocks\n\nThey say which of two events came first, where no clock can be trusted to.\n"
-    folder = write(tmp_path / "notes", {"good.md": good, "deep.json": "[" * 100_000, "other.json": '{"a": 1}'})
+    folder = write(
+        tmp_path / "notes", {"good.md": good, "deep.json": '"memory"' + "[" * 100_000, "package.json": '{"a": 1}'}
+    )
     (folder / "binary.md").write_bytes(b"# x\n\0\1\2" * 50)
     (folder / "latin.md").write_bytes("# Café\n\nüber".encode("latin-1"))
     (folder / "huge.md").write_bytes(b"x" * 1_000_001)
@@ -379,8 +381,10 @@ def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path,
         "notes/binary.md": "is binary", "notes/latin.md": "is no UTF-8 text",
         "notes/link.md": "is a link, which is not followed",
         "notes/huge.md": "is larger than 1,000,000 bytes", "notes/deep.json": "is no JSON that can be read",
-        "notes/other.json": "is no export that is known (mem0, claude-mem)", "notes/pipe.md": "is no ordinary file",
+        "notes/pipe.md": "is no ordinary file",
     }  # fmt: skip
+    (alone,) = bring_in(folder / "package.json", brain, home).left_out
+    assert alone.reason == "is no export that is known (mem0, claude-mem)"
     ids = {change.unit.id for change in result.changes}
     assert {"concept/vector-clocks", "concept/bomb-clocks"} <= ids and len(ids) == 3
     for change in result.changes:

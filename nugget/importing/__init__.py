@@ -21,7 +21,7 @@ from nugget.config import Settings, is_brain
 from nugget.errors import BrainError, UsageError
 from nugget.extraction.proposals import Proposal
 from nugget.filing import forgotten
-from nugget.importing.exports import notes_of_export
+from nugget.importing.exports import may_be_export, notes_of_export
 from nugget.importing.finding import EXPORT_ENDINGS, FoundFile, find_files, read_text
 from nugget.importing.kinds import named_kind
 from nugget.importing.notes import LeftOut, Note, page_of
@@ -115,6 +115,9 @@ def _read(path: Path, bound: Import) -> _Read:
         text = read_text(found) if isinstance(found, FoundFile) else found
         if isinstance(text, LeftOut):
             read.left_out.append(text)
+            continue
+        if found.path.endswith(EXPORT_ENDINGS) and path.is_dir() and not may_be_export(text):
+            # A folder holds JSON of all kinds; only what may be an export is worth a word.
             continue
         read.files += 1
         redacted = redact(text, allow=allow)

@@ -30,6 +30,11 @@ _CONCEPTS = (
 """claude-mem's words for what an observation is about, the more telling first."""
 
 
+def may_be_export(text: str) -> bool:
+    """Whether a text names what an export holds; without reading it as JSON."""
+    return '"observations"' in text or '"memory"' in text
+
+
 def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
     """The notes of a JSON or JSON lines file; nothing but a reason where it is no export that is known."""
     try:
