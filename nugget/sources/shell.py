@@ -227,9 +227,8 @@ def _read_batch(file: BinaryIO, start: int, size: int, *, anew: bool) -> EventBa
 
 def _event(line: bytes, offset: int) -> LogEvent | None:
     try:
-        record = json.loads(line)
-    except UnicodeDecodeError:  # a shell writes names of files as they are
-        return _event(line.decode("utf-8", "replace").encode(), offset)
+        # As text: of bytes json guesses the encoding. A shell writes names of files as they are.
+        record = json.loads(line.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict):
