@@ -290,7 +290,8 @@ def _sync_shell(
     progress: Progress | None,
 ) -> SyncResult:
     """Read the logs of shells and what went wrong in sessions into evidence."""
-    from nugget.evidence import ingest_all
+    from nugget.evidence import ingest_all, put_evidence_units
 
     taken, problems = ingest_all(connection, environment, settings=settings, now=now, progress=progress)
+    put_evidence_units(connection)
     return SyncResult(added=len(taken), problems=tuple(problems))
