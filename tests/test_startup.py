@@ -58,3 +58,25 @@ def test_the_hook_imports_no_installed_package() -> None:
     installed = {name for name in modules if name in {*HEAVY, "typer", "rich", "yaml", "markdown_it", "pydantic"}}
     assert installed == set()
     assert modules & {"sqlite3", "json", "dataclasses", "pathlib"} <= {"json"}, "each costs milliseconds"
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+def test_a_command_imports_no_other_command() -> None:
+    code = f"{RUN_NUGGET[:-7]}\ntry: main()\nfinally: print(*(m for m in sys.modules if m.startswith('nugget.cli.')))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "lint", "--help"], capture_output=True, text=True, env=environment, timeout=60
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "nugget.cli.keeping" in loaded
+    assert loaded & {"nugget.cli.searching", "nugget.cli.provenance", "nugget.cli.logs", "nugget.cli.upkeep"} == set()
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+def test_the_list_of_commands_says_what_the_commands_say_of_themselves() -> None:
+    from nugget.cli.listing import COMMANDS
+
+    for listed in COMMANDS:
+        command = listed.load()
+        said = (command.short_help or command.help or "").split("\n\n")[0].replace("\n", " ")
+        assert (listed.name, listed.help) == (command.name, said)

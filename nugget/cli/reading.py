@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from nugget.cli.provenance import brain_if_any
+from nugget.cli.sessions import sessions
 from nugget.cli.terminal import JsonOption, console, print_json
 from nugget.config import load_settings, read_environment
 
 
+@sessions.command()
 def show(
     session: Annotated[str, typer.Argument(metavar="ID", help="The session's id, or its beginning, or a ref.")],
     full: Annotated[bool, typer.Option("--full", help="Unfold what was run, printed and written.")] = False,

@@ -125,7 +125,7 @@ def get(
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Show what a ref names, whole: a unit, a note or its section, an exchange or message with what stands around it.
+    """Show what a ref names, whole: a unit, a note, a section, an exchange or message with those around it.
 
     On a terminal that is too small for it, it is shown in a pager.
     """  # fmt: skip
@@ -157,7 +157,7 @@ def suggest(
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Show what can be asked for: domains, tags, types, paths, people and frequent words, with how often they stand."""
+    """Show what can be asked for: domains, tags, types, paths, people and frequent words, with counts."""
     from nugget.exploring import suggest as look
 
     with open_brain(brain) as opened:

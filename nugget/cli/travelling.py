@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from nugget.cli.extracting import settings_here, workspace_here
+from nugget.cli.provenance import nuggets
 from nugget.cli.terminal import JsonOption, console, note, print_json
 from nugget.config import read_environment
 from nugget.errors import UsageError
@@ -17,6 +18,7 @@ from nugget.render import clean, one_line
 from nugget.text import counted
 
 
+@nuggets.command("export")
 def export_nuggets(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to write; standard output else.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="The nuggets of every workspace.")] = False,
@@ -42,6 +44,7 @@ def export_nuggets(
         note("Next: nugget extract")
 
 
+@nuggets.command("import")
 def import_nuggets(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What an export wrote; `-` is standard input.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be new; write nothing.")] = False,
