@@ -61,14 +61,15 @@ def test_the_hook_imports_no_installed_package() -> None:
 
 
 @pytest.mark.proves("HOUSE-STARTUP")
-def test_a_command_imports_no_other_command() -> None:
+@pytest.mark.parametrize("arguments", [("--help",), ("lint", "--help")])
+def test_a_command_imports_no_other_command(arguments: tuple[str, ...]) -> None:
     code = f"{RUN_NUGGET[:-7]}\ntry: main()\nfinally: print(*(m for m in sys.modules if m.startswith('nugget.cli.')))"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     done = subprocess.run(
-        [sys.executable, "-c", code, "lint", "--help"], capture_output=True, text=True, env=environment, timeout=60
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=environment, timeout=60
     )
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert "nugget.cli.keeping" in loaded
+    assert ("nugget.cli.keeping" in loaded) is (arguments[0] == "lint")
     assert loaded & {"nugget.cli.searching", "nugget.cli.provenance", "nugget.cli.logs", "nugget.cli.upkeep"} == set()
 
 

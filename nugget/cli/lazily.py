@@ -80,6 +80,10 @@ class LazyGroup(TyperGroup):
         self.commands = Commands(self.listed)
         self._is_listing = False
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands, in the order of the list."""
+        return list(self.commands)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command; while commands are only listed, its outline."""
         if self._is_listing and cmd_name in self.commands:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nugget.config import Environment, find_brain, read_environment
 from nugget.errors import NuggetError, UsageError
-from nugget.render import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nugget.api import Brain
+    from nugget.config import Environment
     from nugget.sync import Progress
 
 BAR_FROM = 10
@@ -59,6 +58,8 @@ def current_folder() -> Path:
 
 def brain_folder(flag: Path | None, environment: Environment | None = None) -> Path:
     """The brain in use. Raises BrainError where there is none."""
+    from nugget.config import find_brain, read_environment
+
     named = None if flag is None else flag.expanduser()
     return find_brain(environment or read_environment(), flag=named, cwd=current_folder())
 
@@ -66,6 +67,7 @@ def brain_folder(flag: Path | None, environment: Environment | None = None) -> P
 def open_brain(flag: Path | None) -> Brain:
     """The brain in use, opened. Raises BrainError where there is none, UsageError for settings it cannot take."""
     from nugget.api import Brain
+    from nugget.config import read_environment
     from nugget.query_log import Face
 
     environment = read_environment()
@@ -94,12 +96,16 @@ def accept_any_text() -> None:
 
 def note(text: str) -> None:
     """One line for the person, on stderr."""
+    from nugget.render import clean
+
     console(stderr=True).print(clean(text), style="dim")
 
 
 def complain(message: str, *, hint: str | None = None) -> None:
     """An error as one sentence on stderr, with what to do about it on the next line."""
     from rich.text import Text
+
+    from nugget.render import clean
 
     out = console(stderr=True)
     out.print(Text.assemble(("Error: ", "bold red"), clean(message)))
