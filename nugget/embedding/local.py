@@ -19,8 +19,6 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock
-
 from nugget.errors import EmbeddingUnavailable
 
 if TYPE_CHECKING:
@@ -163,6 +161,8 @@ def _shipped_model() -> Path:
 
 def _convert_once(target: Path) -> bool:
     """Convert under a lock, atomically; False where that is not possible here (the shipped file then serves)."""
+    from filelock import FileLock
+
     source = _shipped_model()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
