@@ -1,7 +1,7 @@
 """Reading and chunking a brain's files ahead of the one who writes them into the index.
 
 While there are vectors to make, a thread prepares one batch ahead of the model. Where every vector is cached,
-preparing is most of the work, and a large rebuild has a second process do it: threads would take turns.
+preparing is most of the work, and a large rebuild has a second process do its share: threads would take turns.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from subprocess import DEVNULL, PIPE
+from tempfile import TemporaryFile
 
 from nugget.index.writes import embedded_texts, indexed_title
 from nugget.markdown import chunk_markdown
@@ -25,7 +25,7 @@ from nugget.text import estimate_tokens
 
 CountTokens = Callable[[str], int]
 
-_FILES_A_BATCH = 128
+_FILES_A_BATCH = 64
 
 WORTH_A_PROCESS = 300
 """Files that must remain for a second process: starting it costs as much as reading about a hundred."""
@@ -50,20 +50,22 @@ def prepared(brain: Path, paths: Sequence[str], vectors: Vectors) -> Iterator[li
     """Files read and chunked, in their order, in batches."""
     count_tokens = vectors.embedder.count_tokens if vectors.embedder else estimate_tokens
     batches = [paths[start : start + _FILES_A_BATCH] for start in range(0, len(paths), _FILES_A_BATCH)]
-    for position, batch in enumerate(batches):
-        if vectors.embedded:
-            yield from one_ahead(_prepare_all(brain, batches[position:], count_tokens))
-            return
-        remaining = len(paths) - position * _FILES_A_BATCH
-        if position and remaining >= WORTH_A_PROCESS:
-            yield from _prepare_elsewhere(brain, batches[position:], count_tokens)
-            return
-        yield from _prepare_all(brain, [batch], count_tokens)
+    position = 0
+    with _second_process(brain, batches, count_tokens, is_wanted=len(paths) >= WORTH_A_PROCESS) as process:
+        while position < len(batches) and not vectors.embedded:
+            made = None if _is_ours(position) else _next_from(process)
+            yield made or _prepare_all(brain, batches[position], count_tokens)
+            position += 1
+    yield from one_ahead(_prepare_all(brain, batch, count_tokens) for batch in batches[position:])
 
 
-def _prepare_all(brain: Path, batches: Sequence[Sequence[str]], count_tokens: CountTokens) -> Iterator[list[Prepared]]:
-    for batch in batches:
-        yield [_prepare(brain, path, count_tokens) for path in batch]
+def _is_ours(position: int) -> bool:
+    """Whether a batch is prepared here: this process has the time for a quarter of them beside writing all."""
+    return position % 4 == 0
+
+
+def _prepare_all(brain: Path, paths: Sequence[str], count_tokens: CountTokens) -> list[Prepared]:
+    return [_prepare(brain, path, count_tokens) for path in paths]
 
 
 def _prepare(brain: Path, path: str, count_tokens: CountTokens) -> Prepared:
@@ -74,49 +76,51 @@ def _prepare(brain: Path, path: str, count_tokens: CountTokens) -> Prepared:
     return Prepared(file, chunk_markdown(file.unit.body, title=title, count_tokens=count_tokens))
 
 
-def _prepare_elsewhere(
-    brain: Path, batches: Sequence[Sequence[str]], count_tokens: CountTokens
-) -> Iterator[list[Prepared]]:
-    """The same batches from a second process; from this one, as far as that fails.
+@contextmanager
+def _second_process(
+    brain: Path, batches: Sequence[Sequence[str]], count_tokens: CountTokens, *, is_wanted: bool
+) -> Iterator[subprocess.Popen[bytes] | None]:
+    """A process that prepares what is not ours; None where it is not wanted, or cannot be had.
 
     Not by multiprocessing: that imports the caller's main program again, which is not ours to run twice.
     """
-    done = 0
+    process = None
+    if is_wanted:
+        theirs = [batch for position, batch in enumerate(batches) if not _is_ours(position)]
+        with suppress(OSError, pickle.PickleError, TypeError, AttributeError):  # a model that cannot be pickled
+            process = _start(pickle.dumps((brain, theirs, count_tokens)))
     try:
-        for batch in _from_second_process(_task(brain, batches, count_tokens)):
-            done += 1
-            yield batch
-    except (OSError, EOFError, pickle.PickleError):
-        pass
-    yield from _prepare_all(brain, batches[done:], count_tokens)
-
-
-def _task(brain: Path, batches: Sequence[Sequence[str]], count_tokens: CountTokens) -> bytes:
-    try:
-        return pickle.dumps((brain, batches, count_tokens))
-    except (TypeError, AttributeError) as error:  # a model that holds what no other process can have
-        raise pickle.PicklingError(str(error)) from error
-
-
-def _from_second_process(task: bytes) -> Iterator[list[Prepared]]:
-    """What `work` prepares for a task, until it has written all; raises EOFError where it died on the way."""
-    command = [sys.executable, "-c", _START, *sys.path]
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process:
-        assert process.stdin and process.stdout
-        try:
-            process.stdin.write(task)
-            process.stdin.close()
-            while batch := pickle.load(process.stdout):
-                yield batch
-        finally:
+        yield process
+    finally:
+        if process is not None:
             process.kill()
+            process.communicate()
+
+
+def _start(task: bytes) -> subprocess.Popen[bytes]:
+    with TemporaryFile() as file:  # a pipe would have us wait until the other process is there to read
+        file.write(task)
+        file.seek(0)
+        command = [sys.executable, "-c", _START, *sys.path]
+        return subprocess.Popen(command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def _next_from(process: subprocess.Popen[bytes] | None) -> list[Prepared] | None:
+    """The next batch that the process prepared; None where it died."""
+    if process is None or process.stdout is None:
+        return None
+    try:
+        batch: list[Prepared] = pickle.load(process.stdout)
+    except (OSError, EOFError, pickle.PickleError):
+        return None
+    return batch
 
 
 def work() -> None:
-    """The second process: read the task from stdin, write each prepared batch to stdout, then an empty one."""
+    """The second process: read the task from stdin, write each prepared batch to stdout."""
     brain, batches, count_tokens = pickle.load(sys.stdin.buffer)
     out = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing that is printed may stand between the batches
-    for batch in chain(_prepare_all(brain, batches, count_tokens), [[]]):
-        pickle.dump(batch, out, protocol=pickle.HIGHEST_PROTOCOL)
+    for batch in batches:
+        pickle.dump(_prepare_all(brain, batch, count_tokens), out, protocol=pickle.HIGHEST_PROTOCOL)
         out.flush()
