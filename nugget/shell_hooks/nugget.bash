@@ -19,7 +19,7 @@ if [[ $- == *i* && -z ${__nugget_dir-} ]]; then
     __nugget_now
     __nugget_session="bash-$(date +%Y%m%d-%H%M%S)-$$"
     __nugget_dir="${AISH_LOG_DIR:-$HOME/.local/share/aish/logs}/$__nugget_session"
-    __nugget_began= __nugget_last= __nugget_streams=
+    __nugget_folder=$PWD __nugget_began= __nugget_last= __nugget_streams=
 
     __nugget_json() { # a text as the inside of a JSON string, in REPLY
         local text=$1 char code
@@ -84,7 +84,7 @@ if [[ $- == *i* && -z ${__nugget_dir-} ]]; then
                 __nugget_write "$command" "$status"
             fi
         fi
-        __nugget_last=$number __nugget_began= __nugget_streams=
+        __nugget_last=$number __nugget_folder=$PWD __nugget_began= __nugget_streams=
         return "$status"
     }
 
@@ -95,7 +95,7 @@ if [[ $- == *i* && -z ${__nugget_dir-} ]]; then
         fi
         __nugget_json "${1#logged }"
         text=$REPLY
-        __nugget_json "$PWD"
+        __nugget_json "$__nugget_folder"
         folder=$REPLY
         __nugget_now
         now=$REPLY

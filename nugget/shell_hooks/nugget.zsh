@@ -7,7 +7,7 @@ if [[ -o interactive && -z ${__nugget_dir-} ]]; then
     zmodload zsh/datetime
     autoload -Uz add-zsh-hook
     typeset -g __nugget_ignore_default='pass *:gpg *:vault *:ssh-keygen *:*--password*:*passwd*:*PASSWORD=*:*_TOKEN=*:*_SECRET=*:*_KEY=*'
-    typeset -g __nugget_session __nugget_dir __nugget_command='' __nugget_began='' __nugget_streams=''
+    typeset -g __nugget_session __nugget_dir __nugget_command='' __nugget_folder='' __nugget_began='' __nugget_streams=''
     strftime -s __nugget_session 'zsh-%Y%m%d-%H%M%S' $EPOCHSECONDS
     __nugget_session+="-$$"
     __nugget_dir="${AISH_LOG_DIR:-$HOME/.local/share/aish/logs}/$__nugget_session"
@@ -46,20 +46,20 @@ if [[ -o interactive && -z ${__nugget_dir-} ]]; then
     }
 
     __nugget_preexec() {
+        emulate -L zsh
         __nugget_began='' __nugget_streams=''
         [[ -z $1 ]] || __nugget_is_ignored "$1" && return 0
-        __nugget_command=$1
         local REPLY
         __nugget_now
-        __nugget_began=$REPLY
+        __nugget_command=$1 __nugget_folder=$PWD __nugget_began=$REPLY
     }
 
     __nugget_precmd() {
         local code=$? REPLY text folder now
-        if [[ -n $__nugget_began ]]; then
-            [[ -d $__nugget_dir ]] || (umask 077; mkdir -p "$__nugget_dir" && : >>"$__nugget_dir/events.jsonl") 2>/dev/null
+        emulate -L zsh
+        if [[ -n $__nugget_began ]] && __nugget_has_files events.jsonl; then
             __nugget_json "${__nugget_command#logged }"; text=$REPLY
-            __nugget_json "$PWD"; folder=$REPLY
+            __nugget_json "$__nugget_folder"; folder=$REPLY
             __nugget_now; now=$REPLY
             printf '{"ts_ms":%s,"session_id":"%s","kind":"command.start","data":{"cmd":"%s","cwd":"%s"}}\n{"ts_ms":%s,"session_id":"%s","kind":"command.end","data":{"exit":%s,"duration_ms":%s%s}}\n' \
                 "$__nugget_began" "$__nugget_session" "$text" "$folder" \
@@ -70,22 +70,31 @@ if [[ -o interactive && -z ${__nugget_dir-} ]]; then
         return $code
     }
 
+    # Makes those of the session's files that are not there yet, for nobody else to read.
+    __nugget_has_files() {
+        emulate -L zsh
+        local name
+        for name in "$@"; do
+            [[ -f $__nugget_dir/$name ]] || (umask 077; mkdir -p -- "$__nugget_dir" && : >>"$__nugget_dir/$name") 2>/dev/null || return 1
+        done
+    }
+
     # logged COMMAND...: run a command and keep a copy of what it prints.
     logged() {
-        local out_file="$__nugget_dir/stdout.log" err_file="$__nugget_dir/stderr.log" out_from err_from code
-        if [[ -n ${NUGGET_SHELL_OFF-} ]] || ! (umask 077; mkdir -p "$__nugget_dir" && : >>"$out_file" && : >>"$err_file"); then
+        if [[ -n ${NUGGET_SHELL_OFF-} ]] || ! __nugget_has_files stdout.log stderr.log; then
             "$@"
             return
         fi
+        local out_file="$__nugget_dir/stdout.log" err_file="$__nugget_dir/stderr.log" out_from err_from code
         out_from=$(($(wc -c <"$out_file")))
         err_from=$(($(wc -c <"$err_file")))
-        { "$@" > >(tee -a "$out_file") 2> >(tee -a "$err_file" >&2) }
+        # Of a group zsh waits for what it is copied to.
+        { "$@" } > >(exec tee -a -- "$out_file") 2> >(exec tee -a -- "$err_file" >&2)
         code=$?
-        sleep 0.05
         __nugget_streams=",\"streams\":{\"stdout\":[$out_from,$(($(wc -c <"$out_file")))],\"stderr\":[$err_from,$(($(wc -c <"$err_file")))]}"
         return $code
     }
 
     add-zsh-hook preexec __nugget_preexec
-    precmd_functions=(__nugget_precmd ${precmd_functions:#__nugget_precmd})
+    precmd_functions=(__nugget_precmd ${precmd_functions[@]:#__nugget_precmd})
 fi

@@ -1,0 +1,107 @@
+"""A person at a terminal: an interactive shell in a pty, with Nugget's hook in its start-up file."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+STARTED_S = 60
+"""How long a shell may take to show its next prompt: the machine may be busy with other tests."""
+
+_START_UP = {
+    "bash": (".bashrc", 'eval "$(nugget shell-init bash)"\nPROMPT_COMMAND+="; printf x >>~/prompts"\n'),
+    "zsh": (".zshrc", 'eval "$(nugget shell-init zsh)"\nprompted() { printf x >>~/prompts }\n'
+            "precmd_functions+=(prompted)\n"),
+    "fish": (".config/fish/config.fish", "nugget shell-init fish | source\n"
+             "function prompted --on-event fish_prompt; printf x >>~/prompts; end\n"),
+}  # fmt: skip
+"""For each shell its start-up file, with the line that docs/evidence.md gives; a letter for each prompt it shows."""
+
+
+class Terminal:
+    """An interactive shell; `prompts` counts the prompts it has shown."""
+
+    def __init__(self, descriptor: int, home: Path) -> None:
+        self._descriptor = descriptor
+        self._prompts = home / "prompts"
+        self._seen = 0
+        self.shown = b""
+
+    def run(self, line: str, *, interrupt_after_s: float | None = None) -> None:
+        """Type a command, and wait for the prompt behind it; Ctrl-C is pressed where that is asked for."""
+        self.type(line + "\n")
+        if interrupt_after_s is not None:
+            self._read_for(interrupt_after_s)
+            self.type("\x03")
+        self.wait()
+
+    def type(self, text: str) -> None:
+        """Press these keys."""
+        os.write(self._descriptor, text.replace("\n", "\r").encode())
+
+    def wait(self) -> None:
+        """Wait for the next prompt."""
+        until = time.monotonic() + STARTED_S
+        while not self._prompts.exists() or self._prompts.stat().st_size <= self._seen:
+            if time.monotonic() > until or not self._read_for(0.02):
+                pytest.fail(f"The shell shows no prompt; it said {self.shown!r}.")
+        self._seen += 1
+
+    def end(self) -> None:
+        """Leave the shell."""
+        with suppress(OSError):
+            self.type("exit\n")
+        while self._read_for(STARTED_S):
+            pass
+
+    def _read_for(self, seconds: float) -> bool:
+        """Take what the shell prints for so long; False where it has ended."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            ready, _, _ = select.select([self._descriptor], [], [], left)
+            if not ready:
+                break
+            try:
+                shown = os.read(self._descriptor, 1 << 16)
+            except OSError:  # what Linux says where the other end is closed
+                return False
+            if not shown:
+                return False
+            self.shown += shown
+        return True
+
+
+@contextmanager
+def terminal(shell: str, home: Path, variables: Mapping[str, str] | None = None) -> Iterator[Terminal]:
+    """A shell that has read its start-up file and waits at its first prompt."""
+    file, lines = _START_UP[shell]
+    (home / file).parent.mkdir(parents=True, exist_ok=True)
+    (home / file).write_text(lines)
+    programs = Path(sys.executable).parent
+    environment = {
+        **os.environ, "HOME": str(home), "ZDOTDIR": str(home), "TERM": "xterm", "LC_ALL": "C.UTF-8",
+        "PATH": f"{programs}:{os.environ['PATH']}", **(variables or {}),
+    }  # fmt: skip
+    child, descriptor = pty.fork()
+    if child == 0:  # pragma: no cover - the child becomes the shell
+        os.chdir(home)
+        os.execvpe(shell, [shell, "-i"], environment)
+    termios.tcsetwinsize(descriptor, (24, 120))
+    at = Terminal(descriptor, home)
+    try:
+        at.wait()
+        yield at
+        at.end()
+    finally:
+        os.close(descriptor)
+        with suppress(ChildProcessError):
+            os.waitpid(child, 0)
