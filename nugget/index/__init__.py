@@ -16,6 +16,7 @@ from nugget.index import queries, vectors
 from nugget.index.connection import SCHEMA_VERSION, Unusable, load_sqlite_vec, open_existing
 from nugget.index.queries import Edge, StoredChunk
 from nugget.index.terms import Terms, terms_of
+from nugget.index.word_scores import WordScores
 from nugget.index.writes import IndexedUnit
 from nugget.models import FileState, Filter, SourceName, Unit
 
@@ -29,7 +30,7 @@ __all__ = ["Edge", "Index", "IndexedUnit", "StoredChunk", "Terms", "Unusable"]
 class Index:
     """An index file, opened for reading. Thread-safe: each thread has a connection of its own.
 
-    `resident=True` is for a process that stays: it keeps vectors in memory between questions.
+    `resident=True` is for a process that stays: it keeps vectors and the scores of words in memory between questions.
     `use_sqlite_vec=False` searches vectors with numpy even where sqlite-vec could be loaded.
     Raises Unusable when the file must be rebuilt first.
     """
@@ -45,6 +46,7 @@ class Index:
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._snapshot: vectors.Snapshot | None = None
+        self._word_scores: WordScores | None = None
         _ = self.connection
 
     @property
@@ -118,10 +120,14 @@ class Index:
 
     def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """The k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
+        if scores := self._scores_in_use(terms, filter_):
+            return scores.best(self.connection, "chunks_fts", terms, k)
         return queries.search_chunks(self.connection, terms, k, filter_)
 
     def search_unit_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """The k best units, read as a whole, for any of these terms as (unit key, BM25 score)."""
+        if scores := self._scores_in_use(terms, filter_):
+            return scores.best(self.connection, "units_fts", terms, k)
         return queries.search_units(self.connection, terms, k, filter_)
 
     def search_vectors(self, vector: NDArray[np.float32], k: int, filter_: Filter) -> list[tuple[int, float]]:
@@ -217,6 +223,19 @@ class Index:
     def __del__(self) -> None:
         for connection in getattr(self, "_opened", ()):
             connection.close()
+
+    def _scores_in_use(self, terms: Terms, filter_: Filter) -> WordScores | None:
+        """The kept scores of words, in a process that stays; None where a filter or operators ask for SQL.
+
+        Only within `reading`, where what is read and the generation that it is kept for are of one piece.
+        """
+        generation: int | None = getattr(self._local, "generation", None)
+        if not self._resident or generation is None or not terms.stems or not filter_.is_empty:
+            return None
+        with self._lock:
+            if self._word_scores is None or self._word_scores.generation != generation:
+                self._word_scores = WordScores(generation)
+            return self._word_scores
 
     def _snapshot_in_use(self) -> vectors.Snapshot | None:
         return None if self.vector_search == "sqlite-vec" else self._current_snapshot()

@@ -120,6 +120,14 @@ def _search(
     return list(rows)
 
 
+def bm25_of_all(connection: sqlite3.Connection, table: str, match: str) -> list[tuple[int, float]]:
+    """Every row of a full-text table that matches, as (rowid, BM25 score), by rowid."""
+    if not match:
+        return []
+    sql = f"SELECT rowid, -bm25({table}, {_WEIGHTS}) FROM {table} WHERE {table} MATCH ? ORDER BY rowid"
+    return connection.execute(sql, (match,)).fetchall()
+
+
 def allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
     """A SELECT of the keys of the chunks that a filter admits, with its parameters; an empty text for no filter."""
     conditions, parameters = _conditions(filter_)

@@ -31,11 +31,14 @@ class Terms:
     """The words to look for and what they weigh.
 
     `words` are those of the question and what its unknown ones may mean; in a large index the frequent ones are
-    left out. `match` is the FTS5 query for any of them. `idf_mass` is the sum of the inverse document frequencies of
+    left out. `stems` are the same words by a name that all words with the same matches share; empty
+    where `match` is not of the words. `match` is the FTS5
+    query for any of them. `idf_mass` is the sum of the inverse document frequencies of
     the question's own terms: what a perfect match would hold.
     """
 
     words: tuple[str, ...]
+    stems: tuple[str, ...]
     match: str
     idf_mass: float
 
@@ -43,16 +46,22 @@ class Terms:
 def terms_of(connection: sqlite3.Connection, text: str, *, chunks: int) -> Terms:
     """Look the words of a question up in the vocabulary of an index of so many chunks."""
     words: dict[str, int] = {}
+    stems: dict[str, str] = {}
     frequencies: dict[str, int] = {}
-    for word, term in stemmed(connection, question_words(text)):
+    for word, tokens in _tokens(connection, question_words(text)):
+        term = tokens[0]
         if term in frequencies:
             continue
         frequencies[term] = words[word] = _frequency(connection, term)
+        stems[word] = " ".join(tokens)
         if not frequencies[term]:
-            words |= {meant: _frequency(connection, meant) for meant in _meant(connection, word, term)}
+            for meant in _meant(connection, word, term):
+                words[meant] = _frequency(connection, meant)
+                stems[meant] = f"~{meant}"  # a term, which the search stems once more
     chosen = _affordable(words, chunks) if chunks > LARGE_INDEX_CHUNKS else _telling(words, chunks)
     return Terms(
         words=tuple(chosen),
+        stems=tuple(stems[word] for word in chosen),
         match=match_any(chosen),
         idf_mass=sum(inverse_frequency(chunks, count) for count in frequencies.values()),
     )
@@ -93,7 +102,12 @@ def inverse_frequency(chunks: int, matching: int) -> float:
 
 
 def stemmed(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[str, str]]:
-    """Each word with the term that FTS5 makes of it; words of which it makes none are left out.
+    """Each word with the (first) term that FTS5 makes of it; words of which it makes none are left out."""
+    return [(word, tokens[0]) for word, tokens in _tokens(connection, words)]
+
+
+def _tokens(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Each word with its terms: one, but for letters that Python knows and FTS5 does not.
 
     FTS5's tokenizer is reachable only through a table: a small temporary one of the same kind.
     """
@@ -110,10 +124,10 @@ def stemmed(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[
         rows = connection.execute("SELECT doc, term FROM temp.stems_found ORDER BY doc, offset").fetchall()
     finally:
         connection.execute("RELEASE stems")
-    first: dict[int, str] = {}
+    tokens: dict[int, list[str]] = {}
     for position, term in rows:
-        first.setdefault(position, term)
-    return [(words[position], term) for position, term in first.items()]
+        tokens.setdefault(position, []).append(term)
+    return [(words[position], terms) for position, terms in tokens.items()]
 
 
 def _frequency(connection: sqlite3.Connection, term: str) -> int:

@@ -113,7 +113,7 @@ def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | No
     """The units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25."""
     terms = index.terms(query.text)
     if query.match_any:
-        terms = replace(terms, match=query.match_any)
+        terms = replace(terms, match=query.match_any, stems=())
     calibrated = profile.ranking != "rrf"
     # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
     texts = index.search_text(terms, BM25_DEPTH, query.filter)

@@ -41,6 +41,7 @@ PROMISES = {
     "INDEX-LARGE-VECTORS": "A large index is searched by packed signs, then true vectors, and finds what a scan finds.",
     "INDEX-EXTENSION": "sqlite-vec is loaded as an extension, or registered with Python's own SQLite.",
     "INDEX-NARROW": "A large index is asked for the rare words of a question, for frequent ones only without others.",
+    "INDEX-WORDS-KEPT": "A process that stays keeps the scores of words, within bounds, and finds what a search finds.",
     "INDEX-FORGETS": "A unit that is taken out of the index leaves nothing behind in any table.",
     "INDEX-ATOMIC": "A write to the index happens whole or not at all, and readers see whole generations.",
     "INDEX-CACHE": "Vectors are cached by model and text; a damaged cache is made anew.",
