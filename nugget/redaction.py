@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 from nugget import redaction_assignments, redaction_paths, redaction_rules
@@ -83,6 +82,8 @@ def rules_stamp(settings: Settings) -> str:
 
 @cache
 def _code_digest() -> bytes:
+    from importlib.metadata import version  # 10 ms that few commands need
+
     digest = hashlib.sha256(version("detect-secrets").encode())
     for module in (__file__, redaction_rules.__file__, redaction_assignments.__file__, redaction_paths.__file__):
         digest.update(Path(module).read_bytes())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nugget.index import Index, IndexedUnit, writes
+from nugget.index import Index, writes
 from nugget.index.connection import connect, create, load_sqlite_vec, open_existing, write_transaction
 from nugget.index.fulltext import match_any, parts_of, pieces, question_words
 from nugget.index.terms import compound_parts, edit_distance, inverse_frequency, nearest
@@ -82,7 +82,7 @@ def test_in_a_large_index_frequent_words_are_not_asked_and_the_rows_that_matter_
                 texts[5] = "the cache of the zorblatt must be flushed before the queue"
             body = "\n".join(texts)
             chunks = [chunk(text, position) for position, text in enumerate(texts)]
-            writes.put_unit(connection, IndexedUnit(unit=unit(number, body), chunks=chunks))
+            writes.put_unit(connection, writes.IndexedUnit(unit=unit(number, body), chunks=chunks))
         writes.put_statistics(connection, everything=True)
     with closing(Index(file)) as index:
         assert index.chunk_count == 21_000
@@ -100,7 +100,7 @@ def put_texts(file: Path, texts: list[str]) -> None:
     """Units of one chunk each."""
     with closing(open_existing(file)) as connection, write_transaction(connection):
         for number, text in enumerate(texts):
-            writes.put_unit(connection, IndexedUnit(unit=unit(number, text), chunks=[chunk(text)]))
+            writes.put_unit(connection, writes.IndexedUnit(unit=unit(number, text), chunks=[chunk(text)]))
         writes.put_statistics(connection)
 
 
@@ -158,7 +158,9 @@ def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path: Path) -> None:
     file = tmp_path / "index.db"
     vector = np.ones(4, dtype=np.float32) / 2
     with closing(create(file)) as connection:
-        entry = IndexedUnit(unit=unit(1, "zorblatt retryWithBackoff"), chunks=[chunk("zorblatt")], vectors=[vector] * 3)
+        entry = writes.IndexedUnit(
+            unit=unit(1, "zorblatt retryWithBackoff"), chunks=[chunk("zorblatt")], vectors=[vector] * 3
+        )
         for _ in range(3):
             with write_transaction(connection):
                 writes.put_unit(connection, entry)
@@ -184,11 +186,11 @@ def test_a_failed_write_changes_nothing_and_a_reader_sees_whole_generations(tmp_
     with closing(open_existing(file)) as writer, closing(Index(file)) as reader:
         before = reader.generation
         with pytest.raises(RuntimeError), write_transaction(writer):
-            writes.put_unit(writer, IndexedUnit(unit=unit(1), chunks=[chunk("a")]))
+            writes.put_unit(writer, writes.IndexedUnit(unit=unit(1), chunks=[chunk("a")]))
             raise RuntimeError
         assert (reader.counts()["units"], reader.generation) == (0, before)
         with write_transaction(writer):
-            writes.put_unit(writer, IndexedUnit(unit=unit(1), chunks=[chunk("a")]))
+            writes.put_unit(writer, writes.IndexedUnit(unit=unit(1), chunks=[chunk("a")]))
             assert reader.counts()["units"] == 0
         assert (reader.counts()["units"], reader.generation) == (1, before + 1)
 

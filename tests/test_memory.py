@@ -10,7 +10,7 @@ import pytest
 
 from nugget.config import read_environment
 from nugget.errors import UsageError
-from nugget.index import IndexedUnit, writes
+from nugget.index import writes
 from nugget.index.home import open_home
 from nugget.index.memory import memory_index_file, open_memory, read_memory
 from nugget.models import SourceName, Unit
@@ -80,7 +80,7 @@ def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(wor
     assert read_memory(environment.home, "Zealot").unit_count == 0, "another identity, whatever the file system says"
     note = Unit(id="zealot/plan.md", source=SourceName.MEMORY, type="document", title="x", body="x")
     with closing(open_home(environment.home)) as machine, pytest.raises(ValueError, match="its identity"):
-        writes.put_unit(machine, IndexedUnit(unit=note, chunks=[]))
+        writes.put_unit(machine, writes.IndexedUnit(unit=note, chunks=[]))
     with closing(open_memory(environment.home, "roast")) as other, pytest.raises(ValueError, match="its identity"):
-        writes.put_unit(other, IndexedUnit(unit=note, chunks=[]))
+        writes.put_unit(other, writes.IndexedUnit(unit=note, chunks=[]))
     assert memory_index_file(environment.home, "a") != memory_index_file(environment.home, "A")

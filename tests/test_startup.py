@@ -11,7 +11,7 @@ import pytest
 
 HEAVY = (
     "anthropic", "apsw", "detect_secrets", "fastembed", "git", "github", "httpx", "httpx2", "huggingface_hub", "mcp",
-    "numpy", "onnx", "onnxruntime", "starlette", "tokenizers", "uvicorn",
+    "numpy", "onnx", "onnxruntime", "pydantic", "starlette", "tokenizers", "uvicorn",
 )  # fmt: skip
 
 REPORT = "import sys, json; print('\\n' + json.dumps(sorted(sys.modules)), file=sys.stderr)"
@@ -81,3 +81,25 @@ def test_the_list_of_commands_says_what_the_commands_say_of_themselves() -> None
         command = listed.load()
         said = (command.short_help or command.help or "").split("\n\n")[0].replace("\n", " ")
         assert (listed.name, listed.help) == (command.name, said)
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("search", "x", "--limit", "many"), "--limit"),
+        (("search", "x", "--limit"), "--limit"),
+        (("ask", "x", "--depth", "abysmal"), "--depth"),
+        (("ask",), "QUESTION"),
+        (("search", "x", "--jsn"), "--jsn"),
+    ],
+)
+def test_values_that_are_converted_only_where_needed_are_still_checked(
+    arguments: tuple[str, ...], told: str, brain: Path
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "NUGGET_BRAIN": str(brain)}
+    done = subprocess.run(
+        [sys.executable, "-m", "nugget.entry", *arguments], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr.splitlines()[0]

@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from nugget.cli.values import convert_only_what_needs_it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
@@ -35,7 +37,10 @@ class Listed:
         else:
             parent.command(self.name, rich_help_panel=self.panel)(defined)
         parent.callback()(_nothing)
-        return typer.main.get_group(parent).commands[self.name]
+        command = typer.main.get_group(parent).commands[self.name]
+        for one in (command, *getattr(command, "commands", {}).values()):
+            convert_only_what_needs_it(one)
+        return command
 
     def outline(self) -> Any:
         """As much of the command as a list of commands shows."""
@@ -77,6 +82,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        convert_only_what_needs_it(self)
         self.commands = Commands(self.listed)
         self._is_listing = False
 

@@ -16,7 +16,7 @@ from nugget.errors import EmbeddingUnavailable
 from nugget.evidence.bundle import bundle_of
 from nugget.evidence.candidates import Candidate, SessionView, candidates_of, question_words, view_of
 from nugget.evidence.values import BundleOptions, EvidenceBundle
-from nugget.index import Index, IndexedUnit, queries, writes
+from nugget.index import Index, queries, writes
 from nugget.index import evidence as store
 from nugget.index.connection import write_transaction
 from nugget.index.evidence import LogSession
@@ -128,7 +128,7 @@ def _put_units(connection: sqlite3.Connection, session: LogSession) -> None:
     made += [_unit(session, row[0], row[2], row[3], row[3], row[1]) for row in notes]
     for unit in made:
         title = writes.indexed_title(unit.title, unit.body)
-        writes.put_unit(connection, IndexedUnit(unit=unit, chunks=chunk_markdown(unit.body, title=title)))
+        writes.put_unit(connection, writes.IndexedUnit(unit=unit, chunks=chunk_markdown(unit.body, title=title)))
     connection.execute("UPDATE log_sessions SET unit_generation = generation WHERE key = ?", (session.key,))
     writes.put_statistics(connection)
 

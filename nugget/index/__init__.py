@@ -17,14 +17,13 @@ from nugget.index.connection import SCHEMA_VERSION, Unusable, load_sqlite_vec, o
 from nugget.index.queries import Edge, StoredChunk
 from nugget.index.terms import Terms, terms_of
 from nugget.index.word_scores import WordScores
-from nugget.index.writes import IndexedUnit
 from nugget.models import FileState, Filter, SourceName, Unit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Edge", "Index", "IndexedUnit", "StoredChunk", "Terms", "Unusable"]
+__all__ = ["Edge", "Index", "StoredChunk", "Terms", "Unusable"]
 
 
 class Index:

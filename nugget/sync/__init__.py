@@ -18,7 +18,7 @@ from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable
 from nugget.index import Unusable, queries
 from nugget.index.connection import connect, create, open_existing, remove_database
-from nugget.sync.brain import changes_of, update
+from nugget.sync.changes import changes_of
 from nugget.sync.result import Progress, SyncResult
 
 __all__ = ["Progress", "SyncResult", "index_folder", "pending_changes", "sync"]
@@ -65,6 +65,8 @@ def sync(
     those that are there are kept. `in_passing` leaves a switch of models to a sync of its own. While an index is
     made anew the old one goes on serving. Raises IndexUnavailable when it cannot be written.
     """
+    from nugget.sync.brain import update
+
     folder = index_folder(brain, environment)
     file = folder / "index.db"
     try:
@@ -121,6 +123,8 @@ def _rebuild(
     progress: Progress | None,
 ) -> SyncResult:
     """Make a new index beside the old one, then put it in the old one's place in a single transaction."""
+    from nugget.sync.brain import update
+
     fresh = folder / "index.db.new"
     remove_database(fresh)
     try:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.embedding import Embedder
-from nugget.index import IndexedUnit, queries, writes
+from nugget.index import queries, writes
 from nugget.index.connection import write_transaction
 from nugget.index.vector_cache import VectorCache
 from nugget.models import FileState, Problem, SourceName
 from nugget.sources import brain as brain_source
+from nugget.sync.changes import changes_of
 from nugget.sync.preparing import Prepared, prepared
 from nugget.sync.result import Progress, SyncResult
 from nugget.sync.vectors import Vectors
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BRAIN = SourceName.BRAIN
-
-
-def changes_of(brain: Path, connection: sqlite3.Connection) -> brain_source.Changes:
-    """Which files differ from what the index has seen."""
-
-    def known(paths: Sequence[str] | None) -> dict[str, FileState]:
-        return queries.file_states(connection, _BRAIN, paths)
-
-    return brain_source.changes(brain, known, queries.meta(connection, "brain_state"))
 
 
 def update(
@@ -137,7 +129,7 @@ def _put(
         state = replace(state, mtime_ns=-1)  # so that the next sync, finding a model, reads it again
     writes.put_files(connection, _BRAIN, [state])
     if unit:
-        writes.put_unit(connection, IndexedUnit(unit=unit, chunks=entry.chunks, vectors=vectors))
+        writes.put_unit(connection, writes.IndexedUnit(unit=unit, chunks=entry.chunks, vectors=vectors))
 
 
 def _result(connection: sqlite3.Connection, result: SyncResult) -> SyncResult:

@@ -16,7 +16,7 @@ from stat import S_ISREG
 
 from nugget.embedding import Embedder
 from nugget.errors import NuggetError
-from nugget.index import IndexedUnit, queries, writes
+from nugget.index import queries, writes
 from nugget.index.changes import DocumentChanges, document_changes
 from nugget.index.connection import write_transaction
 from nugget.index.writes import indexed_title
@@ -168,7 +168,7 @@ def _put(connection: sqlite3.Connection, source: SourceName, entry: _Prepared, a
         for unit, chunks in zip(entry.document.units, entry.chunks, strict=True):
             owner = queries.unit_path(connection, source, unit.id)
             if owner is None:
-                writes.put_unit(connection, IndexedUnit(unit=unit, chunks=chunks))
+                writes.put_unit(connection, writes.IndexedUnit(unit=unit, chunks=chunks))
                 stored.add(unit.id)
                 continue
             taken = Problem(path=state.path, reason=f"the id {unit.id} is there already, in {owner}")
