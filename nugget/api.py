@@ -14,12 +14,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget import query_log
+from nugget.asked import as_depth, as_filter, at_least_one
 from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
 from nugget.embedding import Embedder, open_embedder
-from nugget.errors import EmbeddingUnavailable, IndexUnavailable, UsageError
+from nugget.errors import EmbeddingUnavailable, IndexUnavailable
 from nugget.index import Index, Unusable
 from nugget.index.home import discard_damaged, read_home
-from nugget.models import Bundle, Depth, Filter, Query, SourceName
+from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.nuggets import NuggetBundle
 from nugget.query_log import Face
 from nugget.retrieval import profiles, retrieve
@@ -178,10 +179,12 @@ class Brain:
         defaults = self.settings.retrieval
         query = Query(
             text=text.encode("utf-8", "replace").decode("utf-8"),  # lone surrogates are no text that can be stored
-            filter=_filter(types, domains, tags, sources, since),
-            limit=_positive("limit", limit if limit is not None else defaults.limit),
-            budget_tokens=_positive("budget", budget_tokens if budget_tokens is not None else defaults.budget_tokens),
-            depth=_depth(depth),
+            filter=as_filter(types, domains, tags, sources, since),
+            limit=at_least_one("limit", limit if limit is not None else defaults.limit),
+            budget_tokens=at_least_one(
+                "budget", budget_tokens if budget_tokens is not None else defaults.budget_tokens
+            ),
+            depth=as_depth(depth),
             explain=explain,
         )
         state = self.freshen() if fresh else Freshness()
@@ -229,24 +232,24 @@ class Brain:
         started = time.perf_counter()
         moment = now or datetime.now(UTC)
         query = parse_search(text, today=moment.date())
-        merged = merge_filters(_filter(types, domains, tags, sources, since), query.filter)
+        merged = merge_filters(as_filter(types, domains, tags, sources, since), query.filter)
         query = replace(query, filter=replace(merged, sources=()))
         chosen = chosen_sources(merged.sources, identity=as_identity)
-        wanted = _positive("limit", limit)
+        wanted = at_least_one("limit", limit)
         state = self.freshen() if fresh else Freshness()
         behind = self.freshen_machine(chosen).total if fresh else 0
 
         def search_once() -> Results:
             return search_everything(
                 query, self.indexes(as_identity), sources=chosen, settings=self.settings.retrieval,
-                embedder=self.embedder, now=moment, limit=wanted, depth=_depth(depth), profile=profile,
+                embedder=self.embedder, now=moment, limit=wanted, depth=as_depth(depth), profile=profile,
                 explain=explain, allow=allowed_texts(self.settings),
             )  # fmt: skip
 
         results = self._guarded(search_once)
         if state.behind or state.other_model or behind:
             results = replace(results, degraded=(*results.degraded, "index_behind"))
-        bundle = as_bundle(results, limit=wanted, depth=_depth(depth), profile=profile, explain=explain)
+        bundle = as_bundle(results, limit=wanted, depth=as_depth(depth), profile=profile, explain=explain)
         if self._face and log:
             self._log(self._face, bundle, duration_ms=(time.perf_counter() - started) * 1000, now=moment)
         return bundle, results
@@ -298,7 +301,7 @@ class Brain:
         """Bring what is searched beside the brain in line with its files; what was done, by source."""
         from nugget.machine import MACHINE_SOURCES, sync_machine
 
-        named = _filter((), (), (), sources, None).sources
+        named = as_filter((), (), (), sources, None).sources
         return sync_machine(
             self.environment, self.settings, brain=self.path, sources=named or MACHINE_SOURCES,
             embedder=self.embedder, now=datetime.now(UTC), progress=progress,
@@ -385,36 +388,3 @@ def open(path: Path | str | None = None) -> Brain:
     environment = read_environment()
     flag = Path(path).expanduser() if path is not None else None
     return Brain(find_brain(environment, flag=flag, cwd=Path.cwd()), environment=environment, face=Face.PYTHON)
-
-
-def _filter(
-    types: Sequence[str],
-    domains: Sequence[str],
-    tags: Sequence[str],
-    sources: Sequence[SourceName | str],
-    since: date | None,
-) -> Filter:
-    try:
-        names = tuple(SourceName(source) for source in sources)
-    except ValueError as error:
-        raise UsageError(f"{error}.", hint=f"Sources are: {', '.join(SourceName)}.") from None
-    return Filter(
-        sources=names,
-        types=tuple(types),
-        domains=tuple(domain.strip("/") for domain in domains),
-        tags=tuple(tags),
-        since=since,
-    )
-
-
-def _positive(name: str, value: int) -> int:
-    if value < 1:
-        raise UsageError(f"{name} must be at least 1, not {value}.")
-    return value
-
-
-def _depth(depth: Depth | str) -> Depth:
-    try:
-        return Depth(depth)
-    except ValueError:
-        raise UsageError(f"There is no depth {depth!r}.", hint=f"Choose one of: {', '.join(Depth)}.") from None

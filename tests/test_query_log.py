@@ -21,8 +21,8 @@ import nugget as package
 from nugget import ledger, query_log, spool
 from nugget.api import Brain
 from nugget.config import RedactionSettings, RetrievalSettings, Settings, read_environment
+from nugget.desk import Desk, Question
 from nugget.feedback import report, uses_in
-from nugget.mcp_server import Desk, Question
 from nugget.models import Event, EventKind, Session
 from nugget.query_log import Asked, Face, Use
 from nugget.redaction import redact

@@ -23,8 +23,8 @@ from nugget import query_log
 from nugget.api import Brain
 from nugget.cli import run
 from nugget.config import read_environment
+from nugget.desk import Desk, Question
 from nugget.errors import NuggetError, UsageError
-from nugget.mcp_server import Desk, Question
 from nugget.models import SourceName
 
 REPOSITORY = Path(__file__).parent.parent

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
+from nugget.desk import Desk
 from nugget.errors import BrainError, NuggetError
 from nugget.http_server.app import make_app
 from nugget.http_server.connections import IDLE_TIMEOUT_S, Connection
@@ -27,7 +28,7 @@ from nugget.http_server.limits import MAX_HEAD_BYTES, Lane
 from nugget.http_server.logs import LogDesk
 from nugget.http_server.operations import Server, mcp_endpoint, operations_of
 from nugget.http_server.security import Access, Address, access_for, parse_address
-from nugget.mcp_server import Desk, make_server
+from nugget.mcp_server import make_server
 from nugget.openqed_tools import add_openqed_tools
 from nugget.query_log import Face
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from nugget import __version__
 from nugget.config import Environment, Settings
+from nugget.desk import Desk
 from nugget.errors import NuggetError
 from nugget.http_server import asking, openapi
 from nugget.http_server.app import Call, Operation
@@ -22,7 +23,6 @@ from nugget.http_server.limits import Lane
 from nugget.http_server.logs import LogDesk, LogsContextRequest
 from nugget.http_server.parameters import AskRequest, SearchRequest, SessionRequest
 from nugget.http_server.replies import json_reply
-from nugget.mcp_server import Desk
 from nugget.redaction import redact
 
 if TYPE_CHECKING:

@@ -1,0 +1,45 @@
+"""What a question is asked with, checked: filters, numbers and depth, as people and agents write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from nugget.errors import UsageError
+from nugget.models import Depth, Filter, SourceName
+
+
+def as_filter(
+    types: Sequence[str],
+    domains: Sequence[str],
+    tags: Sequence[str],
+    sources: Sequence[SourceName | str],
+    since: date | None,
+) -> Filter:
+    """What limits a question, each value as it was given. Raises UsageError for a source that does not exist."""
+    try:
+        names = tuple(SourceName(source) for source in sources)
+    except ValueError as error:
+        raise UsageError(f"{error}.", hint=f"Sources are: {', '.join(SourceName)}.") from None
+    return Filter(
+        sources=names,
+        types=tuple(types),
+        domains=tuple(domain.strip("/") for domain in domains),
+        tags=tuple(tags),
+        since=since,
+    )
+
+
+def at_least_one(name: str, value: int) -> int:
+    """The value. Raises UsageError for one below 1."""
+    if value < 1:
+        raise UsageError(f"{name} must be at least 1, not {value}.")
+    return value
+
+
+def as_depth(depth: Depth | str) -> Depth:
+    """The depth of this name. Raises UsageError where there is none."""
+    try:
+        return Depth(depth)
+    except ValueError:
+        raise UsageError(f"There is no depth {depth!r}.", hint=f"Choose one of: {', '.join(Depth)}.") from None
