@@ -38,9 +38,10 @@ def connect(file: Path | str) -> sqlite3.Connection:
 def create(file: Path | str, *, schemas: Sequence[str] = (), version: str = SCHEMA_VERSION) -> sqlite3.Connection:
     """A new, empty index at a path where nothing is yet; `schemas` are SQL that adds tables to the common ones."""
     connection = connect(file)
-    for schema in (_SCHEMA.read_text("utf-8"), *schemas):
-        connection.executescript(schema)
+    tables = "".join((_SCHEMA.read_text("utf-8"), *schemas))
+    connection.executescript(f"BEGIN;\n{tables}")  # one transaction, for the disk is waited for once in each
     connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('generation', '0')", (version,))
+    connection.execute("COMMIT")
     return connection
 
 
