@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
@@ -20,6 +22,8 @@ from nugget.importing.notes import LeftOut, Note, page_of
 from nugget.importing.pages import notes_of
 from nugget.models import Origin, Unit
 
+EXPORTS = Path(__file__).parent / "exports"
+"""Written by the programs themselves: claude-mem 13.25.3, mem0ai 2.2.1, basic-memory 0.24.1."""
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 
@@ -485,6 +489,104 @@ def test_memories_of_mem0_become_units_where_they_say_enough(
     assert [(change.unit.type, change.unit.confidence) for change in result.changes] == [("bug", 0.4), ("belief", 0.4)]
     assert "filed under gotcha" in result.changes[0].reason
     assert [entry.reason for entry in result.left_out] == ["says too little to stand alone"]
+
+
+LEARNED = {
+    ("bug", "Captures were doubled by a retry without an idempotency key", "payments-api"),
+    ("decision", "Keys are made of order id and attempt day", "payments-api"),
+    ("concept", "Settlement runs as a nightly batch", "payments-api"),
+    ("bug", "Webhook signatures are not compared in constant time", "payments-api"),
+    ("concept", "Staging gateway hours", "payments-api"),
+}
+
+
+@pytest.mark.proves("IMPORT-REAL")
+@pytest.mark.parametrize("form", ["export.json", "observations.json", "claude-mem.db", "folder"])
+def test_what_claude_mem_itself_wrote_is_read_in_each_of_its_forms(
+    brain: Path, home: Path, tmp_path: Path, form: str
+) -> None:
+    file = tmp_path / "home" / form
+    file.parent.mkdir()
+    if form in ("export.json", "observations.json"):
+        file.write_bytes((EXPORTS / "claude-mem" / form).read_bytes())
+    else:
+        database = tmp_path / "home" / ".claude-mem" / "claude-mem.db"
+        database.parent.mkdir()
+        database.write_bytes(gzip.decompress((EXPORTS / "claude-mem" / "claude-mem.db.gz").read_bytes()))
+        file = database.parent if form == "folder" else database
+    before = {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")}
+    result = bring_in(file, brain, home)
+    found = {(change.unit.type, change.unit.title, change.unit.domain) for change in result.changes}
+    assert found == LEARNED and result.files == 1
+    assert sorted(entry.reason for entry in result.left_out) == ["is marked as sensitive",
+                                                                 "only says what was done (feature)"]  # fmt: skip
+    bug = next(change.unit for change in result.changes if "doubled" in change.unit.title)
+    assert "- The gateway keeps keys for 24 hours" in bug.body and bug.created == date(2026, 5, 2)
+    now = {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")}
+    assert now == before, "not even a file of SQLite's is left"
+
+
+@pytest.mark.proves("IMPORT-REAL")
+@pytest.mark.parametrize(
+    ("form", "beginnings"),
+    [
+        ("get_all.json", ["Migrations", "Team", "The"]),
+        ("history.db", ["Migrations", "Team", "The"]),
+        ("history.json", ["The"]),
+        ("search.json", ["The"]),
+    ],
+)
+def test_what_mem0_itself_wrote_is_read_in_each_of_its_forms(
+    brain: Path, home: Path, form: str, beginnings: list[str]
+) -> None:
+    result = bring_in(EXPORTS / "mem0" / form, brain, home)
+    said = sorted(change.unit.body.removeprefix("#").strip() for change in result.changes)
+    assert [text.split()[0] for text in said] == beginnings
+    assert "at most five times" in said[-1] and "at most three" not in "".join(said), "what an update replaced is gone"
+    assert {entry.reason for entry in result.left_out} <= {"says too little to stand alone"}
+
+
+@pytest.mark.proves("IMPORT-REAL")
+def test_what_basic_memory_itself_wrote_is_read_with_its_types_and_relations(brain: Path, home: Path) -> None:
+    result = bring_in(EXPORTS / "basic-memory", brain, home)
+    found = {change.unit.title: change.unit for change in result.changes}
+    assert {title: (unit.type, unit.domain) for title, unit in found.items()} == {
+        "Webhook signatures": ("bug", "general"), "Settlement": ("concept", "general"),
+        "Payment retries": ("decision", "payments"),
+    }  # fmt: skip
+    assert "- implements Payment API" in found["Payment retries"].body
+    assert found["Webhook signatures"].tags == ("webhooks", "security")
+    assert [entry.path for entry in result.left_out] == ["basic-memory/journal/Morning notes.md"]
+
+
+@pytest.mark.proves("IMPORT-HOSTILE")
+def test_a_database_that_is_no_memory_or_is_damaged_is_one_sentence(brain: Path, home: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "history.db") as other:
+        other.execute("CREATE TABLE history (url TEXT)")
+    (tmp_path / "claude-mem.db").write_bytes(b"SQLite format 3\0" + os.urandom(5000))
+    (tmp_path / "text.db").write_text("no database")
+    for name, reason in (("history.db", "is no database that is known"), ("claude-mem.db", "cannot be read"),
+                         ("text.db", "is no JSON")):  # fmt: skip
+        (left,) = bring_in(tmp_path / name, brain, home).left_out
+        assert reason in left.reason
+
+
+@pytest.mark.proves("IMPORT-IGNORED")
+def test_what_ignore_files_leave_out_is_not_imported_and_said(brain: Path, home: Path, tmp_path: Path) -> None:
+    words = "The {} is what this page is about, at some length and breadth.\n"
+    pages = ("walnut", "drafts/a", "private/b", "sub/c", "sub/harbour", "log", "node_modules/x/README")
+    folder = write(tmp_path / "repo" / "notes", {f"{page}.md": words.format(page) * 2 for page in pages})
+    write(tmp_path / "repo", {".gitignore": "log.md\n", "notes/.nuggetignore": "drafts/\n/private\n",
+                              "notes/sub/.ignore": "*.md\n!harbour.md\n"})  # fmt: skip
+    git.run(tmp_path / "repo", "init", "-q")
+    result = bring_in(folder, brain, home)
+    places = sorted(change.unit.evidence[0].session for change in result.changes)
+    assert places == ["notes/sub/harbour.md:1", "notes/walnut.md:1"]
+    assert [str(left) for left in result.left_out] == [
+        "notes: 4 files and folders left out by .gitignore, .ignore, .nuggetignore"
+    ]
+    named = bring_in(folder / "log.md", brain, home)
+    assert [change.unit.title for change in named.changes] == ["log"], "a file that is named is meant"
 
 
 def test_a_limit_leaves_the_rest_for_the_next_import(brain: Path, home: Path, tmp_path: Path) -> None:

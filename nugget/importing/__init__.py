@@ -22,7 +22,7 @@ from nugget.errors import BrainError, UsageError
 from nugget.extraction.proposals import Proposal
 from nugget.filing import forgotten
 from nugget.importing.exports import may_be_export, notes_of_export
-from nugget.importing.finding import EXPORT_ENDINGS, FoundFile, find_files, read_text
+from nugget.importing.finding import DATABASE_ENDINGS, EXPORT_ENDINGS, FoundFile, find_files, read_text
 from nugget.importing.kinds import named_kind
 from nugget.importing.notes import LeftOut, Note, page_of
 from nugget.importing.pages import notes_of
@@ -116,8 +116,9 @@ def _read(path: Path, bound: Import) -> _Read:
         if isinstance(text, LeftOut):
             read.left_out.append(text)
             continue
-        if found.path.endswith(EXPORT_ENDINGS) and path.is_dir() and not may_be_export(text):
-            # A folder holds JSON of all kinds; only what may be an export is worth a word.
+        is_export = found.path.endswith((*EXPORT_ENDINGS, *DATABASE_ENDINGS))
+        if is_export and path.is_dir() and not may_be_export(text):
+            # A folder holds JSON and databases of all kinds; only what may be an export is worth a word.
             continue
         read.files += 1
         redacted = redact(text, allow=allow)
@@ -133,7 +134,7 @@ def _read(path: Path, bound: Import) -> _Read:
 
 
 def _notes(text: str, *, path: str) -> Iterator[Note | LeftOut]:
-    if path.endswith(EXPORT_ENDINGS):
+    if path.endswith((*EXPORT_ENDINGS, *DATABASE_ENDINGS)):
         yield from notes_of_export(text, path=path)
     else:
         yield from notes_of(page_of(text, path=path))
@@ -172,7 +173,7 @@ def _proposal(note: Note, bound: Import) -> Proposal:
         type=note.kind,
         title=note.title,
         body=note.body,
-        domain=bound.domain or _domain(note.path),
+        domain=bound.domain or (slugify(note.subject) if note.subject else _domain(note.path)),
         tags=note.tags,
         confidence=note.confidence,
         alternatives=note.alternatives,

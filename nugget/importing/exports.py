@@ -2,8 +2,10 @@
 
 claude-mem's types and concepts are those of its mode `code` (version 13.25).
 
-Formats: docs.mem0.ai (`get_all`, memory exports: `results` or a list of objects with `memory`), and the script
-`export-memories` of claude-mem (`observations`, of which `facts` and `concepts` are JSON within JSON).
+Formats, as mem0 2.2 and claude-mem 13.25 write them: mem0's `get_all` and memory exports (`results` or a list of
+objects with `memory`) and its `history` (of each memory the last `new_memory` counts); what claude-mem's script
+`export-memories` writes (`observations`, of which `facts` and `concepts` are JSON within JSON) and what its worker
+answers to `/api/observations` (the same in `items`).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _CONCEPTS = (
 
 def may_be_export(text: str) -> bool:
     """Whether a text names what an export holds; without reading it as JSON."""
-    return '"observations"' in text or '"memory"' in text
+    return any(f'"{key}"' in text for key in ("observations", "narrative", "memory", "new_memory"))
 
 
 def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
@@ -42,18 +44,39 @@ def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
     except (ValueError, RecursionError):
         yield LeftOut(path=path, reason="is no JSON that can be read")
         return
-    observations = value.get("observations") if isinstance(value, Mapping) else None
-    if isinstance(observations, list):
+    observations = _listed_observations(value) if isinstance(value, Mapping) else None
+    if observations is not None:
         yield from _observations(observations, text=text, path=path)
         return
     listed = value
     if isinstance(value, Mapping):
         listed = next((value[key] for key in ("results", "memories") if isinstance(value.get(key), list)), None)
     entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    if entries and all("memory_id" in entry and "new_memory" in entry for entry in entries):
+        entries = _as_they_are_now(entries)
     if entries and any(isinstance(entry.get("memory"), str) for entry in entries):
         yield from _memories(entries, text=text, path=path)
     else:
         yield LeftOut(path=path, reason="is no export that is known (mem0, claude-mem)")
+
+
+def _listed_observations(value: Mapping[str, Any]) -> list[object] | None:
+    """What claude-mem calls `observations`, in one page of its worker `items`; None for anything else."""
+    listed = value.get("observations")
+    if listed is None and isinstance(value.get("items"), list):
+        listed = [entry for entry in value["items"] if isinstance(entry, Mapping) and "narrative" in entry] or None
+    return listed if isinstance(listed, list) else None
+
+
+def _as_they_are_now(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The memories that a history of mem0 ends with; in it, they stand in the order of their last change."""
+    now: dict[str, Mapping[str, Any]] = {}
+    for event in events:
+        name = str(event["memory_id"])
+        now.pop(name, None)
+        if event.get("event") != "DELETE" and not event.get("is_deleted"):
+            now[name] = {**event, "memory": event["new_memory"]}
+    return list(now.values())
 
 
 def _loaded(text: str, path: str) -> Any:
@@ -86,7 +109,7 @@ def _observations(entries: Sequence[object], *, text: str, path: str) -> Iterato
             yield Note(
                 path=path, line=line, title=shorten(title, _TITLE_CHARS), body=body, kind=kind,
                 reason=f"an observation of claude-mem: {reason}", confidence=0.5, tags=tuple(concepts[:6]),
-                created=day_of(_words(entry.get("created_at"))),
+                created=day_of(_words(entry.get("created_at"))), subject=_words(entry.get("project")),
             )  # fmt: skip
 
 

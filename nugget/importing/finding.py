@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nugget.errors import UsageError
+from nugget.importing.databases import DATABASE_NAMES, export_of, is_database
 from nugget.importing.notes import LeftOut
 from nugget.redaction_paths import is_excluded
+from nugget.sources.ignoring import IGNORE_FILES, Rules, is_ignored, rules_above, rules_in
+from nugget.text import counted
 
 MAX_NOTE_BYTES = 1_000_000
 MAX_EXPORT_BYTES = 50_000_000
@@ -19,7 +23,8 @@ MAX_DEPTH = 40
 
 NOTE_ENDINGS = (".md", ".markdown", ".mdc")
 EXPORT_ENDINGS = (".json", ".jsonl")
-_NAMED = (".cursorrules",)
+DATABASE_ENDINGS = (".db", ".sqlite", ".sqlite3")
+_NAMED = (".cursorrules", *DATABASE_NAMES)
 _HIDDEN_FOLDERS = (".cursor",)
 _SKIPPED_FOLDERS = frozenset(
     "node_modules vendor venv site-packages target dist build __pycache__ templates template _templates".split()
@@ -37,23 +42,29 @@ class FoundFile:
 def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[FoundFile | LeftOut]:
     """Every file that may hold notes, in the order of their paths, and what was passed over for a reason.
 
-    Links are not followed, hidden folders and those of tools and templates not entered. Raises UsageError where
-    `root` is no file or folder.
+    Links are not followed, hidden folders and those of tools and templates not entered, and what ignore files say
+    is honoured, as in canon. Raises UsageError where `root` is no file or folder.
     """
     if root.is_file():
         yield FoundFile(path=f"{root.resolve().parent.name}/{root.name}", file=root)
         return
     if not root.is_dir():
         raise UsageError(f"{root} {'is no file or folder' if os.path.lexists(root) else 'does not exist'}.")
-    looked_at = 0
+    looked_at = ignored = 0
     refused: list[OSError] = []
+    rules_of: dict[Path, tuple[Rules, ...]] = {root: rules_above(root.resolve())}
     for folder, folders, names in os.walk(root, onerror=refused.append):
-        depth = len(Path(folder).relative_to(root).parts)
-        folders[:] = sorted(name for name in folders if _is_entered(name) and depth < MAX_DEPTH)
-        for name in sorted(names):
-            file = Path(folder, name)
-            path = f"{root.resolve().name}/{file.relative_to(root).as_posix()}"
-            if not _is_wanted(name):
+        below = Path(folder).relative_to(root)
+        prefix = f"{below.as_posix()}/" if below.parts else ""
+        rules = (*rules_of.pop(Path(folder)), *rules_in(Path(folder), prefix, set(names)))
+        entered = sorted(name for name in folders if _is_entered(name) and len(below.parts) < MAX_DEPTH)
+        folders[:] = [name for name in entered if not is_ignored(f"{prefix}{name}/", rules)]
+        ignored += len(entered) - len(folders)
+        rules_of |= {Path(folder, name): rules for name in folders}
+        for name in sorted(filter(_is_wanted, names)):
+            file, path = Path(folder, name), f"{root.resolve().name}/{prefix}{name}"
+            if is_ignored(f"{prefix}{name}", rules):
+                ignored += 1
                 continue
             looked_at += 1
             if looked_at > MAX_FILES:
@@ -65,6 +76,9 @@ def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[FoundFile
                 yield LeftOut(path=path, reason="is excluded (capture.exclude_paths)")
             else:
                 yield FoundFile(path=path, file=file)
+    if ignored:
+        found = f"{counted(ignored, 'file')} and folders" if ignored > 1 else "a file or folder"
+        yield LeftOut(path=root.resolve().name, reason=f"{found} left out by {', '.join(IGNORE_FILES)}")
     for error in refused:
         yield LeftOut(path=str(error.filename), reason=f"cannot be listed ({(error.strerror or 'unknown').lower()})")
 
@@ -75,8 +89,12 @@ def read_text(found: FoundFile) -> str | LeftOut:
     try:
         if not found.file.is_file():
             return LeftOut(path=found.path, reason="is no ordinary file")
+        if found.path.endswith(DATABASE_ENDINGS) and is_database(found.file):
+            return export_of(found.file) or LeftOut(path=found.path, reason="is no database that is known")
         with found.file.open("rb") as opened:
             content = opened.read(limit + 1)
+    except sqlite3.Error as error:
+        return LeftOut(path=found.path, reason=f"is a database that cannot be read ({error})")
     except OSError as error:
         return LeftOut(path=found.path, reason=f"cannot be read ({(error.strerror or 'unknown').lower()})")
     if len(content) > limit:

@@ -13,7 +13,7 @@ _WORDS: dict[str, KnowledgeType] = {
     for kind, names in {
         KnowledgeType.DECISION: "decision adr adrs choice choices rfc",
         KnowledgeType.BUG: "bug gotcha pitfall incident postmortem troubleshooting problem issue fix bugfix workaround "
-        "debugging error",
+        "debugging error root-cause",
         KnowledgeType.PATTERN: "pattern howto how-to recipe snippet practice best-practice technique method tip rule "
         "guideline convention playbook runbook workflow procedure",
         KnowledgeType.BELIEF: "belief principle opinion value preference hypothesis assumption",

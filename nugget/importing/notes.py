@@ -19,7 +19,7 @@ class Note:
     """One idea of somebody's notes. `path` is relative to what is imported, `line` counts from 1.
 
     `kind` is the type of the unit that it will be, `reason` says where it comes from and why it is of that type;
-    `quote` is the part that says most, where that is known.
+    `quote` is the part that says most, where that is known; `subject` what it is filed under where no folder says so.
     """
 
     path: str
@@ -34,6 +34,7 @@ class Note:
     alternatives: tuple[str, ...] = ()
     created: date | None = None
     warning: str | None = None
+    subject: str = ""
 
     @property
     def key(self) -> str:

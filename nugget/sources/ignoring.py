@@ -49,7 +49,7 @@ class Walk:
             self._wrong(self.root, "is no folder (any more); nothing of it is found")
             return
         entries = files = 0
-        waiting: list[tuple[Path, str, tuple[_Rules, ...]]] = [(self.root, "", _rules_above(self.root))]
+        waiting: list[tuple[Path, str, tuple[Rules, ...]]] = [(self.root, "", rules_above(self.root))]
         while waiting:
             folder, path, rules = waiting.pop()
             try:
@@ -63,14 +63,14 @@ class Walk:
                 self._wrong(self.root, f"holds more than {counted(MAX_ENTRIES, 'file')}; the rest is left out. "
                             "Name a smaller folder, or leave parts out in a .nuggetignore")  # fmt: skip
                 return
-            rules = (*rules, *_rules_in(folder, path, {entry.name for entry in found}))
-            below: list[tuple[Path, str, tuple[_Rules, ...]]] = []
+            rules = (*rules, *rules_in(folder, path, {entry.name for entry in found}))
+            below: list[tuple[Path, str, tuple[Rules, ...]]] = []
             for entry in found:
                 its_path = f"{path}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
                     if _is_entered(entry.name, its_path, rules):
                         below.append((folder / entry.name, f"{its_path}/", rules))
-                elif entry.name.lower().endswith(self.suffixes) and not _is_ignored(its_path, rules):
+                elif entry.name.lower().endswith(self.suffixes) and not is_ignored(its_path, rules):
                     if entry.name.startswith(".") or not self._is_inside(entry):
                         continue
                     files += 1
@@ -95,22 +95,22 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
-    """An ignore file: `below` is its folder as seen from the root; `above` the way from it down to the root."""
+class Rules:
+    """An ignore file: `below` is its folder as seen from the root, `above` the way from it down to the root."""
 
     spec: GitIgnoreSpec
     below: str = ""
     above: str = ""
 
 
-def _is_entered(name: str, path: str, rules: Sequence[_Rules]) -> bool:
+def _is_entered(name: str, path: str, rules: Sequence[Rules]) -> bool:
     if name.startswith(".") or name in NEVER or path.count("/") > _MAX_DEPTH:
         return False
-    return not _is_ignored(f"{path}/", rules)
+    return not is_ignored(f"{path}/", rules)
 
 
-def _is_ignored(path: str, rules: Sequence[_Rules]) -> bool:
-    """Whether the deepest ignore file that has a word on this path ignores it."""
+def is_ignored(path: str, rules: Sequence[Rules]) -> bool:
+    """Whether the deepest ignore file that has a word on this path ignores it; a folder's path ends in `/`."""
     for entry in reversed(rules):
         decided = entry.spec.check_file(entry.above + path.removeprefix(entry.below)).include
         if decided is not None:
@@ -118,28 +118,29 @@ def _is_ignored(path: str, rules: Sequence[_Rules]) -> bool:
     return False
 
 
-def _rules_in(folder: Path, path: str, names: set[str]) -> Iterator[_Rules]:
+def rules_in(folder: Path, path: str, names: set[str]) -> Iterator[Rules]:
+    """Those of a folder that holds these names; `path` is its own below the root and ends in `/`."""
     for name in IGNORE_FILES:
         if name in names and (spec := _read_rules(folder / name)):
-            yield _Rules(spec, below=path)
+            yield Rules(spec, below=path)
 
 
-def _rules_above(root: Path) -> tuple[_Rules, ...]:
-    """Those of the repository that the root is in, from its top down, unless they ignore the root itself."""
+def rules_above(root: Path) -> tuple[Rules, ...]:
+    """Those of the repository that a root is in, from its top down, unless they ignore the root itself."""
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
     if top is None:
         return ()
-    found: list[_Rules] = []
+    found: list[Rules] = []
     way = [root, *root.parents]
     for folder in reversed(way[1 : way.index(top) + 1]) if top != root else []:
         above = f"{root.relative_to(folder).as_posix()}/"
         for name in IGNORE_FILES:
             spec = _read_rules(folder / name)
             if spec and spec.check_file(above).include is not True:
-                found.append(_Rules(spec, above=above))
+                found.append(Rules(spec, above=above))
     excluded = _read_rules(top / ".git" / "info" / "exclude")
     if excluded and top == root:
-        found.insert(0, _Rules(excluded))
+        found.insert(0, Rules(excluded))
     return tuple(found)
 
 
