@@ -29,6 +29,7 @@ from nugget.search import DEFAULT_LIMIT
 from nugget.sync import Progress, SyncResult, index_folder, pending_changes, sync
 
 if TYPE_CHECKING:
+    from nugget.importing import ImportResult
     from nugget.machine import Behind
     from nugget.refs import Shown
     from nugget.search import Indexes, Results
@@ -351,6 +352,15 @@ class Brain:
         if self._face:
             log_answer(answer, self.environment, self.settings, face=self._face, now=moment)
         return answer.bundle
+
+    def import_notes(self, path: Path | str, **options: Any) -> ImportResult:
+        """Propose units from notes or an export, on a branch; `options` are those of `bringing.bring_in`.
+
+        Raises UsageError for a path or domain that is none, BrainError and GitError; nothing was proposed then.
+        """
+        from nugget.bringing import bring_in
+
+        return bring_in(self, path, **options)
 
     def close(self) -> None:
         """Close the index, and log what is not logged yet."""

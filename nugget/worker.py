@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from nugget import publishing, queue, spool, withdrawal
 from nugget.api import Brain
 from nugget.capture import Capture, CaptureResult, capture_transcript
-from nugget.comparison import Similar
 from nugget.config import Environment, default_brain, find_brain, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.feedback import note_uses
-from nugget.models import Hit, SessionFile, Unit
+from nugget.models import SessionFile
+from nugget.neighbours import neighbours, similar_units
 from nugget.publishing import Published
 from nugget.queue import Job, Outcome
 from nugget.redaction import redact
@@ -43,8 +43,6 @@ MAX_JOBS = 100
 MAX_JOB_S = 1800
 MAX_MEMORY_BYTES = 2 * 1024**3
 MAX_LOG_BYTES = 2_000_000
-NEIGHBOURS = 5
-"""How many of the brain's units a new one is compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +171,7 @@ def open_capture(
         brain=brain.path,
         home=environment.home,
         settings=settings,
-        extract=partial(bound, nearest=lambda text: [hit.unit for hit in _hits(brain, text)]),
+        extract=partial(bound, nearest=lambda text: [hit.unit for hit in neighbours(brain, text)]),
         similar=similar_units(brain),
         now=now,
         dry_run=dry_run,
@@ -186,43 +184,6 @@ def keep_provenance(transcript: Path, capture: Capture) -> None:
 
     if not capture.dry_run:
         extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
-
-
-def similar_units(brain: Brain) -> Similar:
-    """What compares a unit with the brain: retrieval finds the candidates, their embeddings say how close they are.
-
-    Without an embedding model every candidate has similarity 0, and the shared words decide.
-    """
-
-    vectors: dict[str, NDArray[np.float32]] = {}
-
-    def vector(text: str) -> NDArray[np.float32]:
-        # The units of one session have neighbours in common.
-        if text not in vectors and brain.embedder is not None:
-            vectors[text] = next(iter(brain.embedder.embed([text])))
-        return vectors[text]
-
-    def similar(unit: Unit) -> list[tuple[Unit, float]]:
-        text = f"{unit.title}\n{unit.body[:2000]}"
-        hits = _hits(brain, text)
-        found = [brain.index.unit(hit.unit.id) or hit.unit for hit in hits]
-        if brain.embedder is None or not found:
-            return [(near, 0.0) for near in found]
-        # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
-        wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
-        parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
-        ours = vector(text)
-        best = [
-            max(float(ours @ vector(whole)), float(ours @ vector(part)))
-            for whole, part in zip(wholes, parts, strict=True)
-        ]
-        return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
-
-    return similar
-
-
-def _hits(brain: Brain, text: str) -> Sequence[Hit]:
-    return brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"], log=False).hits
 
 
 def _embed(brain: Brain) -> Embed | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import nugget
 from nugget import git, knowledge, review
 from nugget.cli import run
 from nugget.config import CaptureSettings, Settings
@@ -587,6 +588,32 @@ def test_what_ignore_files_leave_out_is_not_imported_and_said(brain: Path, home:
     ]
     named = bring_in(folder / "log.md", brain, home)
     assert [change.unit.title for change in named.changes] == ["log"], "a file that is named is meant"
+
+
+@pytest.mark.proves("IMPORT-PYTHON")
+def test_python_imports_as_the_command_does(
+    brain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    folder = write(tmp_path / "shop", {"doc/adr/0002-x.md": NYGARD, "CLAUDE.md": RULES, "todo.md": "- [ ] a\n"})
+    assert run(["import", str(folder), "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    with nugget.open() as opened:
+        tried = opened.import_notes(folder, dry_run=True)
+        assert [(change.unit.id, change.path) for change in tried.changes] == [
+            (unit["id"], unit["path"]) for unit in told["units"]
+        ]
+        assert tried.branch is None and [left.path for left in tried.left_out] == [
+            left["path"] for left in told["left_out"]
+        ]
+        made = opened.import_notes(str(folder), domain="shop/web", limit=2)
+        assert made.branch == git.branches(brain, "nugget/")[0].name and made.waiting == 1
+        assert {change.unit.domain for change in made.changes} == {"shop/web"} and made.published.local
+        with pytest.raises(UsageError):
+            opened.import_notes(folder, domain="../x")
+        with pytest.raises(UsageError):
+            opened.import_notes(folder, limit=0)
 
 
 def test_a_limit_leaves_the_rest_for_the_next_import(brain: Path, home: Path, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ PACKAGE = Path(__file__).parent.parent / "nugget"
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "faces": (
-        "render", "render_nuggets", "asked", "api", "agent_code", "openqed_tools", "source_answers",
-        "desk", "mcp_server", "http_server", "briefing", "hook", "worker", "commit_hook",
+        "render", "render_nuggets", "asked", "neighbours", "bringing", "api", "agent_code", "openqed_tools",
+        "source_answers", "desk", "mcp_server", "http_server", "briefing", "hook", "worker", "commit_hook",
         "demo", "cli", "entry",
     ),
     "use cases": (

@@ -18,8 +18,9 @@ from nugget import git, knowledge, queue, review, spool
 from nugget.comparison import LIKELY_DUPLICATE
 from nugget.config import read_environment
 from nugget.errors import NuggetError
+from nugget.neighbours import similar_units
 from nugget.queue import Job
-from nugget.worker import similar_units, work
+from nugget.worker import work
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LESSONS = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,6 @@ import typer
 
 from nugget.cli.capturing import print_published
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json
-from nugget.config import read_environment
 from nugget.render import clean, one_line
 from nugget.text import counted
 
@@ -39,30 +37,13 @@ def import_notes(
     Obsidian vaults, markdown folders, ADRs, CLAUDE.md and AGENTS.md, Cursor rules, exports of mem0, claude-mem and
     basic-memory. The units are written on a branch of the brain, to be reviewed; the notes are not touched.
     """
-    from nugget import publishing
-    from nugget.brain import validate_domain
-    from nugget.importing import Import
-    from nugget.importing import import_notes as start
-    from nugget.worker import similar_units
-
-    environment = read_environment()
     with open_brain(brain) as opened:
-        bound = Import(
-            brain=opened.path, home=environment.home, settings=opened.settings, similar=similar_units(opened),
-            now=datetime.now(UTC).astimezone(), domain=validate_domain(domain) if domain else None, limit=limit,
-            dry_run=dry_run,
-        )  # fmt: skip
-        result = start(path.expanduser(), bound)
-        published = publishing.Published()
-        if result.branch:
-            published = publishing.publish(
-                opened.path, environment=environment, settings=opened.settings, now=datetime.now(UTC)
-            )
+        result = opened.import_notes(path, domain=domain, limit=limit, dry_run=dry_run)
     if as_json:
-        print_json(_result_json(result) | {"published": [asdict(entry) for entry in published.publications]})
+        print_json(_result_json(result) | {"published": [asdict(entry) for entry in result.published.publications]})
         return
     _print_result(console(), result, dry_run=dry_run)
-    print_published(console(), published, asked=False)
+    print_published(console(), result.published, asked=False)
 
 
 def _print_result(out: Console, result: ImportResult, *, dry_run: bool) -> None:

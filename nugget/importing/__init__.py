@@ -17,7 +17,7 @@ from pathlib import Path
 from nugget import git, ledger, proposal_text, spool
 from nugget.capture import base_commit, brain_key, waiting_units
 from nugget.comparison import Comparison, FileChange, KnownBrain, Similar, compare
-from nugget.config import Settings, is_brain
+from nugget.config import Environment, Settings, is_brain
 from nugget.errors import BrainError, UsageError
 from nugget.extraction.proposals import Proposal
 from nugget.filing import forgotten
@@ -27,6 +27,7 @@ from nugget.importing.kinds import named_kind
 from nugget.importing.notes import LeftOut, Note, page_of
 from nugget.importing.pages import notes_of
 from nugget.models import Evidence, Origin, SourceName, Unit
+from nugget.publishing import Published, publish
 from nugget.redaction import allow_list, redact
 from nugget.text import shorten, slugify
 
@@ -67,6 +68,16 @@ class ImportResult:
     known: int = 0
     waiting: int = 0
     redacted: Mapping[str, int] = field(default_factory=dict)
+    published: Published = field(default_factory=Published)
+
+
+def import_and_publish(path: Path, bound: Import, environment: Environment) -> ImportResult:
+    """`import_notes`, with a pull request for the branch where the brain has one for sessions too. Raises as it."""
+    result = import_notes(path, bound)
+    if not result.branch:
+        return result
+    told = publish(bound.brain, environment=environment, settings=bound.settings, now=bound.now)
+    return replace(result, published=told)
 
 
 def import_notes(path: Path, bound: Import) -> ImportResult:
