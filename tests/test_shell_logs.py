@@ -123,6 +123,25 @@ def test_malformed_lines_are_counted_and_stop_nothing(tmp_path: Path) -> None:
     assert malformed == len(bad)
 
 
+@pytest.mark.proves("EVI-SHELL-TORN")
+def test_many_events_read_at_once_are_those_that_each_line_holds(tmp_path: Path) -> None:
+    lines = [event(n, "note", text=f"schön {n}").encode() for n in range(3000)]
+    bad = (b"{\n", b"\n", b" \n", b"null\n", b"\xff{}\n", b'{"kind": "a"}, {"kind": "b"}\n', b"[" * 3000 + b"\n")
+    for number, line in enumerate(bad):
+        lines.insert(400 * (number + 1), line)
+    lines.insert(1234, b"\xef\xbb\xbf" + event(7, "marked", text="\ud800").replace("\n", " \r\n").encode())
+    log, alone = tmp_path / "events.jsonl", tmp_path / "alone.jsonl"
+    log.write_bytes(b"".join(lines))
+    events, malformed, place = all_events(log)
+    offset, expected = 0, []
+    for line in lines:
+        alone.write_bytes(line)
+        expected += [one._replace(offset=offset) for one in all_events(alone)[0]]
+        offset += len(line)
+    assert events == expected and len(events) == 3001
+    assert malformed == len(bad) - 2 and place.offset == offset
+
+
 def test_times_and_data_of_any_type_are_taken(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     lines = ('"x"', "null", "true", "-5", "1e300", "NaN", "12.7")

@@ -10,14 +10,19 @@ from nugget.redaction import redact
 
 
 def redacted_all(
-    texts: Sequence[str], *, allow: Sequence[re.Pattern[str]] = (), counts: Counter[str] | None = None
+    texts: list[str], *, allow: Sequence[re.Pattern[str]] = (), counts: Counter[str] | None = None
 ) -> list[str]:
-    """The texts without secrets, in their order. Repeated texts cost nothing; `counts` gathers what kinds there were.
+    """The texts without secrets, in their order: the very list where there are none.
+
+    Repeated texts cost nothing; `counts` gathers what kinds of secrets there were.
 
     They are looked at as one text first: where that holds a secret, the part of it is halved until it is found.
     """
     distinct = list(dict.fromkeys(texts))
-    cleaned = dict(zip(distinct, _cleaned(distinct, allow, counts), strict=True))
+    without = _cleaned(distinct, allow, counts)
+    if without is distinct:
+        return texts
+    cleaned = dict(zip(distinct, without, strict=True))
     return [cleaned[text] for text in texts]
 
 

@@ -35,8 +35,8 @@ def derive(connection: sqlite3.Connection, ids: Ids, *, first_new: int, todos: S
         begin = min(begin, *begins)
     for incident in stale:
         store.remove_rows(connection, "incidents", incident, incident + 1)
-    events = store.rows_in(connection, "events", begin, end, where="kind IN ('command.end', 'tool.end')")
-    edits = store.rows_in(connection, "file_edits", begin, end)
+    events = store.each_row_in(connection, "events", begin, end, where="kind IN ('command.end', 'tool.end')")
+    edits = store.each_row_in(connection, "file_edits", begin, end)
     found = stitch(events, edits, _lines_of(connection, first, end))
     _allot_loose_lines(connection, found, begin, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])
@@ -61,8 +61,13 @@ def _window_begin(connection: sqlite3.Connection, first: int, first_new: int) ->
 
 
 def _lines_of(connection: sqlite3.Connection, first: int, end: int) -> Callable[[int], Sequence[str]]:
-    def lines(started: int) -> list[str]:
-        """Output of a command: what it wrote to stderr first, since that is where failures are told."""
+    """The output of a command, by its event: what it wrote to stderr first, since that is where failures are told."""
+    query = "SELECT DISTINCT command FROM pane_output WHERE command >= ? AND command < ?"
+    with_output = {row[0] for row in connection.execute(query, (first, end))}
+
+    def lines(started: int) -> Sequence[str]:
+        if started not in with_output:
+            return ()
         rows = connection.execute(
             "SELECT text FROM pane_output WHERE command = ? AND id >= ? AND id < ? "
             "ORDER BY stream = 'stderr' DESC, is_failure DESC, id LIMIT ?",
@@ -129,17 +134,15 @@ def _derive_notes(connection: sqlite3.Connection, ids: Ids, *, first_new: int, t
         severity = json.loads(row[11])["severity"]
         if severity >= 0.3:
             wanted["blocker", shorten(row[5], 300)] = (row[1], row[9] is None, row[0])
-    for row in store.rows_in(connection, "file_edits", first_new, end):
+    for row in store.each_row_in(connection, "file_edits", first_new, end):
         if row[4] != 0:
             wanted["edit", edit_note(row[2], row[3])] = (row[1], True, row[0])
-    commands = store.rows_in(
-        connection, "events", first_new, end, where="kind IN ('command.start', 'prompt') AND length(text) < 20000"
-    )
-    for row in commands:
+    said = "kind IN ('command.start', 'prompt') AND length(text) < 20000"
+    for row in store.each_row_in(connection, "events", first_new, end, where=said):
         find = notes_of_speech if row[2] == "prompt" else notes_of_command
         for kind, text in find(row[4]):
             wanted[kind, text] = (row[1], True, row[0])
-    for row in store.rows_in(connection, "command_inputs", first_new, end):
+    for row in store.each_row_in(connection, "command_inputs", first_new, end):
         for kind, text in notes_of_command(row[2]):
             wanted.setdefault((kind, text), (row[1], True, row[0]))
     for event, ts_ms, text, is_open in todos:

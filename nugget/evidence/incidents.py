@@ -8,10 +8,10 @@ came at once. The command of the same target that then goes well is what it was 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from nugget.extraction.fixes import bare_command, signature_of
 from nugget.sources.log_lines import looks_failed
@@ -20,7 +20,9 @@ from nugget.text import shorten
 MAX_STEPS_BETWEEN = 150
 """So many steps behind its last failure an incident is neither retried nor fixed any more."""
 MAX_MS_BETWEEN = 6 * 3600 * 1000
-_NEAR_STEPS = 25
+MOST_INCIDENTS = 5000
+"""Of what one reading finds, the latest so many are kept."""
+_NEAR_STEPS, _SIMILAR_STEPS = 25, 12
 _CHAINED_STEPS, _CHAINED_MS = 4, 10_000
 _MAX_LINES, _MAX_EDITS, _MOST_OPEN = 6, 8, 24
 
@@ -56,6 +58,17 @@ _LISTING = re.compile(r"\s*\d*\s*[│|]|\s*\d+ [│|]")
 _STOPPED_BY_PERSON = 130
 
 
+class About(NamedTuple):
+    """What a command is about.
+
+    `target` is its program and sub-command (or script), without variables, folders and starters; `subjects` are the
+    arguments behind these, without flags.
+    """
+
+    target: str
+    subjects: frozenset[str]
+
+
 @dataclass(slots=True)
 class Stitched:
     """An incident while it is being put together."""
@@ -67,7 +80,7 @@ class Stitched:
     ts_ms: int
     step: int
     command: str
-    target: str
+    about: About
     words: frozenset[str]
     tool: str | None
     exit_code: int | None
@@ -88,7 +101,7 @@ class Stitched:
         """What failed, on one line."""
         code = f" (exit {self.exit_code})" if self.exit_code is not None and not self.is_masked else ""
         if not self.command:
-            named = self.target if self.target != self.tool else next(iter(self.lines), self.target)
+            named = self.about.target if self.about.target != self.tool else next(iter(self.lines), self.about.target)
             return f"{self.tool or 'tool'} failed: {shorten(named.removeprefix(f'{self.tool}: '), 120)}"
         return f"`{shorten(bare_command(self.command) or self.command, 160)}` failed{code}"
 
@@ -116,16 +129,16 @@ class _Trail:
 
 
 def stitch(
-    events: Sequence[Sequence[Any]], edits: Sequence[Sequence[Any]], lines_of: Callable[[int], Sequence[str]]
+    events: Iterable[Sequence[Any]], edits: Iterable[Sequence[Any]], lines_of: Callable[[int], Sequence[str]]
 ) -> list[Stitched]:
-    """The incidents in these rows of events and file_edits, in order of their first failure.
+    """The incidents in these rows of events and file_edits (each in order of ids), in order of their first failure.
 
     `lines_of` gives the output lines of the command that was started by an event.
     """
     trail = _Trail()
-    for table, row in _in_order(events, edits):
+    for is_edit, row in _in_order(events, edits):
         trail.step += 1
-        if table == "file_edits":
+        if is_edit:
             _note_edit(row, trail)
         elif row[2] == "command.end":
             _note_command(row, trail, lines_of)
@@ -133,36 +146,43 @@ def stitch(
             _note_tool(row, trail)
         if trail.step % 64 == 0:
             trail.open = [one for one in trail.open if trail.step - one.step <= MAX_STEPS_BETWEEN]
-    return trail.done
+    return trail.done[-MOST_INCIDENTS:]
 
 
-def _in_order(events: Sequence[Sequence[Any]], edits: Sequence[Sequence[Any]]) -> Iterator[tuple[str, Sequence[Any]]]:
-    rows = [("events", row) for row in events] + [("file_edits", row) for row in edits]
-    yield from sorted(rows, key=lambda row: row[1][0])
+def _in_order(events: Iterable[Sequence[Any]], edits: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, Sequence[Any]]]:
+    """(is an edit, row) in the order of ids, in which both come; of each no more than one is held."""
+    coming = iter(edits)
+    edit = next(coming, None)
+    for event in events:
+        while edit is not None and edit[0] < event[0]:
+            yield True, edit
+            edit = next(coming, None)
+        yield False, event
+    while edit is not None:
+        yield True, edit
+        edit = next(coming, None)
 
 
 def _note_command(row: Sequence[Any], trail: _Trail, lines_of: Callable[[int], Sequence[str]]) -> None:
     row_id, ts_ms, _, _, command, ok, code, started, _ = row
     if not command or ok is None or code == _STOPPED_BY_PERSON:
         return
-    target, words = target_of(command), words_of(command)
+    if ok and not trail.open and not _may_mask(command):
+        return
     lines = lines_of(started) if started and (not ok or trail.open or _may_mask(command)) else ()
     telling = telling_lines(lines) if lines else []
     if ok and not is_masked_failure(command, lines):
-        _settle(command, target, words, ts_ms, lines, trail)
+        _settle(command, ts_ms, lines, trail)
         return
     if code == 1 and not telling and programs_of(command)[-1:] and programs_of(command)[-1] in _SEARCHES:
         return
-    again = (
-        one for one in reversed(trail.open) if one.command and _is_retry(one, command, target, words, ts_ms, trail)
-    )
-    known = next(again, None)
+    known = next(reversed(_tried_before(command, ts_ms, trail)), None)
     severity = _severity(code, telling, is_masked=bool(ok), is_reader=_is_reading(command))
     if known is None:
         known = Stitched(
             started=started, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=trail.step,
-            command=command,
-            target=target, words=words, tool=None, exit_code=code, severity=severity, is_masked=bool(ok), failures=0,
+            command=command, about=about_of(command), words=words_of(command), tool=None, exit_code=code,
+            severity=severity, is_masked=bool(ok), failures=0,
         )  # fmt: skip
         _open(known, trail)
     _add_failure(known, row_id, ts_ms, trail.step, telling)
@@ -179,7 +199,7 @@ def _note_tool(row: Sequence[Any], trail: _Trail) -> None:
     target = _tool_target(tool, text)
     if ok:
         for one in list(trail.open):
-            if not one.command and one.tool == tool and one.target == target:
+            if not one.command and one.tool == tool and one.about.target == target:
                 _close(one, f"{tool} went well", ts_ms, trail)
         return
     last = trail.open[-1] if trail.open else None
@@ -191,12 +211,15 @@ def _note_tool(row: Sequence[Any], trail: _Trail) -> None:
         last.last_event = row_id
         last.reasons[f"tool {tool} failed too"] = None
         return
-    known = next((one for one in trail.open if not one.command and one.tool == tool and one.target == target), None)
+    known = next(
+        (one for one in trail.open if not one.command and one.tool == tool and one.about.target == target), None
+    )
     if known is None:
         severity = 0.15 if _TRIVIAL.search(text) else 0.5
         known = Stitched(
             started=None, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=trail.step,
-            command="", target=target, words=words_of(text), tool=tool, exit_code=None, severity=severity, failures=0,
+            command="", about=About(target, frozenset()), words=words_of(text), tool=tool, exit_code=None,
+            severity=severity, failures=0,
         )  # fmt: skip
         _open(known, trail)
     lines = [shorten(line, 300) for line in text.split("\n")[:3] if line.strip()]
@@ -210,7 +233,7 @@ def _note_edit(row: Sequence[Any], trail: _Trail) -> None:
     for one in list(trail.open):
         if ok == 0:
             continue
-        if not one.command and one.target.endswith(path):
+        if not one.command and one.about.target.endswith(path):
             _close(one, f"{one.tool} {path} went well", ts_ms, trail)
             continue
         since = trail.step - one.step
@@ -221,11 +244,9 @@ def _note_edit(row: Sequence[Any], trail: _Trail) -> None:
             one.reasons["the failure names an edited file" if is_named else "edited right after"] = None
 
 
-def _settle(command: str, target: str, words: frozenset[str], ts_ms: int, lines: Sequence[str], trail: _Trail) -> None:
+def _settle(command: str, ts_ms: int, lines: Sequence[str], trail: _Trail) -> None:
     """Close the incidents that this command, which went well, is the end of."""
-    for one in list(trail.open):
-        if not one.command or not _is_retry(one, command, target, words, ts_ms, trail):
-            continue
+    for one in _tried_before(command, ts_ms, trail):
         if one.lines and one.lines[0] in (line.strip() for line in lines):
             continue
         _close(one, bare_command(command) or command, ts_ms, trail)
@@ -234,7 +255,10 @@ def _settle(command: str, target: str, words: frozenset[str], ts_ms: int, lines:
 def _open(one: Stitched, trail: _Trail) -> None:
     trail.open.append(one)
     trail.done.append(one)
-    del trail.open[:-_MOST_OPEN]
+    if len(trail.open) > _MOST_OPEN:
+        del trail.open[:-_MOST_OPEN]
+    if len(trail.done) > 2 * MOST_INCIDENTS:
+        del trail.done[:-MOST_INCIDENTS]
 
 
 def _close(one: Stitched, by: str, ts_ms: int, trail: _Trail) -> None:
@@ -255,44 +279,57 @@ def _add_failure(one: Stitched, row_id: int, ts_ms: int, step: int, lines: Seque
         one.reasons.pop(f"failed {one.failures - 1} times", None)
 
 
-def _is_retry(one: Stitched, command: str, target: str, words: frozenset[str], ts_ms: int, trail: _Trail) -> bool:
-    """Whether a command is about the same as the one that failed, and not too long after it."""
-    if trail.step - one.step > MAX_STEPS_BETWEEN or ts_ms - one.ts_ms > MAX_MS_BETWEEN:
-        return False
-    if command == one.command:
-        return True
-    if target == one.target:
-        ours, theirs = subjects_of(command), subjects_of(one.command)
-        return not ours or not theirs or 2 * len(ours & theirs) > min(len(ours), len(theirs))
-    union = len(words | one.words)
-    return trail.step - one.step <= 12 and 5 * len(words & one.words) >= 3 * union
+def _tried_before(command: str, ts_ms: int, trail: _Trail) -> list[Stitched]:
+    """The open incidents whose command was about the same as this one, and not too long ago."""
+    if not trail.open:
+        return []
+    about, oldest_step, oldest_ms = about_of(command), trail.step - MAX_STEPS_BETWEEN, ts_ms - MAX_MS_BETWEEN
+    return [
+        one
+        for one in trail.open
+        if one.step >= oldest_step
+        and one.ts_ms >= oldest_ms
+        and one.command
+        and (
+            command == one.command
+            or (
+                _has_same_subjects(about, one.about)
+                if about.target == one.about.target
+                else trail.step - one.step <= _SIMILAR_STEPS and _is_similar(words_of(command), one.words)
+            )
+        )
+    ]
+
+
+def _has_same_subjects(ours: About, theirs: About) -> bool:
+    least = min(len(ours.subjects), len(theirs.subjects))
+    return not least or 2 * len(ours.subjects & theirs.subjects) > least
+
+
+def _is_similar(ours: frozenset[str], theirs: frozenset[str]) -> bool:
+    return 5 * len(ours & theirs) >= 3 * len(ours | theirs)
 
 
 @lru_cache(maxsize=4096)
-def target_of(command: str) -> str:
-    """What a command is about: its program and sub-command (or script), without variables, folders and starters."""
-    return " ".join(_arguments(command)[:2])
-
-
-@lru_cache(maxsize=4096)
-def subjects_of(command: str) -> frozenset[str]:
-    """What a command is run on: its arguments behind program and sub-command, without flags."""
-    return frozenset(_arguments(command)[2:]) - _EVERYTHING
-
-
-def _arguments(command: str) -> list[str]:
-    words = (bare_command(command) or command)[:2000].lower().split()
-    while words and words[0] in _STARTERS:
-        words = words[1:]
-    if words and words[0].startswith(("/", "./", "~")):
-        words[0] = words[0].rsplit("/", 1)[-1]
-    return [word.strip("\"'") for word in words if not word.startswith("-") and word not in _JOINS]
+def about_of(command: str) -> About:
+    """What a command is about."""
+    arguments = _arguments(bare_command(command) or command)
+    return About(" ".join(arguments[:2]), frozenset(arguments[2:]) - _EVERYTHING)
 
 
 @lru_cache(maxsize=4096)
 def words_of(text: str) -> frozenset[str]:
     """The words, flags and paths of a command."""
-    return frozenset(word.lower() for word in _WORD.findall(bare_command(text)[:2000]))
+    return frozenset(_WORD.findall(bare_command(text)[:2000].lower()))
+
+
+def _arguments(command: str) -> list[str]:
+    words = command[:2000].lower().split()
+    while words and words[0] in _STARTERS:
+        words = words[1:]
+    if words and words[0].startswith(("/", "./", "~")):
+        words[0] = words[0].rsplit("/", 1)[-1]
+    return [word.strip("\"'") for word in words if not word.startswith("-") and word not in _JOINS]
 
 
 def programs_of(command: str) -> list[str]:
@@ -328,7 +365,7 @@ def is_masked_failure(command: str, lines: Sequence[str]) -> bool:
 
 
 def _may_mask(command: str) -> bool:
-    return any(mark in command for mark in ("|", ";", "&"))
+    return "|" in command or ";" in command or "&" in command
 
 
 def _said(lines: Sequence[str]) -> set[str]:

@@ -155,12 +155,13 @@ def _take_events(
                 return  # another process has taken this batch in
             running.ids.number = _last_number(connection, running.ids.key)
             rows = event_rows(batch.events, running)
-            texts = redacted_all([row[4] for row in rows.events], allow=allow, counts=tally.redacted)
-            for row, text in zip(rows.events, texts, strict=True):
-                row[4] = text
-            paths = redacted_all([row[2] for row in rows.file_edits], allow=allow, counts=tally.redacted)
-            for row, path in zip(rows.file_edits, paths, strict=True):
-                row[2] = path
+            for made, column in ((rows.events, 4), (rows.file_edits, 2)):
+                given = [row[column] for row in made]
+                cleaned = redacted_all(given, allow=allow, counts=tally.redacted)
+                if cleaned is not given:
+                    made[:] = [
+                        (*row[:column], text, *row[column + 1 :]) for row, text in zip(made, cleaned, strict=True)
+                    ]
             for table, made in (("events", rows.events), ("file_edits", rows.file_edits)):
                 store.put_rows(connection, table, made)
                 tally.rows[table] += len(made)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from nugget.text import shorten
 
@@ -17,6 +18,7 @@ MAX_NOTE_CHARS = 300
 _TO_ASSISTANT = re.compile(
     r"(?:ai|ask|claude|codex|gemini|llm|aider|aish|chat|copilot)\s+(?!-)(?P<said>.{4,})", re.DOTALL
 )
+_GIT = re.compile(r"(?:\S*/)?git(?:\s|$)")
 _COMMENT = re.compile(r"(?:^|\s)#\s*(?P<said>\S.*)$", re.MULTILINE)
 _ECHO = re.compile(r"^(?:echo|printf|note|jot|task add|todo(?: add)?|nugget add)\s+(?:-\w+\s+)*(?P<said>[^|>]+)")
 _QUOTES = "\"' "
@@ -55,13 +57,13 @@ _NO_DECISION = re.compile(
 _TODO_PROGRAM = re.compile(r"^(?:todo|task)(?: add)? ")
 
 
-def notes_of_command(text: str) -> Iterator[tuple[str, str]]:
+@lru_cache(maxsize=4096)
+def notes_of_command(text: str) -> tuple[tuple[str, str], ...]:
     """(type, text) of the todos and decisions that a line typed into a shell holds."""
     said = said_in_command(text)
     if said and _TODO_PROGRAM.match(text.strip()):
-        yield "todo", shorten(said, MAX_NOTE_CHARS)
-    elif said:
-        yield from notes_of_speech(said)
+        return (("todo", shorten(said, MAX_NOTE_CHARS)),)
+    return tuple(notes_of_speech(said)) if said else ()
 
 
 def notes_of_speech(text: str, *, max_sentences: int = 40) -> Iterator[tuple[str, str]]:
@@ -81,7 +83,7 @@ def notes_of_speech(text: str, *, max_sentences: int = 40) -> Iterator[tuple[str
 def said_in_command(text: str) -> str:
     """What a person said in a line typed into a shell: to an assistant, in a comment, in a note; else nothing."""
     line = text.strip()
-    if not line or re.match(r"(?:\S*/)?git(?:\s|$)", line):
+    if not line or _GIT.match(line):
         return ""
     for pattern in (_TO_ASSISTANT, _ECHO):
         if found := pattern.match(line):

@@ -6,7 +6,8 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from nugget.index.evidence import Ids
 from nugget.sources.log_lines import LogLine
@@ -21,8 +22,7 @@ _WRITING_TOOLS = {
 _SAYING_KEYS = ("text", "message", "prompt", "content", "error", "reason", "title", "name", "path")
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A command that was started: its row, its text, and when it began or, once that is known, ended."""
 
     id: int
@@ -46,38 +46,45 @@ class Running:
 class Rows:
     """Rows for the tables of the same names, in the order of their columns."""
 
-    events: list[list[Any]] = field(default_factory=list)
-    file_edits: list[list[Any]] = field(default_factory=list)
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+    file_edits: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 def event_rows(events: Sequence[LogEvent], running: Running) -> Rows:
     """The rows of some events. Times that are missing are taken from the event before."""
     rows = Rows()
-    for event in events:
-        running.ts_ms = event.ts_ms or running.ts_ms
-        given, kind = event.given, event.kind
-        tool = _text(given.get("tool"))[:80] or None
-        text, ok, code, started = "", None, None, None
+    next_id, add = running.ids.next, rows.events.append
+    ts_ms = running.ts_ms
+    for offset, own_ms, kind, given in events:
+        ts_ms = running.ts_ms = own_ms or ts_ms
+        tool = code = outcome = started = None
+        if given.get("tool"):
+            tool = _text(given["tool"])[:80] or None
         if kind == "command.start":
-            text = _text(given.get("cmd")) or _text(given.get("command"))
+            text = (_text(given.get("cmd")) or _text(given.get("command"))).strip()[:MAX_TEXT_CHARS]
+            row_id = next_id("events")
+            _begin(Command(row_id, text, ts_ms), given, running)
         elif kind == "command.end":
-            code, ok = _exit_of(given)
-            command = _ended(given, running)
-            text = _text(given.get("cmd")) or (command.text if command else "")
-            started = command.id if command else None
-        elif kind.startswith("tool."):
-            text = _tool_text(kind, tool, given)
-            ok = given.get("ok") if isinstance(given.get("ok"), bool) else None
+            code = _exit_of(given)
+            outcome = None if code is None else int(code == 0)
+            named = _text(given["cmd"]).strip()[:MAX_TEXT_CHARS] if given.get("cmd") else ""
+            command = _ended(named, given, running)
+            text = named
+            if command:
+                text, started = named or command.text, command.id
+            row_id = next_id("events")
         else:
-            text = _said(given)
-        row_id = running.ids.next("events")
-        text = text.strip()[:MAX_TEXT_CHARS]
-        outcome = None if ok is None else int(ok)
-        rows.events.append([row_id, running.ts_ms, kind, tool, text, outcome, code, started, event.offset])
-        if kind == "command.start":
-            _begin(Command(row_id, text, running.ts_ms), given, running)
-        elif kind == "tool.start" and tool in _WRITING_TOOLS:
+            if kind.startswith("tool."):
+                text = _tool_text(kind, tool, given)
+                outcome = int(given["ok"]) if isinstance(given.get("ok"), bool) else None
+            else:
+                text = _said(given)
+            text = text.strip()[:MAX_TEXT_CHARS]
+            row_id = next_id("events")
+        add((row_id, ts_ms, kind, tool, text, outcome, code, started, offset))
+        if tool and kind == "tool.start" and tool in _WRITING_TOOLS:
             rows.file_edits += _edit_rows(tool, given, running)
+    _forget_old(running)
     return rows
 
 
@@ -118,27 +125,35 @@ def input_rows(lines: Sequence[LogLine], texts: Sequence[str], running: Running)
 
 
 def _begin(command: Command, given: Mapping[str, Any], running: Running) -> None:
-    running.folder = _text(given.get("cwd"))[:1000] or running.folder
+    if given.get("cwd"):
+        running.folder = _text(given["cwd"])[:1000] or running.folder
     running.open.append(command)
     running.known[command.id] = command
-    del running.open[:-_MOST_OPEN]
-    if len(running.known) > _MOST_KNOWN:
-        del running.known[next(iter(running.known))]
+    if len(running.open) > _MOST_OPEN:
+        del running.open[:-_MOST_OPEN]
 
 
-def _ended(given: Mapping[str, Any], running: Running) -> Command | None:
+def _ended(named: str, given: Mapping[str, Any], running: Running) -> Command | None:
     """The command that an end belongs to: the last one open with its text, where the end names one, else the last."""
-    named = _text(given.get("cmd")).strip()[:MAX_TEXT_CHARS]
-    begun = next((command for command in reversed(running.open) if not named or command.text == named), None)
-    if begun is None:
+    place = len(running.open) - 1
+    while place >= 0 and named and running.open[place].text != named:
+        place -= 1
+    if place < 0:
         return None
-    running.open.remove(begun)
+    begun = running.open.pop(place)
     ended = Command(begun.id, begun.text, running.ts_ms)
     running.known[begun.id] = ended
-    for stream, place in _streams(given):
-        running.ranges.append((stream, *place, ended))
-    del running.ranges[:-_MOST_KNOWN]
+    if given.get("streams"):
+        for stream, (begin, end) in _streams(given):
+            running.ranges.append((stream, begin, end, ended))
     return ended
+
+
+def _forget_old(running: Running) -> None:
+    """Remember no more commands, and places of their output, than are looked for."""
+    del running.ranges[:-_MOST_KNOWN]
+    if len(running.known) > _MOST_KNOWN:
+        running.known = dict(islice(running.known.items(), len(running.known) - _MOST_KNOWN, None))
 
 
 def _streams(given: Mapping[str, Any]) -> list[tuple[str, tuple[int, int]]]:
@@ -160,12 +175,12 @@ def _echo_of(line: str, echoed: Mapping[str, Sequence[Command]]) -> Command | No
     return None
 
 
-def _exit_of(given: Mapping[str, Any]) -> tuple[int | None, bool | None]:
+def _exit_of(given: Mapping[str, Any]) -> int | None:
     for key in ("exit", "exit_code", "code", "status"):
         code = given.get(key)
         if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 1 << 31:
-            return code, code == 0
-    return None, None
+            return code
+    return None
 
 
 def _tool_text(kind: str, tool: str | None, given: Mapping[str, Any]) -> str:
@@ -180,13 +195,13 @@ def _tool_text(kind: str, tool: str | None, given: Mapping[str, Any]) -> str:
     return tool or "tool"
 
 
-def _edit_rows(tool: str, given: Mapping[str, Any], running: Running) -> list[list[Any]]:
+def _edit_rows(tool: str, given: Mapping[str, Any], running: Running) -> list[tuple[Any, ...]]:
     arguments = given.get("args")
     path = _text(arguments.get("path")) or _text(arguments.get("file_path")) if isinstance(arguments, dict) else ""
     if not path:
         return []
     action = "append" if arguments and arguments.get("append") is True else _WRITING_TOOLS[tool]
-    return [[running.ids.next("file_edits"), running.ts_ms, path[:1000], action, None]]
+    return [(running.ids.next("file_edits"), running.ts_ms, path[:1000], action, None)]
 
 
 def _said(given: Mapping[str, Any]) -> str:

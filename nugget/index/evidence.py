@@ -7,7 +7,7 @@ read, a session is one range of ids, and an id alone says where the row stands.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")
 """Position in this tuple = the lowest bits of an id."""
+_POSITIONS = {table: position for position, table in enumerate(TABLES)}
 
 _COLUMNS = {
     "events": "id, ts_ms, kind, tool, text, ok, exit_code, started, offset",
@@ -70,7 +71,7 @@ class Ids:
     def next(self, table: str) -> int:
         """A new id for a row of this table."""
         self.number += 1
-        return self.key << _SESSION_BITS | self.number << _TABLE_BITS | TABLES.index(table)
+        return self.key << _SESSION_BITS | self.number << _TABLE_BITS | _POSITIONS[table]
 
 
 def table_of(row_id: int) -> str:
@@ -199,12 +200,29 @@ def rows_in(
 
     `where` is SQL of ours, never a text from outside.
     """
-    order = "DESC" if newest else "ASC"
-    rows = connection.execute(
+    rows = list(each_row_in(connection, table, first, end, where=where, limit=limit, newest_first=newest))
+    return rows[::-1] if newest else rows
+
+
+def each_row_in(
+    connection: sqlite3.Connection,
+    table: str,
+    first: int,
+    end: int,
+    *,
+    where: str = "1",
+    limit: int = -1,
+    newest_first: bool = False,
+) -> Iterator[tuple[Any, ...]]:
+    """Rows with ids from `first` to before `end`, in order or from the end on, none of them held.
+
+    `where` is SQL of ours, never a text from outside.
+    """
+    order = "DESC" if newest_first else "ASC"
+    return connection.execute(
         f"SELECT {_COLUMNS[table]} FROM {table} WHERE id >= ? AND id < ? AND {where} ORDER BY id {order} LIMIT ?",
         (first, end, limit),
-    ).fetchall()
-    return rows[::-1] if newest else rows
+    )
 
 
 def rows_by_id(connection: sqlite3.Connection, table: str, row_ids: Iterable[int]) -> list[tuple[Any, ...]]:
