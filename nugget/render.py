@@ -20,7 +20,7 @@ ORDERS = (
 )
 
 DEGRADED: Mapping[str, str] = {
-    "no_vectors": "found by words alone, without an embedding model",
+    "no_vectors": "found by words alone, without vectors",
     "no_llm": "no LLM took part; these are the passages themselves",
     "no_reranker": "the re-ranker failed, so the order is the local one",
     "no_answer": "the LLM could not write an answer",

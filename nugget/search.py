@@ -163,29 +163,12 @@ def search_everything(
         hits: list[Hit] = []
         weak = False
         if source is SourceName.BRAIN or queries.has_source(index.connection, source):
-            asked = Query(
-                text=query.text,
-                match_any=query.match_any,
-                filter=replace(
-                    query.filter, sources=() if source is SourceName.BRAIN else (source,), match=query.match
-                ),
-                limit=limit,
-                budget_tokens=_BUDGET_TOKENS,
-                depth=depth,
-                explain=explain,
-            )
+            asked = _asked_of(source, query, limit=limit, depth=depth, explain=explain)
             bundle = retrieve(asked, chosen, index, embedder=once, now=now)
-            hits, weak = list(bundle.hits), bundle.weak
+            hits, weak = _units_of(source, query, bundle, index, is_alone=len(sources) == 1)
             degraded += bundle.degraded
             explained[str(source)] = bundle.explain
             hint = hint or bundle.more_context_hint
-            if source is not SourceName.BRAIN:
-                weak = weak and not any(map(_matches_words, hits))
-                hits = _by_relevance_and_recency(_telling(hits, weak=weak))
-            elif len(sources) > 1 and not weak:
-                hits = _telling(hits, weak=weak)
-            if source is SourceName.CANON:
-                hits = _names_first(query, asked, hits, index)
         if source in _HISTORY and not _is_about_units(query.filter):
             hits = _by_relevance_and_recency([*hits, *_passages(query, source, index, limit=limit, allow=allow)])
             weak = weak and not hits
@@ -198,6 +181,32 @@ def search_everything(
         more_hint=hint,
         explain=explained if explain else None,
     )
+
+
+def _asked_of(source: SourceName, query: SearchQuery, *, limit: int, depth: Depth, explain: bool) -> Query:
+    """The query as it is put to the units of one source."""
+    sources = () if source is SourceName.BRAIN else (source,)
+    return Query(
+        text=query.text,
+        match_any=query.match_any,
+        filter=replace(query.filter, sources=sources, match=query.match),
+        limit=limit,
+        budget_tokens=_BUDGET_TOKENS,
+        depth=depth,
+        explain=explain,
+    )
+
+
+def _units_of(
+    source: SourceName, query: SearchQuery, bundle: Bundle, index: Index, *, is_alone: bool
+) -> tuple[list[Hit], bool]:
+    """The units that one source shows, of those that were found, and whether they are weak."""
+    hits, weak = list(bundle.hits), bundle.weak
+    if source is SourceName.BRAIN:
+        return hits if is_alone or weak else _telling(hits, weak=weak), weak
+    weak = weak and not any(map(_matches_words, hits))
+    hits = _by_relevance_and_recency(_telling(hits, weak=weak))
+    return _names_first(query, bundle.query, hits, index) if source is SourceName.CANON else hits, weak
 
 
 def day_of(hit: Hit) -> date | None:

@@ -274,7 +274,7 @@ def test_a_model_that_cannot_be_had_is_told_and_words_still_find(
     (words / "evals").mkdir(exist_ok=True)
     shown = nugget("ask", "--no-llm", "cache invalidation")
     assert shown.code == 0 and "1. Cache Invalidation" in shown.out
-    assert "Note: found by words alone, without an embedding model.\n" in shown.out
+    assert "Note: found by words alone, without vectors.\n" in shown.out
     assert "Searching by words alone." in shown.err
 
 

@@ -137,7 +137,7 @@ def test_what_is_stale_weak_missing_or_empty_is_said() -> None:
     weak = bundle_markdown(bundle(HIT, weak=True))
     assert weak.startswith("The brain does not seem to know this: how to retry\nBelow is the nearest")
     degraded = bundle_markdown(bundle(HIT, degraded=("no_vectors", "no_llm")))
-    assert "Note: found by words alone, without an embedding model.\n" in degraded
+    assert "Note: found by words alone, without vectors.\n" in degraded
     empty = bundle_markdown(bundle())
     assert "holds nothing on: how to retry" in empty and "```" not in empty
 
