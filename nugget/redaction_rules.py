@@ -181,17 +181,6 @@ def _shaped_rules() -> list[Rule]:
     slack = re.compile(r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9_/+-]{30,}")
     teams = re.compile(r"https://[\w-]+\.webhook\.office\.com/(?P<secret>webhookb2/[\w@/-]{40,})")
     sas = re.compile(r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%+/=]{40,})")
-    curl_user = re.compile(r"curl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[\w.@+-]+:(?P<secret>[^\s\"'$<>{}]{4,})")
-    mysql_flag = re.compile(
-        r"(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p(?P<secret>[^\s\"'$<>{}-]"
-        r"[^\s\"'$<>{}]{3,})"
-    )
-    sshpass = re.compile(r"sshpass\s+-p\s*[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
-    redis_flag = re.compile(r"redis-cli\b[^\n|;]{0,200}?\s-a\s+[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
-    netrc = re.compile(r"login\s+\S+\s+password\s+(?P<secret>[^\s$<>{}]{4,})")
-    npmrc = re.compile(r":_(?:authToken|auth|password)\s*=\s*[\"']?(?P<secret>[^\s\"'$]{12,})")
-    putty = re.compile(r"Private-MAC:\s*(?P<secret>[a-f0-9]{40,64})")
-    docker_auth = re.compile(r"\"auth\"\s*:\s*\"(?P<secret>[A-Za-z0-9+/=]{16,})\"")
     aws_secret = re.compile(
         r"(?i)aws.{0,24}?(?:key|secret|token).{0,24}?(?<![A-Za-z0-9/+=])"
         r"(?P<secret>(?-i:[A-Za-z0-9/+]{40}))(?![A-Za-z0-9/+=])"
@@ -218,6 +207,23 @@ def _shaped_rules() -> list[Rule]:
         Rule(kind="bearer-token", trigger="authorization", pattern=bearer, any_case=True, accept=is_not_placeholder),
         Rule(kind="session-cookie", trigger="cookie", pattern=cookie, any_case=True, accept=is_mixed),
         Rule(kind="url-password", trigger="://", pattern=url_password, accept=_is_url_password),
+    ]
+
+
+def _written_rules() -> list[Rule]:
+    """Secrets where programs take them: command lines and the files that hold logins."""
+    curl_user = re.compile(r"curl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[\w.@+-]+:(?P<secret>[^\s\"'$<>{}]{4,})")
+    mysql_flag = re.compile(
+        r"(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p(?P<secret>[^\s\"'$<>{}-]"
+        r"[^\s\"'$<>{}]{3,})"
+    )
+    sshpass = re.compile(r"sshpass\s+-p\s*[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
+    redis_flag = re.compile(r"redis-cli\b[^\n|;]{0,200}?\s-a\s+[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
+    netrc = re.compile(r"login\s+\S+\s+password\s+(?P<secret>[^\s$<>{}]{4,})")
+    npmrc = re.compile(r":_(?:authToken|auth|password)\s*=\s*[\"']?(?P<secret>[^\s\"'$]{12,})")
+    putty = re.compile(r"Private-MAC:\s*(?P<secret>[a-f0-9]{40,64})")
+    docker_auth = re.compile(r"\"auth\"\s*:\s*\"(?P<secret>[A-Za-z0-9+/=]{16,})\"")
+    return [
         Rule(kind="command-password", trigger="curl", pattern=curl_user, accept=is_not_placeholder),
         Rule(kind="command-password", trigger="mysql", pattern=mysql_flag, accept=is_not_placeholder),
         Rule(kind="command-password", trigger="mariadb", pattern=mysql_flag, accept=is_not_placeholder),
@@ -313,12 +319,12 @@ def _library_rules() -> list[Rule]:
 @cache
 def rules() -> tuple[Rule, ...]:
     """Every rule, the more telling kinds first."""
-    return (*_prefixed_rules(), *_library_rules(), *_shaped_rules())
+    return (*_prefixed_rules(), *_library_rules(), *_shaped_rules(), *_written_rules())
 
 
 @cache
 def _own_rules() -> tuple[Rule, ...]:
-    return (*_prefixed_rules(), *_shaped_rules())
+    return (*_prefixed_rules(), *_shaped_rules(), *_written_rules())
 
 
 def rules_for(lowered: str, long_words: str) -> tuple[Rule, ...]:

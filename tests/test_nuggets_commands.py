@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import provenance_store
 import pytest
+from commands import Nugget
 from provenance_store import Shop, make_shop
 from replay import Agent, git
 
-from nugget.cli import run
 from nugget.config import read_environment
 from nugget.models import EventKind
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """stdout as the one JSON document that it has to be."""
-        return json.loads(self.out)
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def nugget(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command line."""
-
-    def call(*arguments: str) -> Result:
-        capsys.readouterr()
-        code = run(list(arguments))
-        shown = capsys.readouterr()
-        return Result(code, shown.out, shown.err)
-
-    return call
 
 
 @pytest.fixture
@@ -62,7 +30,7 @@ def shop(tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.proves("NUGGETS-LIST")
-def test_nuggets_are_listed_as_the_design_shows(shop: Shop, nugget: Run) -> None:
+def test_nuggets_are_listed_as_the_design_shows(shop: Shop, nugget: Nugget) -> None:
     shop.learn("chose JWT over session cookies", path="src/auth.py", session=2)
     shop.learn("must support Node 18 and above", type="constraint", session=1)
     shop.write("src/auth.py", "changed\n")
@@ -78,7 +46,7 @@ def test_nuggets_are_listed_as_the_design_shows(shop: Shop, nugget: Run) -> None
 
 
 @pytest.mark.proves("NUGGETS-LIST")
-def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Run) -> None:
+def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Nugget) -> None:
     auth = shop.learn("about auth", path="src/auth.py", session=1)
     folder = shop.learn("about src", path="src", type="caveat", session=2)
     shop.learn("of everything", type="intent", session=3)
@@ -100,7 +68,7 @@ def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Run) 
 
 
 @pytest.mark.proves("NUGGETS-LIST")
-def test_fifty_are_listed_unless_more_are_asked_for(shop: Shop, nugget: Run) -> None:
+def test_fifty_are_listed_unless_more_are_asked_for(shop: Shop, nugget: Nugget) -> None:
     for number in range(60):
         shop.records.pop(number, None)
     for number in range(60):
@@ -110,7 +78,7 @@ def test_fifty_are_listed_unless_more_are_asked_for(shop: Shop, nugget: Run) -> 
 
 
 @pytest.mark.proves("NUGGETS-INSPECT")
-def test_one_nugget_is_shown_whole(shop: Shop, nugget: Run) -> None:
+def test_one_nugget_is_shown_whole(shop: Shop, nugget: Nugget) -> None:
     id_ = shop.learn(
         "chose JWT", detail="Stateless.", alternatives=("cookies",), path="src/auth.py", symbol="load",
         source_prompt="let people log in", confidence=0.9,
@@ -130,7 +98,7 @@ def test_one_nugget_is_shown_whole(shop: Shop, nugget: Run) -> None:
 
 
 @pytest.mark.proves("NUGGETS-CHECK")
-def test_what_is_named_and_gone_is_listed(shop: Shop, brain: Path, nugget: Run,
+def test_what_is_named_and_gone_is_listed(shop: Shop, brain: Path, nugget: Nugget,
                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     shop.learn("fine", path="src/auth.py", symbol="load", detail="`load()` in src/cache.py and auth.py")
     clean = nugget("nuggets", "--check")
@@ -170,7 +138,7 @@ def agent(shop: Shop) -> Agent:
 
 
 @pytest.mark.proves("SESSIONS-LIST")
-def test_sessions_are_listed_extracted_or_not(shop: Shop, agent: Agent, nugget: Run) -> None:
+def test_sessions_are_listed_extracted_or_not(shop: Shop, agent: Agent, nugget: Nugget) -> None:
     shop.learn("chose JWT", path="src/auth.py", session=1, days_ago=2)
     listed = nugget("sessions", "--json").json["sessions"]
     assert {(one["id"], one["extracted"], one["nuggets"], one["files"]) for one in listed} == {
@@ -188,7 +156,7 @@ def test_sessions_are_listed_extracted_or_not(shop: Shop, agent: Agent, nugget: 
 def test_a_session_shows_prompts_artifacts_and_events_without_secrets(
     shop: Shop,
     agent: Agent,
-    nugget: Run,
+    nugget: Nugget,
 ) -> None:
     detail = nugget("sessions", "inspect", agent.session[:8], "--json").json
     assert len(detail["prompts"]) == 1 and "AKIA" not in detail["prompts"][0] and "reload" in detail["prompts"][0]
@@ -203,7 +171,7 @@ def test_a_session_shows_prompts_artifacts_and_events_without_secrets(
 
 
 @pytest.mark.proves("COVERAGE-BARS")
-def test_coverage_draws_a_bar_a_file(shop: Shop, nugget: Run) -> None:
+def test_coverage_draws_a_bar_a_file(shop: Shop, nugget: Nugget) -> None:
     assert "No file has nuggets yet" in nugget("coverage").out
     for path, count in (("src/auth.py", 8), ("src/cache.py", 5), ("src/config.py", 2)):
         for number in range(count):
@@ -224,7 +192,7 @@ def test_coverage_draws_a_bar_a_file(shop: Shop, nugget: Run) -> None:
 
 
 @pytest.mark.proves("COVERAGE-GAPS")
-def test_gaps_come_from_questions_and_from_churn(shop: Shop, nugget: Run) -> None:
+def test_gaps_come_from_questions_and_from_churn(shop: Shop, nugget: Nugget) -> None:
     shop.learn("known", path="src/auth.py")
     for _ in range(3):
         nugget("context", "src/config.py")
@@ -253,12 +221,12 @@ def test_gaps_come_from_questions_and_from_churn(shop: Shop, nugget: Run) -> Non
 )
 def test_outside_of_git_and_without_anything_known_each_command_says_so(
     tmp_path: Path,
-    nugget: Run,
+    nugget: Nugget,
     monkeypatch: pytest.MonkeyPatch,
     command: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    plain: Result = nugget(*command)
+    plain = nugget(*command)
     assert plain.code == 0 and plain.out.strip() and "Traceback" not in plain.err
     if command[-1] != "sessions":
         value: Any = json.loads(nugget(*command, "--json").out)

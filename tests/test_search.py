@@ -11,17 +11,17 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Nugget
 
 from nugget import query_log
 from nugget.api import Brain
-from nugget.cli import run
 from nugget.config import read_environment
 from nugget.desk import Desk, Question
 from nugget.errors import NuggetError, UsageError
@@ -118,35 +118,6 @@ def world(made: World, monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Nugget = Callable[..., Result]
-
-
-@pytest.fixture
-def nugget(world: World, capsys: pytest.CaptureFixture[str]) -> Nugget:
-    """Runs a command line in the world."""
-
-    def call(*arguments: str) -> Result:
-        capsys.readouterr()
-        code = run(list(arguments))
-        shown = capsys.readouterr()
-        return Result(code, shown.out, shown.err)
-
-    return call
-
-
 @pytest.fixture
 def opened(world: World) -> Iterator[Brain]:
     with Brain(world.brain, environment=read_environment()) as brain:
@@ -200,7 +171,7 @@ def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget: Nugget, world: 
 
 
 @pytest.mark.proves("SEARCH-GET")
-def test_every_ref_that_a_search_gives_can_be_shown(nugget: Nugget) -> None:
+def test_every_ref_that_a_search_gives_can_be_shown(world: World, nugget: Nugget) -> None:
     refs = nugget("search", "architecture", "-q").out.split()
     assert {ref.partition(":")[0] for ref in refs} >= {"session", "bridge", "canon"}
     for ref in refs:
@@ -211,7 +182,7 @@ def test_every_ref_that_a_search_gives_can_be_shown(nugget: Nugget) -> None:
 
 
 @pytest.mark.proves("SEARCH-NAMES")
-def test_file_names_come_before_what_only_says_the_word(nugget: Nugget) -> None:
+def test_file_names_come_before_what_only_says_the_word(world: World, nugget: Nugget) -> None:
     hits = nugget("search", "constitution", "--source", "canon", "--json").json["hits"]
     assert [hit["path"].rpartition("/")[2] for hit in hits] == [
         "cupid.md", "roast.md", "space_experimental_architecture.md",
@@ -220,7 +191,7 @@ def test_file_names_come_before_what_only_says_the_word(nugget: Nugget) -> None:
 
 
 @pytest.mark.proves("SEARCH-GROUPS")
-def test_json_quiet_and_explain_tell_of_every_source(nugget: Nugget) -> None:
+def test_json_quiet_and_explain_tell_of_every_source(world: World, nugget: Nugget) -> None:
     found = nugget("search", "architecture", "--json", "--explain").json
     refs = [hit["ref"] for hit in found["hits"]]
     assert nugget("search", "architecture", "-q").out.split() == refs
@@ -232,7 +203,7 @@ def test_json_quiet_and_explain_tell_of_every_source(nugget: Nugget) -> None:
 
 
 @pytest.mark.proves("SEARCH-RELATED")
-def test_what_is_near_a_note_are_its_links_and_its_like(nugget: Nugget) -> None:
+def test_what_is_near_a_note_are_its_links_and_its_like(world: World, nugget: Nugget) -> None:
     ref = "canon:handbook/archaeology/space_experimental_architecture.md"
     hits = nugget("search", "--related", ref, "--json", "--source", "canon").json["hits"]
     assert hits[0]["ref"] == "canon:handbook/constitutions/cupid.md"
@@ -242,7 +213,7 @@ def test_what_is_near_a_note_are_its_links_and_its_like(nugget: Nugget) -> None:
 
 
 @pytest.mark.proves("SEARCH-SUGGEST")
-def test_suggestions_say_what_can_be_asked(nugget: Nugget) -> None:
+def test_suggestions_say_what_can_be_asked(world: World, nugget: Nugget) -> None:
     every = nugget("suggest", "--json").json
     assert every["domains"][0]["name"] == "coding"
     assert {"name": "Ada", "count": 1} in every["people"]
@@ -265,7 +236,7 @@ def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
 
 
 @pytest.mark.proves("SEARCH-QUERIES")
-def test_the_query_log_tells_what_each_source_contributed(nugget: Nugget) -> None:
+def test_the_query_log_tells_what_each_source_contributed(world: World, nugget: Nugget) -> None:
     nugget("search", "architecture of the walrus")
     found = nugget("queries", "--json").json
     assert found["sources"]["sessions"]["results"] >= 1
