@@ -143,14 +143,11 @@ class Index:
         cosines = self._cosines(snapshot, vector)
         return vectors.search_snapshot(self.connection, snapshot, vector, k, cosines=cosines, allowed=allowed)
 
-    def nearest_cosines(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, float]:
-        """The cosine of the nearest chunk of each of these units that has vectors."""
+    def unit_cosines(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
+        """The cosines with each of these units that has vectors: of its nearest chunk, of the whole, of its title."""
         snapshot = self._snapshot_in_use()
-        cosines = None if snapshot is None else self._cosines(snapshot, vector)
-        if snapshot is None or cosines is None:
-            found = vectors.best_chunks(self.connection, vector, unit_keys)
-            return {unit: cosine for unit, (_, cosine) in found.items()}
-        return vectors.nearest_cosines(snapshot, cosines, unit_keys)
+        best = None if snapshot is None else self._best_of_units(snapshot, vector)
+        return vectors.unit_cosines(self.connection, snapshot, best, vector, unit_keys)
 
     def nearest_chunk(self, vector: NDArray[np.float32], unit_key: int) -> int | None:
         """The chunk of a unit that is nearest; None where it has no vectors."""
@@ -160,12 +157,6 @@ class Index:
             found = vectors.best_chunks(self.connection, vector, [unit_key])
             return found[unit_key][0] if found else None
         return vectors.nearest_chunk(snapshot, cosines, unit_key)
-
-    def whole_units(
-        self, vector: NDArray[np.float32], unit_keys: Sequence[int]
-    ) -> dict[int, tuple[float, float | None]]:
-        """The cosines with each of these units as a whole and with its title: unit key -> (whole, title)."""
-        return vectors.whole_units(self.connection, self._snapshot_in_use(), vector, unit_keys)
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """The unit of each of these chunks: chunk key -> unit key."""
@@ -248,6 +239,17 @@ class Index:
             made = (snapshot, vector, snapshot.matrix @ vector)
             self._local.cosines = made
         return made[2]
+
+    def _best_of_units(self, snapshot: vectors.Snapshot, vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """The cosine of every unit's nearest chunk, made once a question; None where only signs are kept."""
+        cosines = self._cosines(snapshot, vector)
+        if cosines is None:
+            return None
+        made: tuple[object, NDArray[np.float32]] | None = getattr(self._local, "best_of_units", None)
+        if made is None or made[0] is not cosines:
+            made = (cosines, vectors.best_of_units(snapshot, cosines))
+            self._local.best_of_units = made
+        return made[1]
 
     def _current_snapshot(self) -> vectors.Snapshot:
         generation = self.generation

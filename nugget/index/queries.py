@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 from nugget.index.fulltext import COLUMN_WEIGHTS
 from nugget.index.terms import Terms
@@ -41,8 +41,7 @@ class StoredChunk:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(NamedTuple):
     """A relation between two indexed units; `outward` when it was written in the unit that was asked about."""
 
     unit_key: int
@@ -199,7 +198,7 @@ def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
         list(keys),
     )
     return [
-        Edge(unit_key=unit, neighbour_key=neighbour, relation=RelationType(relation), outward=is_outward)
+        Edge(unit, neighbour, RelationType(relation), is_outward)
         for rows, is_outward in ((outward, True), (inward, False))
         for unit, neighbour, relation in rows
         if unit != neighbour

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nugget.index.queries import select_in
 
@@ -26,6 +26,9 @@ RESCORED = 400
 
 _ROWS_A_READ = 8192
 
+UnitCosines: TypeAlias = tuple[float, float, float | None]
+"""With the nearest chunk of a unit, with the unit as a whole, and with its title where it has one of its own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -34,8 +37,8 @@ class Snapshot:
     `keys` (of the chunks) have shape (n,), int64, ascending. `matrix` has shape (n, dimensions) float32, or is None
     and `signs` has shape (n, dimensions / 64) uint64. The chunks of a unit stand in one run of rows: `starts` are the
     first rows of the runs, `runs` the number of each unit's run; `unit_of` is the unit of each chunk. `whole_and_title`
-    has shape (units, 2, dimensions), in the order of `unit_rows`; a unit without a title of its own has zeros there
-    and False in `has_title`.
+    has shape (runs, 2, dimensions), float32; a unit without a title of its own has zeros there and False in
+    `has_title`.
     """
 
     generation: int
@@ -45,7 +48,6 @@ class Snapshot:
     starts: NDArray[np.intp]
     runs: Mapping[int, int]
     unit_of: Mapping[int, int]
-    unit_rows: Mapping[int, int]
     whole_and_title: NDArray[np.float32]
     has_title: NDArray[np.bool_]
 
@@ -89,7 +91,7 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
         block = np.frombuffer(b"".join(row[2] for row in part), dtype="<f4").reshape(len(part), -1)
         blocks.append(block if count <= EXACT_LIMIT else _signs(block))
     stacked: Any = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.float32)
-    unit_rows, whole_and_title, has_title = _unit_matrices(connection)
+    whole_and_title, has_title = _unit_matrices(connection, list(runs))
     return Snapshot(
         generation=generation,
         keys=np.array(keys, dtype=np.int64),
@@ -98,23 +100,24 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
         starts=np.array(starts, dtype=np.intp),
         runs=runs,
         unit_of=unit_of,
-        unit_rows=unit_rows,
         whole_and_title=whole_and_title,
         has_title=has_title,
     )
 
 
 def _unit_matrices(
-    connection: sqlite3.Connection,
-) -> tuple[dict[int, int], NDArray[np.float32], NDArray[np.bool_]]:
+    connection: sqlite3.Connection, units: Sequence[int]
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """The vectors of these units as a whole and of their titles, zeros for what is missing, and which have a title."""
     import numpy as np
 
-    read = connection.execute("SELECT unit_key, embedding, title_embedding FROM unit_vectors").fetchall()
-    size = len(read[0][1]) if read else 0
-    blobs = b"".join(part for row in read for part in (row[1], row[2] or bytes(size)))
-    both = np.frombuffer(blobs, dtype="<f4").reshape(len(read), 2, -1 if read else 0)
-    has_title = np.array([row[2] is not None for row in read], dtype=np.bool_)
-    return {row[0]: position for position, row in enumerate(read)}, both, has_title
+    rows = connection.execute("SELECT unit_key, embedding, title_embedding FROM unit_vectors")
+    read = {row[0]: row[1:] for row in rows}
+    nothing = bytes(max((len(whole) for whole, _ in read.values()), default=0))
+    found = [read.get(unit, (nothing, None)) for unit in units]
+    blobs = b"".join(part for whole, title in found for part in (whole, title or nothing))
+    both = np.frombuffer(blobs, dtype="<f4").reshape(len(found), 2, -1 if blobs else 0)
+    return both, np.array([title is not None for _, title in found], dtype=np.bool_)
 
 
 def search_snapshot(
@@ -166,15 +169,11 @@ def best_chunks(
     return best
 
 
-def nearest_cosines(snapshot: Snapshot, cosines: NDArray[np.float32], units: Sequence[int]) -> dict[int, float]:
-    """The cosine of the nearest chunk of each of these units, from the cosines of every row of a snapshot."""
+def best_of_units(snapshot: Snapshot, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The cosine of each unit's nearest chunk, in the order of runs, from the cosines of every row of a snapshot."""
     import numpy as np
 
-    present = [unit for unit in units if unit in snapshot.runs]
-    if not present:
-        return {}
-    best = np.maximum.reduceat(cosines, snapshot.starts)[[snapshot.runs[unit] for unit in present]]
-    return dict(zip(present, best.tolist(), strict=True))
+    return np.maximum.reduceat(cosines, snapshot.starts) if len(cosines) else cosines
 
 
 def nearest_chunk(snapshot: Snapshot, cosines: NDArray[np.float32], unit: int) -> int | None:
@@ -187,25 +186,41 @@ def nearest_chunk(snapshot: Snapshot, cosines: NDArray[np.float32], unit: int) -
     return int(snapshot.keys[start + int(cosines[start:end].argmax())])
 
 
-def whole_units(
-    connection: sqlite3.Connection, snapshot: Snapshot | None, vector: NDArray[np.float32], units: Sequence[int]
-) -> dict[int, tuple[float, float | None]]:
-    """The cosines with each of these units as a whole and with its title: unit key -> (whole, title or None)."""
-    if snapshot is not None:
-        present = [unit for unit in units if unit in snapshot.unit_rows]
-        rows = [snapshot.unit_rows[unit] for unit in present]
-        pairs = (snapshot.whole_and_title[rows] @ vector).tolist()
-        titled = snapshot.has_title[rows].tolist()
-        return {
-            unit: (whole, title if has_title else None)
-            for unit, (whole, title), has_title in zip(present, pairs, titled, strict=True)
-        }
+def unit_cosines(
+    connection: sqlite3.Connection, snapshot: Snapshot | None, best: NDArray[np.float32] | None,
+    vector: NDArray[np.float32], units: Sequence[int],
+) -> dict[int, UnitCosines]:  # fmt: skip
+    """The cosines with each of these units that has vectors. `best` is what `best_of_units` gave for the snapshot."""
+    if snapshot is None:
+        return _unit_cosines_by_sql(connection, vector, units)
+    present = [unit for unit in units if unit in snapshot.runs]
+    rows = [snapshot.runs[unit] for unit in present]
+    # Of two axes, not three: only that is one call of BLAS.
+    both = (snapshot.whole_and_title[rows].reshape(-1, len(vector)) @ vector).reshape(-1, 2).tolist()
+    titled = snapshot.has_title[rows].tolist()
+    if best is None:
+        found = best_chunks(connection, vector, present)
+        nearest = [found[unit][1] for unit in present]
+    else:
+        nearest = best[rows].tolist()
+    return {
+        unit: (chunk, whole, title if has_title else None)
+        for unit, chunk, (whole, title), has_title in zip(present, nearest, both, titled, strict=True)
+    }
+
+
+def _unit_cosines_by_sql(
+    connection: sqlite3.Connection, vector: NDArray[np.float32], units: Sequence[int]
+) -> dict[int, UnitCosines]:
+    nearest = best_chunks(connection, vector, units)
     sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
-    found = list(select_in(connection, sql, units))
+    found = [row for row in select_in(connection, sql, units) if row[0] in nearest]
     with_title = [row for row in found if row[2] is not None]
     of_titles = dict(zip((row[0] for row in with_title), _cosines([row[2] for row in with_title], vector), strict=True))
     of_wholes = _cosines([row[1] for row in found], vector)
-    return {row[0]: (cosine, of_titles.get(row[0])) for row, cosine in zip(found, of_wholes, strict=True)}
+    return {
+        row[0]: (nearest[row[0]][1], whole, of_titles.get(row[0])) for row, whole in zip(found, of_wholes, strict=True)
+    }
 
 
 def _cosines(blobs: Sequence[bytes], vector: NDArray[np.float32]) -> list[float]:

@@ -1,10 +1,13 @@
-"""Gathering candidates: the units that vectors or BM25 point at, with everything that ranking needs to know."""
+"""Gathering candidates: the units that vectors or BM25 point at, with everything that ranking needs to know.
+
+Some hundred candidates are made for every question, so they are named tuples, which are made twice as fast.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable
@@ -17,12 +20,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from nugget.index.vectors import UnitCosines
+
 BM25_DEPTH = 200
 """Rows read of each BM25 list, so that units which only vectors name have their BM25 score too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+_NO_COSINES = (None, None, None)
+
+
+class Match(NamedTuple):
     """How well a unit matches the question, before any of it is weighed.
 
     `chunk_bm25` is that of its best chunk, `unit_bm25` that of the unit read as a whole: FTS5's scores with their
@@ -37,8 +44,7 @@ class Match:
     title_cosine: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A unit with its ranks (from 1, None where a list does not hold it), its match and its matching chunks.
 
     `fused` is the RRF score over the two lists; `chunk_keys` are best first.
@@ -49,7 +55,7 @@ class Candidate:
     text_rank: int | None
     fused: float
     match: Match
-    chunk_keys: tuple[int, ...]
+    chunk_keys: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,27 +88,19 @@ class Matcher:
         self._chunk_bm25 = chunk_bm25
         self._unit_bm25 = unit_bm25
         self._looked_up: set[int] = set()
-        self._nearest: dict[int, float] = {}
-        self._whole: dict[int, tuple[float, float | None]] = {}
+        self._cosines: dict[int, UnitCosines] = {}
 
     def look_up(self, unit_keys: Iterable[int]) -> None:
         """Fetch what is needed to match these units."""
         missing = [key for key in unit_keys if key not in self._looked_up]
         self._looked_up.update(missing)
         if self.vector is not None and missing:
-            self._nearest |= self._index.nearest_cosines(self.vector, missing)
-            self._whole |= self._index.whole_units(self.vector, missing)
+            self._cosines |= self._index.unit_cosines(self.vector, missing)
 
-    def match(self, unit_key: int) -> Match:
-        """How well a unit that was looked up matches."""
-        unit_cosine, title_cosine = self._whole.get(unit_key, (None, None))
-        return Match(
-            chunk_bm25=self._chunk_bm25.get(unit_key, 0.0),
-            unit_bm25=self._unit_bm25.get(unit_key, 0.0),
-            chunk_cosine=self._nearest.get(unit_key),
-            unit_cosine=unit_cosine,
-            title_cosine=title_cosine,
-        )
+    def matches(self, unit_keys: Iterable[int]) -> list[Match]:
+        """How well each of these units, which were looked up, matches."""
+        of_chunk, of_unit, cosines = self._chunk_bm25.get, self._unit_bm25.get, self._cosines.get
+        return [Match(of_chunk(key, 0.0), of_unit(key, 0.0), *cosines(key, _NO_COSINES)) for key in unit_keys]
 
     def nearest_chunk(self, unit_key: int) -> int | None:
         """The chunk of a unit that is nearest to the question."""
@@ -134,18 +132,19 @@ def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | No
     vector_ranks = {key: rank for rank, key in enumerate(by_vector, start=1)}
     text_ranks = {key: rank for rank, key in enumerate(by_text, start=1)}
     chunks = _matching_chunks(texts[: profile.candidates], nearest, unit_of, k=profile.rrf_k)
-    candidates = tuple(
+    matches = matcher.matches(keys) if calibrated else [Match()] * len(keys)
+    candidates = [
         Candidate(
-            unit_key=key,
-            vector_rank=vector_ranks.get(key),
-            text_rank=text_ranks.get(key),
-            fused=fused.get(key, 0.0),
-            match=matcher.match(key) if calibrated else Match(),
-            chunk_keys=tuple(chunks.get(key, ())),
+            key,
+            vector_ranks.get(key),
+            text_ranks.get(key),
+            fused.get(key, 0.0),
+            match,
+            chunks.get(key, ()),
         )
-        for key in keys
-    )
-    return Gathered(candidates=candidates, terms=terms, matcher=matcher, degraded=degraded)
+        for key, match in zip(keys, matches, strict=True)
+    ]
+    return Gathered(candidates=tuple(candidates), terms=terms, matcher=matcher, degraded=degraded)
 
 
 def _matching_chunks(

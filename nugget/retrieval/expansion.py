@@ -7,7 +7,7 @@ recall on linked collections and changes nothing on unlinked ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nugget.index import Index
 from nugget.models import RelationType
@@ -32,8 +32,7 @@ RELATION_WEIGHTS: Mapping[RelationType, float] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """A related unit, how it was reached, and the weight of that path (0..1)."""
 
     unit_key: int

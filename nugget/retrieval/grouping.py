@@ -49,20 +49,20 @@ def to_hits(
 
 def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> dict[int, list[StoredChunk]]:
     """The best chunks of each unit; of a unit that only matched as a whole, the nearest or the first."""
-    wanted: dict[int, list[int]] = {}
-    unplaced: list[int] = []
-    for entry in scored:
-        key = entry.candidate.unit_key
-        wanted[key] = list(entry.candidate.chunk_keys[:CHUNKS_A_UNIT])
-        if not wanted[key] and (nearest := matcher.nearest_chunk(key)):
-            wanted[key] = [nearest]
-        if not wanted[key]:
-            unplaced.append(key)
+    wanted = {entry.candidate.unit_key: entry.candidate.chunk_keys[:CHUNKS_A_UNIT] for entry in scored}
     stored = index.chunks(chunk for chunks in wanted.values() for chunk in chunks)
     shown = {key: [stored[chunk] for chunk in chunks if chunk in stored] for key, chunks in wanted.items()}
-    if unplaced:
-        shown |= {key: chunks[:1] for key, chunks in index.chunks_of_units(unplaced).items()}
-    return shown
+    unplaced = [key for key, chunks in wanted.items() if not chunks]
+    return shown | {key: [chunk] for key, chunk in _nearest_chunks(unplaced, index, matcher).items()}
+
+
+def _nearest_chunks(keys: Sequence[int], index: Index, matcher: Matcher) -> dict[int, StoredChunk]:
+    """The nearest chunk of each unit; the first of a unit without vectors."""
+    nearest = {key: chunk for key in keys if (chunk := matcher.nearest_chunk(key))}
+    stored = index.chunks(nearest.values())
+    shown = {key: stored[chunk] for key, chunk in nearest.items() if chunk in stored}
+    chunks = index.chunks_of_units(key for key in keys if key not in shown)
+    return shown | {key: of_unit[0] for key, of_unit in chunks.items()}
 
 
 def _hit(
@@ -141,7 +141,7 @@ def _with_neighbours(
         return [hits[key] for key in order]
     admitted = index.admitted([step.unit_key for step in steps], query.filter)
     matcher.look_up(admitted)
-    matches = {key: matcher.match(key) for key in admitted}
+    matches = dict(zip(admitted, matcher.matches(admitted), strict=True))
     scores = {key: calibrated(match) for key, match in matches.items()}
     chosen = choose(
         [step for step in steps if step.unit_key in admitted], seeds, scores.__getitem__, per_seed=profile.neighbours
@@ -149,7 +149,7 @@ def _with_neighbours(
     new = [step.unit_key for step in chosen if step.unit_key not in hits]
     units = index.units(new)
     stale = stale_reasons(units, index, today=today)
-    chunks = index.chunks_of_units(new)
+    shown = _nearest_chunks(new, index, matcher)
     placed: list[Hit] = []
     for step in chosen:
         key, seed = step.unit_key, hits[step.seed_key].unit.id
@@ -157,13 +157,17 @@ def _with_neighbours(
         reason = relation if step.hops == 1 else f"{step.hops} hops from {seed}"
         if key in hits:
             placed.append(_lifted(hits[key], 0.0, reason))
-        elif chunks.get(key):
-            nearest = matcher.nearest_chunk(key)
-            best = next((chunk for chunk in chunks[key] if chunk.key == nearest), chunks[key][0])
-            shown = (HitChunk(breadcrumb=best.breadcrumb, text=best.text, score=scores[key]),)
-            contributions = contributions_of(matches[key]) if query.explain else ()
-            hit = Hit(unit=units[key], score=scores[key], chunks=shown, stale_reason=stale.get(key))
-            placed.append(replace(hit, reasons=(reason,), contributions=contributions))
+        elif key in shown:
+            placed.append(
+                Hit(
+                    unit=units[key],
+                    score=scores[key],
+                    chunks=(HitChunk(breadcrumb=shown[key].breadcrumb, text=shown[key].text, score=scores[key]),),
+                    stale_reason=stale.get(key),
+                    reasons=(reason,),
+                    contributions=contributions_of(matches[key]) if query.explain else (),
+                )
+            )
     moved = {hit.unit.id for hit in placed}
     rest = [hits[key] for key in order[len(head) :] if hits[key].unit.id not in moved]
     return [hits[key] for key in head] + placed + rest

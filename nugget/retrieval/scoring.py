@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nugget.index import Terms
 from nugget.models import Contribution
@@ -29,8 +29,7 @@ BM25_A_TERM = 2.2
 """The most that BM25 gives a term for each unit of its inverse document frequency (k1 + 1 with FTS5's k1 of 1.2)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class Scored(NamedTuple):
     """A candidate with its score in 0..1."""
 
     candidate: Candidate
@@ -42,10 +41,11 @@ def rank(candidates: Sequence[Candidate], *, ranking: str, rrf_k: int, has_vecto
     if ranking == "rrf":
         # Divided by the most that RRF could give, so that these scores too lie in 0..1.
         most = (1 + has_vectors) / (rrf_k + 1)
-        scored = [Scored(candidate=entry, score=entry.fused / most) for entry in candidates if entry.fused]
+        scored = [Scored(entry, entry.fused / most) for entry in candidates if entry.fused]
     else:
-        scored = [Scored(candidate=entry, score=calibrated(entry.match)) for entry in candidates]
-    return sorted(scored, key=lambda entry: (-entry.score, entry.candidate.unit_key))
+        scored = [Scored(entry, calibrated(entry.match)) for entry in candidates]
+    order = sorted((-entry.score, entry.candidate.unit_key, entry) for entry in scored)
+    return [entry for _, _, entry in order]
 
 
 def calibrated(match: Match) -> float:
