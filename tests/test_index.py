@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nugget.index import Index, writes
+from nugget.index import Index, queries, writes
 from nugget.index.connection import connect, create, load_sqlite_vec, open_existing, write_transaction
 from nugget.index.fulltext import match_any, parts_of, pieces, question_words
 from nugget.index.terms import compound_parts, edit_distance, inverse_frequency, nearest
@@ -55,8 +55,32 @@ def test_a_large_snapshot_of_signs_finds_what_an_exact_scan_finds(tmp_path: Path
             assert near[0][0] == row + 1
             assert [cosine for _, cosine in near] == sorted((cosine for _, cosine in near), reverse=True)
             shared += len({key for key, _ in near} & {key for key, _ in exact.search_vectors(question, 50, Filter())})
+            for index in (resident, exact):
+                assert index.unit_cosines(question, [1, 2]) == {1: (pytest.approx(near[0][1]), 0.0, None)}
         assert shared >= 0.95 * 500
         assert resident._snapshot is not None and resident._snapshot.matrix is None
+
+
+@pytest.mark.proves("INDEX-NUMPY")
+def test_numpy_and_sql_give_the_same_cosines_of_units(tmp_path: Path) -> None:
+    file = tmp_path / "index.db"
+    chance = np.random.default_rng(7)
+    vectors = chance.standard_normal((40, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    with closing(create(file)) as connection, write_transaction(connection):
+        for number in range(8):
+            chunks = [chunk("text", position) for position in range(3)]
+            title = "Some title" if number % 2 else ""
+            of_unit = list(vectors[5 * number :][: 3 + 1 + bool(title)])
+            entry = writes.IndexedUnit(unit=unit(number, title=title), chunks=chunks, vectors=of_unit)
+            writes.put_unit(connection, entry)
+    with closing(Index(file, resident=True)) as resident, closing(Index(file)) as asking:
+        keys = list(queries.unit_keys(asking.connection, asking.unit_ids(), SourceName.BRAIN).values())
+        for question in vectors[::3]:
+            by_numpy, by_sql = (index.unit_cosines(question, [*keys, 999]) for index in (resident, asking))
+            assert by_numpy.keys() == by_sql.keys() == set(keys)
+            for key in keys:
+                assert by_numpy[key] == pytest.approx(by_sql[key], abs=1e-6)
 
 
 @pytest.mark.proves("INDEX-NUMPY", "INDEX-EXTENSION")

@@ -78,6 +78,7 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
     runs: dict[int, int] = {}
     unit_of: dict[int, int] = {}
     blocks: list[Any] = []
+    size = 0
     cursor = connection.execute(
         "SELECT chunk_key, unit_key, embedding FROM vectors JOIN chunks ON key = chunk_key ORDER BY chunk_key"
     )
@@ -88,10 +89,11 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
                 starts.append(len(keys))
             keys.append(key)
             unit_of[key] = unit
+        size = len(part[0][2])
         block = np.frombuffer(b"".join(row[2] for row in part), dtype="<f4").reshape(len(part), -1)
         blocks.append(block if count <= EXACT_LIMIT else _signs(block))
     stacked: Any = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.float32)
-    whole_and_title, has_title = _unit_matrices(connection, list(runs))
+    whole_and_title, has_title = _unit_matrices(connection, list(runs), size)
     return Snapshot(
         generation=generation,
         keys=np.array(keys, dtype=np.int64),
@@ -106,17 +108,16 @@ def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
 
 
 def _unit_matrices(
-    connection: sqlite3.Connection, units: Sequence[int]
+    connection: sqlite3.Connection, units: Sequence[int], size: int
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """The vectors of these units as a whole and of their titles, zeros for what is missing, and which have a title."""
+    """The vectors (of so many bytes) of these units as a whole and of their titles, and which have a title."""
     import numpy as np
 
     rows = connection.execute("SELECT unit_key, embedding, title_embedding FROM unit_vectors")
     read = {row[0]: row[1:] for row in rows}
-    nothing = bytes(max((len(whole) for whole, _ in read.values()), default=0))
-    found = [read.get(unit, (nothing, None)) for unit in units]
-    blobs = b"".join(part for whole, title in found for part in (whole, title or nothing))
-    both = np.frombuffer(blobs, dtype="<f4").reshape(len(found), 2, -1 if blobs else 0)
+    found = [read.get(unit, (None, None)) for unit in units]
+    blobs = b"".join(vector or bytes(size) for pair in found for vector in pair)
+    both = np.frombuffer(blobs, dtype="<f4").reshape(len(found), 2, -1 if found else 0)
     return both, np.array([title is not None for _, title in found], dtype=np.bool_)
 
 
@@ -214,13 +215,11 @@ def _unit_cosines_by_sql(
 ) -> dict[int, UnitCosines]:
     nearest = best_chunks(connection, vector, units)
     sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
-    found = [row for row in select_in(connection, sql, units) if row[0] in nearest]
+    found = list(select_in(connection, sql, units))
     with_title = [row for row in found if row[2] is not None]
     of_titles = dict(zip((row[0] for row in with_title), _cosines([row[2] for row in with_title], vector), strict=True))
-    of_wholes = _cosines([row[1] for row in found], vector)
-    return {
-        row[0]: (nearest[row[0]][1], whole, of_titles.get(row[0])) for row, whole in zip(found, of_wholes, strict=True)
-    }
+    wholes = dict(zip((row[0] for row in found), _cosines([row[1] for row in found], vector), strict=True))
+    return {unit: (cosine, wholes.get(unit, 0.0), of_titles.get(unit)) for unit, (_, cosine) in nearest.items()}
 
 
 def _cosines(blobs: Sequence[bytes], vector: NDArray[np.float32]) -> list[float]:
