@@ -156,19 +156,20 @@ def _spans(text: str) -> Iterator[_Span]:
 
 
 def _matches(rule: Rule, text: str, haystack: str) -> Iterator[_Span]:
-    group: str | int = "secret" if "secret" in rule.pattern.groupindex else 0
+    pattern = rule.pattern.compiled
+    group: str | int = "secret" if "secret" in pattern.groupindex else 0
     end = 0
     for position in _positions(rule, haystack):
         if position < end:
             continue
         if not rule.before:
-            found = rule.pattern.match(text, position)
+            found = pattern.match(text, position)
             matches = [found] if found else []
         else:
             stop = position + len(rule.trigger) + rule.after
             line_end = -1 if rule.across_lines else text.find("\n", position, stop)
             stop = line_end if line_end >= 0 else stop
-            matches = list(rule.pattern.finditer(text, max(0, position - rule.before), stop))
+            matches = list(pattern.finditer(text, max(0, position - rule.before), stop))
         for match in matches:
             if rule.accept(match.group(group)):
                 yield _Span(match.start(group), match.end(group), rule.kind)

@@ -12,10 +12,23 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 SHORTEST_RUN = 20
 """Characters of the shortest secret that is known by its beginning (an AWS access key id)."""
+
+
+class Shape:
+    """A regular expression, compiled when it is first tried: most texts hold the trigger of no rule."""
+
+    def __init__(self, expression: str, flags: int = 0) -> None:
+        self._expression = expression
+        self._flags = flags
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """The expression, compiled."""
+        return re.compile(self._expression, self._flags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +44,7 @@ class Rule:
 
     kind: str
     trigger: str
-    pattern: re.Pattern[str]
+    pattern: Shape
     before: int = 0
     after: int = 1024
     across_lines: bool = False
@@ -155,9 +168,9 @@ def _prefixed_rules() -> list[Rule]:
     rules = []
     for line in _PREFIXED.strip().splitlines():
         kind, trigger, rest = line.split(None, 2)
-        pattern = re.compile(f"{_EDGE}(?P<secret>{re.escape(trigger)}{rest}){_END}")
+        pattern = Shape(f"{_EDGE}(?P<secret>{re.escape(trigger)}{rest}){_END}")
         if trigger == ".atlasv1.":
-            pattern = re.compile(rf"{_EDGE}(?P<secret>[A-Za-z0-9]{{14}}\.atlasv1\.{rest}){_END}")
+            pattern = Shape(rf"{_EDGE}(?P<secret>[A-Za-z0-9]{{14}}\.atlasv1\.{rest}){_END}")
         before = 14 if trigger == ".atlasv1." else 0
         rules.append(
             Rule(kind=kind, trigger=trigger, pattern=pattern, before=before, accept=is_mixed, unbroken=" " not in rest)
@@ -167,26 +180,26 @@ def _prefixed_rules() -> list[Rule]:
 
 def _shaped_rules() -> list[Rule]:
     """Secrets that are known by what stands around them."""
-    url_password = re.compile(
+    url_password = Shape(
         r"://[^\s:/?#\[\]@'\"<>{}$]{0,64}:(?P<secret>[^\s/?#@'\"<>]{3,256}(?:@[^\s/?#@'\"<>]+)*)@[\w\[]"
     )
     header = r"authorization[\"']?\s{0,2}[:=,]\s{0,2}[\"']?"
-    bearer = re.compile(rf"(?i){header}(?:bearer|token|basic|apikey|bot|ssws)\s+(?P<secret>[A-Za-z0-9._~+/=:\-]{{8,}})")
-    cookie = re.compile(
+    bearer = Shape(rf"(?i){header}(?:bearer|token|basic|apikey|bot|ssws)\s+(?P<secret>[A-Za-z0-9._~+/=:\-]{{8,}})")
+    cookie = Shape(
         r"(?i)cookie[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:[^\n\"']{0,400}?;\s?)??"
         r"[\w.-]*(?:sess|sid|auth|token|jwt)[\w.-]*=(?P<secret>[A-Za-z0-9%._~+/=\-]{16,})"
     )
-    aws_pair = re.compile(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
-    webhook = re.compile(r"https://(?:ptb\.|canary\.)?discord(?:app)?\.com/api/webhooks/\d{15,20}/[\w-]{50,}")
-    slack = re.compile(r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9_/+-]{30,}")
-    teams = re.compile(r"https://[\w-]+\.webhook\.office\.com/(?P<secret>webhookb2/[\w@/-]{40,})")
-    sas = re.compile(r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%+/=]{40,})")
-    aws_secret = re.compile(
+    aws_pair = Shape(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
+    webhook = Shape(r"https://(?:ptb\.|canary\.)?discord(?:app)?\.com/api/webhooks/\d{15,20}/[\w-]{50,}")
+    slack = Shape(r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9_/+-]{30,}")
+    teams = Shape(r"https://[\w-]+\.webhook\.office\.com/(?P<secret>webhookb2/[\w@/-]{40,})")
+    sas = Shape(r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%+/=]{40,})")
+    aws_secret = Shape(
         r"(?i)aws.{0,24}?(?:key|secret|token).{0,24}?(?<![A-Za-z0-9/+=])"
         r"(?P<secret>(?-i:[A-Za-z0-9/+]{40}))(?![A-Za-z0-9/+=])"
     )
-    jwt = re.compile(rf"{_EDGE}(?P<secret>eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*){{0,3}})")
-    pem = re.compile(r"(?P<secret>LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,}={0,2})")
+    jwt = Shape(rf"{_EDGE}(?P<secret>eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*){{0,3}})")
+    pem = Shape(r"(?P<secret>LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,}={0,2})")
     return [
         Rule(kind="private-key", trigger="LS0tLS1CRUdJTi", pattern=pem, accept=_is_encoded_key, unbroken=True),
         Rule(kind="jwt", trigger="eyJ", pattern=jwt, unbroken=True, accept=is_jwt),
@@ -212,17 +225,17 @@ def _shaped_rules() -> list[Rule]:
 
 def _written_rules() -> list[Rule]:
     """Secrets where programs take them: command lines and the files that hold logins."""
-    curl_user = re.compile(r"curl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[\w.@+-]+:(?P<secret>[^\s\"'$<>{}]{4,})")
-    mysql_flag = re.compile(
+    curl_user = Shape(r"curl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[\w.@+-]+:(?P<secret>[^\s\"'$<>{}]{4,})")
+    mysql_flag = Shape(
         r"(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p(?P<secret>[^\s\"'$<>{}-]"
         r"[^\s\"'$<>{}]{3,})"
     )
-    sshpass = re.compile(r"sshpass\s+-p\s*[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
-    redis_flag = re.compile(r"redis-cli\b[^\n|;]{0,200}?\s-a\s+[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
-    netrc = re.compile(r"login\s+\S+\s+password\s+(?P<secret>[^\s$<>{}]{4,})")
-    npmrc = re.compile(r":_(?:authToken|auth|password)\s*=\s*[\"']?(?P<secret>[^\s\"'$]{12,})")
-    putty = re.compile(r"Private-MAC:\s*(?P<secret>[a-f0-9]{40,64})")
-    docker_auth = re.compile(r"\"auth\"\s*:\s*\"(?P<secret>[A-Za-z0-9+/=]{16,})\"")
+    sshpass = Shape(r"sshpass\s+-p\s*[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
+    redis_flag = Shape(r"redis-cli\b[^\n|;]{0,200}?\s-a\s+[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
+    netrc = Shape(r"login\s+\S+\s+password\s+(?P<secret>[^\s$<>{}]{4,})")
+    npmrc = Shape(r":_(?:authToken|auth|password)\s*=\s*[\"']?(?P<secret>[^\s\"'$]{12,})")
+    putty = Shape(r"Private-MAC:\s*(?P<secret>[a-f0-9]{40,64})")
+    docker_auth = Shape(r"\"auth\"\s*:\s*\"(?P<secret>[A-Za-z0-9+/=]{16,})\"")
     return [
         Rule(kind="command-password", trigger="curl", pattern=curl_user, accept=is_not_placeholder),
         Rule(kind="command-password", trigger="mysql", pattern=mysql_flag, accept=is_not_placeholder),
@@ -297,7 +310,7 @@ def _library_rules() -> list[Rule]:
             kind, triggers, any_case = _LIBRARY[name]
             anchor = _DISCORD_ANCHOR if name.startswith("Discord") else None
             for pattern in detectors[name]().denylist:
-                bounded = re.compile(f"{_EDGE}(?:{pattern.pattern}){_END}", pattern.flags)
+                bounded = Shape(f"{_EDGE}(?:{pattern.pattern}){_END}", pattern.flags)
                 rules += [
                     Rule(
                         kind=kind,
