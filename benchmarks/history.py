@@ -15,6 +15,7 @@ import random
 import re
 import resource
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -23,6 +24,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -153,17 +155,30 @@ def index(home: Path) -> None:
     print(json.dumps(taken | counts | {"peak_mb": peak}))
 
 
-def index_apart(home: Path, *, stop_after_s: float | None = None) -> dict[str, float]:
-    """Run `index` in a process; kill it after some seconds where that is asked for."""
+def index_apart(home: Path, *, kill_after_bytes: float | None = None) -> dict[str, float]:
+    """Run `index` in a process; kill it as with `kill -9` when so many bytes are committed, where that is asked for."""
     command = [sys.executable, __file__, "--index", str(home)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            printed, _ = process.communicate(timeout=stop_after_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return {}
+        while kill_after_bytes is not None and process.poll() is None:
+            if committed_bytes(home) >= kill_after_bytes:
+                process.kill()
+                return {}
+            time.sleep(0.05)
+        printed, _ = process.communicate()
     taken: dict[str, float] = json.loads(printed)
     return taken
+
+
+def committed_bytes(home: Path) -> int:
+    """How many bytes of transcripts the index has taken in so far, as another process sees it."""
+    file = home_index_file(home / ".nugget")
+    if not file.is_file():
+        return 0
+    try:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("SELECT coalesce(sum(taken), 0) FROM history_files").fetchone()[0])
+    except sqlite3.Error:
+        return 0
 
 
 def first_index(home: Path, megabytes: int) -> None:
@@ -184,9 +199,11 @@ def first_index(home: Path, megabytes: int) -> None:
         "<= 35",
     )
     shutil.rmtree(home / ".nugget")
-    index_apart(home, stop_after_s=taken["wall"] * 0.7 + 0.3)
+    killed = index_apart(home, kill_after_bytes=0.5 * taken["bytes"])
     again = index_apart(home)
-    row(f"  after an interruption at 70 %: {again['before']:,} passages stood, to read", again["bytes"] / 1e6, "MB", "")
+    whole = again["before"] + again["passages"] == taken["passages"]
+    stood = "never killed" if killed else f"{again['before']:,} passages stood, {'none' if whole else 'SOME'} lost"
+    row(f"  killed in the middle: {stood}; left to read", again["bytes"] / 1e6, "MB", "")
     shutil.rmtree(home)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,19 @@ from nugget.query_log import Face
 if TYPE_CHECKING:
     from nugget.api import Brain
     from nugget.provenance.answering import CodeAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodePart:
+    """What is said of a path or symbol: markdown, the tokens that it takes, and the sessions that touched the file.
+
+    `is_found` is False where there is no such place.
+    """
+
+    text: str = ""
+    used: int = 0
+    sessions: tuple[str, ...] = ()
+    is_found: bool = True
 
 
 def answer_agent(
@@ -39,8 +53,8 @@ def answer_agent(
 def code_part(
     answer: Callable[..., CodeAnswer], *, path: str | None, symbol: str | None, types: Sequence[str], depth: str,
     budget_tokens: int, max_chars: int,
-) -> tuple[str, int]:  # fmt: skip
-    """The markdown on a path or symbol, and the tokens that it takes; nothing where neither is named.
+) -> CodePart:  # fmt: skip
+    """What is to be said of a path or symbol; nothing where neither is named.
 
     One that cannot be found is told: the rest of the answer does not depend on it. `types` may name types of
     knowledge units too; where they name no type of nugget, there is nothing.
@@ -50,10 +64,13 @@ def code_part(
 
     of_nuggets = [name for name in types if name in list(NuggetType)]
     if not (path or symbol) or (types and not of_nuggets):
-        return "", 0
+        return CodePart()
     try:
         query = code_query(path=path, symbol=symbol, types=of_nuggets, depth=depth, budget_tokens=budget_tokens)
         found = answer(query, with_sessions=True)
     except NuggetError as error:
-        return f"Nothing can be said of {path or symbol}: {error}", 0
-    return provenance_markdown(found.bundle, found.sessions, max_chars), found.bundle.budget.used
+        return CodePart(text=f"Nothing can be said of {path or symbol}: {error}", is_found=False)
+    return CodePart(
+        text=provenance_markdown(found.bundle, found.sessions, max_chars), used=found.bundle.budget.used,
+        sessions=tuple(session.record.session for session in found.sessions),
+    )  # fmt: skip

@@ -214,6 +214,7 @@ class Brain:
         tags: Sequence[str] = (),
         sources: Sequence[SourceName | str] = (),
         since: date | None = None,
+        sessions: Sequence[str] = (),
         as_identity: str | None = None,
         profile: str = "search",
         depth: Depth | str = Depth.SUMMARY,
@@ -233,7 +234,7 @@ class Brain:
         started = time.perf_counter()
         moment = now or datetime.now(UTC)
         query = parse_search(text, today=moment.date())
-        merged = merge_filters(as_filter(types, domains, tags, sources, since), query.filter)
+        merged = merge_filters(as_filter(types, domains, tags, sources, since, sessions), query.filter)
         query = replace(query, filter=replace(merged, sources=()))
         chosen = chosen_sources(merged.sources, identity=as_identity)
         wanted = at_least_one("limit", limit)

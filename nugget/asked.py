@@ -15,6 +15,7 @@ def as_filter(
     tags: Sequence[str],
     sources: Sequence[SourceName | str],
     since: date | None,
+    sessions: Sequence[str] = (),
 ) -> Filter:
     """What limits a question, each value as it was given. Raises UsageError for a source that does not exist."""
     try:
@@ -27,6 +28,7 @@ def as_filter(
         domains=tuple(domain.strip("/") for domain in domains),
         tags=tuple(tags),
         since=since,
+        sessions=tuple(sessions),
     )
 
 

@@ -21,7 +21,7 @@ from nugget.models import KnowledgeType
 from nugget.nuggets import NuggetQuery, NuggetType
 from nugget.query_log import Face
 from nugget.render import MAX_CHARS, bundle_markdown
-from nugget.source_answers import answer_beyond, is_beyond_the_brain
+from nugget.source_answers import LEAST_TOKENS, Place, answer_beyond, is_beyond_the_brain
 
 if TYPE_CHECKING:
     from nugget.api import Brain
@@ -32,9 +32,6 @@ LARGEST_CHARS = 49_000
 """Claude Code puts results of more than 50,000 characters into a file and shows the first 2 KB of it."""
 
 MAX_QUESTION_CHARS = 8_000
-
-LEAST_TOKENS = 100
-"""Of a budget; less is not worth an answer."""
 
 PATIENCE_S = 20.0
 """How long a question waits for the first reading of a brain, before it is told to come back."""
@@ -127,11 +124,13 @@ class Desk:
             return answer_beyond(
                 self.ready(), _words(question), ref=question.ref, sources=question.sources, types=question.types,
                 depth=question.depth, budget_tokens=question.budget_tokens, max_chars=most, identity=self._identity,
+                place=Place(path=question.path, symbol=question.symbol), code=self.answer_code,
             )  # fmt: skip
-        of_code, used = code_part(
+        said = code_part(
             self.answer_code, path=question.path, symbol=question.symbol, types=question.types, depth=question.depth,
             budget_tokens=max(question.budget_tokens // 2, LEAST_TOKENS), max_chars=most // 2,
         )  # fmt: skip
+        of_code, used = said.text, said.used
         kinds = [name for name in question.types if name in list(KnowledgeType)]
         if of_code and question.types and not kinds:
             return of_code

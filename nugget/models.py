@@ -270,7 +270,8 @@ class Filter:
 
     A domain also admits its sub-domains; several tags must all be present; `since` and `until` compare with the
     later of `created` and `last_modified`. A path admits units whose file or scope has it at its beginning or behind
-    a `/`. `match` is an FTS5 expression that the unit as a whole must match.
+    a `/`, a session those of the sessions whose id begins so. `match` is an FTS5 expression that the unit as a whole
+    must match.
     """
 
     sources: tuple[SourceName, ...] = ()
@@ -278,6 +279,7 @@ class Filter:
     domains: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
     since: date | None = None
     until: date | None = None
     min_confidence: float = 0.0

@@ -316,6 +316,7 @@ def _passages(
         sources=(source,),
         since=query.filter.since,
         until=query.filter.until,
+        sessions=query.filter.sessions,
         limit=limit,
         expression=query.expression,
         allow=allow,

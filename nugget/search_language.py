@@ -4,7 +4,7 @@
     "exact phrase"  prefix*           a phrase, a beginning of a word
     one AND two   one OR two   one NOT two   ( … )
     NEAR(one two, 10)  one NEAR two   within so many words of each other
-    type:decision domain:go tag:redis path:src/ source:canon since:2026-01-01 until:2026-06-30
+    type:decision domain:go tag:redis path:src/ session:4f1c source:canon since:2026-01-01 until:2026-06-30
 
 Every string is a query. Operators are written in capitals; NOT binds tightest, then AND, then OR; in a query with
 operators, words side by side must all match. What cannot be read as the language is searched as plain text, and
@@ -24,7 +24,7 @@ from nugget.models import Filter, SourceName
 MAX_QUERY_CHARS = 8000
 NEAR_WORDS = 10
 """How near NEAR is where no number says so; FTS5's own default."""
-FIELDS = ("type", "domain", "tag", "path", "source", "since", "until")
+FIELDS = ("type", "domain", "tag", "path", "session", "source", "since", "until")
 """The filters, by the word before the colon; `scope` is another word for `source`."""
 
 _MAX_DEPTH = 40
@@ -163,6 +163,7 @@ def merge_filters(one: Filter, other: Filter) -> Filter:
         domains=tuple(dict.fromkeys((*one.domains, *other.domains))),
         tags=tuple(dict.fromkeys((*one.tags, *other.tags))),
         paths=tuple(dict.fromkeys((*one.paths, *other.paths))),
+        sessions=tuple(dict.fromkeys((*one.sessions, *other.sessions))),
         since=max(filter(None, (one.since, other.since)), default=None),
         until=min(filter(None, (one.until, other.until)), default=None),
         min_confidence=max(one.min_confidence, other.min_confidence),
@@ -283,6 +284,7 @@ def _filter(values: dict[str, list[str]], today: date) -> Filter:
         domains=tuple(name.strip("/") for name in listed.get("domain", ())),
         tags=listed.get("tag", ()),
         paths=listed.get("path", ()),
+        sessions=listed.get("session", ()),
         since=days.get("since"),
         until=days.get("until"),
     )

@@ -18,6 +18,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
+from provenance_store import make_shop
 
 import nugget
 from nugget.mcp_server import INSTRUCTIONS
@@ -246,6 +247,62 @@ def test_a_re_ranker_that_cannot_be_reached_costs_no_answer(brain: Path) -> None
         talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none", ANTHROPIC_API_KEY="sk-none",
         ANTHROPIC_BASE_URL="http://127.0.0.1:9",
     )  # fmt: skip
+
+
+def write_transcript(home: Path, session: str, said: str) -> None:
+    """A session of one exchange, as Claude Code writes it."""
+    lines = [
+        {
+            "type": role, "uuid": f"{session}-{role}", "sessionId": session, "cwd": "/work/shop",
+            "timestamp": "2026-10-30T10:00:00Z", "message": {"role": role, "content": content},
+        }
+        for role, content in (("user", f"please {said}"), ("assistant", [{"type": "text", "text": f"Done: {said}"}]))
+    ]  # fmt: skip
+    file = home / ".claude" / "projects" / "-work-shop" / f"{session}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.proves("SEARCH-MCP-PLACE")
+def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
+    brain: Path, isolated_home: Path, tmp_path: Path
+) -> None:
+    shop = make_shop(tmp_path, isolated_home / ".nugget")
+    for number, name in enumerate(("retry", "cart"), start=1):
+        # What lies in the same folder belongs to what is known of a file.
+        shop.write(f"{name}/code.py", f"def {name}(): ...\n")
+        shop.learn(f"Payments in {name} wait for jitter", session=number, path=f"{name}/code.py")
+        write_transcript(isolated_home, f"{number:08x}-0000-4000-8000-000000000000", f"fix payments jitter of {name}")
+    shop.commit()
+    handbook = tmp_path / "handbook"
+    handbook.mkdir()
+    (handbook / "jitter.md").write_text("# Jitter\n\nPayments wait for jitter everywhere.")
+    with nugget.open(brain) as opened:
+        opened.sync_machine()
+
+    async def talk(client: Client) -> None:
+        async def told(**arguments: Any) -> str:
+            result = await ask(client, "payments jitter", **arguments)
+            assert not result.is_error
+            return text_of(result)
+
+        of_one = await told(sources=["provenance"], path="retry/code.py")
+        assert "Payments in retry" in of_one and "Payments in cart" not in of_one
+        of_all = await told(sources=["provenance"])
+        assert "Payments in retry" in of_all and "Payments in cart" in of_all
+        said = await told(sources=["sessions"], path="retry/code.py")
+        assert "session:00000001" in said and "session:00000002" not in said
+        assert said.startswith("Asked about retry/code.py: sessions are those known to have touched it (1).")
+        both = await told(sources=["sessions", "canon"], path="cart/code.py")
+        assert "session:00000002" in both and "session:00000001" not in both and "canon:handbook/jitter.md" in both
+        assert "canon cannot be narrowed to it and is searched by words" in both
+        unknown = await told(sources=["sessions"], path="new/code.py")
+        assert "no session is known to have touched it" in unknown and "session:00000001" in unknown
+        nowhere = await told(sources=["sessions", "canon"], symbol="nowhere")
+        assert "Asked about nowhere: no session is known" in nowhere and "canon:handbook/jitter.md" in nowhere
+
+    with_client(talk, cwd=shop.repo, NUGGET_EMBEDDING_MODEL="none", NUGGET_BRAIN=str(brain),
+                NUGGET_CANON_FOLDERS=str(handbook))  # fmt: skip
 
 
 @pytest.mark.proves("MCP-THREADS")

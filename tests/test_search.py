@@ -303,6 +303,13 @@ def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_ide
     assert SECRET not in answer("roast", sources=["memory"])
 
 
+@pytest.mark.proves("SEARCH-LANGUAGE")
+def test_a_filter_keeps_to_the_sessions_whose_id_begins_so(nugget: Nugget) -> None:
+    assert "session:30eb2a7b" in nugget("search", "walrus session:30eb", "--quiet").out
+    other = nugget("search", "walrus session:30ec", "--quiet")
+    assert (other.code, other.out) == (0, "")
+
+
 @pytest.mark.proves("SEARCH-FRESH")
 def test_what_changed_is_found_and_what_is_gone_is_not(nugget: Nugget, world: World) -> None:
     note = world.canon / "fresh.md"

@@ -48,13 +48,15 @@ def search_history(
     until: date | datetime | None = None,
     limit: int = 10,
     workspace: str | None = None,
+    sessions: Sequence[str] = (),
     expression: Expression | None = None,
     allow: Sequence[re.Pattern[str]] = (),
 ) -> list[PassageHit]:
     """The passages that answer a query, best first; `limit` of each of these sources at most.
 
     `query` is any text. Where it has operators, `expression` is what passages must match, and `query` gives the words
-    to rank them by. `allow` are texts that redaction leaves.
+    to rank them by. `sessions` are the beginnings of ids of those that are searched. `allow` are texts that redaction
+    leaves.
     """
     terms = query_terms(connection, query)
     if not terms:
@@ -80,6 +82,7 @@ def search_history(
                 since=_seconds(since),
                 until=_seconds(until),
                 workspace=workspace,
+                sessions=tuple(sessions),
             )
             if expression:
                 keys = tables.newest_matches(connection, wider_match(expression), filter_, _TRIED_AT_MOST)

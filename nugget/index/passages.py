@@ -22,7 +22,7 @@ _COLUMNS = (
 class PassageFilter:
     """Which passages may be found. Empty tuples and None filter nothing; `since` and `until` are in epoch seconds.
 
-    `mark` is a word that every passage wanted was indexed with.
+    `mark` is a word that every passage wanted was indexed with; `sessions` are ids or their beginnings.
     """
 
     roles: tuple[int, ...] = ()
@@ -146,9 +146,10 @@ def _where(filter_: PassageFilter) -> tuple[str, list[object]]:
         tests.append("p.file IN (SELECT key FROM history_files WHERE workspace = ?)")
         parameters.append(filter_.workspace)
     if filter_.sessions:
-        marks = ",".join("?" * len(filter_.sessions))
-        tests.append(f"p.file IN (SELECT key FROM history_files WHERE session IN ({marks}))")
-        parameters += filter_.sessions
+        either = " OR ".join(["session >= ? AND session < ?"] * len(filter_.sessions))
+        tests.append(f"p.file IN (SELECT key FROM history_files WHERE {either})")
+        for session in filter_.sessions:
+            parameters += [session, session + "\U0010ffff"]
     return f" WHERE {' AND '.join(tests)}", parameters
 
 

@@ -166,6 +166,10 @@ def _conditions(filter_: Filter) -> tuple[str, list[object]]:
         for path in filter_.paths:
             beginning = path.lower().lstrip("/")
             parameters += [len(beginning), beginning, f"/{beginning}"] * 2
+    if filter_.sessions:
+        conditions.append(f"({' OR '.join(['substr(u.session, 1, ?) = ?'] * len(filter_.sessions))})")
+        for session in filter_.sessions:
+            parameters += [len(session), session]
     if filter_.since:
         conditions.append("max(coalesce(u.last_modified, ''), coalesce(u.created, '')) >= ?")
         parameters.append(filter_.since.isoformat())

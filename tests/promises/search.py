@@ -12,6 +12,7 @@ PROMISES: dict[str, str] = {
     "SEARCH-COMPLETION": "a shell completes refs, domains, tags and types",
     "SEARCH-QUERIES": "the query log tells what each source contributed",
     "SEARCH-MCP": "agents search other sources and drill into refs, within their budget",
+    "SEARCH-MCP-PLACE": "a path narrows provenance and sessions to it for agents, and what it cannot narrow is said",
     "SEARCH-FRESH": "a few changed files are found at once, many are left to the background, deleted ones vanish",
     "SEARCH-DAMAGE": "a damaged index of the machine is made anew; nothing lives only there",
     "SEARCH-REAL": "real sessions are searched beside everything else",
