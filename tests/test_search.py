@@ -304,7 +304,7 @@ def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_ide
 
 
 @pytest.mark.proves("SEARCH-LANGUAGE")
-def test_a_filter_keeps_to_the_sessions_whose_id_begins_so(nugget: Nugget) -> None:
+def test_a_filter_keeps_to_the_sessions_whose_id_begins_so(nugget: Nugget, world: World) -> None:
     assert "session:30eb2a7b" in nugget("search", "walrus session:30eb", "--quiet").out
     other = nugget("search", "walrus session:30ec", "--quiet")
     assert (other.code, other.out) == (0, "")

@@ -95,7 +95,8 @@ def test_each_operator_finds_what_it_should(index: sqlite3.Connection, text: str
 @pytest.mark.proves("SEARCH-LANGUAGE")
 def test_filters_are_read_wherever_they_stand() -> None:
     query = parsed(
-        'type:decision,bug retry domain:go tag:redis payments path:src/ source:canon since:2026-01 tag:"a b" session:4f1c'
+        'type:decision,bug retry domain:go tag:redis payments path:src/ source:canon since:2026-01 tag:"a b" '
+        "session:4f1c"
     )
     assert query.text == "retry payments"
     assert query.expression is None
