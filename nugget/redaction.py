@@ -29,7 +29,7 @@ _KEY_CHARS = 16_384
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24}")
 _CUT_KEY = re.compile(
     r"(?:\s*(?:Proc-Type|DEK-Info|Comment|Version): [^\n]*)*"
-    r"(?:(?:\s|\\[nrt]|\d+[→|]|[+-](?=[A-Za-z0-9]))*[A-Za-z0-9+/=]{20,})*(?:\s*[A-Za-z0-9+/]+={1,2})?"
+    r"(?:(?:\s|\\{1,16}[nrt]|\d+[→|]|[+-](?=[A-Za-z0-9]))*[A-Za-z0-9+/=]{20,})*(?:\s*[A-Za-z0-9+/]+={1,2})?"
 )
 
 

@@ -40,12 +40,12 @@ _KEY_WORDS = (
 
 _TAIL = re.compile(r"[A-Za-z0-9_-]{0,40}")
 _ASSIGNED = re.compile(
-    r"""(?:\\?["'`])?\]?(?:\s?:\s?[A-Za-z]\w*(?=\s?=))?
-    (?P<sign>\sis:?\s|\s{0,8}(?::=|=>|===?|!==?|=|:)\s{0,8}|\s{0,2},\s{0,2}(?=\\?["'])|\s(?=\S)|\((?=["']))
-    (?P<open>\\?["'`]{1,3})?(?:(?P<prefix>[A-Za-z]{1,8})\s)?""",
+    r"""(?:\\{0,16}["'`])?\]?(?:\s?:\s?[A-Za-z]\w*(?=\s?=))?
+    (?P<sign>\sis:?\s|\s{0,8}(?::=|=>|===?|!==?|=|:)\s{0,8}|\s{0,2},\s{0,2}(?=\\{0,16}["'])|\s(?=\S)|\((?=["']))
+    (?P<open>\\{0,16}["'`]{1,3})?(?:(?P<prefix>[A-Za-z]{1,8})\s)?""",
     re.VERBOSE,
 )
-_QUOTED_END = re.compile(r"[^\n]{0,512}?(?=\\?[\"'`])")
+_QUOTED_END = re.compile(r"[^\n]{0,512}?(?=\\{0,16}[\"'`])")
 _BARE = re.compile(r"(?:[^\s,;\"'`<>(){}\[\]|\\&]|&(?!\w+=)){1,512}")
 _XML = re.compile(r">(?P<value>[^<>\n]{6,256})</")
 
@@ -120,7 +120,7 @@ def _value_behind(text: str, start: int, end: int) -> tuple[int, int, bool] | No
 
 def _is_flag(text: str, start: int) -> bool:
     head = text[max(0, start - 32) : start]
-    return bool(re.search(r"(?:^|\s)--?[\w-]*$", head))
+    return bool(re.search(r"(?:^|[\s\"'`\[(,;&|])--?[\w-]*$", head))
 
 
 def _is_secret(text: str, name_start: int, value: tuple[int, int, bool], *, kind: str) -> bool:

@@ -235,7 +235,7 @@ def _written_rules() -> list[Rule]:
     netrc = Shape(r"login\s+\S+\s+password\s+(?P<secret>[^\s$<>{}]{4,})")
     npmrc = Shape(r":_(?:authToken|auth|password)\s*=\s*[\"']?(?P<secret>[^\s\"'$]{12,})")
     putty = Shape(r"Private-MAC:\s*(?P<secret>[a-f0-9]{40,64})")
-    docker_auth = Shape(r"\"auth\"\s*:\s*\"(?P<secret>[A-Za-z0-9+/=]{16,})\"")
+    docker_auth = Shape(r"\"auth\\{0,16}\"\s*:\s*\\{0,16}\"(?P<secret>[A-Za-z0-9+/=]{16,})\\{0,16}\"")
     return [
         Rule(kind="command-password", trigger="curl", pattern=curl_user, accept=is_not_placeholder),
         Rule(kind="command-password", trigger="mysql", pattern=mysql_flag, accept=is_not_placeholder),
@@ -246,6 +246,7 @@ def _written_rules() -> list[Rule]:
         Rule(kind="npm-token", trigger=":_", pattern=npmrc, accept=is_not_placeholder),
         Rule(kind="private-key", trigger="Private-MAC:", pattern=putty),
         Rule(kind="docker-auth", trigger='"auth"', pattern=docker_auth, accept=is_mixed),
+        Rule(kind="docker-auth", trigger='"auth\\', pattern=docker_auth, accept=is_mixed),
     ]
 
 

@@ -218,20 +218,6 @@ def test_two_ingests_at_once_take_each_part_in_once(logs: Logs) -> None:
     assert counts == [800, 0, 400]
 
 
-@pytest.mark.proves("EVI-REDACT")
-def test_no_secret_is_stored_or_returned(logs: Logs) -> None:
-    corpus = json.loads((Path(__file__).parent / "redaction_corpus" / "secrets.json").read_text("utf-8"))
-    entries = [{name: "".join(value) for name, value in entry.items()} for entry in corpus]
-    for number, entry in enumerate(entries):
-        logs.run("s", number * 10, f"echo {entry['text']}", 1, stderr=f"error: refused {entry['text']}")
-        logs.write("s", "stdin.log", entry["text"] + "\n")
-    logs.ingest("s")
-    rows = (row for table in TABLES for row in logs.index.execute(f"SELECT * FROM {table}"))
-    stored = "\n".join(str(value) for row in rows for value in row)
-    leaked = [entry["kind"] for entry in entries if entry["secret"] in stored]
-    assert len(leaked) <= 0.05 * len(entries), leaked
-
-
 def test_a_session_that_was_never_ingested_is_named(logs: Logs) -> None:
     with pytest.raises(NuggetError, match="Nothing is known of a session 'nope'"):
         evidence_bundle(logs.index, "nope", "why", now=NOW)

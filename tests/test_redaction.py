@@ -58,6 +58,15 @@ def test_a_secret_goes_wherever_in_a_text_it_stands() -> None:
         assert redacted.text.endswith(filler)
 
 
+@pytest.mark.proves("RED-CORPUS")
+def test_a_secret_goes_from_json_within_json_too() -> None:
+    for row in corpus("secrets"):
+        text = "".join(row["text"])
+        for _ in range(3):
+            text = json.dumps({"header": text})
+            assert not left_over("".join(row["secret"]), redact(text).text), (row["kind"], text)
+
+
 @pytest.mark.proves("RED-SILENT")
 def test_kinds_are_counted_and_named_in_place() -> None:
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -8,6 +8,21 @@ from collections.abc import Sequence
 
 from nugget.redaction import redact
 
+MARGIN_CHARS = 1024
+"""A text that is too long is cut so far behind its limit before it is redacted, and at the limit after."""
+_LONGEST_PART = 512
+"""Of a secret that the first cut went through, no more than this can be left: longer ones are known by their part."""
+
+
+def within(text: str, most: int, *, was: int) -> str:
+    """The first `most` characters of a redacted text, which was `was` characters long before and perhaps cut.
+
+    Where it was, its end goes: there may stand a part of a secret that was too short to be known.
+    """
+    if was >= most + MARGIN_CHARS:
+        text = text[: max(0, len(text) - _LONGEST_PART)]
+    return text[:most]
+
 
 def redacted_all(
     texts: list[str], *, allow: Sequence[re.Pattern[str]] = (), counts: Counter[str] | None = None

@@ -13,16 +13,27 @@ from pathlib import Path
 
 from nugget.config import Environment, Settings
 from nugget.errors import NuggetError
-from nugget.evidence.cleaning import redacted_all, redacted_lines
+from nugget.evidence.cleaning import MARGIN_CHARS, redacted_all, redacted_lines, within
 from nugget.evidence.derive import derive
-from nugget.evidence.session_rows import session_rows, trimmed
-from nugget.evidence.shell_rows import Command, Running, event_rows, input_rows, output_rows
+from nugget.evidence.session_rows import kept_chars, session_rows, trimmed
+from nugget.evidence.shell_rows import (
+    MAX_NAME_CHARS,
+    MAX_PATH_CHARS,
+    MAX_TEXT_CHARS,
+    Command,
+    Rows,
+    Running,
+    event_rows,
+    input_rows,
+    output_rows,
+)
 from nugget.evidence.values import Ingested
 from nugget.index import evidence as store
 from nugget.index.connection import write_transaction
 from nugget.index.evidence import Ids
 from nugget.models import Problem, Session, SourceName
-from nugget.redaction import allow_list, is_excluded_project, redact_session
+from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
+from nugget.sources.log_lines import MAX_LINE_CHARS
 from nugget.sources.sessions import SessionFile, find_session_by_id, find_sessions, read_any
 from nugget.sources.shell import (
     EVENTS,
@@ -155,13 +166,7 @@ def _take_events(
                 return  # another process has taken this batch in
             running.ids.number = _last_number(connection, running.ids.key)
             rows = event_rows(batch.events, running)
-            for made, column in ((rows.events, 4), (rows.file_edits, 2)):
-                given = [row[column] for row in made]
-                cleaned = redacted_all(given, allow=allow, counts=tally.redacted)
-                if cleaned is not given:
-                    made[:] = [
-                        (*row[:column], text, *row[column + 1 :]) for row, text in zip(made, cleaned, strict=True)
-                    ]
+            _clean(rows, running, allow, tally)
             for table, made in (("events", rows.events), ("file_edits", rows.file_edits)):
                 store.put_rows(connection, table, made)
                 tally.rows[table] += len(made)
@@ -170,6 +175,25 @@ def _take_events(
         tally.malformed += batch.malformed
         tally.bytes_read += batch.bytes_read
         tally.anew += [file.name] if batch.anew else []
+
+
+def _clean(rows: Rows, running: Running, allow: Sequence[re.Pattern[str]], tally: _Tally) -> None:
+    """Take secrets out of rows and of what else is stored, also out of what should be a plain name."""
+    columns = (
+        (rows.events, 2, MAX_NAME_CHARS), (rows.events, 3, MAX_NAME_CHARS), (rows.events, 4, MAX_TEXT_CHARS),
+        (rows.file_edits, 2, MAX_PATH_CHARS),
+    )  # fmt: skip
+    for made, column, most in columns:
+        given = [row[column] or "" for row in made]
+        texts = redacted_all(given, allow=allow, counts=tally.redacted)
+        if texts is not given or max(map(len, given), default=0) > most:
+            made[:] = [
+                (*row[:column], within(text, most, was=len(row[column] or "")) or row[column], *row[column + 1 :])
+                for row, text in zip(made, texts, strict=True)
+            ]
+    if running.folder:
+        cleaned = redact(running.folder, allow=allow).text
+        running.folder = within(cleaned, MAX_PATH_CHARS, was=len(running.folder))
 
 
 def _take_text(
@@ -182,10 +206,12 @@ def _take_text(
     now_ms: int,
 ) -> None:
     place = _place_of(connection, running.ids.key, file.name)
-    part = read_text(file, place, now_ms=now_ms)
+    part = read_text(file, place, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
     if part is None:
         return
-    texts = redacted_lines([line.text for line in part.lines], allow=allow, counts=tally.redacted)
+    given = [line.text for line in part.lines]
+    cleaned = redacted_lines(given, allow=allow, counts=tally.redacted)
+    texts = [within(text, MAX_LINE_CHARS, was=len(line)) for line, text in zip(given, cleaned, strict=True)]
     with write_transaction(connection):
         if _place_of(connection, running.ids.key, file.name) != place:
             return
@@ -254,7 +280,7 @@ def _ingest_transcript(connection: sqlite3.Connection, file: SessionFile, *, set
     session = trimmed(read_any(file))
     if is_excluded_project(session, settings=settings):
         session = replace(session, events=(), title=None)
-    session, redacted = redact_session(session, settings=settings)
+    session, redacted = _redacted(session, settings)
     tally = _Tally(redacted=Counter(redacted), malformed=session.skipped_records, bytes_read=file.size)
     with write_transaction(connection):
         _put_session_rows(connection, session, file, tally)
@@ -263,6 +289,25 @@ def _ingest_transcript(connection: sqlite3.Connection, file: SessionFile, *, set
         ].key
         store.put_file(connection, key, _WHOLE, state)
     return tally.result(file.id, SourceName.SESSIONS)
+
+
+def _redacted(session: Session, settings: Settings) -> tuple[Session, dict[str, int]]:
+    """The session, trimmed, without secrets: texts, paths, title, and what should be plain names."""
+    allow = allow_list(settings)
+    known: dict[str | None, str | None] = {None: None}
+
+    def clean(name: str | None) -> str | None:
+        if name not in known:
+            known[name] = redact(name or "", allow=allow).text
+        return known[name]
+
+    lengths = [len(event.text) for event in session.events]
+    session, counts = redact_session(session, settings=settings)
+    events = [
+        replace(event, tool=clean(event.tool), text=within(event.text, kept_chars(event.kind), was=was))
+        for event, was in zip(session.events, lengths, strict=True)
+    ]
+    return replace(session, events=tuple(events), cwd=clean(session.cwd)), counts
 
 
 def _put_session_rows(connection: sqlite3.Connection, session: Session, file: SessionFile, tally: _Tally) -> None:

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from nugget.evidence.cleaning import MARGIN_CHARS
 from nugget.extraction.condense import plain, without_recalled
 from nugget.index.evidence import Ids
 from nugget.models import Event, EventKind, Session
 from nugget.sources.injected import is_refusal
 from nugget.sources.log_lines import MAX_LINE_CHARS, is_opaque, looks_failed
 
+_OUTPUT_CHARS = 200_000
 _TEXT_CHARS = {
     EventKind.PROMPT: 4000, EventKind.REPLY: 1500, EventKind.SUMMARY: 4000, EventKind.COMMAND: 2000,
-    EventKind.TOOL_CALL: 1500, EventKind.TOOL_RESULT: 1500, EventKind.FILE_EDIT: 500, EventKind.OUTPUT: 200_000,
+    EventKind.TOOL_CALL: 1500, EventKind.TOOL_RESULT: 1500, EventKind.FILE_EDIT: 500, EventKind.OUTPUT: _OUTPUT_CHARS,
 }  # fmt: skip
 _WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
 _TODO = re.compile(r"\[(?P<status>\w+)\] (?P<text>.+)")
@@ -33,14 +35,27 @@ class SessionRows:
 
 
 def trimmed(session: Session) -> Session:
-    """The session with no more of each text than is kept, and without what Nugget itself recalled in it."""
+    """The session with little more of each text than is kept, and without what Nugget itself recalled in it."""
     events = []
     for event in without_recalled(session.events):
-        text = event.text[: _TEXT_CHARS[event.kind]]
+        text = event.text[: kept_chars(event.kind) + MARGIN_CHARS]
         if event.kind is EventKind.OUTPUT:
-            text = "\n".join(_kept(plain(event.text[-200_000:]).split("\n")))
+            text = "\n".join(_kept(plain(_end_of(event.text)).split("\n")))
         events.append(replace(event, text=text, before=None, after=None))
     return replace(session, events=tuple(events))
+
+
+def kept_chars(kind: EventKind) -> int:
+    """How much of the text of such an event is kept."""
+    return _TEXT_CHARS[kind]
+
+
+def _end_of(text: str) -> str:
+    """The last lines of an output; of one that is all one line, the last characters."""
+    if len(text) <= _OUTPUT_CHARS:
+        return text
+    _, border, lines = text[-_OUTPUT_CHARS:].partition("\n")
+    return lines if border else text[MARGIN_CHARS - _OUTPUT_CHARS :]
 
 
 def session_rows(session: Session, ids: Ids) -> SessionRows:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
+from nugget.evidence.cleaning import MARGIN_CHARS
 from nugget.index.evidence import Ids
 from nugget.sources.log_lines import LogLine
 from nugget.sources.shell import LogEvent
 
-MAX_TEXT_CHARS = 2000
+MAX_TEXT_CHARS, MAX_PATH_CHARS, MAX_NAME_CHARS = 2000, 1000, 80
+_TEXT_CHARS, _PATH_CHARS = MAX_TEXT_CHARS + MARGIN_CHARS, MAX_PATH_CHARS + MARGIN_CHARS
 _MOST_OPEN, _MOST_KNOWN = 50, 5000
 _WRITING_TOOLS = {
     "fs.write": "overwrite", "fs.append": "append", "fs.edit": "edit", "fs.patch": "edit", "write": "overwrite",
     "edit": "edit", "apply_patch": "edit",
 }  # fmt: skip
+_ESCAPED = re.compile(r'\\(["\\])')
 _SAYING_KEYS = ("text", "message", "prompt", "content", "error", "reason", "title", "name", "path")
 
 
@@ -51,7 +55,7 @@ class Rows:
 
 
 def event_rows(events: Sequence[LogEvent], running: Running) -> Rows:
-    """The rows of some events. Times that are missing are taken from the event before."""
+    """The rows of some events, not yet redacted. Times that are missing are taken from the event before."""
     rows = Rows()
     next_id, add = running.ids.next, rows.events.append
     ts_ms = running.ts_ms
@@ -59,15 +63,15 @@ def event_rows(events: Sequence[LogEvent], running: Running) -> Rows:
         ts_ms = running.ts_ms = own_ms or ts_ms
         tool = code = outcome = started = None
         if given.get("tool"):
-            tool = _text(given["tool"])[:80] or None
+            tool = _text(given["tool"])[:_PATH_CHARS] or None
         if kind == "command.start":
-            text = (_text(given.get("cmd")) or _text(given.get("command"))).strip()[:MAX_TEXT_CHARS]
+            text = (_text(given.get("cmd")) or _text(given.get("command"))).strip()[:_TEXT_CHARS]
             row_id = next_id("events")
             _begin(Command(row_id, text, ts_ms), given, running)
         elif kind == "command.end":
             code = _exit_of(given)
             outcome = None if code is None else int(code == 0)
-            named = _text(given["cmd"]).strip()[:MAX_TEXT_CHARS] if given.get("cmd") else ""
+            named = _text(given["cmd"]).strip()[:_TEXT_CHARS] if given.get("cmd") else ""
             command = _ended(named, given, running)
             text = named
             if command:
@@ -79,7 +83,7 @@ def event_rows(events: Sequence[LogEvent], running: Running) -> Rows:
                 outcome = int(given["ok"]) if isinstance(given.get("ok"), bool) else None
             else:
                 text = _said(given)
-            text = text.strip()[:MAX_TEXT_CHARS]
+            text = text.strip()[:_TEXT_CHARS]
             row_id = next_id("events")
         add((row_id, ts_ms, kind, tool, text, outcome, code, started, offset))
         if tool and kind == "tool.start" and tool in _WRITING_TOOLS:
@@ -126,7 +130,7 @@ def input_rows(lines: Sequence[LogLine], texts: Sequence[str], running: Running)
 
 def _begin(command: Command, given: Mapping[str, Any], running: Running) -> None:
     if given.get("cwd"):
-        running.folder = _text(given["cwd"])[:1000] or running.folder
+        running.folder = _text(given["cwd"])[:_PATH_CHARS] or running.folder
     running.open.append(command)
     running.known[command.id] = command
     if len(running.open) > _MOST_OPEN:
@@ -201,7 +205,7 @@ def _edit_rows(tool: str, given: Mapping[str, Any], running: Running) -> list[tu
     if not path:
         return []
     action = "append" if arguments and arguments.get("append") is True else _WRITING_TOOLS[tool]
-    return [(running.ids.next("file_edits"), running.ts_ms, path[:1000], action, None)]
+    return [(running.ids.next("file_edits"), running.ts_ms, path[:_PATH_CHARS], action, None)]
 
 
 def _said(given: Mapping[str, Any]) -> str:
@@ -209,7 +213,8 @@ def _said(given: Mapping[str, Any]) -> str:
 
 
 def _short(given: Mapping[str, Any]) -> str:
-    return json.dumps(given, ensure_ascii=False, default=str)[:400] if given else ""
+    """All that is given, as JSON to look at: quotes in it are not escaped, so that it can be read and redacted."""
+    return _ESCAPED.sub(r"\1", json.dumps(given, ensure_ascii=False, default=str)[: 2 * _TEXT_CHARS]) if given else ""
 
 
 def _text(value: object) -> str:

@@ -65,7 +65,7 @@ def looks_failed(text: str) -> bool:
     return _FAILED.search(_HARMLESS.sub("", text)) is not None
 
 
-def clean_line(raw: bytes) -> str:
+def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
     """What a terminal would show of a line: no escape codes, of overwritten parts the last; empty where it is no text.
 
     Lines of nothing but base64, as in keys and images, are no text either.
@@ -84,7 +84,7 @@ def clean_line(raw: bytes) -> str:
         return ""
     if not text.isprintable():
         text = _CONTROL.sub("", text)
-    return "" if is_opaque(text) else text[:MAX_LINE_CHARS]
+    return "" if is_opaque(text) else text[:most_chars]
 
 
 def is_opaque(text: str) -> bool:
@@ -92,17 +92,17 @@ def is_opaque(text: str) -> bool:
     return len(text) >= 40 and " " not in text.strip() and _KEY_LIKE.fullmatch(text) is not None
 
 
-def keep_lines(file: BinaryIO, start: int, end: int) -> Iterator[LogLine]:
+def keep_lines(file: BinaryIO, start: int, end: int, *, most_chars: int = MAX_LINE_CHARS) -> Iterator[LogLine]:
     """The lines worth keeping of the bytes from `start` to `end`, which are both borders of lines, in their order."""
     if end - start <= WHOLE_BYTES:
-        yield from _every_line(file, start, end)
+        yield from _every_line(file, start, end, most_chars)
         return
     head = _next_line(file, start + HEAD_BYTES, end)
     tail = _next_line(file, end - TAIL_BYTES, end)
-    yield from _every_line(file, start, head)
+    yield from _every_line(file, start, head, most_chars)
     seen: dict[str, int] = {}
     for offset, raw in _suspects(file, head, tail):
-        text = clean_line(raw)
+        text = clean_line(raw, most_chars=most_chars)
         if not text or not looks_failed(text):
             continue
         kind = _DIGITS.sub("0", text)
@@ -111,7 +111,7 @@ def keep_lines(file: BinaryIO, start: int, end: int) -> Iterator[LogLine]:
             yield LogLine(offset, text, True)
             if len(seen) >= MAX_FAILURES:
                 break
-    yield from _every_line(file, tail, end)
+    yield from _every_line(file, tail, end, most_chars)
 
 
 def last_border(file: BinaryIO, start: int, end: int) -> int:
@@ -127,11 +127,11 @@ def last_border(file: BinaryIO, start: int, end: int) -> int:
     return end if len(block) >= BLOCK_BYTES else start
 
 
-def _every_line(file: BinaryIO, start: int, end: int) -> Iterator[LogLine]:
+def _every_line(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterator[LogLine]:
     file.seek(start)
     offset = start
     for raw in file.read(end - start).split(b"\n"):
-        text = clean_line(raw)
+        text = clean_line(raw, most_chars=most_chars)
         if text:
             yield LogLine(offset, text, looks_failed(text))
         offset += len(raw) + 1

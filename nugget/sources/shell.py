@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
-from nugget.sources.log_lines import LogLine, clean_line, keep_lines, last_border
+from nugget.sources.log_lines import MAX_LINE_CHARS, LogLine, clean_line, keep_lines, last_border
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
 STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}
@@ -30,6 +30,7 @@ MAX_EVENT_BYTES = 1 << 24
 """A longer line of events.jsonl is counted as malformed."""
 _BATCH_BYTES = 1 << 20
 _FEW_LINES = 16
+_MAX_KIND_CHARS = 2000
 _PRINT_BYTES = 256
 _SESSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,127}")
 
@@ -143,8 +144,8 @@ def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
             place, anew = batch.place, False
 
 
-def read_text(file: Path, place: FilePlace, *, now_ms: int) -> TextPart | None:
-    """What a file of text has gained; None where that is nothing.
+def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> TextPart | None:
+    """What a file of text has gained, of each line at most `most_chars`; None where that is nothing.
 
     A last line without end is left for the next time, unless the file has rested for five seconds.
     """
@@ -159,7 +160,7 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int) -> TextPart | None:
         end = state.st_size if is_settled else last_border(opened, start, state.st_size)
         if end <= start:
             return None
-        lines = tuple(keep_lines(opened, start, end))
+        lines = tuple(keep_lines(opened, start, end, most_chars=most_chars))
         return TextPart(lines=lines, place=_place(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms)
 
 
@@ -281,4 +282,4 @@ def _event(record: Any, offset: int) -> LogEvent | None:
         ts_ms = int(ts_ms) if type(ts_ms) is float and 0 <= ts_ms < 1 << 53 else 0
     elif not 0 <= ts_ms < 1 << 53:
         ts_ms = 0
-    return LogEvent(offset, ts_ms, kind[:64], given if type(given) is dict else {})
+    return LogEvent(offset, ts_ms, kind[:_MAX_KIND_CHARS], given if type(given) is dict else {})
