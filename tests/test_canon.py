@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
+from nugget.index.home import open_home
 from nugget.models import Relation, RelationType, Unit
 from nugget.sources.canon import Canon, CanonFolder, canon_folders
 from nugget.sources.ignoring import Walk
-from nugget.sync.documents import ReadDocument
+from nugget.sync.documents import ReadDocument, sync_documents
 
 
 def canon(*folders: Path, max_files: int = 1000) -> Canon:
@@ -32,7 +37,7 @@ def keys(source: Canon) -> list[str]:
 
 
 def read(source: Canon, key: str) -> ReadDocument:
-    return source.read(key, dict(source.files())[key])
+    return source.read(key, Path(dict(source.files())[key]))
 
 
 def unit(source: Canon, key: str) -> Unit:
@@ -145,6 +150,77 @@ def test_a_huge_tree_of_what_others_made_is_not_entered(tmp_path: Path) -> None:
     write(tmp_path / "site", a_md="a", node_modules__b_md="b", dotgit__c_md="c", dist__d_md="d")
     walked = Walk(root=tmp_path / "site", suffixes=(".md",), max_files=10)
     assert [path for path, _ in walked.files()] == ["a.md"]
+
+
+@pytest.mark.proves("CANON-SCALE")
+def test_a_tree_of_a_hundred_thousand_files_is_walked_for_its_notes(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    for number in range(100):
+        folder = site / ("node_modules" if number < 20 else "assets") / f"{number:02d}"
+        folder.mkdir(parents=True)
+        for name in range(1000):
+            os.close(os.open(folder / f"{name}.{'md' if number < 20 else 'png'}", os.O_CREAT | os.O_WRONLY))
+    write(site, a_md="a", docs__b_md="b")
+    source = canon(site)
+    started = time.process_time()
+    assert keys(source) == ["site/a.md", "site/docs/b.md"] and source.problems == []
+    assert time.process_time() - started < 2.0, "80,000 names are looked at, 20,000 are not"
+    narrow = Walk(root=site, suffixes=(".md",), max_files=10, max_entries=50_000)
+    assert [path for path, _ in narrow.files()] == ["a.md"]
+    assert "holds more than 50,000 files" in str(narrow.problems[0])
+    shutil.rmtree(site)
+
+
+@pytest.mark.proves("CANON-CLOUD")
+def test_what_a_cloud_client_leaves_in_a_vault_is_left_out_and_told_once(vault: Path) -> None:
+    before = keys(canon(vault))
+    for name in (
+        "Home (Ada's conflicted copy 2026-05-01).md", "ops/Rates (conflicted copy 2026-05-01 101010).md",
+        "Home.sync-conflict-20260501-101010-ABCDEFG.md", ".Far away.md.icloud", "ops/.Further.md.icloud",
+        ".syncthing.Home.md.tmp", "Home.md.tmp", ".photo.png.icloud",
+    ):  # fmt: skip
+        (vault / name).write_text("x")
+    (vault / "Conflict of interest.md").write_text("A note like any other.")
+    source = canon(vault)
+    assert keys(source) == sorted([*before, "vault/Conflict of interest.md"])
+    assert [problem.reason for problem in source.problems] == [
+        "holds 2 notes not downloaded from iCloud; not found until they are",
+        "holds 3 files in conflict, such as Home (Ada's conflicted copy 2026-05-01).md; left out until merged into "
+        "the note",
+    ]
+
+
+@pytest.mark.proves("CANON-CLOUD")
+def test_a_vault_that_a_client_is_syncing_stops_nothing_and_is_taken_in_when_it_settles(
+    vault: Path, tmp_path: Path
+) -> None:
+    class Syncing(Canon):
+        """What another process does to the files between the moment they are listed and the moment they are read."""
+
+        def files(self) -> Iterator[tuple[str, str]]:
+            listed = list(super().files())
+            (vault / "Retry Policy.md").unlink(missing_ok=True)
+            yield from listed
+
+        def read(self, key: str, file: Path) -> ReadDocument:
+            found = super().read(key, file)
+            if key.endswith("Rates.md") and len((vault / "ops/Rates.md").read_text()) < 500:
+                (vault / "ops/Rates.md").write_text("# Rate limits\n\n" + "The rest has arrived. " * 30)
+            return found
+
+    folders = canon_folders([str(vault)], base=Path("/"))
+    source = Syncing(folders, redact=str, max_files=100)
+    with closing(open_home(tmp_path / "home")) as connection:
+        first = sync_documents(source, connection, embedder=None, cache_folder=tmp_path / "cache")
+        assert (first.added, first.problems) == (1, ()), "what is not whole yet waits, what is gone is no problem"
+        second = sync_documents(source, connection, embedder=None, cache_folder=tmp_path / "cache")
+        assert (second.added, second.problems) == (1, ())
+        found = "SELECT count(*) FROM units_fts WHERE units_fts MATCH 'arrived'"
+        assert connection.execute(found).fetchone()[0] == 1
+        (vault / "ops/Rates.md").write_text("")
+        assert sync_documents(source, connection, embedder=None, cache_folder=tmp_path / "cache").modified == 1
+        third = sync_documents(source, connection, embedder=None, cache_folder=tmp_path / "cache")
+        assert (third.changed, third.unchanged) == (False, 2)
 
 
 @pytest.mark.proves("CANON-READ")

@@ -234,6 +234,12 @@ def file_states(
     return {str(row[0]): _file_state(row) for row in rows}
 
 
+def file_marks(connection: sqlite3.Connection, source: SourceName) -> dict[str, tuple[int, int]]:
+    """Size and time (ns) of the files of a source when sync saw them last, by path."""
+    rows = connection.execute("SELECT path, size, mtime_ns FROM files WHERE source = ?", (source,))
+    return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
+
+
 def problems(connection: sqlite3.Connection, source: SourceName) -> list[Problem]:
     """Everything that is wrong with the files of a source, by path."""
     paths = connection.execute("SELECT path FROM files WHERE source = ? AND problems != '[]' ORDER BY path", (source,))

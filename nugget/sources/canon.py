@@ -61,7 +61,7 @@ class Canon:
         self._names = Names()
         self._committed: dict[Path, dict[str, date]] = {}
 
-    def files(self) -> Iterator[tuple[str, Path]]:
+    def files(self) -> Iterator[tuple[str, str]]:
         """Every note as (`<folder name>/<path>`, place)."""
         self.problems.clear()
         self._names = Names()

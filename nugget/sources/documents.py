@@ -25,7 +25,7 @@ class DocumentSource(Protocol):
     def name(self) -> SourceName:
         """The source that the units belong to."""
 
-    def files(self) -> Iterable[tuple[str, Path]]:
+    def files(self) -> Iterable[tuple[str, Path | str]]:
         """Every file as (key, place). The key is unique within the source and stays the same while the file does."""
 
     def read(self, key: str, file: Path) -> ReadDocument:

@@ -7,6 +7,7 @@ later line decide. Above the folder, the ignore files of the git repository that
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ NEVER = frozenset(
 MAX_ENTRIES = 300_000
 """A walk that has seen so many files and folders ends."""
 
+_CONFLICT_COPY = re.compile(r"\([^()]{0,80}conflicted copy[^()]{0,80}\)|\.sync-conflict-\d{8}-\d{6}", re.IGNORECASE)
 _MAX_DEPTH = 60
 _MAX_RULES_BYTES = 1_000_000
 
@@ -38,29 +40,34 @@ class Walk:
     root: Path
     suffixes: tuple[str, ...]
     max_files: int
+    max_entries: int = MAX_ENTRIES
     problems: list[Problem] = field(default_factory=list)
 
-    def files(self) -> Iterator[tuple[str, Path]]:
+    def files(self) -> Iterator[tuple[str, str]]:
         """The files with one of the suffixes as (path below the root with `/`, place), folder by folder, sorted.
 
-        Links to folders are not followed, links to files only where they stay below the root.
+        Links to folders are not followed, links to files only where they stay below the root. What a cloud client left
+        (placeholders, conflict copies) is counted, and told at the end.
         """
         if not self.root.is_dir():
             self._wrong(self.root, "is no folder (any more); nothing of it is found")
             return
         entries = files = 0
+        left = _LeftByClouds()
         waiting: list[tuple[Path, str, tuple[Rules, ...]]] = [(self.root, "", rules_above(self.root))]
         while waiting:
             folder, path, rules = waiting.pop()
             try:
                 with os.scandir(folder) as listing:
                     found = sorted(listing, key=lambda entry: entry.name)
+            except FileNotFoundError:
+                continue  # gone since the folder above was listed
             except OSError as error:
                 self._wrong(folder, f"cannot be listed ({error.strerror or error})")
                 continue
             entries += len(found)
-            if entries > MAX_ENTRIES:
-                self._wrong(self.root, f"holds more than {counted(MAX_ENTRIES, 'file')}; the rest is left out. "
+            if entries > self.max_entries:
+                self._wrong(self.root, f"holds more than {counted(self.max_entries, 'file')}; the rest is left out. "
                             "Name a smaller folder, or leave parts out in a .nuggetignore")  # fmt: skip
                 return
             rules = (*rules, *rules_in(folder, path, {entry.name for entry in found}))
@@ -70,16 +77,20 @@ class Walk:
                 if entry.is_dir(follow_symlinks=False):
                     if _is_entered(entry.name, its_path, rules):
                         below.append((folder / entry.name, f"{its_path}/", rules))
+                elif entry.name.startswith("."):
+                    left.note_placeholder(entry.name, self.suffixes)
                 elif entry.name.lower().endswith(self.suffixes) and not is_ignored(its_path, rules):
-                    if entry.name.startswith(".") or not self._is_inside(entry):
+                    if left.has_conflict(entry.name, its_path) or not self._is_inside(entry):
                         continue
                     files += 1
                     if files > self.max_files:
                         self._wrong(self.root, f"holds more than {counted(self.max_files, 'note')}; the rest is left "
                                     "out. Name a smaller folder, or raise canon.max_files")  # fmt: skip
                         return
-                    yield its_path, folder / entry.name
+                    yield its_path, entry.path
             waiting += reversed(below)
+        for told in left.told():
+            self._wrong(self.root, told)
 
     def _is_inside(self, entry: os.DirEntry[str]) -> bool:
         if not entry.is_symlink():
@@ -92,6 +103,38 @@ class Walk:
 
     def _wrong(self, place: Path, reason: str) -> None:
         self.problems.append(Problem(path=str(place), reason=reason, severity=Severity.WARNING))
+
+
+@dataclass(slots=True)
+class _LeftByClouds:
+    """What clients that sync a folder leave in it: placeholders of notes not on this disk, copies of both sides.
+
+    iCloud Drive writes `.Note.md.icloud`; Dropbox and Nextcloud `Note (… conflicted copy …).md`; Syncthing
+    `Note.sync-conflict-20260501-101010-ABCDEFG.md`.
+    """
+
+    placeholders: int = 0
+    conflicts: list[str] = field(default_factory=list)
+
+    def note_placeholder(self, name: str, suffixes: tuple[str, ...]) -> None:
+        """Count a hidden file that stands for a note."""
+        lower = name.lower()
+        self.placeholders += lower.endswith(".icloud") and lower.removesuffix(".icloud").endswith(suffixes)
+
+    def has_conflict(self, name: str, path: str) -> bool:
+        """Whether this is one side's copy of a note that two sides changed; if so, it is kept in mind."""
+        found = "conflict" in name.lower() and _CONFLICT_COPY.search(name) is not None
+        if found:
+            self.conflicts.append(path)
+        return found
+
+    def told(self) -> Iterator[str]:
+        """A sentence for each kind."""
+        if self.placeholders:
+            yield f"holds {counted(self.placeholders, 'note')} not downloaded from iCloud; not found until they are"
+        if self.conflicts:
+            files = counted(len(self.conflicts), "file")
+            yield f"holds {files} in conflict, such as {self.conflicts[0]}; left out until merged into the note"
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class Memory:
             return
         walk = Walk(root=root, suffixes=SUFFIXES, max_files=_MAX_FILES, problems=self.problems)
         for path, file in walk.files():
-            yield f"{prefix}{path}", file
+            yield f"{prefix}{path}", Path(file)
 
     def _known_workspaces(self) -> list[Path]:
         """The given ones, then those that Claude Code has been used in."""

@@ -35,18 +35,25 @@ Redact = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The notes of a folder by the names that links use: whole keys, and the last part alone, in lower case."""
+    """The notes of a folder by the names that links use: whole keys, and the last part alone, in lower case.
+
+    Names are made of the keys that were added when the first link is looked up: most walks change nothing.
+    """
 
     by_name: dict[str, str] = field(default_factory=dict)
+    added: list[str] = field(default_factory=list)
 
     def add(self, key: str) -> None:
         """Know a note. Of two with one name, the one that sorts first has it."""
-        name = _link_name(PurePosixPath(key).name)
-        self.by_name[name] = min(key, self.by_name.get(name, key))
-        self.by_name[key.lower()] = key
+        self.added.append(key)
 
     def resolve(self, link: str, *, source: str) -> str:
         """The key that a link from a note `source` leads to; where that note would be, if there is none."""
+        while self.added:
+            key = self.added.pop()
+            name = _link_name(key)
+            self.by_name[name] = min(key, self.by_name.get(name, key))
+            self.by_name[key.lower()] = key
         wiki = _link_name(link)
         beside = _joined(PurePosixPath(source).parent, link)
         candidates = [beside, f"{beside}.md"] if "/" in link or link.lower().endswith(SUFFIXES) else [f"{beside}.md"]

@@ -121,6 +121,8 @@ def _prepare_all(
     for key, file in files:
         try:
             yield from _prepare(source, key, file, before.get(key), count_tokens)
+        except FileNotFoundError:
+            continue  # gone since it was listed, as files do while a client syncs: the next sync takes it out
         except (NuggetError, OSError, ValueError, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             problem = Problem(path=key, reason=f"cannot be read ({reason})")
