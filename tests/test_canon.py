@@ -218,8 +218,8 @@ def test_a_vault_that_a_client_is_syncing_stops_nothing_and_is_taken_in_when_it_
         found = "SELECT count(*) FROM units_fts WHERE units_fts MATCH 'arrived'"
         assert connection.execute(found).fetchone()[0] == 1
         (vault / "ops/Rates.md").write_text("")
-        assert sync_documents(source, connection, embedder=None, cache_folder=tmp_path / "cache").modified == 1
-        third = sync_documents(source, connection, embedder=None, cache_folder=tmp_path / "cache")
+        assert sync_documents(canon(vault), connection, embedder=None, cache_folder=tmp_path / "cache").modified == 1
+        third = sync_documents(canon(vault), connection, embedder=None, cache_folder=tmp_path / "cache")
         assert (third.changed, third.unchanged) == (False, 2)
 
 
