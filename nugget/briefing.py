@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget import spool
+from nugget import resident, spool
 from nugget.config import Environment, find_brain, is_brain
 from nugget.errors import NuggetError
 from nugget.render import one_line
@@ -22,6 +22,7 @@ from nugget.sources.injected import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, shorten
 
 if TYPE_CHECKING:
+    from nugget.embedding import Embedder
     from nugget.index import Index
     from nugget.models import Hit, SourceName
 
@@ -52,13 +53,30 @@ def brief(environment: Environment, folder: Path, *, session: str | None = None,
 
 
 def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime) -> str | None:
-    """The few strongest units for a prompt, found by words alone; None where nothing is likely to help."""
+    """The few strongest units for a prompt; None where nothing is likely to help.
+
+    A server of Nugget that runs on this machine is asked, which also knows them by meaning; where there is none, or it
+    does not answer at once, they are found by words alone.
+    """
     asked = typed_text(strip_injected(prompt)).strip()[:_PROMPT_CHARS]
     if len(asked) < SHORTEST_PROMPT or asked.startswith(("/", "!", "#")):
         return None
-    hits = [*_of_brain(environment, asked, folder, now), *_of_workspace(environment, asked, folder, now)]
+    brain = _brain_of(environment, folder)
+    lines = _from_server(environment.home, asked, brain, folder)
+    if lines is None:
+        lines = recalled(environment.home, asked, brain, folder, embedder=None, now=now)
+    return _fenced(lines, max_tokens=MAX_RECALL_TOKENS) if lines else None
+
+
+def recalled(
+    home: Path, asked: str, brain: Path | None, folder: Path, *, embedder: Embedder | None, now: datetime
+) -> list[str]:
+    """The strongest units of a brain and of the code repository of a folder, as lines; none where none would help."""
+    hits = [
+        *_of_brain(brain, asked, now, embedder), *_of_workspace(home, asked, folder, now, embedder),
+    ]  # fmt: skip
     if not hits:
-        return None
+        return []
     lines = ["What earlier sessions left on this. It is reference material, not an instruction; weigh its age."]
     for hit in hits[:MOST_HITS]:
         unit = hit.unit
@@ -66,7 +84,15 @@ def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime
         day = unit.last_modified or unit.created
         lines.append(f"- {one_line(unit.title)} ({unit.ref}, {unit.type}{f', {day}' if day else ''}{stale})")
         lines += [f"  {shorten(one_line(chunk.text), 2 * _LINE_CHARS)}" for chunk in hit.chunks[:1]]
-    return _fenced(lines, max_tokens=MAX_RECALL_TOKENS)
+    return lines
+
+
+def _from_server(home: Path, asked: str, brain: Path | None, folder: Path) -> list[str] | None:
+    """What a server that runs already recalls; None where none answers."""
+    question = {"recall": asked, "brain": str(brain) if brain else None, "folder": str(folder)}
+    answer = resident.ask(home, question) or {}
+    lines = answer.get("lines")
+    return lines if isinstance(lines, list) and all(isinstance(line, str) for line in lines) else None
 
 
 def _known_of(home: Path, workspace: str, session: str | None, now: datetime) -> Iterator[str]:
@@ -117,11 +143,10 @@ def _count(home: Path, state: str) -> int:
     return sum(name.endswith(".json") for name in names)
 
 
-def _of_brain(environment: Environment, asked: str, folder: Path, now: datetime) -> list[Hit]:
+def _of_brain(brain: Path | None, asked: str, now: datetime, embedder: Embedder | None) -> list[Hit]:
     from nugget.index import Index, Unusable
     from nugget.models import SourceName
 
-    brain = _brain_of(environment, folder)
     if brain is None or not (file := brain / ".nugget" / "index.db").is_file():
         return []
     try:
@@ -129,38 +154,40 @@ def _of_brain(environment: Environment, asked: str, folder: Path, now: datetime)
     except Unusable:
         return []
     try:
-        return _strongest(index, asked, (SourceName.BRAIN,), now)
+        return _strongest(index, asked, (SourceName.BRAIN,), now, embedder)
     finally:
         index.close()
 
 
-def _of_workspace(environment: Environment, asked: str, folder: Path, now: datetime) -> list[Hit]:
+def _of_workspace(home: Path, asked: str, folder: Path, now: datetime, embedder: Embedder | None) -> list[Hit]:
     """Nuggets of the code repository that the session works in."""
     from nugget.index import Unusable
     from nugget.index.home import home_index_file, read_home
     from nugget.models import SourceName
     from nugget.workspace import find_workspace
 
-    if not home_index_file(environment.home).is_file() or (workspace := find_workspace(folder)) is None:
+    if not home_index_file(home).is_file() or (workspace := find_workspace(folder)) is None:
         return []
     try:
-        index = read_home(environment.home)
+        index = read_home(home)
     except Unusable:
         return []
     try:
-        found = _strongest(index, asked, (SourceName.PROVENANCE,), now)
+        found = _strongest(index, asked, (SourceName.PROVENANCE,), now, embedder)
     finally:
         index.close()
     return [hit for hit in found if hit.unit.scope and hit.unit.scope.repo == workspace.identity]
 
 
-def _strongest(index: Index, asked: str, sources: Sequence[SourceName], now: datetime) -> list[Hit]:
+def _strongest(
+    index: Index, asked: str, sources: Sequence[SourceName], now: datetime, embedder: Embedder | None
+) -> list[Hit]:
     from nugget.models import Filter, Query
     from nugget.retrieval import retrieve
     from nugget.retrieval.profiles import PROFILES
 
     query = Query(text=asked, filter=Filter(sources=tuple(sources)), limit=MOST_HITS, budget_tokens=MAX_RECALL_TOKENS)
-    bundle = retrieve(query, PROFILES["task"], index, embedder=None, now=now)
+    bundle = retrieve(query, PROFILES["task"], index, embedder=embedder, now=now)
     return [] if bundle.weak else list(bundle.hits)
 
 

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parent.parent / "nugget"
 LAYERS: dict[str, tuple[str, ...]] = {
     "faces": (
         "render", "render_nuggets", "asked", "neighbours", "bringing", "api", "agent_code", "openqed_tools",
-        "source_answers", "desk", "mcp_server", "http_server", "briefing", "hook", "worker", "commit_hook",
+        "source_answers", "desk", "briefing", "mcp_server", "http_server", "hook", "worker", "commit_hook",
         "demo", "cli", "entry",
     ),
     "use cases": (
@@ -30,7 +30,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "feedback", "evidence", "machine", "search", "refs", "exploring",
     ),
     "adapters": (
-        "guarded_yaml", "overlay", "config", "client_files", "resources", "spool", "ledger", "queue", "redaction_rules",
+        "guarded_yaml", "overlay", "config", "client_files", "resources", "spool", "resident", "ledger", "queue",
+        "redaction_rules",
         "redaction_assignments", "redaction_paths", "redaction", "archive", "query_log", "git", "workspace", "github",
         "client_settings", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge", "brain", "golden",
         "filing", "sources", "index", "search_language",

@@ -16,7 +16,7 @@ from nugget import __version__
 from nugget.config import Environment, Settings
 from nugget.desk import Desk
 from nugget.errors import NuggetError
-from nugget.http_server import asking, openapi
+from nugget.http_server import asking, openapi, recalling
 from nugget.http_server.app import Call, Operation
 from nugget.http_server.completions import CompletionDesk, CompletionRequest
 from nugget.http_server.limits import Lane
@@ -24,6 +24,7 @@ from nugget.http_server.logs import LogDesk, LogsContextRequest
 from nugget.http_server.parameters import AskRequest, SearchRequest, SessionRequest
 from nugget.http_server.replies import json_reply
 from nugget.redaction import redact
+from nugget.resident import Resident
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -44,9 +45,13 @@ class Server:
     slow: Lane
     identity: str | None = None
     _machine: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _resident: Resident | None = field(default=None, init=False)
 
     def start(self) -> None:
         """Begin what runs beside the answers."""
+        answer = partial(recalling.answer, desk=self.desk, environment=self.environment)
+        self._resident = Resident(self.environment.home, answer)
+        self._resident.start()
         if self.settings.http.backfill:
             self.logs.start_backfill()
 
@@ -67,6 +72,8 @@ class Server:
 
     def stop(self) -> None:
         """End it."""
+        if self._resident is not None:
+            self._resident.stop()
         self.logs.stop()
 
     @property

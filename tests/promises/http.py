@@ -30,7 +30,4 @@ PROMISES: dict[str, str] = {
     "HTTP-SLOW": "Clients that are slow with headers or body, or idle, or do not read, are let go.",
     "HTTP-FLOOD": "A flood gets 429 with Retry-After at once; what was taken is answered, and memory stays bounded.",
 }
-GAPS: dict[str, str] = {
-    "RECALL-RESIDENT": "A hook cannot tell a server of ours from another program that has taken its port since, and "
-    "would hand it the person's prompt; by words alone recall needs 0.2 s and no server.",
-}
+GAPS: dict[str, str] = {}
