@@ -131,7 +131,7 @@ def constants_part() -> str:
         ("share of the cosine", scoring.COSINE_SHARE, "the rest is BM25's"),
         ("half point of BM25", scoring.BM25_HALF, "counts half"),
         ("chunk / unit / title", shares, "of the cosine"),
-        ("weak below", scoring.WEAK_BELOW, f"with {scoring.WEAK_SLOPE} a unit of ln(units)"),
+        ("weak below", scoring.WEAK_BELOW, f"with {scoring.WEAK_CHANCE} a unit of chunks to the 0.3rd"),
         ("expanded hits", expansion.SEEDS, f"{PROFILES['task'].neighbours} related unit each"),
         ("placed behind", expansion.PLACED_BEHIND, "hits"),
     )]  # fmt: skip

@@ -147,6 +147,9 @@ def test_a_process_that_stays_scores_words_as_sql_does_to_the_last_bit(tmp_path:
             for k in (5, 200):
                 assert staying.search_text(terms, k, Filter()) == asking.search_text(terms, k, Filter()), question
                 assert staying.search_unit_text(terms, k, Filter()) == asking.search_unit_text(terms, k, Filter())
+            for key in (1, 150, 300, 301):
+                held = asking.words_of_unit(terms, key)
+                assert staying.words_of_unit(terms, key) == held and set(held) <= set(terms.words)
         assert staying._word_scores is not None
         filtered = Filter(types=("pattern",))
         assert staying.search_text(asking.terms("cache"), 5, filtered) == []

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from nugget.api import Brain
 from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.index import Index
+from nugget.index import Index, Terms
 from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, SourceName, StaleReason, Unit
 from nugget.retrieval.fusion import fuse
 from nugget.retrieval.packing import pack
 from nugget.retrieval.reranking import Passage
+from nugget.retrieval.scoring import held_share
 from nugget.text import estimate_tokens
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -66,6 +67,28 @@ def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked: 
     assert sum(flagged) >= 0.8 * len(flagged)
     alarms = [asked.ask(entry["question"], fresh=False, now=NOW).weak for entry in golden["questions"]]
     assert sum(alarms) <= 0.1 * len(alarms)
+
+
+@pytest.mark.proves("ASK-WEAK")
+@pytest.mark.parametrize("ranking", ["calibrated", "rrf"])
+@pytest.mark.parametrize("resident", [True, False])
+def test_weak_does_not_depend_on_the_ranking_or_on_what_is_kept_in_memory(
+    asked: Brain, ranking: str, resident: bool
+) -> None:
+    chosen = Settings(retrieval=RetrievalSettings(ranking=ranking))
+    with Brain(asked.path, settings=chosen, resident=resident) as brain:
+        assert not brain.ask("how do we make sure a retried payment is charged once", fresh=False, now=NOW).weak
+        assert brain.ask("how long does a resin print have to cure under UV light", fresh=False, now=NOW).weak
+
+
+@pytest.mark.proves("ASK-WEAK")
+def test_the_rarest_words_of_a_question_count_most_for_what_a_unit_holds_of_it() -> None:
+    terms = Terms(
+        words=("zorblatt", "cache", "meant"), stems=(), match="", idfs={"zorblatt": 6.0, "cache": 2.0, "not asked": 1.0}
+    )
+    assert held_share(["zorblatt"], terms) == pytest.approx(36 / 40)
+    assert held_share(["cache", "meant"], terms) == pytest.approx(4 / 40)
+    assert held_share([], Terms(words=(), stems=(), match="", idfs={})) == 0.0
 
 
 @pytest.mark.proves("ASK-EXPLAIN")

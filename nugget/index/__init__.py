@@ -129,6 +129,15 @@ class Index:
             return scores.best(self.connection, "units_fts", terms, k)
         return queries.search_units(self.connection, terms, k, filter_)
 
+    def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
+        """Those of the words that stand in a unit."""
+        keys = queries.chunk_range(self.connection, unit_key)
+        if keys is None:
+            return []
+        if scores := self._scores_in_use(terms, Filter()):
+            return scores.within(self.connection, "chunks_fts", terms, *keys)
+        return queries.words_within(self.connection, terms.words, *keys)
+
     def search_vectors(self, vector: NDArray[np.float32], k: int, filter_: Filter) -> list[tuple[int, float]]:
         """The k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
         allowed_sql, parameters = queries.allowed_chunks(filter_)

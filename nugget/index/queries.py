@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
-from nugget.index.fulltext import COLUMN_WEIGHTS
+from nugget.index.fulltext import COLUMN_WEIGHTS, match_any
 from nugget.index.terms import Terms
 from nugget.models import (
     Evidence,
@@ -125,6 +125,18 @@ def bm25_of_all(connection: sqlite3.Connection, table: str, match: str) -> list[
         return []
     sql = f"SELECT rowid, -bm25({table}, {_WEIGHTS}) FROM {table} WHERE {table} MATCH ? ORDER BY rowid"
     return connection.execute(sql, (match,)).fetchall()
+
+
+def chunk_range(connection: sqlite3.Connection, unit_key: int) -> tuple[int, int] | None:
+    """The first and the last key of a unit's chunks, which were given their keys in one go; None without chunks."""
+    row = connection.execute("SELECT min(key), max(key) FROM chunks WHERE unit_key = ?", (unit_key,)).fetchone()
+    return None if row[0] is None else (row[0], row[1])
+
+
+def words_within(connection: sqlite3.Connection, words: Sequence[str], first: int, last: int) -> list[str]:
+    """The words that stand in any chunk between two keys, both included."""
+    sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
+    return [word for word in words if connection.execute(sql, (match_any([word]), first, last)).fetchone()]
 
 
 def allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:

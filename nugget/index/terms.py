@@ -33,28 +33,36 @@ class Terms:
     `words` are those of the question and what its unknown ones may mean; in a large index the frequent ones are
     left out. `stems` are the same words by a name that all words with the same matches share; empty
     where `match` is not of the words. `match` is the FTS5
-    query for any of them. `idf_mass` is the sum of the inverse document frequencies of
-    the question's own terms: what a perfect match would hold.
+    query for any of them. `idfs` are the inverse document frequencies of the question's
+    own words, those that are not asked among them.
     """
 
     words: tuple[str, ...]
     stems: tuple[str, ...]
     match: str
-    idf_mass: float
+    idfs: Mapping[str, float]
+
+    @property
+    def idf_mass(self) -> float:
+        """The sum of the inverse document frequencies of the question's own words: what a perfect match would hold."""
+        return sum(self.idfs.values())
 
 
 def terms_of(connection: sqlite3.Connection, text: str, *, chunks: int) -> Terms:
     """Look the words of a question up in the vocabulary of an index of so many chunks."""
     words: dict[str, int] = {}
     stems: dict[str, str] = {}
-    frequencies: dict[str, int] = {}
+    idfs: dict[str, float] = {}
+    seen: set[str] = set()
     for word, tokens in _tokens(connection, question_words(text)):
         term = tokens[0]
-        if term in frequencies:
+        if term in seen:
             continue
-        frequencies[term] = words[word] = _frequency(connection, term)
+        seen.add(term)
+        words[word] = _frequency(connection, term)
         stems[word] = " ".join(tokens)
-        if not frequencies[term]:
+        idfs[word] = inverse_frequency(chunks, words[word])
+        if not words[word]:
             for meant in _meant(connection, word, term):
                 words[meant] = _frequency(connection, meant)
                 stems[meant] = f"~{meant}"  # a term, which the search stems once more
@@ -63,7 +71,7 @@ def terms_of(connection: sqlite3.Connection, text: str, *, chunks: int) -> Terms
         words=tuple(chosen),
         stems=tuple(stems[word] for word in chosen),
         match=match_any(chosen),
-        idf_mass=sum(inverse_frequency(chunks, count) for count in frequencies.values()),
+        idfs=idfs,
     )
 
 

@@ -62,6 +62,16 @@ class WordScores:
         order = np.argsort(-of_matching, kind="stable")[:k]
         return list(zip(matching[order].tolist(), of_matching[order].tolist(), strict=True))
 
+    def within(self, connection: sqlite3.Connection, table: str, terms: Terms, first: int, last: int) -> list[str]:
+        """The words that stand in any row between two, both included."""
+        found: list[str] = []
+        for word, stem in zip(terms.words, terms.stems, strict=True):
+            rows, _ = self._rows_of(connection, table, word, stem)
+            place = int(rows.searchsorted(first))
+            if place < len(rows) and rows[place] <= last:
+                found.append(word)
+        return found
+
     def _rows_of(self, connection: sqlite3.Connection, table: str, word: str, stem: str) -> Any:
         import numpy as np
 

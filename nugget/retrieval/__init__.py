@@ -17,7 +17,7 @@ from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.index import Index
 from nugget.models import Bundle, Contribution, Hit, Query
-from nugget.retrieval.candidates import gather
+from nugget.retrieval.candidates import Gathered, gather
 from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.packing import pack
 from nugget.retrieval.profiles import Profile
@@ -49,13 +49,13 @@ def retrieve(
         at_least = RERANKED if reranker else 0
         hits = to_hits(scored, query, profile, index, gathered.matcher, at_least=at_least, today=now.date())
         clock.lap("relate")
+        weak = not scored or _is_weak(scored[0].candidate.unit_key, gathered, index)
+        clock.lap("judge")
     degraded = gathered.degraded
     if reranker and hits:
         hits, problem = _rerank(query.text, hits, reranker)
         degraded = (*degraded, problem) if problem else degraded
         clock.lap("re-rank")
-    best = scored[0].candidate.match if scored else None
-    weak = is_weak(best, gathered.terms, units=index.unit_count, has_vectors=gathered.has_vectors)
     packed, budget, hint = pack(hits[: query.limit], budget_tokens=query.budget_tokens, depth=query.depth)
     clock.lap("pack")
     explain = None
@@ -72,6 +72,13 @@ def retrieve(
         more_context_hint=hint,
         explain=explain,
     )
+
+
+def _is_weak(best: int, gathered: Gathered, index: Index) -> bool:
+    gathered.matcher.look_up([best])
+    [match] = gathered.matcher.matches([best])
+    held = index.words_of_unit(gathered.terms, best)
+    return is_weak(match, held, gathered.terms, chunks=index.chunk_count, has_vectors=gathered.has_vectors)
 
 
 def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[list[Hit], str | None]:

@@ -124,7 +124,7 @@ def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | No
         chunk_bm25.setdefault(unit_of[key], score)
     by_vector = list(dict.fromkeys(unit_of[key] for key, _ in nearest))
     by_text = list(dict.fromkeys(unit_of[key] for key, _ in texts[: profile.candidates]))
-    matcher = Matcher(index, vector, chunk_bm25, dict(wholes))
+    matcher = Matcher(index, vector, chunk_bm25, dict(wholes) if calibrated else chunk_bm25)
     fused = fuse([by_vector, by_text], k=profile.rrf_k)
     keys = list(dict.fromkeys([*fused, *(key for key, _ in wholes[: profile.candidates])]))
     if calibrated:

@@ -11,7 +11,7 @@ of questions, is in docs/retrieval.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from nugget.index import Terms
@@ -22,9 +22,12 @@ COSINE_SHARE = 0.4
 BM25_HALF = 16.0
 CHUNK_SHARE, UNIT_SHARE, TITLE_SHARE = 0.45, 0.35, 0.20
 
-WEAK_BELOW = 0.13
-WEAK_SLOPE = 0.07
-WEAK_BELOW_BY_TEXT, WEAK_SLOPE_BY_TEXT = 0.04, 0.03
+WEAK_BELOW, WEAK_CHANCE = 0.36, 0.05
+WEAK_BELOW_BY_TEXT, WEAK_CHANCE_BY_TEXT = 0.07, 0.0175
+REACHED_WEIGHT, HELD_WEIGHT = 1.2, 0.5
+MOST_CHUNKS_MEASURED = 10_000
+"""Chance was measured up to so many chunks; beyond them it is taken to find no more."""
+
 BM25_A_TERM = 2.2
 """The most that BM25 gives a term for each unit of its inverse document frequency (k1 + 1 with FTS5's k1 of 1.2)."""
 
@@ -100,20 +103,28 @@ def mixed_cosine(match: Match) -> float:
     return CHUNK_SHARE * chunk + UNIT_SHARE * unit + TITLE_SHARE * title
 
 
-def is_weak(best: Match | None, terms: Terms, *, units: int, has_vectors: bool) -> bool:
+def is_weak(best: Match, held: Collection[str], terms: Terms, *, chunks: int, has_vectors: bool) -> bool:
     """Whether even the best match is unlikely to answer the question.
 
-    Its cosine, and its BM25 as a share of what the question could reach, less what chance alone gives in a brain of
-    so many units. Measured over seven collections: 82 % of the questions of another one flagged,
-    2 % of its own.
+    Its cosine, its BM25 as a share of what the question could reach, and how much of the question it holds (`held` are
+    the words that stand in the unit), less what chance alone gives in a brain of so many chunks. How often it is right
+    is in docs/retrieval.md.
     """
-    if best is None:
-        return True
     reached = mean_bm25(best) / (BM25_A_TERM * terms.idf_mass or 1.0)
-    chance = math.log(max(units, 1))
+    chance = math.pow(min(chunks, MOST_CHUNKS_MEASURED), 0.3)
     if not has_vectors:
-        return reached - WEAK_SLOPE_BY_TEXT * chance < WEAK_BELOW_BY_TEXT
-    return mixed_cosine(best) + reached - WEAK_SLOPE * chance < WEAK_BELOW
+        return reached - WEAK_CHANCE_BY_TEXT * chance < WEAK_BELOW_BY_TEXT
+    confidence = mixed_cosine(best) + REACHED_WEIGHT * reached + HELD_WEIGHT * held_share(held, terms)
+    return confidence - WEAK_CHANCE * chance < WEAK_BELOW
+
+
+def held_share(held: Collection[str], terms: Terms) -> float:
+    """The share of the question's words that `held` names, each by the square of its inverse document frequency.
+
+    The square, because it is the rarest words that tell whether a unit is about the question.
+    """
+    squares = {word: terms.idfs.get(word, 0.0) ** 2 for word in terms.words}
+    return sum(squares[word] for word in held) / (sum(squares.values()) or 1.0)
 
 
 def _rank(rank: int | None) -> str:
