@@ -34,6 +34,7 @@ from nugget.history.texts import Texts
 from nugget.index.fulltext import STOP_WORDS
 from nugget.index.home import home_index_file, open_home
 from nugget.index.passages import passages_by_key
+from nugget.search_language import parse_search
 
 REAL = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "transcripts" / "claude-code"
 _DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
@@ -283,7 +284,7 @@ def search(home: Path, passages: int) -> None:
         times = []
         for query in queries:
             started = time.process_time()
-            search_history(connection, query)
+            search_history(connection, query, expression=parse_search(query, today=STARTED.date()).expression)
             times.append(1000 * (time.process_time() - started))
         p95 = sorted(times)[int(len(times) * 0.95)]
         row(f"  search, {what}: p50", statistics.median(times), "ms", "<= 20")
@@ -312,6 +313,9 @@ def queries_of(wording: Wording, count: int = 60) -> dict[str, list[str]]:
         "mixed": [" ".join([*drawn.sample(common, 2), *drawn.sample(rare, 2)]) for _ in range(count)],
         "rare words": [" ".join(drawn.sample(rare, 3)) for _ in range(count)],
         "common words": [" ".join(drawn.sample(common, 3)) for _ in range(count)],
+        "a phrase": [f'"{drawn.choice(common)} {drawn.choice(rare)}"' for _ in range(count)],
+        "a phrase of common words": [f'"{" ".join(drawn.sample(common, 2))}"' for _ in range(count)],
+        "NEAR of common words": [f"NEAR({' '.join(drawn.sample(common, 2))}, 5)" for _ in range(count)],
         "one common word": drawn.sample(common, min(count, len(common))),
         "a question": [f"why did the {drawn.choice(common)} of {drawn.choice(rare)} not work" for _ in range(count)],
     }

@@ -170,7 +170,9 @@ def search_everything(
             explained[str(source)] = bundle.explain
             hint = hint or bundle.more_context_hint
         if source in _HISTORY and not _is_about_units(query.filter):
-            hits = _by_relevance_and_recency([*hits, *_passages(query, source, index, limit=limit, allow=allow)])
+            passages, cut = _passages(query, source, index, limit=limit, allow=allow)
+            degraded += [f"phrase_cut: {source}, {cut}"] if cut else []
+            hits = _by_relevance_and_recency([*hits, *passages])
             weak = weak and not hits
         if hits:
             groups.append(Group(source=source, hits=tuple(hits[:limit]), weak=weak))
@@ -305,12 +307,13 @@ def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: I
 
 def _passages(
     query: SearchQuery, source: SourceName, index: Index, *, limit: int, allow: Sequence[re.Pattern[str]]
-) -> list[Hit]:
-    from nugget.history import search_history
+) -> tuple[list[Hit], str]:
+    """The passages of a source, and how far back they were looked for, where that was not to the end."""
+    from nugget.history import ask_history
 
     if not question_words(query.text) and not query.match:
-        return []
-    found = search_history(
+        return [], ""
+    found = ask_history(
         index.connection,
         query.given if query.expression is None and not query.problem and query.filter.is_empty else query.text,
         sources=(source,),
@@ -321,7 +324,7 @@ def _passages(
         expression=query.expression,
         allow=allow,
     )
-    return [passage_hit(hit) for hit in found]
+    return [passage_hit(hit) for hit in found.hits], found.cut
 
 
 def passage_hit(found: PassageHit) -> Hit:

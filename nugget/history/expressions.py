@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from nugget.history.words import Wanted, fold, folded_words, wanted
+from nugget.history.words import Wanted, fold, folded_pieces, wanted
 from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces
 from nugget.search_language import All, Any, Expression, Near, Term, Without
 
 Stem = Callable[[str], str]
 """The stem of a word, as the index has it."""
+_Test = Callable[[str, str], bool]
 
 _WORD = re.compile(r"[^\W_]+")
+_NOTHING = re.compile(r"(?!)")
 
 
 def wider_match(expression: Expression) -> str:
@@ -58,59 +60,64 @@ def prefixes_of(expression: Expression) -> set[str]:
     return {word for part in expression.parts for word in prefixes_of(part)}
 
 
-def holds(expression: Expression, text: str, stem: Stem) -> bool:
-    """Whether a text matches an expression."""
-    words, extra = folded_words(text)
-    return _holds(expression, words, extra, fold(text), stem)
+def matcher(expression: Expression, stem: Stem) -> Callable[[str], bool]:
+    """What says of a text whether it matches; made once for the thousands of texts that it may be asked of."""
+    tests = _test(expression, stem)
+
+    def holds(text: str) -> bool:
+        return tests(text, fold(text))
+
+    return holds
 
 
-def _holds(expression: Expression, words: Sequence[str], extra: set[str], folded: str, stem: Stem) -> bool:
+def _test(expression: Expression, stem: Stem) -> _Test:
+    """A test of a text and its folded form."""
     if isinstance(expression, All):
-        return all(_holds(part, words, extra, folded, stem) for part in expression.parts)
+        every = [_test(part, stem) for part in expression.parts]
+        return lambda text, folded: all(test(text, folded) for test in every)
     if isinstance(expression, Any):
-        return any(_holds(part, words, extra, folded, stem) for part in expression.parts)
+        either = [_test(part, stem) for part in expression.parts]
+        return lambda text, folded: any(test(text, folded) for test in either)
     if isinstance(expression, Without):
-        return _holds(expression.wanted, words, extra, folded, stem) and not _holds(
-            expression.unwanted, words, extra, folded, stem
-        )
+        wanted_, unwanted = _test(expression.wanted, stem), _test(expression.unwanted, stem)
+        return lambda text, folded: wanted_(text, folded) and not unwanted(text, folded)
     if isinstance(expression, Near):
-        return _are_near(expression, words, stem)
+        forms_of = [_forms(term, stem) for term in expression.terms]
+        terms = [(_pattern(forms), expression.distance + len(forms)) for forms in forms_of]
+        return lambda _, folded: _are_near(terms, folded)
     if has_unspaced(expression.text):
-        return fold(expression.text.strip()) in folded
+        written = fold(expression.text.strip())
+        return lambda _, folded: written in folded
     forms = _forms(expression, stem)
-    if len(forms) == 1 and any(forms[0].matches(piece) for piece in extra):
-        return True
-    return bool(_places(forms, words))
+    pattern = _pattern(forms)
+    if len(forms) > 1:
+        return lambda _, folded: pattern.search(folded) is not None
+    return lambda text, folded: pattern.search(folded) is not None or any(map(forms[0].matches, folded_pieces(text)))
 
 
-def _are_near(near: Near, words: Sequence[str], stem: Stem) -> bool:
-    """FTS5's meaning: no more than `distance` words stand between the first and the last of the terms."""
-    marks = []
-    room = near.distance
-    for number, term in enumerate(near.terms):
-        forms = _forms(term, stem)
-        places = _places(forms, words)
+def _pattern(forms: Sequence[Wanted]) -> re.Pattern[str]:
+    """These words one behind the other, in a folded text."""
+    if not forms:
+        return _NOTHING
+    return re.compile(r"(?<![^\W_])" + r"[\W_]+".join(re.escape(form.start) + form.tail.pattern for form in forms))
+
+
+def _are_near(terms: Sequence[tuple[re.Pattern[str], int]], folded: str) -> bool:
+    """FTS5's meaning of NEAR: from where each term begins there are so many words to where the last one does."""
+    marks: list[tuple[int, int]] = []
+    for number, (term, _) in enumerate(terms):
+        places = [(found.start(), number) for found in term.finditer(folded)]
         if not places:
             return False
-        room += len(forms)
-        marks += [(place, number) for place in places]
+        marks += places
     last: dict[int, int] = {}
     for place, number in sorted(marks):
         last[number] = place
-        if len(last) == len(near.terms) and place - min(last.values()) < room:
+        if len(last) == len(terms) and all(
+            len(_WORD.findall(folded, start, place)) <= terms[which][1] for which, start in last.items()
+        ):
             return True
     return False
-
-
-def _places(forms: Sequence[Wanted], words: Sequence[str]) -> list[int]:
-    """Where these words stand one behind the other."""
-    if not forms:
-        return []
-    return [
-        at
-        for at in range(len(words) - len(forms) + 1)
-        if all(form.matches(words[at + offset]) for offset, form in enumerate(forms))
-    ]
 
 
 def _forms(term: Term, stem: Stem) -> list[Wanted]:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
+from itertools import islice
+from time import perf_counter
+from typing import Any
 
 from nugget.history.assembly import Clean
 from nugget.history.candidates import READ_AT_MOST, candidates, query_terms
-from nugget.history.expressions import holds, is_exact, prefixes_of, wider_match
+from nugget.history.expressions import is_exact, matcher, prefixes_of, wider_match
 from nugget.history.texts import Texts
 from nugget.history.values import HISTORY_SOURCES, PassageHit, Role
 from nugget.history.words import Wanted, fold, mark_of_source, wanted
@@ -29,8 +32,9 @@ from nugget.text import shorten
 
 EXCERPT_CHARS = 150
 
-_TRIED_AT_MOST = 1500
-"""Passages that an expression is tried on, the newest first."""
+PATIENCE_S = 0.5
+"""So long an expression is tried on the texts of passages that hold all its words, the newest first."""
+_BATCH = 240
 _RECENCY = 0.1
 """How much the newest passage gains over a very old one of the same score."""
 _HALF_LIFE_S = 90 * 86_400
@@ -39,7 +43,20 @@ _LEAST_SHARE = 0.4
 """A hit of less than this share of the best hit's score says little of what was asked for."""
 
 
-def search_history(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryAnswer:
+    """What history knows of a query, best first. `cut` says how far back it was looked for, where time ran out."""
+
+    hits: tuple[PassageHit, ...] = ()
+    cut: str = ""
+
+
+def search_history(connection: sqlite3.Connection, query: str, **options: Any) -> list[PassageHit]:
+    """The hits of `ask_history`, which takes the same options."""
+    return list(ask_history(connection, query, **options).hits)
+
+
+def ask_history(
     connection: sqlite3.Connection,
     query: str,
     *,
@@ -51,7 +68,8 @@ def search_history(
     sessions: Sequence[str] = (),
     expression: Expression | None = None,
     allow: Sequence[re.Pattern[str]] = (),
-) -> list[PassageHit]:
+    patience_s: float = PATIENCE_S,
+) -> HistoryAnswer:
     """The passages that answer a query, best first; `limit` of each of these sources at most.
 
     `query` is any text. Where it has operators, `expression` is what passages must match, and `query` gives the words
@@ -60,7 +78,7 @@ def search_history(
     """
     terms = query_terms(connection, query)
     if not terms:
-        return []
+        return HistoryAnswer()
     prefixes = prefixes_of(expression) if expression else set[str]()
     weights = [wanted(term.word, term.stem, term.weight, is_prefix=fold(term.word) in prefixes) for term in terms]
     stems = {fold(term.word): term.stem for term in terms}
@@ -68,14 +86,11 @@ def search_history(
     def clean(text: str) -> str:
         return redact(text, allow=allow).text
 
-    def admits(text: str) -> bool:
-        return holds(expression, text, lambda word: stems.get(fold(word), word)) if expression else True
-
+    admits = matcher(expression, lambda word: stems.get(fold(word), word)) if expression else None
     with Texts() as texts:
         hits: list[PassageHit] = []
-        for source in sources:
-            if source not in HISTORY_SOURCES:
-                continue
+        cut = ""
+        for source in [source for source in sources if source in HISTORY_SOURCES]:
             filter_ = PassageFilter(
                 roles=tuple(int(role) for role in Role if role.source is source),
                 mark="" if source is SourceName.SESSIONS else mark_of_source(source),
@@ -85,13 +100,17 @@ def search_history(
                 sessions=tuple(sessions),
             )
             if expression:
-                keys = tables.newest_matches(connection, wider_match(expression), filter_, _TRIED_AT_MOST)
-                found = _read(connection, keys, texts, clean, None if is_exact(expression) else admits)
+                keys = tables.each_match(connection, wider_match(expression), filter_)
+                found, left = _read(
+                    connection, keys, texts, clean, None if is_exact(expression) else admits, patience_s
+                )
+                cut = cut or left
             else:
-                found = _read(connection, candidates(connection, terms, filter_, READ_AT_MOST), texts, clean, None)
+                likely = candidates(connection, terms, filter_, READ_AT_MOST)
+                found, _ = _read(connection, iter(likely), texts, clean, None, patience_s)
             _rank(found, weights, _phrases(query))
             hits += _shown(connection, found, weights, limit, clean, every=expression is not None)
-        return sorted(hits, key=lambda hit: -hit.score)
+        return HistoryAnswer(hits=tuple(sorted(hits, key=lambda hit: -hit.score)), cut=cut)
 
 
 @dataclass(slots=True)
@@ -104,15 +123,20 @@ class _Found:
 
 def _read(
     connection: sqlite3.Connection,
-    keys: Sequence[int],
+    keys: Iterator[int],
     texts: Texts,
     clean: Clean,
     admits: Callable[[str], bool] | None,
-) -> list[_Found]:
-    """The first READ_AT_MOST of these passages that are still there, and admitted, with their texts."""
+    patience_s: float,
+) -> tuple[list[_Found], str]:
+    """The first READ_AT_MOST of these passages that are still there, and admitted, with their texts.
+
+    And where time ran out before all were tried, how far back they were, in words.
+    """
     found: list[_Found] = []
-    for start in range(0, len(keys), READ_AT_MOST):
-        some = keys[start : start + READ_AT_MOST]
+    until = perf_counter() + patience_s
+    size = READ_AT_MOST
+    while some := list(islice(keys, size)):
         stored = tables.passages_by_key(connection, some)
         for key in some:
             text, speaker = texts.read(stored[key], clean, is_for_ranking=True) if key in stored else ("", "")
@@ -120,7 +144,11 @@ def _read(
                 found.append(_Found(stored[key], text, speaker))
         if len(found) >= READ_AT_MOST:
             break
-    return found[:READ_AT_MOST]
+        if admits and perf_counter() > until and next(keys, None) is not None:
+            oldest = min((one.at for one in stored.values() if one.at), default=0)
+            return found, f"back to {datetime.fromtimestamp(oldest, UTC):%Y-%m-%d}" if oldest else "the newest ones"
+        size = _BATCH
+    return found[:READ_AT_MOST], ""
 
 
 def _rank(found: list[_Found], weights: Sequence[Wanted], phrases: Sequence[str]) -> None:

@@ -82,11 +82,9 @@ def fold(text: str) -> str:
     return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
-def folded_words(text: str) -> tuple[list[str], set[str]]:
-    """The words of a text in order, folded; and the pieces of those like `retryWithBackoff`."""
-    words = _WORD.findall(text)
-    extra = {fold(piece) for word in words if _MIXED.search(word) for piece in _look_at(word)[1]}
-    return _WORD.findall(fold(text)), extra
+def folded_pieces(text: str) -> set[str]:
+    """The pieces of the words of a text that are like `retryWithBackoff`, folded."""
+    return {fold(piece) for word in _WORD.findall(text) if _MIXED.search(word) for piece in _look_at(word)[1]}
 
 
 @lru_cache(maxsize=1 << 16)

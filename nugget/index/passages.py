@@ -7,8 +7,10 @@ everywhere: rows are taken newest first until there are enough, and whoever asks
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 from nugget.index.queries import select_in
 
@@ -74,16 +76,23 @@ def share_of_newest(connection: sqlite3.Connection, match: str, *, rows: int) ->
 
 def newest_matches(connection: sqlite3.Connection, match: str, filter_: PassageFilter, limit: int) -> list[int]:
     """The keys of the newest passages that match, newest first; none where `match` is empty."""
+    return list(islice(each_match(connection, match, filter_), limit))
+
+
+def each_match(connection: sqlite3.Connection, match: str, filter_: PassageFilter) -> Iterator[int]:
+    """The keys of all passages that match, newest first, found as they are asked for; none for an empty `match`."""
     if not match:
-        return []
+        return
     if filter_.mark:
         match = f'({match}) AND "{filter_.mark}"'
     where, parameters = _where(filter_)
     sql = (
         "SELECT p.key FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid"
-        f"{where} ORDER BY passages_fts.rowid DESC LIMIT ?"
+        f"{where} ORDER BY passages_fts.rowid DESC"
     )
-    return [row[0] for row in connection.execute(sql, (match, *parameters, limit))]
+    with closing(connection.execute(sql, (match, *parameters))) as rows:
+        for row in rows:
+            yield row[0]
 
 
 def passages_by_key(connection: sqlite3.Connection, keys: Collection[int]) -> dict[int, StoredPassage]:
