@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -240,3 +242,16 @@ def test_credentials_in_the_address_reach_neither_the_index_nor_a_message(monkey
     with pytest.raises(EmbeddingUnavailable) as failure:
         model.embed_query("x")
     assert "hunter2" not in str(failure.value) and "key=abc" not in str(failure.value)
+
+
+@pytest.mark.proves("EMB-NO-TELEMETRY")
+def test_onnxruntime_reports_to_nobody(tmp_path: Path) -> None:
+    """Its official builds keep an identifier of the device in the cache folder, and what they are about to send."""
+    code = "from nugget.config import *; from nugget.embedding import *\n"
+    code += "print(len(open_embedder(Settings(), read_environment()).embed_query('a question')))"
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    for name in ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY"):
+        environment.pop(name, None)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "384\n"), done.stderr
+    assert [file for file in tmp_path.rglob("*") if "onnxruntime" in file.name or "Microsoft" in file.name] == []

@@ -5,6 +5,7 @@ Every vector is float32 and L2-normalised, so that the dot product is the cosine
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,11 @@ from nugget.config import Environment, Settings
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+# Nothing of a user's leaves the machine: onnxruntime's official builds report their use to its maker, and the hub's
+# client, which fastembed downloads with, to the hub. Both look here when they are imported, which only this package
+# and what it starts do.
+os.environ.update(ORT_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_TELEMETRY="1")
 
 BUNDLED_MODEL = "all-MiniLM-L6-v2"
 
