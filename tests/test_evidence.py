@@ -151,7 +151,16 @@ def test_for_what_changed_edited_files_dominate_over_noisy_output(walked: Logs) 
         ("what changed", "what-changed"),
         ("which files did you touch, in summary", "what-changed"),
         ("give me an overview", "status"),
+        ("it doesn't work any more", "debug"),
+        ("why does it hang", "debug"),
+        ("what's next?", "resume"),
+        ("what was I doing", "resume"),
+        ("did we modify the config", "what-changed"),
+        ("how is it going", "status"),
         ("tell me about the parser prefix", "general"),
+        ("a failover cluster with an issue tracker and a debugger", "general"),
+        ("upload resume.pdf, then check the status code", "general"),
+        ("hang on, terror and errorless exchange rates", "general"),
         ("", "general"),
     ],
 )
@@ -159,9 +168,19 @@ def test_intents_are_looked_for_in_the_documented_order(query: str, intent: str)
     assert detect_intent(query) == intent
 
 
+QUESTIONS_ABOUT_FAILURES = (
+    "what went wrong?", "explain this traceback", "why did it not work", "error in x", "it doesn't build",
+    "why isn't it listed", "the worker hangs",
+)  # fmt: skip
+OTHER_QUESTIONS = (
+    "write a haiku", "continue", "what changed", "why did you choose sqlite", "write a failover plan",
+    "please don't run the tests", "hang on",
+)  # fmt: skip
+
+
 def test_a_question_is_diagnostic_where_it_asks_what_went_wrong() -> None:
-    assert all(map(is_diagnostic, ["what went wrong?", "explain this traceback", "why did it not work", "error in x"]))
-    assert not any(map(is_diagnostic, ["write a haiku", "continue", "what changed"]))
+    assert all(map(is_diagnostic, QUESTIONS_ABOUT_FAILURES))
+    assert not any(map(is_diagnostic, OTHER_QUESTIONS))
 
 
 @pytest.mark.proves("EVI-INGEST")
@@ -224,6 +243,23 @@ def test_a_session_that_was_never_ingested_is_named(logs: Logs) -> None:
     with pytest.raises(UsageError, match="no session id"):
         find_log(logs.environment, "../../etc/passwd")
     assert find_log(logs.environment, "absent") is None
+
+
+@pytest.mark.proves("EVI-SHELL-ROTATED")
+def test_what_a_log_gained_before_it_was_moved_away_is_not_lost(logs: Logs) -> None:
+    for number in range(40):
+        logs.run("s", 1000 * number, f"make part{number}", 1, stderr=f"error: part {number} is bad")
+        if number % 3 == 0:
+            logs.ingest("s")
+        if number in (10, 25):
+            for name in ("events.jsonl", "stderr.log"):
+                file = logs.folder / "s" / name
+                file.rename(file.with_name(f"{name}.1"))
+    logs.ingest("s")
+    assert logs.ingest("s").is_empty
+    told = [row[0] for row in logs.index.execute("SELECT text FROM pane_output ORDER BY id")]
+    assert sorted(told) == sorted(f"error: part {number} is bad" for number in range(40))
+    assert logs.index.execute("SELECT count(*) FROM events").fetchone()[0] == 80
 
 
 @pytest.mark.proves("EVI-SHELL-BOUNDED")

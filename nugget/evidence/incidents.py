@@ -108,7 +108,9 @@ class Stitched:
     @property
     def summary(self) -> list[str]:
         """What was printed, edited, tried and done, line by line."""
-        told = list(self.lines[:_MAX_LINES])
+        title = self.title  # of a tool's failure it holds the first line already
+        told = [line for line in self.lines if self.command or line.removeprefix(f"{self.tool}: ") not in title]
+        told = told[:_MAX_LINES]
         told += [f"then: {text}" for text in self.chained[:3]]
         if self.failures > 1:
             told.append(f"failed {self.failures} times")

@@ -45,6 +45,7 @@ from nugget.sources.shell import (
     read_events,
     read_text,
     require_session_id,
+    rotated_rest,
     shell_sessions,
 )
 from nugget.workspace import find_workspace, vanished_workspace
@@ -128,9 +129,15 @@ def _ingest_shell(
         with write_transaction(connection):
             session, _ = store.claim_session(connection, source=SourceName.SHELL, session_id=log.id, path=str(log.path))
     running = _resumed(connection, session)
-    _take_events(connection, log.path / EVENTS, running, tally, allow)
-    for name in (INPUT, *STREAMS):
-        _take_text(connection, log.path / name, running, tally, allow, now_ms=now_ms)
+    for name in (EVENTS, INPUT, *STREAMS):
+        rest = rotated_rest(log.path / name, _place_of(connection, session.key, name))
+        for file in (rest, log.path / name):
+            if file is None:
+                continue
+            if name == EVENTS:
+                _take_events(connection, file, name, running, tally, allow)
+            else:
+                _take_text(connection, file, name, running, tally, allow, now_ms=now_ms)
     if tally.bytes_read or session.derived < _last_number(connection, session.key):
         _finish(connection, running, tally)
     return tally.result(log.id, SourceName.SHELL)
@@ -157,12 +164,18 @@ def _resumed(connection: sqlite3.Connection, session: store.LogSession) -> Runni
 
 
 def _take_events(
-    connection: sqlite3.Connection, file: Path, running: Running, tally: _Tally, allow: Sequence[re.Pattern[str]]
+    connection: sqlite3.Connection,
+    file: Path,
+    name: str,
+    running: Running,
+    tally: _Tally,
+    allow: Sequence[re.Pattern[str]],
 ) -> None:
-    place = _place_of(connection, running.ids.key, file.name)
+    """Take in the events that a file has gained; `name` is the log's, also where the file was moved away."""
+    place = _place_of(connection, running.ids.key, name)
     for batch in read_events(file, place):
         with write_transaction(connection):
-            if _place_of(connection, running.ids.key, file.name) != place:
+            if _place_of(connection, running.ids.key, name) != place:
                 return  # another process has taken this batch in
             running.ids.number = _last_number(connection, running.ids.key)
             rows = event_rows(batch.events, running)
@@ -170,11 +183,11 @@ def _take_events(
             for table, made in (("events", rows.events), ("file_edits", rows.file_edits)):
                 store.put_rows(connection, table, made)
                 tally.rows[table] += len(made)
-            _remember(connection, running, file.name, batch.place, malformed=batch.malformed)
+            _remember(connection, running, name, batch.place, malformed=batch.malformed)
         place = batch.place
         tally.malformed += batch.malformed
         tally.bytes_read += batch.bytes_read
-        tally.anew += [file.name] if batch.anew else []
+        tally.anew += [name] if batch.anew else []
 
 
 def _clean(rows: Rows, running: Running, allow: Sequence[re.Pattern[str]], tally: _Tally) -> None:
@@ -199,13 +212,14 @@ def _clean(rows: Rows, running: Running, allow: Sequence[re.Pattern[str]], tally
 def _take_text(
     connection: sqlite3.Connection,
     file: Path,
+    name: str,
     running: Running,
     tally: _Tally,
     allow: Sequence[re.Pattern[str]],
     *,
     now_ms: int,
 ) -> None:
-    place = _place_of(connection, running.ids.key, file.name)
+    place = _place_of(connection, running.ids.key, name)
     part = read_text(file, place, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
     if part is None:
         return
@@ -213,19 +227,19 @@ def _take_text(
     cleaned = redacted_lines(given, allow=allow, counts=tally.redacted)
     texts = [within(text, MAX_LINE_CHARS, was=len(line)) for line, text in zip(given, cleaned, strict=True)]
     with write_transaction(connection):
-        if _place_of(connection, running.ids.key, file.name) != place:
+        if _place_of(connection, running.ids.key, name) != place:
             return
         running.ids.number = _last_number(connection, running.ids.key)
         running.ts_ms = running.ts_ms or part.mtime_ms
-        if file.name == INPUT:
+        if name == INPUT:
             table, rows = "command_inputs", input_rows(part.lines, texts, running)
         else:
-            table, rows = "pane_output", output_rows(STREAMS[file.name], part.lines, texts, running)
+            table, rows = "pane_output", output_rows(STREAMS[name], part.lines, texts, running)
         store.put_rows(connection, table, rows)
-        _remember(connection, running, file.name, part.place)
+        _remember(connection, running, name, part.place)
     tally.rows[table] += len(rows)
     tally.bytes_read += part.bytes_read
-    tally.anew += [file.name] if part.anew else []
+    tally.anew += [name] if part.anew else []
 
 
 def _remember(

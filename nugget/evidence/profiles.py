@@ -50,31 +50,37 @@ PROFILES: Mapping[str, Profile] = {
 
 _KEYWORDS: Mapping[str, re.Pattern[str]] = {
     "debug": re.compile(
-        r"\b(?:errors?|fail\w*|panic\w*|debug\w*|fix(?:ed|es|ing)?|wrong|broken?|breaks?|crash\w*|exceptions?|traceback"
-        r"|stack ?trace|bugs?|stuck|blocked|blockers?|diagnos\w+|root cause|segfault\w*|not work\w*|n[o']t work\w*"
-        r"|went bad|problems?|issues?)\b",
+        r"\b(?:errors?|fail(?:ed|s|ing|ures?)?|panic(?:k?ed|s|king)?|debug(?:ged|ging|s)?|fix(?:ed|es|ing)?|wrong"
+        r"|broken?|breaks?|crash(?:ed|es|ing)?|exceptions?|traceback|stack ?trace|bugs?|stuck|blocked|blockers?"
+        r"|diagnos\w+|root cause|segfault\w*|not work\w*"
+        r"|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*"
+        r"|hangs?(?! on\b)|hung|exit(?:ed)? (?:code|status|with)|went bad|problems?|issues?(?! tracker))\b",
         re.IGNORECASE,
     ),
     "resume": re.compile(
-        r"\b(?:resum(?:e|ing)|continu(?:e|ing)|where (?:were|was|did) (?:we|i)|left off|leave off|pick (?:it |this )?up"
-        r"|carry on|hand ?-?off|hand ?over|next steps?|what (?:is|was|comes) next|what now)\b",
+        r"\b(?:resum(?:e|ing)(?!\.\w)|continu(?:e|ing)|where (?:were|was|did) (?:we|i)|left off|leave off"
+        r"|pick (?:it |this )?up|carry on|keep going|hand ?-?off|hand ?over|next steps?"
+        r"|what(?:['’]s| is| was| comes) next|(?:do|work on) next|what was i|what were we|what now)\b",
         re.IGNORECASE,
     ),
     "what-changed": re.compile(
-        r"\b(?:what(?:'s| has| have| did (?:we|i|it|you))? (?:been )?chang\w+|which files?|what files?|diffs?"
+        r"\b(?:what(?:['’]s| has| have| did (?:we|i|it|you))? (?:been )?chang\w+|which files?|what files?|diffs?"
         r"|changed files?|files? (?:were |was |have been )?(?:changed|edited|modified|touched)|changes"
-        r"|modified|edited|edits)\b",
+        r"|(?:did|have) (?:we|i|you) (?:change|modify|edit|touch)|modified|edited|edits)\b",
         re.IGNORECASE,
     ),
     "status": re.compile(
-        r"\b(?:status|summar(?:y|ise|ize)\w*|overview|progress|where are we|how far|state of|recap)\b", re.IGNORECASE
+        r"\b(?:status(?! codes?\b| bars?\b)|summar(?:y|ise|ize)\w*|overview|progress|where are we|how far|state of"
+        r"|how is it going|tl;?dr|recap)\b",
+        re.IGNORECASE,
     ),
 }
 
 _DIAGNOSTIC = re.compile(
-    r"\b(?:wrong|errors?|fail(?:ed|s|ing|ures?)?"
-    r"|traceback|stack ?trace|exceptions?|panic\w*|crash\w*|broken?|debug\w*|segfault\w*|(?:does|did|is)n[o']t work\w*"
-    r"|not work\w*|why (?:did|does|is|was)n?[o']?t?)\b",
+    r"\b(?:wrong|errors?|fail(?:ed|s|ing|ures?)?|traceback|stack ?trace|exceptions?|panic(?:k?ed|s|king)?"
+    r"|crash(?:ed|es|ing)?|broken?|debug(?:ging)?|segfault\w*|hangs?(?! on\b)|hung|stuck"
+    r"|not work\w*|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*"
+    r"|why (?:do|did|does|is|was|are|were|has|can|wo)(?:n['’]?t| \w+ not)|exit(?:ed)? (?:code|status))\b",
     re.IGNORECASE,
 )
 

@@ -164,6 +164,21 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
         return TextPart(lines=lines, place=_place(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms)
 
 
+def rotated_rest(file: Path, place: FilePlace) -> Path | None:
+    """The file that a log was moved to when it was rotated (`output.log.1`), where that goes on from a place."""
+    if not place.offset:
+        return None
+    with _opened(file) as opened:
+        if opened is not None and not _resumed(opened, place, os.fstat(opened.fileno()).st_size)[1]:
+            return None
+    moved = file.with_name(f"{file.name}.1")
+    with _opened(moved) as opened:
+        if opened is None:
+            return None
+        size = os.fstat(opened.fileno()).st_size
+        return moved if size > place.offset and not _resumed(opened, place, size)[1] else None
+
+
 def read_line_at(file: Path, offset: int, *, lines: int = 1) -> list[str]:
     """Some lines of a log from an offset on, as a person saw them: what was not kept is found again this way."""
     with _opened(file) as opened:
