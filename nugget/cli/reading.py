@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
+from nugget.cli.paging import PagerOption, paged
 from nugget.cli.provenance import brain_if_any
 from nugget.cli.sessions import sessions
 from nugget.cli.terminal import JsonOption, console, print_json
@@ -18,7 +17,7 @@ from nugget.config import load_settings, read_environment
 def show(
     session: Annotated[str, typer.Argument(metavar="ID", help="The session's id, or its beginning, or a ref.")],
     full: Annotated[bool, typer.Option("--full", help="Unfold what was run, printed and written.")] = False,
-    pager: Annotated[bool, typer.Option("--pager/--no-pager", help="Page long output on a terminal.")] = True,
+    pager: PagerOption = True,
     as_json: JsonOption = False,
 ) -> None:
     """Read a whole session: what you and the agent said, with commands and their results folded.
@@ -35,6 +34,5 @@ def show(
         print_json(whole_session_json(whole))
         return
     out = console()
-    is_paged = pager and sys.stdout.isatty() and sys.stdin.isatty()
-    with out.pager(styles=True) if is_paged else nullcontext():
+    with paged(out, is_wanted=pager):
         print_session(out, whole, full=full)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +21,7 @@ from nugget.cli.asking import (
 )
 from nugget.cli.background import sync_machine_in_background
 from nugget.cli.completing import complete_ref
+from nugget.cli.paging import PagerOption, paged
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json
 from nugget.errors import NuggetError, UsageError
 from nugget.models import KnowledgeType, SourceName, Unit
@@ -32,8 +31,6 @@ from nugget.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Console
 
     from nugget.api import Brain
     from nugget.history import Stretch
@@ -122,6 +119,7 @@ def get(
     ],
     identity: AsOption = None,
     around: Annotated[int, typer.Option("--around", metavar="N", help="Exchanges or messages before and behind.")] = 1,
+    pager: PagerOption = True,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -142,7 +140,7 @@ def get(
         print_json(shown_json(shown.unit, shown.stretch, ref=shown.ref))
         return
     out = console()
-    with _paged(out):
+    with paged(out, is_wanted=pager):
         if shown.unit is not None:
             layout.print_unit(out, shown.unit, today=datetime.now(UTC).date())
         elif shown.stretch is not None:
@@ -269,19 +267,3 @@ def _with_near(opened: Brain, ref: str, error: NuggetError) -> NuggetError:
     if near:
         error.hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
     return error
-
-
-@contextmanager
-def _paged(out: Console) -> Iterator[None]:
-    """A pager where a terminal is too small for what is printed; the terminal itself, or a pipe, otherwise."""
-    if not out.is_terminal:
-        yield
-        return
-    with out.capture() as captured:
-        yield
-    shown = captured.get()
-    is_long = shown.count("\n") >= out.height
-    with out.pager(styles=True) if is_long else nullcontext(), suppress(BrokenPipeError):
-        from rich.text import Text
-
-        out.print(Text.from_ansi(shown.rstrip("\n")))

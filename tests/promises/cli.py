@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 PROMISES: dict[str, str] = {
+    "CLI-PAGER": "on a terminal what is longer than the screen is paged; PAGER, --no-pager and NO_COLOR are honoured",
     "CLI-COMMANDS": "every command is there, says what it does, and no command is there that does nothing",
     "CLI-EXIT": "0 done, 1 expected failure, 2 wrong usage, 3 unexpected, 130 interrupted",
     "CLI-ERRORS": "a failure is one sentence with what to do next, on stderr, never a traceback",
