@@ -76,13 +76,13 @@ def is_knowledge_path(path: str) -> bool:
     return f"{folders}/".startswith("domains/") and name.endswith(".md") and name != "README.md" and not is_hidden
 
 
-def knowledge_paths(brain: Path) -> Iterator[str]:
+def knowledge_paths(brain: Path, *, unlisted: list[Problem] | None = None) -> Iterator[str]:
     """The paths of all knowledge files, with `/`, sorted folder by folder.
 
     Links to folders are not followed; a link to a file is listed, and `read_file` refuses it where it leads out of
-    the brain. A folder that cannot be listed is left out.
+    the brain. A folder that cannot be listed is left out, and told of in `unlisted`.
     """
-    yield from _walk(brain, "domains")
+    yield from _walk(brain, "domains", [] if unlisted is None else unlisted)
 
 
 def read_file(brain: Path, path: str) -> bytes:
@@ -182,17 +182,20 @@ def printable(path: str) -> str:
     return _UNPRINTABLE.sub(lambda char: char[0].encode("unicode_escape").decode(), path)
 
 
-def _walk(brain: Path, folder: str) -> Iterator[str]:
+def _walk(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[str]:
     try:
         with os.scandir(brain / folder) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
-    except OSError:
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        unlisted.append(Problem(path=printable(folder), reason=f"cannot be listed ({_reason(error)})"))
         return
     for entry in entries:
         path = f"{folder}/{entry.name}"
         if entry.is_dir(follow_symlinks=False):
             if not entry.name.startswith("."):
-                yield from _walk(brain, path)
+                yield from _walk(brain, path, unlisted)
         elif is_knowledge_path(path):
             yield path
 

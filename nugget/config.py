@@ -343,7 +343,7 @@ def set_default_brain(environment: Environment, brain: Path) -> None:
     kept = [line for line in lines if not line.startswith("brain:")]
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".yaml.partial")
-    partial.write_text("\n".join([f"brain: {json.dumps(str(brain))}", *kept]) + "\n", "utf-8")
+    partial.write_text("\n".join([f"brain: {json.dumps(str(brain), ensure_ascii=False)}", *kept]) + "\n", "utf-8")
     partial.replace(file)
 
 

@@ -245,7 +245,7 @@ class Index:
             return None
         made: tuple[object, object, NDArray[np.float32]] | None = getattr(self._local, "cosines", None)
         if made is None or made[0] is not snapshot or made[1] is not vector:
-            made = (snapshot, vector, snapshot.matrix @ vector)
+            made = (snapshot, vector, snapshot.matrix @ vector if len(snapshot.matrix) else snapshot.matrix.ravel())
             self._local.cosines = made
         return made[2]
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nugget import brain as brains
@@ -24,11 +26,15 @@ KnownFiles = Callable[[Sequence[str] | None], Mapping[str, FileState]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What differs from the last sync. `state` is to be handed back as `last_state` next time."""
+    """What differs from the last sync. `state` is to be handed back as `last_state` next time.
+
+    `problems` tell of what could not be looked at; what is known of it stays as it is.
+    """
 
     modified: tuple[str, ...]
     removed: tuple[str, ...]
     state: str
+    problems: tuple[Problem, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.modified or self.removed)
@@ -50,54 +56,106 @@ def changes(folder: Path, known: KnownFiles, last_state: str | None) -> Changes:
     now_state = _git_state(folder)
     last = _parse_state(last_state)
     if now_state is None or last is None:
-        return _compare(folder, list(brains.knowledge_paths(folder)), known(None), now_state, complete=True)
+        return _compare_all(folder, known(None), now_state)
     suspects = {*now_state.dirty, *last.dirty}
     if now_state.head != last.head:
         moved = git.changed_between(folder, last.head, now_state.head) if last.head and now_state.head else None
         if moved is None:
-            return _compare(folder, list(brains.knowledge_paths(folder)), known(None), now_state, complete=True)
+            return _compare_all(folder, known(None), now_state)
         suspects.update(moved)
     paths = sorted(path for path in suspects if brains.is_knowledge_path(path))
-    return _compare(folder, paths, known(paths) if paths else {}, now_state, complete=False)
+    storable = [path for path in paths if _is_storable(path)]
+    return _compare(folder, paths, known(storable) if storable else {}, now_state)
 
 
 def read(folder: Path, path: str) -> ReadFile:
     """Read and parse one file. A file that cannot be taken gives a state with problems and no unit."""
     try:
-        stat = (folder / path).stat()
+        found = _look(folder / path)
         content = brains.read_file(folder, path)
     except (OSError, NuggetError) as error:
         reason = str(error) if isinstance(error, NuggetError) else f"cannot be read ({error.strerror or error})"
-        problem = Problem(path=path, reason=reason.removeprefix(f"{brains.printable(path)}: "))
-        return ReadFile(state=FileState(path=path, hash="", size=-1, mtime_ns=0, problems=(problem,)), unit=None)
+        shown = brains.printable(path)
+        problem = Problem(path=shown, reason=reason.removeprefix(f"{shown}: "))
+        size, mark = _marks_of_refused(folder / path)
+        return ReadFile(state=FileState(path=path, hash="", size=size, mtime_ns=mark, problems=(problem,)), unit=None)
     parsed = knowledge.parse_bytes(content, path=path)
     state = FileState(
         path=path,
         hash=hashlib.sha256(content).hexdigest(),
-        size=stat.st_size,
-        mtime_ns=stat.st_mtime_ns,
+        size=found.st_size,
+        mtime_ns=found.st_mtime_ns,
         unit_id=parsed.unit.id if parsed.unit else None,
         problems=tuple(parsed.problems),
     )
     return ReadFile(state=state, unit=parsed.unit)
 
 
-def _compare(
-    folder: Path, paths: Iterable[str], known: Mapping[str, FileState], state: git.State | None, *, complete: bool
-) -> Changes:
+def _look(file: Path) -> os.stat_result:
+    """Size and times of a file; of a link those of what it leads to, where it leads anywhere."""
+    found = file.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        with suppress(OSError):
+            return file.stat()
+    return found
+
+
+def _marks_of_refused(file: Path) -> tuple[int, int]:
+    """Size and negative ctime of a file that could not be taken, which is tried again when one of them changes.
+
+    The ctime changes with permissions too.
+    """
+    try:
+        found = _look(file)
+    except OSError:
+        return -1, 0
+    return found.st_size, -found.st_ctime_ns
+
+
+def _compare_all(folder: Path, known: Mapping[str, FileState], state: git.State | None) -> Changes:
+    unlisted: list[Problem] = []
+    paths = list(brains.knowledge_paths(folder, unlisted=unlisted))
+    found = _compare(folder, [*paths, *sorted(known.keys() - {*paths})], known, state)
+    told = tuple(f"{problem.path}/" for problem in unlisted)
+    others = [problem for problem in found.problems if not problem.path.startswith(told)]
+    return replace(found, problems=(*unlisted, *others))
+
+
+def _compare(folder: Path, paths: Iterable[str], known: Mapping[str, FileState], state: git.State | None) -> Changes:
+    """What of these paths is there, is not there any more, and what of it is another than what is known."""
     modified: list[str] = []
-    present: set[str] = set()
+    removed: list[str] = []
+    problems: list[Problem] = []
     for path in paths:
-        try:
-            stat = os.lstat(folder / path)
-        except OSError:
-            continue
-        present.add(path)
         seen = known.get(path)
-        if seen is None or (seen.size, seen.mtime_ns) != (stat.st_size, stat.st_mtime_ns):
+        try:
+            found = _look(folder / path)
+        except (FileNotFoundError, NotADirectoryError):
+            if seen is not None:
+                removed.append(path)
+            continue
+        except OSError as error:
+            problems.append(Problem(path=brains.printable(path), reason=f"cannot be read ({error.strerror or error})"))
+            continue
+        if not _is_storable(path):
+            problems.append(Problem(path=brains.printable(path), reason="has a name that is no UTF-8; rename it"))
+        elif seen is None or (seen.size, seen.mtime_ns) not in (
+            (found.st_size, found.st_mtime_ns),
+            (found.st_size, -found.st_ctime_ns),
+        ):
             modified.append(path)
-    removed = known.keys() - present if complete else {path for path in known if path not in present}
-    return Changes(modified=tuple(modified), removed=tuple(sorted(removed)), state=_write_state(state))
+    return Changes(
+        modified=tuple(modified), removed=tuple(sorted(removed)), state=_write_state(state), problems=tuple(problems)
+    )
+
+
+def _is_storable(path: str) -> bool:
+    """Whether a path is text that an index can hold: names of files are bytes, and need not be."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _git_state(folder: Path) -> git.State | None:

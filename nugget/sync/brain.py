@@ -42,7 +42,7 @@ def update(
         if changes.state != queries.meta(connection, "brain_state"):
             with write_transaction(connection):
                 writes.put_meta(connection, brain_state=changes.state)
-        return _result(connection, SyncResult())
+        return _result(connection, SyncResult(), changes)
     indexed = queries.meta(connection, "embedding_model") or ""
     if not rebuilt and embedder and embedder.model != indexed:
         # Vectors of two models never stand in one index: what changed goes without until it is made anew.
@@ -51,7 +51,7 @@ def update(
     vectors = Vectors(embedder, cache, unavailable=unavailable)
     try:
         with write_transaction(connection):
-            result = _apply(brain, connection, changes, vectors, progress)
+            result = _apply(brain, connection, changes, vectors, progress, has_model=bool(indexed) and not rebuilt)
             complete = not vectors.unavailable
             writes.put_meta(connection, brain_state=changes.state if complete else "")
             if rebuilt:
@@ -65,7 +65,7 @@ def update(
     result = replace(
         result, embedded=vectors.embedded, cached=vectors.cached, rebuilt=rebuilt, without_vectors=vectors.unavailable
     )
-    return _result(connection, result)
+    return _result(connection, result, changes)
 
 
 def _apply(
@@ -74,8 +74,10 @@ def _apply(
     changes: brain_source.Changes,
     vectors: Vectors,
     progress: Progress | None,
+    *,
+    has_model: bool,
 ) -> SyncResult:
-    """Take out what the changed files held, then put in what they hold now."""
+    """Take out what the changed files held, then put in what they hold now; `has_model`: others have vectors."""
     before = queries.file_states(connection, _BRAIN, [*changes.modified, *changes.removed])
     shadowed = _files_behind(connection, before)
     for path, state in before.items():
@@ -94,7 +96,7 @@ def _apply(
             elif state.path not in shadowed:
                 is_move = hashes_before.pop(state.hash, None) is not None
                 moved, added = moved + is_move, added + (not is_move)
-            _put(connection, entry, its_vectors, has_vectors=not vectors.unavailable)
+            _put(connection, entry, its_vectors, is_behind=has_model and bool(vectors.unavailable))
             done += 1
             if progress:
                 progress("Indexing", done, len(paths))
@@ -113,7 +115,7 @@ def _release(connection: sqlite3.Connection, unit_id: str, path: str) -> None:
 
 
 def _put(
-    connection: sqlite3.Connection, entry: Prepared, vectors: Sequence[NDArray[np.float32]], *, has_vectors: bool
+    connection: sqlite3.Connection, entry: Prepared, vectors: Sequence[NDArray[np.float32]], *, is_behind: bool
 ) -> None:
     """Write a file and its unit. Of several files with one id, the path that sorts first has it."""
     state, unit = entry.file.state, entry.file.unit
@@ -125,15 +127,15 @@ def _put(
         else:
             lost = queries.file_states(connection, _BRAIN, [loser])[loser]
             writes.put_files(connection, _BRAIN, [replace(lost, problems=(*lost.problems, taken))])
-    if not has_vectors:
-        state = replace(state, mtime_ns=-1)  # so that the next sync, finding a model, reads it again
+    if is_behind:
+        state = replace(state, mtime_ns=0)  # so that the next sync, finding a model, reads it again
     writes.put_files(connection, _BRAIN, [state])
     if unit:
         writes.put_unit(connection, writes.IndexedUnit(unit=unit, chunks=entry.chunks, vectors=vectors))
 
 
-def _result(connection: sqlite3.Connection, result: SyncResult) -> SyncResult:
-    problems = queries.problems(connection, _BRAIN)
+def _result(connection: sqlite3.Connection, result: SyncResult, changes: brain_source.Changes) -> SyncResult:
+    problems = (*changes.problems, *queries.problems(connection, _BRAIN))
     total = connection.execute("SELECT count(*) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
     unchanged = total - result.added - result.modified - result.moved
-    return replace(result, unchanged=unchanged, problems=tuple(problems))
+    return replace(result, unchanged=unchanged, problems=problems)
