@@ -209,6 +209,32 @@ def test_excluded_projects_paths_and_secrets_of_agents_sessions_are_not_stored(l
     assert logs.ask("two", "what went wrong").candidate_count == 0
 
 
+@pytest.mark.proves("EVI-INCIDENTS")
+def test_a_tools_failure_says_each_thing_once(logs: Logs, tmp_path: Path) -> None:
+    missing = "<tool_use_error>String to replace not found in file.</tool_use_error>"
+    calls = [
+        ("Edit", {"file_path": "/srv/shop/a.py", "old_string": "a", "new_string": "b"}, missing, True),
+        ("WebFetch", {"url": "https://example.com"}, "Request failed with status code 403", True),
+    ]
+    ingest(logs.index, transcript(tmp_path / "one.jsonl", calls), settings=Settings(), now=NOW)
+    found = {one.title: one.summary for one in logs.ask("one", "what went wrong").incidents}
+    assert found == {
+        "Edit failed: a.py": ("String to replace not found in file.",),
+        "WebFetch failed: Request failed with status code 403": (),
+    }
+
+
+@pytest.mark.proves("EVI-INCIDENTS")
+def test_where_no_known_sign_stands_the_line_that_looks_like_a_failure_is_told(logs: Logs) -> None:
+    checks = "test\tfail\t5m\nlicense\tpass\t1m\nlint\tpass\t1m\nbot\tskipped\t8m"
+    logs.run("s", 1000, "gh pr checks 203", 1, stdout=checks)
+    logs.run("s", 9000, "GOMODCACHE=$(go env GOMODCACHE) && go vet ./...", 2, stderr="boom")
+    logs.ingest("s")
+    first, vet = sorted(logs.ask("s", "what went wrong").incidents, key=lambda one: one.ts_ms)
+    assert first.summary[0].split() == ["test", "fail", "5m"]
+    assert vet.title == "`go vet ./...` failed (exit 2)"
+
+
 @pytest.mark.proves("EVI-SESSIONS")
 def test_a_call_that_the_person_refused_is_no_failure(logs: Logs, tmp_path: Path) -> None:
     refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."

@@ -7,8 +7,9 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nugget.evidence.incidents import Stitched, stitch, telling_lines, words_of
+from nugget.evidence.incidents import Stitched, stitch, words_of
 from nugget.evidence.notes import edit_note, notes_of_command, notes_of_speech
+from nugget.evidence.telling import telling_lines
 from nugget.index import evidence as store
 from nugget.index.evidence import Ids
 from nugget.text import shorten

@@ -13,8 +13,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from nugget.extraction.fixes import bare_command, signature_of
-from nugget.sources.log_lines import looks_failed
+from nugget.evidence.telling import (
+    MAX_LINES,
+    STARTERS,
+    is_masked_failure,
+    is_reading,
+    may_mask,
+    programs_of,
+    said_in,
+    telling_lines,
+)
+from nugget.extraction.fixes import bare_command
 from nugget.text import shorten
 
 MAX_STEPS_BETWEEN = 150
@@ -24,24 +33,13 @@ MOST_INCIDENTS = 5000
 """Of what one reading finds, the latest so many are kept."""
 _NEAR_STEPS, _SIMILAR_STEPS = 25, 12
 _CHAINED_STEPS, _CHAINED_MS = 4, 10_000
-_MAX_LINES, _MAX_EDITS, _MOST_OPEN = 6, 8, 24
+_MAX_EDITS, _MOST_OPEN = 8, 24
 
 _SEARCHES = frozenset(
     "grep egrep fgrep rg ag ack diff cmp test [ [[ which type command pgrep pidof find ls stat file kill pkill "
     "lsof".split()
 )
 """Programs whose exit code 1 says "nothing found" and nothing else."""
-_READERS = frozenset(
-    "cat grep egrep rg ag head tail less more sed awk ls find echo printf jq curl wget tree wc git-log git-show "
-    "git-diff git-grep git-blame git-status gh-run gh-pr gh-issue gh-api docker-logs kubectl-logs journalctl".split()
-)
-"""Programs whose output shows what others wrote, so that an `error:` in it is no failure of theirs."""
-_STRONG = re.compile(
-    r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
-    r"|✗|✘|×|CONFLICT \(|Automatic merge failed"
-    r"|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
-    r".*\berror TS\d+:|.*: command not found|.*No such file or directory|.*(?:[1-9]\d*) (?:failed|failing|errors?)\b)"
-)
 _TRIVIAL = re.compile(
     r"File has not been read yet|has been modified since read|String to replace not found|No changes to make"
     r"|File does not exist|exceeds maximum allowed|is a directory|EISDIR|InputValidationError|tool_use_error"
@@ -49,12 +47,10 @@ _TRIVIAL = re.compile(
     re.IGNORECASE,
 )
 """Failures of an agent's own tools that it overcomes with its next call."""
+_ERROR_TAG = re.compile(r"</?tool_use_error>")
 _EVERYTHING = frozenset([".", "./..."])
 _JOINS = frozenset(["&&", "||", ";", "|"])
-_STARTERS = frozenset("sudo time env command npx bunx uv poetry pipenv run exec nohup".split())
 _WORD = re.compile(r"[\w./@:-]+")
-_LISTING = re.compile(r"\s*\d*\s*[│|]|\s*\d+ [│|]")
-"""A line of code or of a difference that a tool shows around what it complains of."""
 _STOPPED_BY_PERSON = 130
 
 
@@ -102,15 +98,16 @@ class Stitched:
         code = f" (exit {self.exit_code})" if self.exit_code is not None and not self.is_masked else ""
         if not self.command:
             named = self.about.target if self.about.target != self.tool else next(iter(self.lines), self.about.target)
-            return f"{self.tool or 'tool'} failed: {shorten(named.removeprefix(f'{self.tool}: '), 120)}"
+            named = named.removeprefix(f"{self.tool}").lstrip(": ") or named
+            return f"{self.tool or 'tool'} failed: {shorten(named, 120)}"
         return f"`{shorten(bare_command(self.command) or self.command, 160)}` failed{code}"
 
     @property
     def summary(self) -> list[str]:
         """What was printed, edited, tried and done, line by line."""
         title = self.title  # of a tool's failure it holds the first line already
-        told = [line for line in self.lines if self.command or line.removeprefix(f"{self.tool}: ") not in title]
-        told = told[:_MAX_LINES]
+        told = [line for line in self.lines if self.command or line not in title]
+        told = told[:MAX_LINES]
         told += [f"then: {text}" for text in self.chained[:3]]
         if self.failures > 1:
             told.append(f"failed {self.failures} times")
@@ -169,9 +166,9 @@ def _note_command(row: Sequence[Any], trail: _Trail, lines_of: Callable[[int], S
     row_id, ts_ms, _, _, command, ok, code, started, _ = row
     if not command or ok is None or code == _STOPPED_BY_PERSON:
         return
-    if ok and not trail.open and not _may_mask(command):
+    if ok and not trail.open and not may_mask(command):
         return
-    lines = lines_of(started) if started and (not ok or trail.open or _may_mask(command)) else ()
+    lines = lines_of(started) if started and (not ok or trail.open or may_mask(command)) else ()
     telling = telling_lines(lines) if lines else []
     if ok and not is_masked_failure(command, lines):
         _settle(command, ts_ms, lines, trail)
@@ -179,7 +176,7 @@ def _note_command(row: Sequence[Any], trail: _Trail, lines_of: Callable[[int], S
     if code == 1 and not telling and programs_of(command)[-1:] and programs_of(command)[-1] in _SEARCHES:
         return
     known = next(reversed(_tried_before(command, ts_ms, trail)), None)
-    severity = _severity(code, telling, is_masked=bool(ok), is_reader=_is_reading(command))
+    severity = _severity(code, telling, is_masked=bool(ok), is_reader=is_reading(command))
     if known is None:
         known = Stitched(
             started=started, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=trail.step,
@@ -188,7 +185,7 @@ def _note_command(row: Sequence[Any], trail: _Trail, lines_of: Callable[[int], S
         )  # fmt: skip
         _open(known, trail)
     _add_failure(known, row_id, ts_ms, trail.step, telling)
-    known.said |= _said(lines)
+    known.said |= said_in(lines)
     known.exit_code = code if not ok else known.exit_code
     known.severity = max(known.severity, severity)
     known.reasons["output tells of a failure" if ok else f"exit {code}" if code is not None else "failed"] = None
@@ -224,7 +221,8 @@ def _note_tool(row: Sequence[Any], trail: _Trail) -> None:
             severity=severity, failures=0,
         )  # fmt: skip
         _open(known, trail)
-    lines = [shorten(line, 300) for line in text.split("\n")[:3] if line.strip()]
+    told = _ERROR_TAG.sub("", text.removeprefix(f"{target}: "))
+    lines = [shorten(line, 300) for line in told.split("\n")[:3] if line.strip()]
     _add_failure(known, row_id, ts_ms, trail.step, lines)
     known.reasons[f"tool {tool} failed"] = None
 
@@ -275,7 +273,7 @@ def _add_failure(one: Stitched, row_id: int, ts_ms: int, step: int, lines: Seque
     one.events.append(row_id)
     del one.events[20:-1]
     fresh = [line for line in lines if line not in one.lines]
-    one.lines = [*fresh[:_MAX_LINES], *one.lines][: 2 * _MAX_LINES]
+    one.lines = [*fresh[:MAX_LINES], *one.lines][: 2 * MAX_LINES]
     if one.failures > 1:
         one.reasons[f"failed {one.failures} times"] = None
         one.reasons.pop(f"failed {one.failures - 1} times", None)
@@ -327,62 +325,11 @@ def words_of(text: str) -> frozenset[str]:
 
 def _arguments(command: str) -> list[str]:
     words = command[:2000].lower().split()
-    while words and words[0] in _STARTERS:
+    while words and words[0] in STARTERS:
         words = words[1:]
     if words and words[0].startswith(("/", "./", "~")):
         words[0] = words[0].rsplit("/", 1)[-1]
     return [word.strip("\"'") for word in words if not word.startswith("-") and word not in _JOINS]
-
-
-def programs_of(command: str) -> list[str]:
-    """The programs of a command line, each with the sub-command where that tells more (`git-log`)."""
-    found = []
-    for part in re.split(r"\|\||&&|[|;\n]", command[:2000]):
-        words = part.split()
-        while words and ("=" in words[0] or words[0] in _STARTERS):
-            words = words[1:]
-        if words and words[0] not in ("cd", "export", "source", "set"):
-            program = words[0].rsplit("/", 1)[-1]
-            compound = program in ("git", "gh", "docker", "kubectl") and len(words) > 1
-            found.append(f"{program}-{words[1]}" if compound else program)
-    return found
-
-
-def telling_lines(lines: Sequence[str]) -> list[str]:
-    """The lines of an output that say what went wrong, the most telling first."""
-    lines = [line for line in lines if not _LISTING.match(line)]
-    if not lines:
-        return []
-    signs = list(signature_of("\n".join(lines), limit=4))
-    strong = [line.strip() for line in lines if _STRONG.match(line.strip())]
-    last = [line.strip() for line in lines[-2:] if line.strip()]
-    return [shorten(line, 300) for line in dict.fromkeys([*signs, *strong[:_MAX_LINES], *last])][:_MAX_LINES]
-
-
-def is_masked_failure(command: str, lines: Sequence[str]) -> bool:
-    """Whether a command that went well by its exit code failed by what it printed, as behind `| tail` or `; echo`."""
-    if not _may_mask(command) or _is_reading(command):
-        return False
-    return any(_STRONG.match(line.strip()) and not _is_nothing(line) for line in lines)
-
-
-def _may_mask(command: str) -> bool:
-    return "|" in command or ";" in command or "&" in command
-
-
-def _said(lines: Sequence[str]) -> set[str]:
-    """The words of the lines of an output that look like failures, by which a question finds it."""
-    failing = [line for line in lines if looks_failed(line)][:30]
-    return {word.lower() for line in failing for word in re.findall(r"[^\W_]{3,40}", line)}
-
-
-def _is_nothing(line: str) -> bool:
-    return re.search(r"\b0 (?:failed|failing|errors?)\b", line) is not None and not re.search(r"\b[1-9]\d* ", line)
-
-
-def _is_reading(command: str) -> bool:
-    programs = programs_of(command)
-    return bool(programs) and programs[0] in _READERS
 
 
 def _tool_target(tool: str | None, text: str) -> str:

@@ -39,7 +39,10 @@ _NOISE = re.compile(
     r"|task failed|could not apply|\bCONFLICT\b|automatic merge failed|merge conflict",
     re.IGNORECASE,
 )
-_CD = re.compile(r"^(?:\s*(?:cd|export|source|set|timeout)\s+[^&;|]+(?:&&|;)\s*|\s*[A-Z_][A-Z0-9_]*=\S+\s+)+")
+_CD = re.compile(
+    r"^(?:\s*(?:cd|export|source|set|timeout)\s+[^&;|]+(?:&&|;)\s*"
+    r"|\s*[A-Z_][A-Z0-9_]*=(?:\$\([^()]*\)|\"[^\"]*\"|'[^']*'|[^\s;&|()\"'])*(?:\s*(?:&&|;)\s*|\s+))+"
+)
 _PLUMBING = re.compile(
     r"\s*(?:2>&1|\|\s*(?:head|tail|grep|sed|awk|tee|jq|wc|cat)\b.*$|>\s*/dev/null|<<.*$|\|\|\s*true\s*$"
     r"|\s--?(?:body|message|m|description|title)[ =]\s*[\"'].*$)",
