@@ -76,6 +76,7 @@ class Desk:
         self._brain: Brain | None = None
         self._is_warm = threading.Event()
         self._reading = (0, 0)
+        self._warming: threading.Thread | None = None
         self._catching_up: threading.Thread | None = None
 
     def open(self) -> Brain:
@@ -86,7 +87,10 @@ class Desk:
             if self._brain is None:
                 path = find_brain(self._environment, flag=self._flag, cwd=self._cwd)
                 self._brain = Brain(path, environment=self._environment, resident=True, face=self._face)
-                threading.Thread(target=self._warm_up, args=(self._brain,), name="nugget-warm-up", daemon=True).start()
+                self._warming = threading.Thread(
+                    target=self._warm_up, args=(self._brain,), name="nugget-warm-up", daemon=True
+                )
+                self._warming.start()
             return self._brain
 
     def warm(self) -> None:
@@ -166,7 +170,7 @@ class Desk:
         )
 
     def close(self) -> None:
-        """Close the brain. A sync that still runs is left to die with the process: it is safe to kill."""
+        """Close the brain. A warm-up or sync that still runs is left to die with the process: it is safe to kill."""
         if self._is_busy():
             sys.stderr.flush()
             os._exit(0)
@@ -175,9 +179,7 @@ class Desk:
                 self._brain.close()
 
     def _is_busy(self) -> bool:
-        catching_up = self._catching_up
-        warming = self._brain is not None and not self._is_warm.is_set()
-        return warming or (catching_up is not None and catching_up.is_alive())
+        return any(thread is not None and thread.is_alive() for thread in (self._warming, self._catching_up))
 
     def _warm_up(self, brain: Brain) -> None:
         """Make the index if there is none, then ask once: that loads the model, the index and numpy."""
