@@ -143,6 +143,22 @@ def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(
 
 
 @pytest.mark.proves("EVI-ACROSS")
+def test_a_folder_without_git_is_asked_too_and_one_without_sessions_says_so(
+    logs: Logs, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tmp_path / "plain"
+    (plain / "src").mkdir(parents=True)
+    work(logs, "monday", plain, "make deploy", code=2, stderr="error: the registry refused the image")
+    for folder in (plain, plain / "src"):
+        monkeypatch.chdir(folder)
+        assert "the registry refused" in run("logs", "context", "what failed", "--workspace").stdout
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    done = run("logs", "context", "what failed", "--workspace")
+    assert done.returncode == 1 and "No session with logs has worked in" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.proves("EVI-ACROSS")
 def test_incidents_of_other_sessions_are_found_by_meaning(logs: Logs, tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     folder.mkdir()

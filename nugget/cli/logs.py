@@ -227,15 +227,23 @@ def _ask_workspace(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, text: str, options: BundleOptions
 ) -> EvidenceBundle:
     from nugget import evidence
+    from nugget.index.evidence import log_sessions
     from nugget.index.home import read_home
     from nugget.workspace import find_workspace
 
-    here = find_workspace(current_folder())
-    if here is None:
-        raise NuggetError("This folder is no workspace.", hint="Go to a code repository, or name a --session.")
     now = datetime.now(UTC)
     with progress() as tell:
         evidence.ingest_all(connection, environment, settings=settings, now=now, progress=tell)
+
+    def is_known(identity: str) -> bool:
+        return bool(log_sessions(connection, workspace=identity, limit=1))
+
+    here = find_workspace(current_folder(), is_known=is_known)
+    if here is None or not is_known(here.identity):
+        raise NuggetError(
+            f"No session with logs has worked in {current_folder()}.",
+            hint="`nugget logs sessions` shows those there are; ask one with --session.",
+        )
     embedder = _sync_units(connection, environment, settings)
     index = read_home(environment.home)
     try:
