@@ -38,6 +38,8 @@ ORDER = (
 """In which order the sources are shown."""
 
 _HISTORY = (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE)
+_WEAK_SHOWN = 5
+"""Of what is not likely to be what was looked for, the nearest."""
 _LEAST_SHARE = 0.6
 """Of the best score of its source: what no word of matches needs more than this."""
 _NAMED = 1.0
@@ -175,7 +177,8 @@ def search_everything(
             hits = _by_relevance_and_recency([*hits, *passages])
             weak = weak and not hits
         if hits:
-            groups.append(Group(source=source, hits=tuple(hits[:limit]), weak=weak))
+            shown = min(limit, _WEAK_SHOWN) if weak else limit
+            groups.append(Group(source=source, hits=tuple(hits[:shown]), weak=weak))
     return Results(
         query=query,
         groups=tuple(sorted(groups, key=lambda group: group.weak)),  # what is likely comes before what is not

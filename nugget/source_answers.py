@@ -82,7 +82,8 @@ def answer_beyond(
         bundle, results = _searched(brain, text, rest, said.sessions, types=types, identity=identity, depth=depth)
         packed, budget, hint = pack(sorted(results, key=lambda hit: -hit.score), budget_tokens=left, depth=Depth(depth))
         room = max_chars - sum(len(part) + 2 for part in parts if part)
-        parts.append(bundle_markdown(replace(bundle, hits=packed, budget=budget, more_context_hint=hint), room))
+        shown = bundle_markdown(replace(bundle, hits=packed, budget=budget, more_context_hint=hint), room)
+        parts.append(shown if packed else f"Nothing in {', '.join(rest)} on: {one_line(text)}")
     return "\n\n".join(part for part in parts if part)
 
 

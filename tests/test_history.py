@@ -396,6 +396,15 @@ def test_a_phrase_is_found_however_many_newer_passages_hold_its_words(world: Wor
 
 
 @pytest.mark.proves("HIS-EXPRESSION")
+@pytest.mark.parametrize("between", [" ", "\n", '" ', "\t\n", "\\", " / ", "\r\n\r\n", "\x0b", " — ", "*_"])
+def test_a_phrase_holds_over_whatever_stands_between_its_words(world: World, between: str) -> None:
+    world.write([(f"The lanTERNS{between}walnut", "ok"), (f"walnut{between}lantern", f"Lantern{between}Walnuts")])
+    world.sync()
+    assert set(world.matching('"lantern walnut"')) == {"session:11111111-aaaa#1", "session:11111111-aaaa#2"}
+    assert world.matching('"the lantern" NOT "lantern walnut"') == []
+
+
+@pytest.mark.proves("HIS-EXPRESSION")
 def test_phrases_and_nearness_mean_what_they_mean_to_sqlite(world: World) -> None:
     words = random.Random(5)
     names = ["alpha", "omega", "sigma", "lambda", "walnut"]

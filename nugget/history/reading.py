@@ -148,14 +148,22 @@ def read_events(events: Iterable[Event], clean: Clean, *, at: int, known: Collec
     return Portion(passages=assembly.passages, exchanges=assembly.exchanges)
 
 
-def text_of_lines(file: BinaryIO, place: Place, role: Role, clean: Clean) -> str:
-    """The text of a passage of a transcript, redacted; empty where the lines are not there any more."""
+def text_of_lines(
+    file: BinaryIO, place: Place, role: Role, clean: Clean, probe: re.Pattern[bytes] | None = None
+) -> str:
+    """The text of a passage of a transcript, redacted; empty where the lines are not there any more.
+
+    Empty also where it is of one line that `probe` (of `expressions.probe`) shows not to hold what is wanted.
+    """
     reading = Reading()
     texts = []
     for span in place.spans:
         file.seek(span.start)
+        line = file.read(min(span.length, MAX_LINE_BYTES))
+        if probe and len(place.spans) == 1 and line.isascii() and b"\\u" not in line and not probe.search(line.lower()):
+            return ""
         first = len(reading.events)
-        read_line(file.read(min(span.length, MAX_LINE_BYTES)), reading)
+        read_line(line, reading)
         said = "\n".join(event.text for event in reading.events[first:] if _ROLES.get(event.kind) is role)
         if said:
             texts.append(clean(said))

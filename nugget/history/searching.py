@@ -19,7 +19,7 @@ from typing import Any
 
 from nugget.history.assembly import Clean
 from nugget.history.candidates import READ_AT_MOST, candidates, query_terms
-from nugget.history.expressions import is_exact, matcher, prefixes_of, wider_match
+from nugget.history.expressions import is_exact, matcher, prefixes_of, probe, wider_match
 from nugget.history.texts import Texts
 from nugget.history.values import HISTORY_SOURCES, PassageHit, Role
 from nugget.history.words import Wanted, fold, mark_of_source, wanted
@@ -86,7 +86,14 @@ def ask_history(
     def clean(text: str) -> str:
         return redact(text, allow=allow).text
 
-    admits = matcher(expression, lambda word: stems.get(fold(word), word)) if expression else None
+    def stem_of(word: str) -> str:
+        return stems.get(fold(word), word)
+
+    test = _Test()
+    if expression and not is_exact(expression):
+        test = _Test(
+            admits=matcher(expression, stem_of), probe=probe(expression, stem_of), patience_s=patience_s
+        )  # fmt: skip
     with Texts() as texts:
         hits: list[PassageHit] = []
         cut = ""
@@ -101,16 +108,23 @@ def ask_history(
             )
             if expression:
                 keys = tables.each_match(connection, wider_match(expression), filter_)
-                found, left = _read(
-                    connection, keys, texts, clean, None if is_exact(expression) else admits, patience_s
-                )
+                found, left = _read(connection, keys, texts, clean, test)
                 cut = cut or left
             else:
                 likely = candidates(connection, terms, filter_, READ_AT_MOST)
-                found, _ = _read(connection, iter(likely), texts, clean, None, patience_s)
+                found, _ = _read(connection, iter(likely), texts, clean, test)
             _rank(found, weights, _phrases(query))
             hits += _shown(connection, found, weights, limit, clean, every=expression is not None)
         return HistoryAnswer(hits=tuple(sorted(hits, key=lambda hit: -hit.score)), cut=cut)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Test:
+    """What a text must pass beyond the index's word for it: nothing, or what an expression says, tried for so long."""
+
+    admits: Callable[[str], bool] | None = None
+    probe: re.Pattern[bytes] | None = None
+    patience_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -126,20 +140,22 @@ def _read(
     keys: Iterator[int],
     texts: Texts,
     clean: Clean,
-    admits: Callable[[str], bool] | None,
-    patience_s: float,
+    test: _Test,
 ) -> tuple[list[_Found], str]:
     """The first READ_AT_MOST of these passages that are still there, and admitted, with their texts.
 
     And where time ran out before all were tried, how far back they were, in words.
     """
     found: list[_Found] = []
-    until = perf_counter() + patience_s
+    until = perf_counter() + test.patience_s
+    admits = test.admits
     size = READ_AT_MOST
     while some := list(islice(keys, size)):
         stored = tables.passages_by_key(connection, some)
         for key in some:
-            text, speaker = texts.read(stored[key], clean, is_for_ranking=True) if key in stored else ("", "")
+            text, speaker = "", ""
+            if key in stored:
+                text, speaker = texts.read(stored[key], clean, is_for_ranking=True, probe=test.probe)
             if text and (admits is None or admits(text)):
                 found.append(_Found(stored[key], text, speaker))
         if len(found) >= READ_AT_MOST:

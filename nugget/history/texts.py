@@ -6,6 +6,7 @@ out by whoever asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -49,8 +50,15 @@ class Texts:
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
-    def read(self, passage: StoredPassage, clean: Clean, *, is_for_ranking: bool = False) -> tuple[str, str]:
-        """The (text, speaker) of a passage; an empty text where it is nowhere any more.
+    def read(
+        self,
+        passage: StoredPassage,
+        clean: Clean,
+        *,
+        is_for_ranking: bool = False,
+        probe: re.Pattern[bytes] | None = None,
+    ) -> tuple[str, str]:
+        """The (text, speaker) of a passage; an empty text where it is nowhere any more, or `probe` rules it out.
 
         For ranking, secrets are left in where that is faster, so that the text must be redacted before it is shown.
         A piece of a longer text is always cut from the redacted text, or half a secret could stand at its border.
@@ -59,11 +67,13 @@ class Texts:
             place = unpack_place(passage.place)
             is_piece = bool(place.stop)
             return self._read(
-                passage, place, Role(passage.role), _as_it_is if is_for_ranking and not is_piece else clean
+                passage, place, Role(passage.role), _as_it_is if is_for_ranking and not is_piece else clean, probe
             )
         return "", ""
 
-    def _read(self, passage: StoredPassage, place: Place, role: Role, clean: Clean) -> tuple[str, str]:
+    def _read(
+        self, passage: StoredPassage, place: Place, role: Role, clean: Clean, probe: re.Pattern[bytes] | None
+    ) -> tuple[str, str]:
         if passage.reader in (finding.EVENTS, finding.ARCHIVE):
             return reading.text_of_events(self._events(passage), place, role, clean), passage.subagent
         file = self._open(passage.path)
@@ -72,7 +82,7 @@ class Texts:
         if passage.reader == finding.SHELL:
             return reading.text_of_shell(file, place, clean), passage.subagent
         if role is not Role.MESSAGE:
-            return reading.text_of_lines(file, place, role, clean), passage.subagent
+            return reading.text_of_lines(file, place, role, clean, probe), passage.subagent
         message = reading.message_at(file, place, of_channel=passage.reader == finding.CHANNEL)
         return (clean(message.shown), clean(message.sender)) if message else ("", "")
 
