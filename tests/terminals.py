@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import subprocess
 import sys
 import termios
 import time
@@ -25,6 +26,14 @@ _START_UP = {
              "function prompted --on-event fish_prompt; printf x >>~/prompts; end\n"),
 }  # fmt: skip
 """For each shell its start-up file, with the line that docs/evidence.md gives; a letter for each prompt it shows."""
+
+_IN_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Makes its stdin the terminal of the program that follows. (`pty.fork` is not for programs with threads.)"""
 
 
 class Terminal:
@@ -60,7 +69,8 @@ class Terminal:
         """Leave the shell."""
         with suppress(OSError):
             self.type("exit\n")
-        while self._read_for(STARTED_S):
+        until = time.monotonic() + STARTED_S
+        while time.monotonic() < until and self._read_for(1):
             pass
 
     def _read_for(self, seconds: float) -> bool:
@@ -91,11 +101,13 @@ def terminal(shell: str, home: Path, variables: Mapping[str, str] | None = None)
         **os.environ, "HOME": str(home), "ZDOTDIR": str(home), "TERM": "xterm", "LC_ALL": "C.UTF-8",
         "PATH": f"{programs}:{os.environ['PATH']}", **(variables or {}),
     }  # fmt: skip
-    child, descriptor = pty.fork()
-    if child == 0:  # pragma: no cover - the child becomes the shell
-        os.chdir(home)
-        os.execvpe(shell, [shell, "-i"], environment)
+    descriptor, inner = pty.openpty()
     termios.tcsetwinsize(descriptor, (24, 120))
+    process = subprocess.Popen(
+        [sys.executable, "-c", _IN_TERMINAL, shell, "-i"], cwd=home, env=environment, stdin=inner, stdout=inner,
+        stderr=inner,
+    )  # fmt: skip
+    os.close(inner)
     at = Terminal(descriptor, home)
     try:
         at.wait()
@@ -103,5 +115,7 @@ def terminal(shell: str, home: Path, variables: Mapping[str, str] | None = None)
         at.end()
     finally:
         os.close(descriptor)
-        with suppress(ChildProcessError):
-            os.waitpid(child, 0)
+        try:
+            process.wait(timeout=STARTED_S)
+        finally:
+            process.kill()
