@@ -19,13 +19,17 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces
-from nugget.models import Filter, SourceName
+from nugget.models import Filter, KnowledgeType, SourceName
+from nugget.nuggets import NuggetType
 
 MAX_QUERY_CHARS = 8000
 NEAR_WORDS = 10
 """How near NEAR is where no number says so; FTS5's own default."""
 FIELDS = ("type", "domain", "tag", "path", "session", "source", "since", "until")
 """The filters, by the word before the colon; `scope` is another word for `source`."""
+
+TYPES = tuple(dict.fromkeys((*KnowledgeType, *NuggetType, "document", "incident", "todo")))
+"""The types of units: knowledge, nuggets, notes of canon and memory, and what sessions and shells left behind."""
 
 _MAX_DEPTH = 40
 _MAX_TERMS = 64
@@ -271,6 +275,9 @@ def _filter(values: dict[str, list[str]], today: date) -> Filter:
     names = [*listed.get("source", ()), *listed.get("scope", ())]
     if unknown := next((name for name in names if name.lower() not in list(SourceName)), None):
         raise _Malformed(f"there is no source {unknown!r}")
+    types = tuple(name.lower() for name in listed.get("type", ()))
+    if unknown := next((name for name in types if name not in TYPES), None):
+        raise _Malformed(f"there is no type {unknown!r}")
     days: dict[str, date] = {}
     for name in ("since", "until"):
         for given in values.get(name, ()):
@@ -280,7 +287,7 @@ def _filter(values: dict[str, list[str]], today: date) -> Filter:
             days[name] = day
     return Filter(
         sources=tuple(SourceName(name.lower()) for name in names),
-        types=tuple(name.lower() for name in listed.get("type", ())),
+        types=types,
         domains=tuple(name.strip("/") for name in listed.get("domain", ())),
         tags=listed.get("tag", ()),
         paths=listed.get("path", ()),

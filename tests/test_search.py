@@ -304,6 +304,15 @@ def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_ide
 
 
 @pytest.mark.proves("SEARCH-LANGUAGE")
+def test_every_type_that_is_suggested_can_be_asked_for_and_another_is_told(nugget: Nugget, world: World) -> None:
+    suggested = {entry["name"] for entry in nugget("suggest", "--limit", "100", "--json").json["types"]}
+    for name in suggested | {"todo", "incident", "caveat"}:
+        assert nugget("search", "architecture", "--type", name, "--quiet").code == 0, name
+        assert "plain_text" not in str(nugget("search", f"architecture type:{name}", "--json").json["degraded"])
+    assert "there is no type 'recipe'" in nugget("search", "architecture type:recipe").out
+
+
+@pytest.mark.proves("SEARCH-LANGUAGE")
 def test_a_filter_keeps_to_the_sessions_whose_id_begins_so(nugget: Nugget, world: World) -> None:
     assert "session:30eb2a7b" in nugget("search", "walrus session:30eb", "--quiet").out
     other = nugget("search", "walrus session:30ec", "--quiet")

@@ -155,6 +155,7 @@ def test_what_people_write_without_operators_is_free_text(text: str) -> None:
         ("NEAR(one)", "two or more"),
         ("redis since:yesterday", "is no date"),
         ("redis source:nowhere", "there is no source 'nowhere'"),
+        ("redis type:bug,recipe", "there is no type 'recipe'"),
         ("redis NOT type:bug", "NOT does not go with a filter"),
         ("(" * 50 + "a AND b" + ")" * 50, "nested too deep"),
         (" AND ".join(["word"] * 80), "more than 64 words"),

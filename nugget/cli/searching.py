@@ -24,8 +24,7 @@ from nugget.cli.completing import complete_ref
 from nugget.cli.paging import PagerOption, paged
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json
 from nugget.errors import NuggetError, UsageError
-from nugget.models import KnowledgeType, SourceName, Unit
-from nugget.nuggets import NuggetType
+from nugget.models import SourceName, Unit
 from nugget.render import bundle_json, clean, one_line, unit_json
 from nugget.text import counted
 
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     from nugget.api import Brain
     from nugget.history import Stretch
     from nugget.search import Results
-
-OTHER_TYPES = ("document", "incident")
-"""The types of notes and of what went wrong, beside those of knowledge and of nuggets."""
 
 AsOption = Annotated[
     str | None,
@@ -202,10 +198,11 @@ def _check_identity(identity: str | None) -> None:
 
 def _known(values: list[str] | None) -> tuple[str, ...]:
     """`listed`, for --type of any source. Raises UsageError for a type that no source has."""
-    known = (*KnowledgeType, *NuggetType, *OTHER_TYPES)
+    from nugget.search_language import TYPES
+
     types = tuple(value.lower() for value in listed(values))
-    if unknown := next((value for value in types if value not in known), None):
-        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(dict.fromkeys(known))}.")
+    if unknown := next((value for value in types if value not in TYPES), None):
+        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(TYPES)}.")
     return types
 
 
