@@ -95,53 +95,76 @@ def add_unit(
 
     A text with frontmatter is taken as a finished knowledge file: what it says counts, and is kept as it is. The
     title is the given one, else the first heading, else the first sentence. Raises UsageError for arguments
-    it cannot take, KnowledgeError where the very same body is in the brain already.
+    it cannot take, KnowledgeError where the very same body is in the brain already; where that was never committed,
+    as after an interruption, it is committed instead.
     """
-    _check_calm(brain)
     if not text.strip():
         raise UsageError("There is nothing to add: the text is empty.")
     redacted = redact(text, allow=allow)
     text, title = redacted.text, redact(title, allow=allow).text if title else None
     report(redacted.counts)
-    if plain_line_ends(text).lstrip().startswith("---\n"):
-        unit, written = _finished(text)
-        if (known := next((file for file in _files(brain, unit.id) if file.unit.id == unit.id), None)) is not None:
-            raise ConflictError(f"{unit.id} exists already ({known.path}).", hint="Give the new one another id.")
-    else:
-        unit = _drafted(text, type=type, domain=domain, tags=tags, title=title, confidence=confidence, now=now)
-        unit = _with_free_id(brain, unit)
-        written = knowledge.serialise(unit)
-    path = brains.unit_path(unit.type, unit.domain or domain, unit.id.partition("/")[2])
-    brains.write_file(brain, path, written, expect_sha256=None)
-    _commit(brain, [path, *_recall(brain, unit)], f"Add {unit.id}")
-    return path
+    with git.only_writer(brain):
+        _check_calm(brain)
+        if plain_line_ends(text).lstrip().startswith("---\n"):
+            unit, written = _finished(text)
+            path = _place_of_finished(brain, unit, written, domain=domain)
+        else:
+            unit = _drafted(text, type=type, domain=domain, tags=tags, title=title, confidence=confidence, now=now)
+            unit, path = _place_of_drafted(brain, unit)
+            written = knowledge.serialise(unit)
+        if not (brain / path).exists():
+            brains.write_file(brain, path, written, expect_sha256=None)
+        _commit(brain, [path, *_recall(brain, unit)], f"Add {unit.id}")
+        return path
 
 
 def forget_unit(brain: Path, unit_id: str) -> ForgetResult:
     """Remove a unit and every relation to it, and remember that it is not wanted, in one commit.
 
     Other files with uncommitted work in them are changed but not committed. Raises KnowledgeError where
-    there is no such unit.
+    there is no such unit. What an interrupted call left uncommitted is committed.
     """
-    _check_calm(brain)
-    file = find_unit(brain, unit_id)
-    dirty = _dirty(brain)
-    _remember(brain, file.unit)
-    relinked = _relink(brain, unit_id, None)
-    brains.remove_file(brain, file.path, expect_sha256=brains.sha256(file.content))
-    committed = [file.path, FORGOTTEN, *(path for path in relinked if path not in dirty)]
-    commit = _commit(brain, committed, f"Forget {unit_id}")
-    return ForgetResult(id=unit_id, path=file.path, relinked=relinked, commit=commit)
+    with git.only_writer(brain):
+        _check_calm(brain)
+        left = _left_behind(brain, unit_id)
+        if left and unit_id in forgotten(brain).ids and unit_id not in _ids(brain):
+            relinked = _only_relinked(brain, unit_id, None)
+            path = left[0]
+            committed = [*left, FORGOTTEN, *relinked]
+        else:
+            file = find_unit(brain, unit_id)
+            dirty, path = _dirty(brain), file.path
+            _remember(brain, file.unit)
+            relinked = _relink(brain, unit_id, None)
+            brains.remove_file(brain, path, expect_sha256=brains.sha256(file.content))
+            committed = [path, FORGOTTEN, *(path for path in relinked if path not in dirty)]
+        commit = _commit(brain, committed, f"Forget {unit_id}")
+        return ForgetResult(id=unit_id, path=path, relinked=relinked, commit=commit)
 
 
 def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str | None = None) -> MoveResult:
     """File a unit under another domain, or rename it (its id and every relation to it follow), in one commit.
 
     Raises KnowledgeError where there is no such unit, UsageError for a place it cannot have, ConflictError where
-    another file is there.
+    another file is there. What an interrupted call left uncommitted is committed.
     """
-    _check_calm(brain)
-    file = find_unit(brain, unit_id)
+    with git.only_writer(brain):
+        _check_calm(brain)
+        left = _left_behind(brain, unit_id)
+        kind, _, old_slug = unit_id.partition("/")
+        new_id = f"{kind}/{slug if slug is not None else old_slug}"
+        if left and new_id != unit_id and unit_id not in (ids := _ids(brain)) and new_id in ids:
+            file = find_unit(brain, new_id)
+            relinked = _only_relinked(brain, unit_id, new_id)
+            commit = _commit(brain, [*left, file.path, *relinked], _moved(unit_id, file.unit))
+            return MoveResult(
+                old_id=unit_id, new_id=new_id, old_path=left[0], new_path=file.path, relinked=relinked, commit=commit
+            )
+        return _move(brain, find_unit(brain, unit_id), domain=domain, slug=slug, left=left)
+
+
+def _move(brain: Path, file: _File, *, domain: str | None, slug: str | None, left: Sequence[str]) -> MoveResult:
+    unit_id = file.unit.id
     new_slug = slug if slug is not None else unit_id.partition("/")[2]
     new_domain = brains.validate_domain(domain if domain is not None else file.unit.domain or "")
     new_path, new_id = brains.unit_path(file.unit.type, new_domain, new_slug), f"{file.unit.type}/{new_slug}"
@@ -155,8 +178,9 @@ def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str
         brains.write_file(brain, new_path, text, expect_sha256=None)
         brains.remove_file(brain, file.path, expect_sha256=brains.sha256(file.content))
     relinked = _relink(brain, unit_id, new_id) if new_id != unit_id else ()
-    committed = [file.path, new_path, *(path for path in relinked if path not in dirty)]
-    commit = _commit(brain, list(dict.fromkeys(committed)), f"Move {unit_id} to {new_domain}/{new_id}")
+    committed = [file.path, new_path, *left, *(path for path in relinked if path not in dirty)]
+    moved = replace(file.unit, id=new_id, domain=new_domain)
+    commit = _commit(brain, list(dict.fromkeys(committed)), _moved(unit_id, moved))
     return MoveResult(
         old_id=unit_id, new_id=new_id, old_path=file.path, new_path=new_path, relinked=relinked, commit=commit
     )
@@ -220,18 +244,64 @@ def _first_sentence(body: str) -> str:
     return shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
 
 
-def _with_free_id(brain: Path, unit: Unit) -> Unit:
-    """The unit, with a number behind its id where another unit has it."""
+def _place_of_finished(brain: Path, unit: Unit, written: str, *, domain: str) -> str:
+    """Where a finished file belongs, or is already without ever having been committed."""
+    for file in _files(brain, unit.id):
+        if file.unit.id == unit.id:
+            if file.text == written and _never_committed(brain, file.path):
+                return file.path
+            raise ConflictError(f"{unit.id} exists already ({file.path}).", hint="Give the new one another id.")
+    return brains.unit_path(unit.type, unit.domain or domain, unit.id.partition("/")[2])
+
+
+def _place_of_drafted(brain: Path, unit: Unit) -> tuple[Unit, str]:
+    """The unit, with a number behind its id where another unit has it, and where it belongs.
+
+    A unit of the same body that never was committed is that unit, where it is.
+    """
     digest = knowledge.body_digest(unit.body)
     taken: set[str] = set()
     for file in _files(brain):
         taken.add(file.unit.id)
         if knowledge.body_digest(file.unit.body) == digest:
+            if _never_committed(brain, file.path):
+                return file.unit, file.path
             raise KnowledgeError(f"The brain knows this already: {file.unit.id} ({file.path}).")
     number, free = 2, unit.id
     while free in taken:
         number, free = number + 1, f"{unit.id}-{number}"
-    return replace(unit, id=free)
+    return replace(unit, id=free), brains.unit_path(unit.type, unit.domain or "", free.partition("/")[2])
+
+
+def _moved(old_id: str, unit: Unit) -> str:
+    return f"Move {old_id} to {unit.domain}/{unit.id}"
+
+
+def _never_committed(brain: Path, path: str) -> bool:
+    return git.is_repository(brain) and git.read_blob(brain, "HEAD", path) is None
+
+
+def _left_behind(brain: Path, unit_id: str) -> list[str]:
+    """The paths at which HEAD has this unit and the work tree has nothing: a removal that was not committed."""
+    missing = [path for path in sorted(_dirty(brain)) if not (brain / path).exists() and "\n" not in path]
+    contents = git.read_objects(brain, [f"HEAD:{path}" for path in missing]) if missing else []
+    parsed = [
+        knowledge.parse_bytes(content or b"", path=path).unit for path, content in zip(missing, contents, strict=True)
+    ]
+    return [path for path, unit in zip(missing, parsed, strict=True) if unit is not None and unit.id == unit_id]
+
+
+def _only_relinked(brain: Path, old_id: str, new_id: str | None) -> tuple[str, ...]:
+    """The uncommitted files that differ from HEAD by nothing but `_relink`."""
+    found: list[str] = []
+    for path in sorted(_dirty(brain)):
+        before = git.read_blob(brain, "HEAD", path) or b""
+        unit = knowledge.parse_bytes(before, path=path).unit
+        if unit is not None and any(relation.id == old_id for relation in unit.related) and (brain / path).exists():
+            expected = knowledge.edit(before.decode("utf-8"), relink={old_id: new_id})
+            if expected.encode() == brains.read_file(brain, path):
+                found.append(path)
+    return tuple(found)
 
 
 def _files(brain: Path, mentioning: str = "") -> Iterator[_File]:

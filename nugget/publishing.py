@@ -200,7 +200,8 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
         )
     if git.run(brain, "status", "--porcelain", "-z", "--untracked-files=no"):
         raise GitError("There is uncommitted work in the brain; nothing was pulled.", hint="Commit or undo it first.")
-    git.fast_forward(brain, tip)
+    with git.only_writer(brain):
+        git.fast_forward(brain, tip)
     return tip
 
 

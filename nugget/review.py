@@ -104,14 +104,15 @@ def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequen
     Raises ReviewError when the brain is in the middle of a merge or no branch is checked out, ConflictError when
     the same file changed on both sides or has uncommitted work in it; nothing was changed then.
     """
-    into, tip = _ready_branch(brain)
-    proposal = show(brain, name)
-    chosen = _choose(proposal, units)
-    contents = {file.path: _merged(brain, file, proposal, tip=tip, into=into) for file in chosen}
-    rest = tuple(file for file in proposal.files if file not in chosen)
-    commit = _merge_commit(brain, proposal, contents, tip=tip, whole=not rest, now=now)
-    _fast_forward(brain, commit, contents)
-    _keep_only(brain, proposal, rest, now=now)
+    with git.only_writer(brain):
+        into, tip = _ready_branch(brain)
+        proposal = show(brain, name)
+        chosen = _choose(proposal, units)
+        contents = {file.path: _merged(brain, file, proposal, tip=tip, into=into) for file in chosen}
+        rest = tuple(file for file in proposal.files if file not in chosen)
+        commit = _merge_commit(brain, proposal, contents, tip=tip, whole=not rest, now=now)
+        _fast_forward(brain, commit, contents)
+        _keep_only(brain, proposal, rest, now=now)
     return Accepted(into=into, commit=commit, files=chosen, waiting=rest)
 
 

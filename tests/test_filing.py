@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
+import threading
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -343,3 +345,78 @@ def test_a_list_of_the_forgotten_that_is_empty_or_no_utf8_is_added_to_and_loses_
     add_unit(own, "# Bolts\n\nAbout bolts.", type="concept", domain="coding", now=NOW)
     assert forgotten(own).ids == set() | ({"pattern/old"} if b"old" in content else set())
     assert (own / "forgotten.yaml").read_bytes().rstrip().startswith(content.rstrip())
+
+
+# --- several writers, and writers that were interrupted
+
+
+def refuse_commits(repo: Path) -> None:
+    """Let every commit in this repository fail, as on a full disk, while all else works."""
+    shell(repo, "config", "commit.gpgsign", "true")
+    shell(repo, "config", "gpg.program", "/bin/false")
+
+
+def allow_commits(repo: Path) -> None:
+    shell(repo, "config", "--unset", "commit.gpgsign")
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+def test_writers_at_the_same_moment_all_get_their_commit(own: Path) -> None:
+    code = (
+        "import sys; from datetime import UTC, datetime; from pathlib import Path; from nugget.filing import add_unit;"
+        "add_unit(Path(sys.argv[1]), f'Fact {sys.argv[2]} is kept.', type='belief', domain='x', now=datetime.now(UTC))"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, own, str(number)]) for number in range(6)]
+    assert [writer.wait() for writer in writers] == [0] * 6
+    assert shell(own, "status", "--porcelain", "--", "domains") == ""
+    assert shell(own, "log", "--format=%s").count("Add belief/fact-") == 6
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+def test_a_git_process_of_somebody_else_is_waited_for(own: Path) -> None:
+    lock = own / ".git" / "index.lock"
+    lock.write_text("")
+    waiting = threading.Timer(0.5, lock.unlink)
+    waiting.start()
+    path = add_unit(own, "text", type="bug", domain="coding", now=NOW)
+    waiting.join()
+    assert committed(own) == {path}
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+@pytest.mark.parametrize("text", ["A text.", FINISHED])
+def test_adding_what_is_there_but_uncommitted_commits_it(own: Path, text: str) -> None:
+    refuse_commits(own)
+    with pytest.raises(GitError, match="is changed, but not committed"):
+        add_unit(own, text, type="bug", domain="coding", now=NOW)
+    allow_commits(own)
+    path = add_unit(own, text, type="bug", domain="coding", now=NOW)
+    assert committed(own) == {path}
+    with pytest.raises((KnowledgeError, ConflictError)):
+        add_unit(own, text, type="bug", domain="coding", now=NOW)
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+def test_forgetting_again_commits_what_an_interrupted_call_left(own: Path) -> None:
+    refuse_commits(own)
+    with pytest.raises(GitError):
+        forget_unit(own, "concept/keys")
+    allow_commits(own)
+    again = forget_unit(own, "concept/keys")
+    assert again.path == "domains/coding/concepts/keys.md"
+    relinked = {"domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md"}
+    assert committed(own) == {again.path, "forgotten.yaml", *relinked}
+    with pytest.raises(KnowledgeError, match="There is no unit concept/keys"):
+        forget_unit(own, "concept/keys")
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+@pytest.mark.parametrize("place", [{"slug": "key"}, {"domain": "ops"}, {"slug": "key", "domain": "ops"}])
+def test_moving_again_commits_what_an_interrupted_call_left(own: Path, place: dict[str, str]) -> None:
+    refuse_commits(own)
+    with pytest.raises(GitError):
+        move_unit(own, "concept/keys", **place)
+    allow_commits(own)
+    result = move_unit(own, "concept/keys", **place)
+    assert (own / result.new_path).is_file()
+    assert shell(own, "status", "--porcelain", "--", "domains") == ""

@@ -4,6 +4,7 @@ Nothing here runs the user's hooks, asks for a password, or opens an editor; eve
 carries git's own first sentence. The brain is the root of its repository, so every path is relative to it.
 """
 
+from nugget.git.locking import only_writer
 from nugget.git.process import environment, run
 from nugget.git.reading import (
     EMPTY_TREE,
@@ -99,6 +100,7 @@ __all__ = [
     "merge_base",
     "merge_files",
     "move_branch",
+    "only_writer",
     "operation_in_progress",
     "push",
     "read_blob",

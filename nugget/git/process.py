@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,6 +34,10 @@ _KEPT_VARIABLES = frozenset(
 _NO_HOOKS = f"core.hooksPath={os.devnull}"
 ALWAYS = ("--literal-pathspecs", "-c", _NO_HOOKS, "-c", "gc.auto=0", "-c", "maintenance.auto=false")
 
+_INDEX_IS_TAKEN = b"index.lock': File exists"
+"""What git says when it finds the index being written by another; it has changed nothing then."""
+_PATIENCE_S = 4.0
+
 
 def environment() -> dict[str, str]:
     """The variables for a git process: ours without GIT_DIR and its like, and with every prompt switched off."""
@@ -54,9 +59,14 @@ def run(
 ) -> bytes:
     """Standard output of `git <args>` in `repo`; `variables` are set on top of the cleaned environment.
 
-    Raises GitError when git is missing, does not end in time, or (with `check`) fails.
+    Where another git process holds the index for the moment, it is tried again for `_PATIENCE_S` seconds. Raises
+    GitError when git is missing, does not end in time, or (with `check`) fails.
     """
     completed = start(repo, args, stdin=stdin, variables=variables, timeout_s=timeout_s)
+    given_up = time.monotonic() + _PATIENCE_S
+    while check and completed.returncode != 0 and _INDEX_IS_TAKEN in completed.stderr and time.monotonic() < given_up:
+        time.sleep(0.1)
+        completed = start(repo, args, stdin=stdin, variables=variables, timeout_s=timeout_s)
     if check and completed.returncode != 0:
         raise GitError(f"git {_verb(args)} failed in {repo}: {_complaint(completed)}", hint=_hint(completed.stderr))
     return completed.stdout

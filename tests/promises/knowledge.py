@@ -25,6 +25,7 @@ PROMISES: dict[str, str] = {
     "BRAIN-ADD": "`add` files a text as a unit and commits only that file.",
     "BRAIN-FORGET": "`forget` removes a unit and the relations to it, and remembers that it is not wanted.",
     "BRAIN-MOVE": "`mv` files a unit elsewhere or renames it, and relations follow.",
+    "BRAIN-ONE-WRITER": "Writers of a brain wait for each other, and what one left uncommitted the next try commits.",
     "BRAIN-LINT": "`lint` tells what is wrong with each file and between files, with path, line and reason.",
     "BRAIN-LINT-SECRETS": "`lint` warns of secrets in knowledge files by kind and line, and never shows them.",
     "SETTINGS-BOUNDED": "brain.yaml and config.yaml are read with the bounds of knowledge files: size, depth, aliases.",
