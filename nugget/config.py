@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from nugget.errors import BrainError
+from nugget.errors import BrainError, UsageError
 from nugget.overlay import overlay, read_yaml
 
 
@@ -339,7 +339,10 @@ def default_brain(environment: Environment) -> Path | None:
 def set_default_brain(environment: Environment, brain: Path) -> None:
     """Make `brain` the user's default, leaving every other line of config.yaml as it is."""
     file = environment.home / "config.yaml"
-    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+    try:
+        lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} is no UTF-8 text.", hint="`iconv -t UTF-8` converts it.") from None
     kept = [line for line in lines if not line.startswith("brain:")]
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".yaml.partial")
@@ -350,16 +353,22 @@ def set_default_brain(environment: Environment, brain: Path) -> None:
 def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path) -> Path:
     """The brain in use: `--brain` > `NUGGET_BRAIN` > the one that `cwd` is in > the user's default.
 
-    Raises BrainError when there is none, or when the folder named is no brain.
+    Raises BrainError when there is none, when the folder named is no brain, or when `cwd` itself is half a one.
     """
     named = flag or environment.brain
     if named is None:
         named = next((folder for folder in [cwd, *cwd.parents] if is_brain(folder)), None)
+    if named is None and (cwd / "brain.yaml").is_file():
+        named = cwd
     if named is None:
         named = default_brain(environment)
     if named is None:
         raise BrainError("There is no brain yet.", hint="Run `nugget init` to make one.")
     if not is_brain(named):
+        if (named / "brain.yaml").is_file():
+            missing = "is no brain: it has a brain.yaml, but neither a `domains` folder nor a git repository"
+            hint = f"Run `mkdir {named}/domains` and `nugget init {named}` to make it one, or name another brain."
+            raise BrainError(f"{named} {missing}.", hint=hint)
         missing = "does not exist" if not named.exists() else "is no brain (it has no brain.yaml)"
         raise BrainError(f"{named} {missing}.", hint=f"Run `nugget init {named}`, or name another brain.")
     return named.resolve()

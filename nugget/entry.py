@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `nugget <arguments>` (`sys.argv` where None) and return its exit code."""
     # Before numpy is imported: starting its threads costs 50 ms, and nothing here multiplies large matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _stand_in_for_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == ["capture-session"]:
@@ -66,6 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except Exception as error:
         return _unexpected(error)
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Nobody hears what is printed where the caller closed a stream (`>&-`), and no file takes its number."""
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def _reader_left() -> int:

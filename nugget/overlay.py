@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,46 @@ from nugget import guarded_yaml
 from nugget.errors import UsageError
 
 _S = TypeVar("_S", bound=Any)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """Which values of a setting make sense: numbers in a range, some words, any text but none, regular expressions."""
+
+    least: float | None = None
+    most: float | None = None
+    one_of: tuple[str, ...] = ()
+    is_needed: bool = False
+    are_patterns: bool = False
+
+
+_COUNT, _USD, _SECONDS = Limit(least=1), Limit(least=0), Limit(least=0.1)
+LIMITS: Mapping[str, Limit] = {
+    "embedding.model": Limit(is_needed=True),
+    "embedding.timeout_s": _SECONDS,
+    "retrieval.limit": _COUNT,
+    "retrieval.budget_tokens": _COUNT,
+    "retrieval.candidates": _COUNT,
+    "retrieval.rrf_k": Limit(least=0),
+    "retrieval.hops": Limit(least=0, most=2),
+    "retrieval.ranking": Limit(one_of=("calibrated", "rrf")),
+    "retrieval.rerank_timeout_s": _SECONDS,
+    "retrieval.rerank_max_usd": _USD,
+    "llm.select_max_usd": _USD,
+    "llm.extract_with": Limit(one_of=("api", "claude-code")),
+    "llm.timeout_s": _SECONDS,
+    "llm.max_usd_per_session": _USD,
+    "capture.method": Limit(one_of=("auto", "generative", "heuristic")),
+    "capture.max_units": _COUNT,
+    "capture.publish": Limit(one_of=("auto", "never")),
+    "commit.recent_days": Limit(least=0),
+    "commit.timeout_s": _SECONDS,
+    "commit.max_usd": _USD,
+    "canon.max_files": _COUNT,
+    "http.max_usd": _USD,
+    "redaction.allow": Limit(are_patterns=True),
+}
+"""Which values can be taken, for settings where not all of their type can."""
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
@@ -45,6 +86,8 @@ def overlay(settings: _S, values: Mapping[str, Any], *, where: str, prefix: str 
             changes[entry.name] = overlay(current, value, where=where, prefix=f"{key}.")
         else:
             changes[entry.name] = _convert(value, kinds[entry.name], key=key, where=where)
+            if wanted := _missed(changes[entry.name], LIMITS.get(key, Limit())):
+                raise UsageError(f"{where}: `{key}` must be {wanted}, not {value!r}.")
     return replace(settings, **changes)
 
 
@@ -67,6 +110,22 @@ def _convert(value: Any, kind: Any, *, key: str, where: str) -> Any:
         return "" if value is None else kind(value)
     except (KeyError, TypeError, ValueError):
         raise UsageError(f"{where}: `{key}` must be {_words(kind)}, not {value!r}.") from None
+
+
+def _missed(value: Any, limit: Limit) -> str | None:
+    """What a value must be where it is not."""
+    if limit.least is not None and not (value >= limit.least and (limit.most is None or value <= limit.most)):
+        return f"at least {limit.least:g}" if limit.most is None else f"{limit.least:g} to {limit.most:g}"
+    if limit.one_of and value not in limit.one_of:
+        return f"one of {', '.join(limit.one_of)}"
+    if limit.is_needed and not value:
+        return "given"
+    for pattern in value if limit.are_patterns else ():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            return f"a list of regular expressions ({pattern!r} is none: {error})"
+    return None
 
 
 def _words(kind: Any) -> str:

@@ -78,6 +78,7 @@ def settings_part() -> str:
     rows = ["| key | default | what it sets |", "|---|---|---|"]
     for key, (default, doc) in config.documented_keys().items():
         text = str(default).lower() if isinstance(default, bool) else str(default)
+        text = ", ".join(default) if isinstance(default, tuple) else text
         shown = {None: "", (): "none", "": ""}.get(default, text)
         rows.append(f"| `{key}` | {f'`{shown}`' if shown not in ('', 'none') else shown} | {_cell(doc)} |")
     return "\n".join(rows) + "\n"

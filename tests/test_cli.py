@@ -23,7 +23,8 @@ from loopback_anthropic import AnthropicServer, Message, status, text, value
 
 from nugget import git
 from nugget.api import Brain
-from nugget.config import load_settings, read_environment
+from nugget.config import documented_keys, load_settings, read_environment
+from nugget.overlay import LIMITS
 
 REPOSITORY = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden" / "cli"
@@ -617,3 +618,76 @@ def test_stdin_that_is_no_utf8_is_one_sentence(words: Path) -> None:
     kept = subprocess.run(command, input=given.encode(), capture_output=True, timeout=60,
                           env={**os.environ, "LC_ALL": "C"})  # fmt: skip
     assert kept.returncode == 0 and json.loads(kept.stdout)["id"] == "pattern/cafe"
+
+
+@pytest.mark.proves("CLI-HAND")
+def test_a_text_that_begins_with_frontmatter_is_no_option(nugget: Nugget, words: Path) -> None:
+    text = "---\nid: belief/small-steps\ntype: belief\ndomain: coding\n---\n# Small steps\n\nThey are quicker.\n"
+    shown = nugget("add", text, "--json")
+    assert shown.json == {"id": "belief/small-steps", "path": "domains/coding/beliefs/small-steps.md"}
+    assert (words / shown.json["path"]).read_text() == text
+
+
+@pytest.mark.proves("CLI-ERRORS")
+@pytest.mark.parametrize(
+    ("yaml", "said"),
+    [
+        ("retrieval: {limit: 0}", "`retrieval.limit` must be at least 1, not 0."),
+        ("retrieval: {hops: 9}", "`retrieval.hops` must be 0 to 2, not 9."),
+        ("retrieval: {rrf_k: -1}", "`retrieval.rrf_k` must be at least 0, not -1."),
+        ("retrieval: {rerank_max_usd: .nan}", "`retrieval.rerank_max_usd` must be at least 0, not nan."),
+        ("retrieval: {ranking: best}", "`retrieval.ranking` must be one of calibrated, rrf, not 'best'."),
+        ("embedding: {model: ''}", "`embedding.model` must be given, not ''."),
+        ("redaction: {allow: ['(']}", "`redaction.allow` must be a list of regular expressions ('(' is none:"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_with_file_and_key(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch, yaml: str, said: str
+) -> None:
+    assert LIMITS.keys() <= documented_keys().keys()
+    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
+    (words / "brain.yaml").write_text(f"{yaml}\n")
+    for line in (("search", "x"), ("doctor",), ("add", "x")):
+        shown = nugget(*line)
+        assert (shown.code, shown.out) == (2, "")
+        assert shown.err.startswith(f"Error: {words}/brain.yaml: {said}")
+    shown = nugget("lint")
+    assert shown.code == 1 and f"brain.yaml:1: error: {said.rstrip('.')}" in shown.out
+
+
+@pytest.mark.proves("CLI-BRAIN")
+def test_half_a_brain_is_told_and_another_is_not_used_in_its_place(
+    nugget: Nugget, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "brain.yaml").write_text("owner: X\n")
+    said = f"Error: {half} is no brain: it has a brain.yaml, but neither a `domains` folder nor a git repository.\n"
+    assert nugget("--brain", half, "status").err.startswith(said)
+    nugget("init", words, "--no-install")
+    monkeypatch.delenv("NUGGET_BRAIN")
+    monkeypatch.chdir(half)
+    assert nugget("status").err.startswith(said)
+
+
+@pytest.mark.proves("CLI-ERRORS")
+def test_a_config_that_is_no_utf8_is_told_before_anything_is_made(
+    nugget: Nugget, isolated_home: Path, tmp_path: Path
+) -> None:
+    (isolated_home / ".nugget").mkdir()
+    (isolated_home / ".nugget/config.yaml").write_bytes(b"owner: \xff\n")
+    shown = nugget("init", tmp_path / "new", "--no-install")
+    assert shown.code == 2 and f"{isolated_home}/.nugget/config.yaml" in shown.err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.proves("CLI-ERRORS")
+def test_messages_and_help_speak_of_no_python(nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nugget("search", "x", "--source", "nope").err.startswith("Error: There is no source 'nope'.\n")
+    said = "Error: Invalid value for '--type': 'foo' is not one of"
+    assert nugget("add", "x", "--type", "foo").err.startswith(said)
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("add", "ask", "import", "search"):
+        shown = nugget(command, "--help").out
+        assert not any(word in shown for word in ("<str>", "<bool>", "list[", "<int", "<path>", "<float"))
+    assert "bug" in nugget("add", "--help").out.split()

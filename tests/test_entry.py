@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -133,3 +134,71 @@ def test_capture_session_with_flags_is_a_command_like_any_other() -> None:
     code, out, err = nugget("capture-session", "--transcript", "/nowhere.jsonl", stdin="{}")
     assert (code, out) == (1, "")
     assert err.startswith("Error: There is no brain yet.")
+
+
+def without_privileges(home: Path, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+    """`nugget <arguments>` with this HOME, as a process for which permissions count also where root runs it."""
+    drop = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+        "--inh-caps",
+        "-dac_override,-dac_read_search",
+    ]
+    command = [*(drop if os.getuid() == 0 else []), sys.executable, "-m", "nugget.entry", *arguments]
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "HOME": str(home), "NUGGET_EMBEDDING_MODEL": "none"}
+    done = subprocess.run(command, env=variables, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
+@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root ignores permissions")
+def test_a_home_that_cannot_be_written_is_one_sentence_with_its_path(brain: Path, tmp_path: Path) -> None:
+    home = tmp_path / "read-only"
+    home.mkdir(mode=0o555)
+    lines = (
+        ["--brain", str(brain), "sync"],
+        ["init", str(tmp_path / "new"), "--no-install"],
+        ["--brain", str(brain), "capture-session", "--transcript", str(REPOSITORY / "nugget/demo/session.jsonl")],
+    )
+    for line in lines:
+        code, _, err = without_privileges(home, *line)
+        assert (code, len(err.splitlines())) == (1, 2), (line, err)
+        assert err.startswith("Error: ") and str(home) in err and "permission denied" in err
+
+
+@pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("line", [["--version"], ["--help"], ["status"], ["status", "--json"]])
+def test_an_output_that_is_full_is_one_sentence(brain: Path, line: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", "from nugget.entry import console; console()", "--brain", str(brain), *line]
+        variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        done = subprocess.run(command, env=variables, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: What there is to say, or a file, cannot be written (no space left on device).\n",
+    )
+
+
+@pytest.mark.proves("CLI-EXIT")
+def test_closed_streams_are_no_failure(brain: Path) -> None:
+    program = [sys.executable, "-c", "from nugget.entry import console; console()", "--brain", str(brain), "status"]
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        command = ["sh", "-c", f'"$@" {closed}', "sh", *program]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), closed
+
+
+@pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
+@pytest.mark.parametrize(
+    "line", [[b"get", b"\xff"], [b"forget", b"\xff"], [b"search", b"--related", b"\xff"], [b"init", b"/tmp/new-\xff"]]
+)
+def test_an_argument_that_is_no_utf8_is_wrong_usage(brain: Path, line: list[bytes]) -> None:
+    command = [os.fsencode(sys.executable), b"-m", b"nugget.entry", b"--brain", os.fsencode(brain), *line]
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NUGGET_EMBEDDING_MODEL": "none", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: ") and r"\udcff" in done.stderr
+    assert not Path("/tmp/new-\udcff").exists()

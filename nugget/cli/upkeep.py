@@ -21,7 +21,7 @@ from nugget.cli.terminal import (
     note,
     print_json,
 )
-from nugget.config import is_brain, load_settings, read_environment, set_default_brain
+from nugget.config import default_brain, is_brain, load_settings, read_environment, set_default_brain
 from nugget.errors import UsageError
 from nugget.models import Severity
 from nugget.render import clean, one_line
@@ -49,6 +49,7 @@ def init(
     from nugget.brain import init_brain
 
     environment = read_environment()
+    default_brain(environment)  # a config.yaml that cannot be read is told before anything is made
     folder = (path or brain or environment.brain or _usual_folder()).expanduser()
     result = init_brain(folder, owner=_owner(), now=datetime.now(UTC))
     if remote:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
+_WORDS = {"str": "TEXT", "int": "N", "float": "NUMBER", "path": "PATH", "file": "FILE", "directory": "FOLDER"}
+
 
 def convert_only_what_needs_it(command: Any) -> None:
     """Let the parameters of a typer command convert only what needs to be converted."""
@@ -19,6 +21,7 @@ def convert_only_what_needs_it(command: Any) -> None:
         parameters = listing(ctx)
         for parameter in parameters:
             _spare(parameter)
+            _name_plainly(parameter)
         return parameters
 
     command.get_params = get_params
@@ -30,6 +33,22 @@ def _spare(parameter: Any) -> None:
     if converting is None or declared is None or "get_runtime_param" in vars(parameter):
         return  # a parameter that is not as in typer 0.29 converts as it always did
     parameter.get_runtime_param = _WhereNeeded(declared=declared, converting=converting).itself
+
+
+def _name_plainly(parameter: Any) -> None:
+    """Let the help name the type of an option in words for people: `TEXT`, not `<str>`; nothing for a switch."""
+    shown = getattr(parameter, "display_type_rich", None)
+    if shown is not None and "display_type_rich" not in vars(parameter):
+        is_argument = parameter.param_type_name == "argument"
+        parameter.display_type_rich = lambda ctx: None if is_argument else _plain(shown(ctx=ctx))
+
+
+def _plain(shown: str | None) -> str | None:
+    """Typer's word for a type as ours. Choices get room around the bar, so that a line can end there."""
+    if not (shown and shown.startswith("<") and shown.endswith(">")):
+        return shown
+    kind = shown[1:-1].removeprefix("list[").removesuffix("]").removesuffix(" range")
+    return None if kind == "bool" else _WORDS.get(kind, kind.replace("|", " | "))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
