@@ -49,12 +49,9 @@ def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
     """Make a brain from the template, with git and a first commit; complete what an earlier try left undone.
 
     A brain that is there already keeps every file. Raises BrainError where the folder holds something else, or cannot
-    be written, UsageError for a name that is no UTF-8 or does not fit on a line.
+    be written.
     """
     path = path.expanduser().resolve()
-    if printable(str(path)) != str(path):
-        hint = "Name another folder."
-        raise UsageError(f"A brain cannot be in a folder with such a name: {printable(str(path))}.", hint=hint)
     with _clear_errors(path):
         files = _template(path.name, owner=owner, now=now)
         created = not config.is_brain(path)

@@ -46,11 +46,13 @@ def init(
 
     A brain is a git repository of markdown files. Safe to run again: what is there stays.
     """
-    from nugget.brain import init_brain
+    from nugget.brain import init_brain, printable
 
     environment = read_environment()
     default_brain(environment)  # a config.yaml that cannot be read is told before anything is made
     folder = (path or brain or environment.brain or _usual_folder()).expanduser()
+    if (shown := printable(str(folder))) != str(folder):
+        raise UsageError(f"A brain cannot be in a folder with such a name: {shown}.", hint="Name another folder.")
     result = init_brain(folder, owner=_owner(), now=datetime.now(UTC))
     if remote:
         _set_remote(result.path, remote)
