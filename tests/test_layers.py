@@ -190,9 +190,7 @@ def test_only_the_configuration_reads_the_environment() -> None:
     readers = set()
     for module, tree in TREES.items():
         nodes = list(ast.walk(tree))
-        written = [
-            node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr in ("setdefault", "update")
-        ]
+        written = [node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr in ("setdefault", "update")]
         readers |= {
             module
             for node in nodes
