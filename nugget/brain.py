@@ -23,11 +23,10 @@ from nugget import config, git, knowledge
 from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, NuggetError, UsageError
 from nugget.models import KnowledgeType, Problem
 from nugget.resources import resource
+from nugget.text import printable
 
 _OWN_FOLDERS = frozenset({".git", ".nugget"})
 _IGNORED = ".nugget/"
-# Control characters, line ends, bytes that are no UTF-8, and what turns the direction of text around.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _SPACES = re.compile(r"\s+")
 
 
@@ -175,11 +174,6 @@ def validate_domain(domain: str) -> str:
         hint = "Name a folder such as `coding`, or nested ones such as `coding/go`."
         raise UsageError(f"{domain!r} cannot be a domain.", hint=hint)
     return named
-
-
-def printable(path: str) -> str:
-    """A path as a message shows it: on one line, whatever bytes its name has."""
-    return _UNPRINTABLE.sub(lambda char: char[0].encode("unicode_escape").decode(), path)
 
 
 def _walk(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[str]:

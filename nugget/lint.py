@@ -15,6 +15,7 @@ from nugget.errors import GitError, NuggetError, UsageError
 from nugget.frontmatter import FrontmatterError, Split, nodes
 from nugget.models import Problem, RelationType, Severity, Unit
 from nugget.redaction import allow_list, secret_lines
+from nugget.text import printable
 
 _ONE_WAY = (RelationType.SUPERSEDES, RelationType.REQUIRES_UNDERSTANDING_OF)
 """Relations that make no sense in a circle."""
@@ -78,7 +79,7 @@ def _relative(brain: Path, path: Path) -> str:
 
 
 def _is_under(path: str, wanted: Sequence[str]) -> bool:
-    return any(name in (".", path) or path.startswith(f"{name}/") for name in map(brains.printable, wanted))
+    return any(name in (".", path) or path.startswith(f"{name}/") for name in map(printable, wanted))
 
 
 def _read(brain: Path, wanted: Sequence[str]) -> _Brain:
@@ -110,7 +111,7 @@ def _secrets(brain: Path, paths: Sequence[str]) -> Iterator[Problem]:
                 f"holds what looks like a secret ({kind}); take it out here and in git's history, or let it through"
             )
             reason += " with `redaction.allow` in brain.yaml"
-            yield Problem(path=brains.printable(path), reason=reason, line=line, severity=Severity.WARNING)
+            yield Problem(path=printable(path), reason=reason, line=line, severity=Severity.WARNING)
 
 
 def _without_home(brain: Path) -> config.Environment:
@@ -163,12 +164,12 @@ def _links_and_folders(brain: Path) -> Iterator[Problem]:
         for name in folders:
             place = Path(folder, name)
             if place.is_symlink():
-                path = brains.printable(place.relative_to(brain).as_posix())
+                path = printable(place.relative_to(brain).as_posix())
                 reason = "is a symbolic link to a folder, which is not followed"
                 yield Problem(path=path, reason=reason, severity=Severity.WARNING)
     for error in refused:
         if (brain / "domains").exists():
-            path = brains.printable(Path(str(error.filename)).relative_to(brain).as_posix())
+            path = printable(Path(str(error.filename)).relative_to(brain).as_posix())
             yield Problem(path=path, reason=f"cannot be listed ({(error.strerror or str(error)).lower()})")
 
 

@@ -8,6 +8,8 @@ import unicodedata
 CHARS_PER_TOKEN = 4
 """Tokens are estimated at four characters each where no tokenizer is at hand (openqed's rule)."""
 
+# Control characters, line ends, bytes that are no UTF-8, and what turns the direction of text around.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _SLUG_BREAK = re.compile(r"[^a-z0-9]+")
 _SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n")
 
@@ -45,3 +47,8 @@ def shorten(text: str, max_chars: int) -> str:
     if ends and ends[-1] >= len(room) // 2:
         return room[: ends[-1]].rstrip() + " […]"
     return (room.rsplit(" ", 1)[0] if " " in room else room).rstrip() + " […]"
+
+
+def printable(path: str) -> str:
+    """A path as a message shows it: on one line, whatever bytes its name has."""
+    return _UNPRINTABLE.sub(lambda char: char[0].encode("unicode_escape").decode(), path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ from nugget import brain as brains
 from nugget import config, git, knowledge
 from nugget.errors import BrainError, ConflictError, KnowledgeError, NuggetError, UsageError
 from nugget.lint import lint
-from nugget.models import Severity
+from nugget.models import FileState, Problem, Severity
+from nugget.sources import brain as source
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 4, 2, 12, 0, tzinfo=UTC)
@@ -267,6 +269,19 @@ def shut(new: Path) -> Iterator[Callable[..., None]]:
     for path, mode in modes.items():
         if path.stat().st_mode != mode:
             path.chmod(mode)
+
+
+@pytest.mark.proves("BRAIN-BAD-INPUT")
+def test_what_is_known_of_a_folder_that_cannot_be_listed_stays(new: Path, shut: Callable[..., None]) -> None:
+    known = {path: FileState(path=path, hash="", size=1, mtime_ns=1) for path in brains.knowledge_paths(new)}
+    hidden = {path for path in known if path.startswith("domains/coding/bugs/")}
+    shutil.rmtree(new / ".git", ignore_errors=True)
+    shut(0, new / "domains/coding/bugs")
+    with ordinary_user():
+        found = source.changes(new, lambda paths: known, None)
+    assert hidden and {*found.modified} == {*known} - hidden
+    assert found.removed == ()
+    assert found.problems == (Problem(path="domains/coding/bugs", reason="cannot be listed (permission denied)"),)
 
 
 @pytest.mark.proves("BRAIN-BAD-INPUT")

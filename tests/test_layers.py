@@ -190,13 +190,14 @@ def test_only_the_configuration_reads_the_environment() -> None:
     readers = set()
     for module, tree in TREES.items():
         nodes = list(ast.walk(tree))
-        written = [node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr in ("setdefault", "update")]
+        attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+        written = [node.value for node in attributes if node.attr in ("setdefault", "update")]
+            node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr in ("setdefault", "update")
+        ]
         readers |= {
             module
-            for node in nodes
-            if isinstance(node, ast.Attribute)
-            and ast.unparse(node) in ("os.environ", "os.environb", "os.getenv")
-            and node not in written
+            for node in attributes
+            if ast.unparse(node) in ("os.environ", "os.environb", "os.getenv") and node not in written
         }
     assert readers - {"hook", "spool"} == {"config"}, "the hook alone may not afford the configuration's imports"
 

@@ -140,6 +140,54 @@ def test_commits_checkouts_and_resets_are_followed(brain: Path, synced: Callable
     assert not synced().changed
 
 
+@pytest.mark.proves("SYNC-INCREMENTAL")
+@pytest.mark.parametrize("how", ["an ignored folder", "an ignored file", "a repository of its own"])
+def test_files_that_git_does_not_watch_are_followed_too(
+    brain: Path, synced: Callable[..., SyncResult], how: str
+) -> None:
+    file = brain / "domains/private/concepts/walrus.md"
+    file.parent.mkdir(parents=True)
+    if how == "a repository of its own":
+        subprocess.run(["git", "init", "-q", str(brain / "domains/private")], check=True)
+    else:
+        ignored = "domains/private/" if "folder" in how else "walrus.md"
+        (brain / ".gitignore").write_text(f".nugget/\n{ignored}\n")
+        commit(brain)
+    file.write_text(unit("concept/walrus", domain="private", body="The walrus is new."))
+    assert synced().added == 1
+    assert synced().changed is False
+    file.write_text(unit("concept/walrus", domain="private", body="The walrus has changed."))
+    assert synced().modified == 1
+    other = file.with_name("narwhal.md")
+    other.write_text(unit("concept/narwhal", domain="private"))
+    assert synced().added == 1
+    shutil.rmtree(brain / "domains/private")
+    assert synced().removed == 2
+    assert synced().changed is False
+
+
+@pytest.mark.proves("SYNC-BAD-FILES")
+def test_a_file_that_is_refused_is_told_each_time_and_read_again_only_when_it_changes(
+    brain: Path, synced: Callable[..., SyncResult], tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside.md"
+    outside.write_text("Secret.")
+    (brain / "domains/coding/bugs/link.md").symlink_to(outside)
+    (brain / "domains/coding/bugs/two\nlines.md").write_text(unit("bug/lines"))
+    (brain / "domains/coding/bugs/huge.md").write_bytes(b"x" * 51_000_000)
+    name = os.fsdecode(b"domains/coding/bugs/no-utf8-\xff.md")
+    (brain / name).write_text(unit("bug/latin"))
+    before = {problem.path for problem in synced().problems}
+    assert {"domains/coding/bugs/link.md", "domains/coding/bugs/two\\nlines.md", "domains/coding/bugs/huge.md"} < before
+    assert any(path.endswith("no-utf8-\\udcff.md") for path in before)
+    assert pending_changes(brain, read_environment()) == 0
+    result = synced()
+    assert not result.changed and {problem.path for problem in result.problems} == before
+    (brain / "domains/coding/bugs/huge.md").write_text(unit("bug/huge"))
+    assert synced().modified == 1
+    assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"
+
+
 @pytest.mark.proves("SYNC-LOST-INDEX")
 def test_a_deleted_index_gives_the_same_answers_after_and_embeds_nothing_twice(
     brain: Path, synced: Callable[..., SyncResult]
@@ -258,8 +306,8 @@ def test_bad_files_are_named_with_line_and_reason_and_everything_else_still_work
     (folder / "ünï 漢字.md").write_text(unit("bug/odd-name", body="The zorblatt is found."))
     result = synced()
     named = {problem.path.rsplit("/", 1)[1]: problem for problem in result.problems}
-    assert {"broken-yaml.md", "binary.md", "wrong-type.md", "huge.md", "line\nbreak.md"} <= named.keys()
-    assert named["line\nbreak.md"].reason.startswith("has a line break")
+    assert {"broken-yaml.md", "binary.md", "wrong-type.md", "huge.md", "line\\nbreak.md"} <= named.keys()
+    assert named["line\\nbreak.md"].reason.startswith("has a line break")
     assert named["broken-yaml.md"].line is not None
     assert named["wrong-type.md"].line == 3
     assert "root:" not in json.dumps([problem.reason for problem in result.problems])

@@ -20,10 +20,15 @@ _IN_PROGRESS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Where a checkout stands: its commit (None before the first) and what differs from it under `domains/`."""
+    """Where a checkout stands: its commit (None before the first) and what differs from it under `domains/`.
+
+    `unwatched` is what git does not look into and so cannot tell of: ignored files, ignored folders and repositories
+    of their own (with a `/` at the end).
+    """
 
     head: str | None
     dirty: tuple[str, ...]
+    unwatched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +90,21 @@ def state(repo: Path) -> State:
     """Commit and uncommitted paths under `domains/`, from one `git status` that takes no lock."""
     output = run(
         repo, "--no-optional-locks", "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all",
-        "--no-renames", "--", "domains",
+        "--no-renames", "--ignored=matching", "--", "domains",
     )  # fmt: skip
     commit: str | None = None
     dirty: list[str] = []
+    unwatched: list[str] = []
     for record in output.split(b"\0"):
         kind = record[:1]
         if record.startswith(b"# branch.oid "):
             named = record[13:].decode()
             commit = None if named == "(initial)" else named
-        elif kind in b"1u?" and record:
-            fields_before_path = {b"1": 8, b"u": 10, b"?": 1}[kind]
-            dirty.append(os.fsdecode(record.split(b" ", fields_before_path)[fields_before_path]))
-    return State(head=commit, dirty=tuple(dirty))
+        elif kind in b"1u?!" and record:
+            fields_before_path = {b"1": 8, b"u": 10, b"?": 1, b"!": 1}[kind]
+            path = os.fsdecode(record.split(b" ", fields_before_path)[fields_before_path])
+            (unwatched if kind == b"!" or path.endswith("/") else dirty).append(path)
+    return State(head=commit, dirty=tuple(dirty), unwatched=tuple(unwatched))
 
 
 def changed_between(repo: Path, old: str, new: str) -> list[str] | None:

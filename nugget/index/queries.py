@@ -24,6 +24,7 @@ from nugget.models import (
     SourceName,
     Unit,
 )
+from nugget.text import printable
 
 _IN_ONE_QUERY = 500
 _WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
@@ -345,7 +346,7 @@ def _file_state(row: Any) -> FileState:
     return FileState(
         path=path, hash=hash_, size=size, mtime_ns=mtime_ns, unit_id=unit_id,
         problems=tuple(
-            Problem(path=path, reason=p["reason"], line=p["line"], severity=Severity(p["severity"]))
+            Problem(path=printable(path), reason=p["reason"], line=p["line"], severity=Severity(p["severity"]))
             for p in json.loads(problems)
         ),
     )  # fmt: skip

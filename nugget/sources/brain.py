@@ -19,6 +19,7 @@ from nugget import brain as brains
 from nugget import git, knowledge
 from nugget.errors import GitError, NuggetError
 from nugget.models import FileState, Problem, Unit
+from nugget.text import printable
 
 KnownFiles = Callable[[Sequence[str] | None], Mapping[str, FileState]]
 """What sync has seen: of all files (None), or of these paths."""
@@ -57,12 +58,14 @@ def changes(folder: Path, known: KnownFiles, last_state: str | None) -> Changes:
     last = _parse_state(last_state)
     if now_state is None or last is None:
         return _compare_all(folder, known(None), now_state)
-    suspects = {*now_state.dirty, *last.dirty}
+    suspects = {*now_state.dirty, *last.dirty, *now_state.unwatched, *last.unwatched}
     if now_state.head != last.head:
         moved = git.changed_between(folder, last.head, now_state.head) if last.head and now_state.head else None
         if moved is None:
             return _compare_all(folder, known(None), now_state)
         suspects.update(moved)
+    if folders := tuple(path for path in suspects if path.endswith("/")):
+        suspects.update(path for path in (*brains.knowledge_paths(folder), *known(None)) if path.startswith(folders))
     paths = sorted(path for path in suspects if brains.is_knowledge_path(path))
     storable = [path for path in paths if _is_storable(path)]
     return _compare(folder, paths, known(storable) if storable else {}, now_state)
@@ -75,7 +78,7 @@ def read(folder: Path, path: str) -> ReadFile:
         content = brains.read_file(folder, path)
     except (OSError, NuggetError) as error:
         reason = str(error) if isinstance(error, NuggetError) else f"cannot be read ({error.strerror or error})"
-        shown = brains.printable(path)
+        shown = printable(path)
         problem = Problem(path=shown, reason=reason.removeprefix(f"{shown}: "))
         size, mark = _marks_of_refused(folder / path)
         return ReadFile(state=FileState(path=path, hash="", size=size, mtime_ns=mark, problems=(problem,)), unit=None)
@@ -135,10 +138,10 @@ def _compare(folder: Path, paths: Iterable[str], known: Mapping[str, FileState],
                 removed.append(path)
             continue
         except OSError as error:
-            problems.append(Problem(path=brains.printable(path), reason=f"cannot be read ({error.strerror or error})"))
+            problems.append(Problem(path=printable(path), reason=f"cannot be read ({error.strerror or error})"))
             continue
         if not _is_storable(path):
-            problems.append(Problem(path=brains.printable(path), reason="has a name that is no UTF-8; rename it"))
+            problems.append(Problem(path=printable(path), reason="has a name that is no UTF-8; rename it"))
         elif seen is None or (seen.size, seen.mtime_ns) not in (
             (found.st_size, found.st_mtime_ns),
             (found.st_size, -found.st_ctime_ns),
@@ -168,11 +171,15 @@ def _git_state(folder: Path) -> git.State | None:
 
 
 def _write_state(state: git.State | None) -> str:
-    return "" if state is None else json.dumps({"head": state.head, "dirty": sorted(state.dirty)})
+    if state is None:
+        return ""
+    return json.dumps({"head": state.head, "dirty": sorted(state.dirty), "unwatched": sorted(state.unwatched)})
 
 
 def _parse_state(text: str | None) -> git.State | None:
     if not text:
         return None
     loaded = json.loads(text)
-    return git.State(head=loaded["head"], dirty=tuple(loaded["dirty"]))
+    if "unwatched" not in loaded:
+        return None
+    return git.State(head=loaded["head"], dirty=tuple(loaded["dirty"]), unwatched=tuple(loaded["unwatched"]))
