@@ -189,11 +189,8 @@ def test_the_hook_needs_the_standard_library_only() -> None:
 def test_only_the_configuration_reads_the_environment() -> None:
     readers = set()
     for module, tree in TREES.items():
-        nodes = list(ast.walk(tree))
-        attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+        attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
         written = [node.value for node in attributes if node.attr in ("setdefault", "update")]
-            node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr in ("setdefault", "update")
-        ]
         readers |= {
             module
             for node in attributes
