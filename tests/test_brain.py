@@ -275,7 +275,6 @@ def shut(new: Path) -> Iterator[Callable[..., None]]:
 def test_what_is_known_of_a_folder_that_cannot_be_listed_stays(new: Path, shut: Callable[..., None]) -> None:
     known = {path: FileState(path=path, hash="", size=1, mtime_ns=1) for path in brains.knowledge_paths(new)}
     hidden = {path for path in known if path.startswith("domains/coding/bugs/")}
-    shutil.rmtree(new / ".git", ignore_errors=True)
     shut(0, new / "domains/coding/bugs")
     with ordinary_user():
         found = source.changes(new, lambda paths: known, None)
