@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from nugget.embedding import Embedder
 from nugget.errors import NuggetError
 from nugget.golden import GoldenQuestion
 from nugget.index import Index
-from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query
+from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity
 from nugget.retrieval import retrieve
 from nugget.retrieval.profiles import Profile
 from nugget.retrieval.reranking import Reranker
@@ -134,16 +134,27 @@ class Comparison:
     better: tuple[tuple[Outcome, float], ...]
 
 
-def evaluate(questions: Sequence[GoldenQuestion], pipeline: Pipeline, *, problems: Sequence[Problem] = ()) -> Run:
-    """Ask every question. One that expects a unit that does not exist is a problem, with its line, and is left out."""
+def evaluate(
+    questions: Sequence[GoldenQuestion],
+    pipeline: Pipeline,
+    *,
+    problems: Sequence[Problem] = (),
+    forgotten: Collection[str] = (),
+) -> Run:
+    """Ask every question. One that expects a unit that does not exist is a problem, with its line, and is left out.
+
+    A unit among the `forgotten` was taken out on purpose: that is a warning, and the question is asked for the other
+    units that it expects, where there are any.
+    """
     known = set(pipeline.index.unit_ids())
     found = list(problems)
     outcomes: list[Outcome] = []
     for question in questions:
-        missing = list(_unknown_ids(question, known))
+        missing = list(_unknown_ids(question, known, forgotten))
         found += missing
-        if not missing:
-            outcomes.append(_outcome(question, pipeline))
+        left = _without(question, set(forgotten) - known)
+        if left is not None and all(problem.severity is Severity.WARNING for problem in missing):
+            outcomes.append(_outcome(left, pipeline))
     return Run(
         time=pipeline.now,
         model=pipeline.embedder.model if pipeline.embedder else None,
@@ -202,7 +213,8 @@ def run_json(run: Run) -> dict[str, Any]:
         "unanswerable": {"questions": len(run.unanswerable), "flagged": sum(o.weak for o in run.unanswerable)},
         "results": [_outcome_json(outcome) for outcome in run.outcomes],
         "problems": [
-            {"path": found.path, "line": found.line, "reason": found.reason} for found in run.problems
+            {"path": found.path, "line": found.line, "severity": str(found.severity), "reason": found.reason}
+            for found in run.problems
         ],
     }  # fmt: skip
 
@@ -266,10 +278,25 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _unknown_ids(question: GoldenQuestion, known: set[str]) -> Iterator[Problem]:
+def _unknown_ids(question: GoldenQuestion, known: Collection[str], forgotten: Collection[str]) -> Iterator[Problem]:
     for unit_id, line in zip(question.expect, question.lines, strict=True):
-        if unit_id not in known:
+        if unit_id in known:
+            continue
+        if unit_id in forgotten:
+            reason = f"expects {unit_id}, which was forgotten; take it out, or name another unit"
+            yield Problem(path=question.path, line=line, reason=reason, severity=Severity.WARNING)
+        else:
             yield Problem(path=question.path, line=line, reason=f"the brain has no unit {unit_id}")
+
+
+def _without(question: GoldenQuestion, gone: Collection[str]) -> GoldenQuestion | None:
+    """The question as far as it expects units that are not gone; None where it expected nothing else."""
+    left = [
+        (unit_id, line) for unit_id, line in zip(question.expect, question.lines, strict=True) if unit_id not in gone
+    ]
+    if question.expect and not left:
+        return None
+    return replace(question, expect=tuple(unit_id for unit_id, _ in left), lines=tuple(line for _, line in left))
 
 
 def _outcome(question: GoldenQuestion, pipeline: Pipeline) -> Outcome:

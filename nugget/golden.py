@@ -85,6 +85,16 @@ def read_golden(brain: Path, files: Sequence[Path] = ()) -> Golden:
     return Golden(questions=tuple(questions), problems=tuple(problems))
 
 
+def expecting(brain: Path, unit_id: str) -> list[tuple[str, int]]:
+    """File and line of every golden question that expects a unit."""
+    return [
+        (question.path, line)
+        for question in read_golden(brain).questions
+        for expected, line in zip(question.expect, question.lines, strict=True)
+        if expected == unit_id
+    ]
+
+
 def parse(content: bytes, *, path: str) -> Golden:
     """The questions of one file's content."""
     import yaml

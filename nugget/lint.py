@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from nugget import brain as brains
 from nugget import config, git
 from nugget.errors import GitError, NuggetError, UsageError
 from nugget.frontmatter import FrontmatterError, Split, nodes
+from nugget.golden import read_golden
 from nugget.models import Problem, RelationType, Severity, Unit
 from nugget.redaction import allow_list, secret_lines
 from nugget.text import printable
@@ -60,6 +61,7 @@ def lint(brain: Path, paths: Sequence[Path] = ()) -> list[Problem]:
         *_duplicates(read.units),
         *(problem for known in read.units for problem in _place(known)),
         *_dangling(read.units),
+        *_golden(brain, {known.unit.id for known in read.units}),
         *_cycles(read.units),
     ]
     if wanted:
@@ -223,6 +225,17 @@ def _dangling(units: Sequence[_Known]) -> Iterator[Problem]:
                 ask = f"; did you mean {near[0]}?" if near else ""
                 reason = f"`{relation.relation}` names {relation.id}, which no file has{ask}"
                 yield known.warn(reason, f"related.{number}")
+
+
+def _golden(brain: Path, ids: Collection[str]) -> Iterator[Problem]:
+    """Golden questions that cannot be read, or that expect a unit which no file has."""
+    golden = read_golden(brain)
+    yield from (replace(problem, severity=Severity.WARNING) for problem in golden.problems)
+    for question in golden.questions:
+        for unit_id, line in zip(question.expect, question.lines, strict=True):
+            if unit_id not in ids:
+                reason = f"a golden question expects {unit_id}, which no file has"
+                yield Problem(path=question.path, reason=reason, line=line, severity=Severity.WARNING)
 
 
 def _cycles(units: Sequence[_Known]) -> Iterator[Problem]:

@@ -360,3 +360,43 @@ def unit_ids(brain: Path) -> list[str]:
     with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
         opened.sync()
         return opened.index.unit_ids()
+
+
+@pytest.mark.proves("EVAL-UNKNOWN-ID")
+def test_a_new_brain_passes_its_checks_after_every_example_was_forgotten(
+    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "new"))
+    nugget("init", "--no-install")
+    assert nugget("eval").code == 0
+    lines = {question.expect[0]: question.lines[0] for question in read_golden(tmp_path / "new").questions}
+    assert len(lines) == 5
+    for unit_id, line in lines.items():
+        shown = nugget("forget", unit_id)
+        assert shown.code == 0 and f"evals/golden.yaml:{line} expects it: take it out there" in shown.out
+        assert "may still be in git's history and archived sessions" in shown.out
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "checkout"))
+    subprocess.run(["git", "clone", "-q", tmp_path / "new", tmp_path / "checkout"], check=True)
+    shown = nugget("lint")
+    assert shown.code == 0 and shown.out.count(": warning: a golden question expects ") == 5
+    shown = nugget("eval")
+    assert shown.code == 0
+    for unit_id, line in lines.items():
+        assert f"evals/golden.yaml:{line}: warning: expects {unit_id}, which was forgotten" in shown.out
+
+
+@pytest.mark.proves("EVAL-UNKNOWN-ID")
+def test_a_question_that_also_expects_a_forgotten_unit_is_asked_for_the_others(pipeline: Pipeline) -> None:
+    left, gone, lost = next(iter(pipeline.index.unit_ids())), "bug/gone", "bug/lost"
+    entries = [{"question": "retry", "expect": [left, gone]}, {"question": "twice", "expect": [left, gone, lost]}]
+    golden = parse(json.dumps({"questions": entries}).encode(), path="g")
+    done = evaluate(golden.questions, pipeline, forgotten=frozenset({gone}))
+    assert [outcome.question.expect for outcome in done.outcomes] == [(left,)]
+    assert [str(problem.severity) for problem in done.problems] == ["warning", "warning", "error"]
+
+
+def test_a_new_name_is_told_to_the_questions_that_expect_the_old_one(nugget: Nugget, words: Path) -> None:
+    write_golden(words, "questions:\n  - question: x\n    expect: [concept/cache-invalidation]\n")
+    shown = nugget("mv", "concept/cache-invalidation", "--name", "stale-caches", "--json")
+    assert shown.json["golden"] == [{"path": "evals/golden.yaml", "line": 3}]

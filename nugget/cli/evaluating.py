@@ -22,6 +22,7 @@ from nugget.cli.terminal import (
     progress,
 )
 from nugget.errors import NuggetError
+from nugget.models import Severity
 from nugget.render import clean, one_line
 from nugget.text import counted, shorten
 
@@ -59,9 +60,11 @@ def evaluate(
     """Measure how well golden questions are answered.
 
     Made for the brain's own CI: the exit code is 1 when a metric fell by more than the threshold since the run that
-    is compared with, or when a question expects a unit that does not exist. No LLM is asked.
+    is compared with, or when a question expects a unit that never existed or was lost. One that was forgotten on
+    purpose is told, and no failure. No LLM is asked.
     """
     from nugget.evaluation import compare, comparison_json, evaluate, read_baseline, run_json, store
+    from nugget.filing import forgotten
     from nugget.golden import read_golden
     from nugget.sync import index_folder
 
@@ -72,14 +75,16 @@ def evaluate(
         if suggest:
             _print_suggestions(opened, [question.text for question in golden.questions])
             return
-        run = evaluate(golden.questions, pipeline, problems=golden.problems)
+        gone = forgotten(opened.path).ids
+        run = evaluate(golden.questions, pipeline, problems=golden.problems, forgotten=gone)
         kept = index_folder(opened.path, opened.environment) / "evals" / "last.json"
         named = here / baseline.expanduser() if baseline else None
         earlier = read_baseline(named) if named else _last_run(kept)
         if named and earlier is None:
             raise NuggetError(f"There is no file {named}.", hint=f"Make it: nugget eval --json > {baseline}")
         found = compare(run, earlier, threshold=threshold) if earlier else None
-        failed = bool(run.problems) or bool(found and found.regressed and not accept)
+        is_wrong = any(problem.severity is Severity.ERROR for problem in run.problems)
+        failed = is_wrong or bool(found and found.regressed and not accept)
         if run.outcomes and not named and (accept or not (found and found.regressed)):
             store(kept, run, partial=bool(files))
     if as_json:

@@ -89,20 +89,32 @@ def forget(
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Remove a unit everywhere and keep it from coming back."""
+    """Take a unit out of the brain and keep it from coming back.
+
+    Its file goes, with the relations to it, and it is not proposed again. Its text stays in git's history
+    (`git filter-repo` rewrites that), and what it was learned from in the archive of sessions ($NUGGET_HOME/archive).
+    """
     from nugget.filing import forget_unit
+    from nugget.golden import expecting
     from nugget.sync import pending_changes
 
     with open_brain(brain) as opened:
         result = forget_unit(opened.path, unit_id.removeprefix("brain:"))
         if pending_changes(opened.path, opened.environment):
             opened.sync()
+        asked_for, archive = expecting(opened.path, result.id), opened.environment.home / "archive"
     if as_json:
-        print_json({"id": result.id, "path": result.path, "relinked": list(result.relinked), "commit": result.commit})
+        print_json({
+            "id": result.id, "path": result.path, "relinked": list(result.relinked), "commit": result.commit,
+            "golden": [{"path": path, "line": line} for path, line in asked_for],
+        })  # fmt: skip
         return
     out = console()
     out.print(f"Forgot {clean(result.id)}; it will not be proposed again.")
     _tell_relinked(out, result.relinked, "Relations to it were taken out of")
+    _tell_golden(out, asked_for, "expects it: take it out there, or name another unit.")
+    history = "git's history and " if result.commit else ""
+    out.print(f"What it said may still be in {history}archived sessions ({clean(str(archive))}).", style="dim")
 
 
 def move(
@@ -117,19 +129,24 @@ def move(
     Relations to it follow.
     """
     from nugget.filing import move_unit
+    from nugget.golden import expecting
 
     if domain is None and name is None:
         raise UsageError("Say where to: --domain, --name, or both.")
-    result = move_unit(brain_folder(brain), unit_id.removeprefix("brain:"), domain=domain, slug=name)
+    folder = brain_folder(brain)
+    result = move_unit(folder, unit_id.removeprefix("brain:"), domain=domain, slug=name)
+    asked_for = expecting(folder, result.old_id) if result.new_id != result.old_id else []
     if as_json:
         print_json({
             "old_id": result.old_id, "new_id": result.new_id, "old_path": result.old_path,
             "new_path": result.new_path, "relinked": list(result.relinked), "commit": result.commit,
+            "golden": [{"path": path, "line": line} for path, line in asked_for],
         })  # fmt: skip
         return
     out = console()
     out.print(f"{clean(result.new_id)} is in {clean(result.new_path)} now.")
     _tell_relinked(out, result.relinked, "Relations to it were changed in")
+    _tell_golden(out, asked_for, f"expects {clean(result.old_id)}: name {clean(result.new_id)} there.")
 
 
 def lint(
@@ -183,3 +200,9 @@ def _tell_redacted(counts: Mapping[str, int]) -> None:
 def _tell_relinked(out: Console, relinked: Sequence[str], what: str) -> None:
     if relinked:
         out.print(f"{what} {', '.join(clean(path) for path in relinked)}.")
+
+
+def _tell_golden(out: Console, asked_for: Sequence[tuple[str, int]], said: str) -> None:
+    """One line for each golden question that the change concerns."""
+    for path, line in asked_for:
+        out.print(f"{clean(path)}:{line} {said}", style="yellow")

@@ -70,7 +70,7 @@ COMMANDS = (
     _listed("brief", "briefing:brief", HAPPENED, "Show what a session that starts in this folder is told."),
     _listed("recall", "briefing:recall", HAPPENED, "Show what a prompt brings back."),
     _listed("add", "keeping:add", KEEP, "Keep a piece of knowledge."),
-    _listed("forget", "keeping:forget", KEEP, "Remove a unit everywhere and keep it from coming back."),
+    _listed("forget", "keeping:forget", KEEP, "Take a unit out of the brain and keep it from coming back."),
     _listed("mv", "keeping:move", KEEP, "File a unit under another domain, or rename it."),
     _listed("lint", "keeping:lint", KEEP, "Check knowledge files."),
     _listed("init", "upkeep:init", CARE, "Make a brain and use it by default."),
