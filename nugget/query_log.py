@@ -34,6 +34,12 @@ _SYMBOLS = re.compile(r"[\"$%&*+:;<=>@\[\\\]^`{|}~#]")
 _RUN = re.compile(r"[A-Za-z0-9_./-]{20,}")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _TELLING = re.compile(r"pass|pwd|secret|token|key|credential", re.IGNORECASE)
+_PLACED = re.compile(
+    r"(?:^|\s)--?\w|(?:pass|pwd|secret|kennwort|contrase).*(?:\s(?:is|was|ist|lautet|est|es)\s|')|identified|net use|"
+    r"nmcli|rabbitmqctl|requirepass|masterauth|wpa_passphrase|redis-cli|login\s\S+\s+password",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Where a plain word can be a password: behind a flag, in a sentence, in some commands."""
 _MOST_LETTERS, _MOST_MIXED = 24, 8
 
 
@@ -156,7 +162,7 @@ def holds_no_secret(text: str) -> bool:
     That is so for nearly every question, and it spares a command a tenth of a second: the rules of redaction are
     not loaded. Where there is any doubt it is False.
     """
-    if _SYMBOLS.search(text) or any(any(map(str.isdigit, run)) for run in _RUN.findall(text)):
+    if _SYMBOLS.search(text) or _PLACED.search(text) or any(any(map(str.isdigit, run)) for run in _RUN.findall(text)):
         return False
     words = _WORD.findall(text)
     if any(len(word) > (_MOST_LETTERS if word.isalpha() else _MOST_MIXED) for word in words):

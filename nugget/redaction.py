@@ -15,14 +15,32 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from nugget import redaction_assignments, redaction_paths, redaction_rules
+from nugget import (
+    redaction_assignments,
+    redaction_commands,
+    redaction_passwords,
+    redaction_paths,
+    redaction_rules,
+    redaction_shapes,
+    redaction_words,
+)
 from nugget.config import Settings
 from nugget.errors import UsageError
 from nugget.models import Session
 from nugget.redaction_assignments import assigned_secrets
 from nugget.redaction_paths import without_excluded
-from nugget.redaction_rules import SHORTEST_RUN, Rule, rules_for
+from nugget.redaction_rules import rules_for
+from nugget.redaction_shapes import SHORTEST_RUN, Rule
 
+_MODULES = (
+    redaction_assignments,
+    redaction_commands,
+    redaction_passwords,
+    redaction_paths,
+    redaction_rules,
+    redaction_shapes,
+    redaction_words,
+)
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 _KEY_BEGIN = re.compile(r"-----BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----")
 _KEY_CHARS = 16_384
@@ -85,8 +103,9 @@ def _code_digest() -> bytes:
     from importlib.metadata import version  # 10 ms that few commands need
 
     digest = hashlib.sha256(version("detect-secrets").encode())
-    for module in (__file__, redaction_rules.__file__, redaction_assignments.__file__, redaction_paths.__file__):
-        digest.update(Path(module).read_bytes())
+    for module in _MODULES:
+        digest.update(Path(module.__file__ or "").read_bytes())
+    digest.update(Path(__file__).read_bytes())
     return digest.digest()
 
 

@@ -10,9 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nugget.redaction_rules import entropy, is_not_placeholder
+from nugget.redaction_passwords import Place, is_chosen_word
+from nugget.redaction_shapes import entropy, is_not_placeholder
+from nugget.redaction_words import is_stop_word
 
-_PASSWORD_WORDS = ("password", "passwd", "passphrase", "pwd", "pass")
+_PASSWORD_WORDS = ("pass", "pwd", "kennwort", "contrase")
+"""What a password's name holds; `pass` stands for `password`, `passwd`, `passphrase`, `Passwort`, `mot de passe`."""
+
 _KEY_WORDS = (
     "secret",
     "token",
@@ -38,10 +42,12 @@ _KEY_WORDS = (
     "access key",
 )
 
-_TAIL = re.compile(r"[A-Za-z0-9_-]{0,40}")
+_CHOSEN_WORDS = (*_PASSWORD_WORDS, "secret")
+_TAIL = re.compile(r"[A-Za-z0-9_ñ-]{0,40}")
 _ASSIGNED = re.compile(
     r"""(?:\\{0,16}["'`])?\]?(?:\s?:\s?[A-Za-z]\w*(?=\s?=))?
-    (?P<sign>\sis:?\s|\s{0,8}(?::=|=>|===?|!==?|=|:)\s{0,8}|\s{0,2},\s{0,2}(?=\\{0,16}["'])|\s(?=\S)|\((?=["']))
+    (?:\s(?:for|of|to|on|für|zu)(?:\s[\w.@-]+){1,4}?(?=:\s|\s(?:is|was|ist|lautet)\b))?
+    (?P<sign>\s(?:is|was|ist|lautet|est|es):?\s|\s{0,8}(?::=|=>|===?|!==?|=|:)\s{0,8}|\s{0,2},\s{0,2}(?=\\{0,16}["'])|\s(?=\S)|\((?=["']))
     (?P<open>\\{0,16}["'`]{1,3})?(?:(?P<prefix>[A-Za-z]{1,8})\s)?""",
     re.VERBOSE,
 )
@@ -66,6 +72,8 @@ _PROSE = re.compile(r"^[A-Za-z][a-z']*(?:[ ,.!?:;-]+[A-Za-z][a-z']*)+[.!?:]?$")
 _CODE = re.compile(
     r"^[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[({\[]|^[A-Z][A-Z0-9]*_[A-Z0-9_]*$|^[A-Za-z]+$|^--?[a-z]"
 )
+_CHECKS = re.compile(r"^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$|^!\w+$")
+"""The checks of a form field (`required|min:8`), the tag of a YAML value (`!vault`)."""
 _UUID = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 _DIGEST = re.compile(r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|pbkdf2)")
 _WORD = re.compile(r"^(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,4}$|^\d{1,4}$|^v\d+$")
@@ -81,31 +89,37 @@ def assigned_secrets(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
             position = lowered.find(word)
             while position >= 0:
                 end = position + len(word)
-                value = _value_behind(text, position, end)
-                if value and _is_secret(text, position, value, kind=kind):
-                    yield value[0], value[1], kind
-                    end = value[1]
+                place = _value_behind(text, position, end)
+                if place and (
+                    _is_secret(text, place, kind=kind)
+                    or (word in _CHOSEN_WORDS and is_chosen_word(text, place, secret=kind == "secret"))
+                ):
+                    yield place.start, place.end, kind
+                    end = place.end
                 position = lowered.find(word, end)
 
 
-def _value_behind(text: str, start: int, end: int) -> tuple[int, int, bool] | None:
-    """Where the value stands that the name at `start` is given: (start, end, quoted)."""
+def _value_behind(text: str, start: int, end: int) -> Place | None:
+    """Where the value stands that the name at `start` is given."""
     tail = _TAIL.match(text, end)
     after = tail.end() if tail else end
     xml = _XML.match(text, after)
     if xml:
-        return xml.start("value"), xml.end("value"), True
+        return Place(name=start, start=xml.start("value"), end=xml.end("value"), sign=">", quoted=True, flag=False)
     assigned = _ASSIGNED.match(text, after)
     if not assigned:
         return None
     sign = assigned.group("sign")
     opened = assigned.group("open")
-    if sign.isspace() and not opened and not _is_flag(text, start):
+    flag = _is_flag(text, start)
+    if sign.isspace() and not flag and (not opened or text[start:after].lower() == "pass"):
         return None
     begin = assigned.end("open") if opened else assigned.end("sign")
     if opened:
         close = _QUOTED_END.match(text, begin)
-        return (begin, close.end(), True) if close and close.end() > begin else None
+        if not close or close.end() == begin:
+            return None
+        return Place(name=start, start=begin, end=close.end(), sign=sign, quoted=True, flag=flag)
     compares = "==" in sign or "!=" in sign
     if compares or sign.strip() in (",", "("):
         return None
@@ -115,7 +129,8 @@ def _value_behind(text: str, start: int, end: int) -> tuple[int, int, bool] | No
     # `password=make_one(…)` is code: the call's name is no value.
     if bare.end() < len(text) and text[bare.end()] in "([":
         return None
-    return begin, begin + len(bare.group().rstrip(".:")), False
+    stop = begin + len(bare.group().rstrip(".:"))
+    return Place(name=start, start=begin, end=stop, sign=sign, quoted=False, flag=flag)
 
 
 def _is_flag(text: str, start: int) -> bool:
@@ -123,9 +138,9 @@ def _is_flag(text: str, start: int) -> bool:
     return bool(re.search(r"(?:^|[\s\"'`\[(,;&|])--?[\w-]*$", head))
 
 
-def _is_secret(text: str, name_start: int, value: tuple[int, int, bool], *, kind: str) -> bool:
-    start, end, quoted = value
-    given = text[start:end]
+def _is_secret(text: str, place: Place, *, kind: str) -> bool:
+    name_start, start, quoted = place.name, place.start, place.quoted
+    given = text[start : place.end]
     if not 6 <= len(given) <= 512 or not is_not_placeholder(given):
         return False
     parts = _name_parts(text, name_start, start)
@@ -166,7 +181,7 @@ def _is_chosen(value: str, *, quoted: bool, variable: bool, phrase: bool) -> boo
     """Whether a value can be a password that somebody chose."""
     if _PROSE.match(value):
         return phrase and quoted
-    if " " in value and not phrase:
+    if (" " in value and not phrase) or is_stop_word(value) or _CHECKS.match(value):
         return False
     if not quoted and (_CODE.search(value) or len(_LONG_PARTS.findall(value)) > 1):
         return False

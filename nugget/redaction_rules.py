@@ -8,61 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
-SHORTEST_RUN = 20
-"""Characters of the shortest secret that is known by its beginning (an AWS access key id)."""
-
-
-class Shape:
-    """A regular expression, compiled when it is first tried: most texts hold the trigger of no rule."""
-
-    def __init__(self, expression: str, flags: int = 0) -> None:
-        self._expression = expression
-        self._flags = flags
-
-    @cached_property
-    def compiled(self) -> re.Pattern[str]:
-        """The expression, compiled."""
-        return re.compile(self._expression, self._flags)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """How one kind of secret is found.
-
-    `trigger` (or `anchor`, where no fixed text is telling) is searched first. `pattern` is then tried right there;
-    with `before`, anywhere from so many characters before to the end of the line, or `after` characters further
-    where `across_lines`. `unbroken` says that trigger and secret are one run of at least SHORTEST_RUN characters
-    without white space, so that only long words need be searched. The secret is the group `secret`, else the
-    whole match. A match is taken only when `accept` says so.
-    """
-
-    kind: str
-    trigger: str
-    pattern: Shape
-    before: int = 0
-    after: int = 1024
-    across_lines: bool = False
-    any_case: bool = False
-    unbroken: bool = False
-    anchor: re.Pattern[str] | None = None
-    accept: Callable[[str], bool] = bool
-
-
-def entropy(text: str) -> float:
-    """Shannon entropy of the characters, in bits per character."""
-    counts = [text.count(char) for char in set(text)]
-    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts)
-
-
-def is_mixed(value: str) -> bool:
-    """Whether a value has digits and letters and no long runs, as issued keys have."""
-    return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and entropy(value) >= 2.8
+from nugget.redaction_commands import written_rules
+from nugget.redaction_shapes import Rule, Shape, is_mixed, is_not_placeholder
 
 
 def is_jwt(value: str) -> bool:
@@ -87,6 +37,7 @@ def _three_classes(value: str) -> bool:
     return is_mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value))
 
 
+_VARIABLE = re.compile(r"^[A-Z_]*(?:PASS|PASSWORD|PASSWD|PWD|PW|SECRET|TOKEN|KEY)$")
 _EDGE, _END = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))", r"(?![A-Za-z0-9])"
 
 _PREFIXED = """
@@ -172,8 +123,9 @@ def _prefixed_rules() -> list[Rule]:
         if trigger == ".atlasv1.":
             pattern = Shape(rf"{_EDGE}(?P<secret>[A-Za-z0-9]{{14}}\.atlasv1\.{rest}){_END}")
         before = 14 if trigger == ".atlasv1." else 0
+        accept = is_not_placeholder if trigger == "GOCSPX-" else is_mixed
         rules.append(
-            Rule(kind=kind, trigger=trigger, pattern=pattern, before=before, accept=is_mixed, unbroken=" " not in rest)
+            Rule(kind=kind, trigger=trigger, pattern=pattern, before=before, accept=accept, unbroken=" " not in rest)
         )
     return rules
 
@@ -181,7 +133,8 @@ def _prefixed_rules() -> list[Rule]:
 def _shaped_rules() -> list[Rule]:
     """Secrets that are known by what stands around them."""
     url_password = Shape(
-        r"://[^\s:/?#\[\]@'\"<>{}$]{0,64}:(?P<secret>[^\s/?#@'\"<>]{3,256}(?:@[^\s/?#@'\"<>]+)*)@[\w\[]"
+        r"://(?!(?:localhost|[\w-]+(?:\.[\w-]+)+):\d+@)[^\s:/?#\[\]@'\"<>{}$]{0,64}:"
+        r"(?P<secret>[^\s/?#@'\"<>]{3,256}(?:@[^\s/?#@'\"<>]+)*)@(?!sha256:)[\w\[]"
     )
     header = r"authorization[\"']?\s{0,2}[:=,]\s{0,2}[\"']?"
     bearer = Shape(rf"(?i){header}(?:bearer|token|basic|apikey|bot|ssws)\s+(?P<secret>[A-Za-z0-9._~+/=:\-]{{8,}})")
@@ -220,33 +173,6 @@ def _shaped_rules() -> list[Rule]:
         Rule(kind="bearer-token", trigger="authorization", pattern=bearer, any_case=True, accept=is_not_placeholder),
         Rule(kind="session-cookie", trigger="cookie", pattern=cookie, any_case=True, accept=is_mixed),
         Rule(kind="url-password", trigger="://", pattern=url_password, accept=_is_url_password),
-    ]
-
-
-def _written_rules() -> list[Rule]:
-    """Secrets where programs take them: command lines and the files that hold logins."""
-    curl_user = Shape(r"curl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[\w.@+-]+:(?P<secret>[^\s\"'$<>{}]{4,})")
-    mysql_flag = Shape(
-        r"(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p(?P<secret>[^\s\"'$<>{}-]"
-        r"[^\s\"'$<>{}]{3,})"
-    )
-    sshpass = Shape(r"sshpass\s+-p\s*[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
-    redis_flag = Shape(r"redis-cli\b[^\n|;]{0,200}?\s-a\s+[\"']?(?P<secret>[^\s\"'$<>{}]{4,})")
-    netrc = Shape(r"login\s+\S+\s+password\s+(?P<secret>[^\s$<>{}]{4,})")
-    npmrc = Shape(r":_(?:authToken|auth|password)\s*=\s*[\"']?(?P<secret>[^\s\"'$]{12,})")
-    putty = Shape(r"Private-MAC:\s*(?P<secret>[a-f0-9]{40,64})")
-    docker_auth = Shape(r"\"auth\\{0,16}\"\s*:\s*\\{0,16}\"(?P<secret>[A-Za-z0-9+/=]{16,})\\{0,16}\"")
-    return [
-        Rule(kind="command-password", trigger="curl", pattern=curl_user, accept=is_not_placeholder),
-        Rule(kind="command-password", trigger="mysql", pattern=mysql_flag, accept=is_not_placeholder),
-        Rule(kind="command-password", trigger="mariadb", pattern=mysql_flag, accept=is_not_placeholder),
-        Rule(kind="command-password", trigger="sshpass", pattern=sshpass, accept=is_not_placeholder),
-        Rule(kind="command-password", trigger="redis-cli", pattern=redis_flag, accept=is_not_placeholder),
-        Rule(kind="netrc-password", trigger="login ", pattern=netrc, accept=is_not_placeholder),
-        Rule(kind="npm-token", trigger=":_", pattern=npmrc, accept=is_not_placeholder),
-        Rule(kind="private-key", trigger="Private-MAC:", pattern=putty),
-        Rule(kind="docker-auth", trigger='"auth"', pattern=docker_auth, accept=is_mixed),
-        Rule(kind="docker-auth", trigger='"auth\\', pattern=docker_auth, accept=is_mixed),
     ]
 
 
@@ -333,12 +259,12 @@ def _library_rules() -> list[Rule]:
 @cache
 def rules() -> tuple[Rule, ...]:
     """Every rule, the more telling kinds first."""
-    return (*_prefixed_rules(), *_library_rules(), *_shaped_rules(), *_written_rules())
+    return (*_prefixed_rules(), *_library_rules(), *_shaped_rules(), *written_rules())
 
 
 @cache
 def _own_rules() -> tuple[Rule, ...]:
-    return (*_prefixed_rules(), *_shaped_rules(), *_written_rules())
+    return (*_prefixed_rules(), *_shaped_rules(), *written_rules())
 
 
 def rules_for(lowered: str, long_words: str) -> tuple[Rule, ...]:
@@ -356,23 +282,8 @@ def rules_for(lowered: str, long_words: str) -> tuple[Rule, ...]:
     return _own_rules()
 
 
-_PLACEHOLDER = re.compile(
-    r"""(?ix) ^\W*$ | ^[$@&%*]\w+[%*]?$ | ^[$%@]?[({<\[] | ^\\ | %s | \.\.\.|… | \*{3,} | x{4,} | \byour | ^my[_-]
-    | example | placeholder | redacted
-    | change[_-]?me | dummy | (?:^|[^a-z])fake | sample | insert[_-] | replace[_-] | process\.env | environ
-    | getenv | env\(
-    | ^(?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number|any|bytes|object|optional|required|unset
-        |empty|test|testing|secret|password|passwd|pass|token|user|username|admin|root|key|value|default|hidden)\d{0,3}$
-    | ^(?:https?|file|op|vault|ssm|arn|urn|projects|secretsmanager):[/:] | ^(?:arn|op|vault|ref|secrets?): | ^env[:.]
-    | ^(?:/|\./|~/|\.\./) | ^(?:0+|1+|123456?7?8?9?0?|abc|abcdef|foo|bar|baz|foobar|qwerty)$ | \$\{|\{\{|<[a-z_ -]+>
-    """
-)
-
-
-def is_not_placeholder(value: str) -> bool:
-    """Whether a value can be a real one: no variable, no path, no `<your token>`, no `changeme`."""
-    return not _PLACEHOLDER.search(value) and len(set(value)) > 3
-
-
 def _is_url_password(value: str) -> bool:
-    return is_not_placeholder(value) and not value.isdigit()
+    """Whether it can be one: where a URL has a password, nothing else can stand but a placeholder."""
+    if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > 3):
+        return True
+    return is_not_placeholder(value, letters=2) and not _VARIABLE.match(value)

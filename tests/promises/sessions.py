@@ -19,6 +19,7 @@ PROMISES: dict[str, str] = {
     "RED-PRIVATE": "what stands in <private> is never read",
     "RED-ALLOW": "what redaction.allow names stays",
     "RED-EXCLUDE": "the content of excluded paths is left out of a session, and excluded projects are known",
+    "RED-KEPT": "no password of a session reaches a proposal, the archive, provenance, an index or a log",
     "RED-REAL": "real sessions keep their hashes, ids, images and lock files",
     "EXT-JUNK": "plans, status reports, small talk and requests for the moment become no units",
     "EXT-CAUSE": "a root cause that was found becomes a bug with its reason",
