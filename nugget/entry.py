@@ -97,7 +97,7 @@ def _write_log(error: Exception) -> str:
     import traceback
     from datetime import UTC, datetime
 
-    from nugget import __version__
+    from nugget import __version__, spool
     from nugget.config import read_environment
     from nugget.redaction import redact
 
@@ -108,7 +108,7 @@ def _write_log(error: Exception) -> str:
         *traceback.format_exception(error),
     ]
     folder = read_environment().home / "log"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    spool.private_folder(folder)
     file = folder / f"error-{moment:%Y%m%d-%H%M%S}-{os.getpid()}.log"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as log:

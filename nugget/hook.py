@@ -188,7 +188,7 @@ def _note(home: str, error: Exception) -> None:
     """Leave one line where `nugget status` and `nugget doctor` look; a full disk cannot be helped here."""
     with suppress(OSError):
         folder = os.path.join(home, "log")
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        spool.private_folder(folder)
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {type(error).__name__}: {_redacted(str(error))}"[:500]
         with open(os.path.join(folder, "hook.log"), "a", encoding="utf-8", errors="replace") as log:
             log.write(" ".join(line.split()) + "\n")

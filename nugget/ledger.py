@@ -39,7 +39,7 @@ def append(home: Path, name: str, line: Mapping[str, Any], *, durable: bool = Tr
     A line that a crash or a full disk cut short is closed off first, so that it spoils nothing but itself.
     """
     file = home / "ledger" / name
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    spool.private_folder(file.parent)
     with spool.locked(file.with_suffix(".lock")), file.open("ab+") as ledger:
         end = ledger.seek(0, os.SEEK_END)
         if end:

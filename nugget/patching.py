@@ -23,8 +23,8 @@ _NOTHING: Collection[object] = (None, "", [], {})
 def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> list[str]:
     """The lines with one key set to a plain value; an empty value takes the key away.
 
-    A value on one line is replaced within its line, so that a comment behind it stays; a new key goes to its place
-    in the order of KEYS.
+    A key that has the value already stays as it is written. A value on one line is replaced within its line, so that a
+    comment behind it stays; a new key goes to its place in the order of KEYS.
     """
     found = _read(lines)
     indent = " " * (next(iter(found.values()))[0].start_mark.column if found else 0)
@@ -33,6 +33,8 @@ def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> l
         at = _place(lines, found, key)
         return [*lines[:at], *written, *lines[at:]]
     key_node, node = found[key]
+    if node.id == "scalar" and value not in _NOTHING and str(node.value) == str(value):
+        return list(lines)
     start, end = _region(lines, found, key)
     if len(written) == 1 and key_node.start_mark.line == node.start_mark.line == node.end_mark.line:
         line = lines[start]

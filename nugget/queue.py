@@ -296,7 +296,7 @@ def _rewrite(home: Path, job: Job) -> Job:
 def _move(home: Path, job: Job, state: str) -> Job | None:
     """Rename a job into a state; None when it is not where it was (another process took it)."""
     queue = Path(spool.queue_folder(home))
-    (queue / state).mkdir(parents=True, exist_ok=True, mode=0o700)
+    spool.private_folder(queue / state)
     try:
         (queue / job.state / job.name).rename(queue / state / job.name)
     except FileNotFoundError:

@@ -18,6 +18,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from nugget import spool
+
 PATIENCE_S = 0.1
 """How long a hook waits for a server: it has 0.3 s in all, and 0.2 s is what it takes alone."""
 MAX_BYTES = 1 << 16
@@ -62,7 +64,7 @@ class Resident:
     def start(self) -> bool:
         """Begin to answer; False where another server of this NUGGET_HOME does, or there are no such sockets."""
         with suppress(OSError, AttributeError):
-            self._file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+            spool.private_folder(self._file.parent)
             self._file.parent.chmod(0o700)
             if not _is_answered(self._file):
                 self._listening = self._bound()

@@ -29,10 +29,19 @@ def queue_folder(home: str | os.PathLike[str]) -> str:
 def make_queue(home: str | os.PathLike[str]) -> str:
     """Make the queue's folder where it is not there yet, with a file whose time says since when it exists."""
     queue = queue_folder(home)
-    os.makedirs(queue, mode=0o700, exist_ok=True)
+    private_folder(queue)
     with suppress(FileExistsError):
         os.close(os.open(os.path.join(queue, "installed"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     return queue
+
+
+def private_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder, and those above it that are not there yet, so that nobody else can look into them."""
+    path = os.fspath(path)
+    above = os.path.dirname(path)
+    if above and not os.path.isdir(above):
+        private_folder(above)
+    os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def put(home: str | os.PathLike[str], job: Mapping[str, object]) -> str:
@@ -54,7 +63,7 @@ def replace(path: str | os.PathLike[str], content: bytes) -> None:
     A power cut may bring the old back; who cannot have that calls `sync_folder`.
     """
     folder, name = os.path.split(path)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    private_folder(folder)
     partial = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -89,7 +98,7 @@ def try_lock(path: str | os.PathLike[str], *, wait: bool = False) -> int | None:
 
     The kernel drops the lock when its last holder dies, so a lock is never stale.
     """
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    private_folder(os.path.dirname(path))
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if os.name == "posix":

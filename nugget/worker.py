@@ -213,7 +213,7 @@ def write_log(home: Path, text: str) -> None:
     """Add a line with the time to `$NUGGET_HOME/log/worker.log`; a log grown too long is put aside first."""
     file = home / "log" / "worker.log"
     with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        spool.private_folder(file.parent)
         if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
             file.replace(file.with_suffix(".log.old"))
         with file.open("a", encoding="utf-8", errors="replace") as log:

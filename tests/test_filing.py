@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from commands import Nugget
 
 from nugget import brain as brains
 from nugget import git, knowledge
@@ -420,3 +422,26 @@ def test_moving_again_commits_what_an_interrupted_call_left(own: Path, place: di
     result = move_unit(own, "concept/keys", **place)
     assert (own / result.new_path).is_file()
     assert shell(own, "status", "--porcelain", "--", "domains") == ""
+
+
+@pytest.mark.proves("BRAIN-MOVE")
+def test_a_move_leaves_what_does_not_change_byte_for_byte(own: Path) -> None:
+    head = '---\nid:   "bug/r1"\ntype: bug\ndomain: "coding"\nconfidence: 0.90\n---\n# R\n\nText.\n'
+    brains.write_file(own, "domains/coding/bugs/r1.md", head, expect_sha256=None)
+    result = move_unit(own, "bug/r1", domain="cooking")
+    assert (own / result.new_path).read_text() == head.replace('domain: "coding"', "domain: cooking")
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_where_nothing_is_committed_it_is_said(nugget: Nugget, own: Path, tmp_path: Path, inside: bool) -> None:
+    shutil.rmtree(own / ".git")
+    if inside:
+        shell(tmp_path, "init", "-q")
+    part = f"a folder of the repository {tmp_path}" if inside else "no git repository. Next: nugget init"
+    for line in (
+        ["add", "A fact.", "--type", "bug"],
+        ["mv", "bug/a-fact", "--domain", "ops"],
+        ["forget", "bug/a-fact"],
+    ):
+        shown = nugget("--brain", own, *line)
+        assert shown.code == 0 and f"Not committed: the brain is {part}" in shown.err

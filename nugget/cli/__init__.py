@@ -19,6 +19,7 @@ from nugget.cli.lazily import LazyGroup
 from nugget.cli.listing import COMMANDS
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError, UsageError
+from nugget.text import printable
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's class of all usage errors, which it does not export by name."""
@@ -75,8 +76,6 @@ def run(arguments: Sequence[str]) -> int:
         named = next((text for text in arguments if _LONE_BYTE.search(text)), None)
         if named is None:
             raise
-        from nugget.brain import printable
-
         return report(UsageError(f"{printable(named)} is no UTF-8 text, so nothing can be called so."))
     return code if isinstance(code, int) else 0
 
@@ -99,8 +98,6 @@ def _refused(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.filename is None:
         return report(NuggetError(f"What there is to say, or a file, cannot be written ({reason})."))
-    from nugget.brain import printable
-
     hint = "Check that it is there, who owns it, and the free space on the disk."
     return report(NuggetError(f"{printable(os.fsdecode(error.filename))} cannot be used ({reason}).", hint=hint))
 

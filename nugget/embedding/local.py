@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from nugget import spool
 from nugget.errors import EmbeddingUnavailable
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def _convert_once(target: Path) -> bool:
 
     source = _shipped_model()
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        spool.private_folder(target.parent)
         with FileLock(target.with_suffix(".lock")):
             if _is_intact(target):
                 return True

@@ -56,6 +56,7 @@ def open_or_make(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3
             fresh = file.with_name(f"{file.name}.new")
             remove_database(fresh)
             create(fresh, schemas=schemas, version=version).close()
+            fresh.chmod(0o600)  # what SQLite puts beside it gets the same permissions
             fresh.replace(file)
             return open_existing(file, version=version)
     except (OSError, sqlite3.Error) as error:

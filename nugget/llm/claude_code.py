@@ -94,7 +94,7 @@ class ClaudeCode(Gate):
             call.sent = False
             raise LLMUnavailable("Nugget was started by a `claude` that Nugget started, and starts no other.")
         folder = self._home / "claude-code"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        spool.private_folder(folder)
         kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
         with subprocess.Popen(
             [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", spool.GUARD: "1"}, stdin=subprocess.PIPE,
