@@ -14,7 +14,7 @@ from nugget.redaction_passwords import Place, is_chosen_word
 from nugget.redaction_shapes import entropy, is_not_placeholder
 from nugget.redaction_words import is_stop_word
 
-_PASSWORD_WORDS = ("pass", "pwd", "kennwort", "contrase")
+_PASSWORD_WORDS = ("pass", "pw", "kennwort", "contrase")
 """What a password's name holds; `pass` stands for `password`, `passwd`, `passphrase`, `Passwort`, `mot de passe`."""
 
 _KEY_WORDS = (
@@ -53,6 +53,11 @@ _ASSIGNED = re.compile(
 )
 _QUOTED_END = re.compile(r"[^\n]{0,512}?(?=\\{0,16}[\"'`])")
 _BARE = re.compile(r"(?:[^\s,;\"'`<>(){}\[\]|\\&]|&(?!\w+=)){1,512}")
+_PAIR = re.compile(
+    r"(?i)\\{0,16}[\"']?\s*,?(?:\\{1,16}n)?\s*\\{0,16}[\"']?value\\{0,16}[\"']?\s?[=:]\s?"
+    r"(?P<open>\\{0,16}[\"'])?(?P<value>(?(open)[^\"'\n\\]{3,256}|[^\s\"'\\<>{}()\[\],;]{3,256}))"
+)
+"""A name and its value as two fields: `name: DB_PASSWORD` with `value: …` below it, `key="password" value="…"`."""
 _XML = re.compile(r">(?P<value>[^<>\n]{6,256})</")
 
 _NOT_A_SECRET = frozenset(
@@ -103,6 +108,12 @@ def _value_behind(text: str, start: int, end: int) -> Place | None:
     """Where the value stands that the name at `start` is given."""
     tail = _TAIL.match(text, end)
     after = tail.end() if tail else end
+    if "value" in text[after : after + 24].lower():
+        pair = _PAIR.match(text, after)
+        if pair:
+            return Place(
+                name=start, start=pair.start("value"), end=pair.end("value"), sign="=", quoted=True, flag=False
+            )
     xml = _XML.match(text, after)
     if xml:
         return Place(name=start, start=xml.start("value"), end=xml.end("value"), sign=">", quoted=True, flag=False)
@@ -158,7 +169,10 @@ def _is_secret(text: str, place: Place, *, kind: str) -> bool:
 
 def _names_a_password(parts: set[str]) -> bool:
     """Whether the name is a password's: `compass`, `passenger` and `pwdump` are not."""
-    return any(part in ("pass", "passphrase") or part.endswith(("password", "passwd", "pwd")) for part in parts)
+    return any(
+        part in ("pass", "passphrase") or part.endswith(("password", "passwd", "pwd", "passwort", "kennwort"))
+        for part in parts
+    )
 
 
 def _name_parts(text: str, start: int, end: int) -> set[str]:

@@ -30,6 +30,7 @@ _COMMANDS = (
     ("htpasswd", r"htpasswd(?:\s+-\w+)*?\s+-(?=\w*b)(?=\w*n)\w+(?:\s+-\w+)*\s+[^\s-]\S*\s+"),
     ("-pass", r"-pass(?:in|out)?\s+[\"']?pass:"),
     ("--password-stdin", r"--password-stdin\b[^\n|;]{0,200}?<<<\s*"),
+    ("gh secret set", r"gh secret set\s+\S+" + _REST + r"(?:-b|--body)[\s=]"),
     ("smbclient", r"smbclient" + _REST + r"-U\s*\\{0,16}[\"']?[\w.\\/-]{1,64}%"),
     ("ldap", r"ldap(?:search|modify|add|delete|passwd|whoami|compare)" + _REST + r"-w\s+"),
     ("cypher-shell", r"cypher-shell" + _REST + r"-p\s+"),

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from nugget.redaction_shapes import is_not_placeholder
 from nugget.redaction_words import is_phrase, is_reference
 
-_PASSWORD = re.compile(r"(?:password|passwd|passwort|passphrase|kennwort|pwd|passwords)$")
+_PASSWORD = re.compile(
+    r"(?:password|passwd|passwort|passphrase|kennwort|pwd|passwords|^(?:db|root|user|admin|my|smtp|ftp|ldap)?pw)$"
+)
 _ENDS_IN_PASS = re.compile(r"^(?:pass|passe|contrase\w*)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$")
 _TRAILERS = frozenset("confirm confirmation again repeat old new plain raw prod dev staging test local value".split())
 _SECRET_OF = frozenset(
@@ -43,6 +45,8 @@ _PROPERTY_ROOT = re.compile(
     r"(?i)^(?:spring|db|database|datasource|jdbc|mail|smtp|server|redis|rabbitmq|kafka|mysql|postgres|ldap|ssl|javax|"
     r"quarkus|hibernate|keystore|truststore|sonar|nexus|ftp|jmx)[.-]"
 )
+_DESCRIBED = re.compile(r"(?i)[ ](?:[\w-]+[ ]){0,2}(?:password|passwd|secret|credential|user|login|used)s?\b")
+_DOCSTRING = re.compile(r"[:@](?:param|arg|keyword|type|attribute)\s+$")
 _CAMEL = re.compile(r"[a-z0-9][A-Z]")
 _TYPE = re.compile(r"^\[?(?:[A-Z][a-z]+){2,}!?\]?!?$|^[A-Z][A-Za-z]*\??!?\]!?$|^(?:[A-Z][a-z]+)+!$")
 _SAID = re.compile(r"^(?:[a-z]+(?:ed|ing|able|ible|ally|ly|less|ful|ous|ive|ent|ant|al|ic))$")
@@ -108,7 +112,8 @@ def _is_quoted_password(text: str, place: Place, given: str) -> bool:
     if (sign == "," or not sign) and not place.flag:
         return False
     if " " in given:
-        return is_phrase(given)
+        written = _name_on(text, place).isupper() or text[place.name - 1 : place.name] in ("_", "-", ".")
+        return is_phrase(given, words=2 if written else 3)
     if given.isdigit():
         return len(given) >= 4
     if is_reference(given) or len(given) < 4:
@@ -185,7 +190,9 @@ def _is_listed(text: str, place: Place, given: str, name: str, *, own_line: bool
         return False
     if ends and (own_line or _USER_BEFORE.search(before)):
         return given.isdigit() or not _CAMEL.search(given)
-    alone = ends or (after == " " and (len(_parts(name)) > 1 or "wort" in name.lower()))
+    telling = (len(_parts(name)) > 1 and "secret" not in name.lower()) or "wort" in name.lower()
+    told = after == " " and telling and not _DESCRIBED.match(text, place.end) and not _DOCSTRING.search(before)
+    alone = ends or told
     if alone and len(given) >= 6 and not _in_braces(before) and not _CAMEL.search(given):
         return not _SAID.match(given)
     return bool(_USER_BEFORE.search(before)) and not _in_braces(before) and after not in (",", ";") and len(given) >= 6

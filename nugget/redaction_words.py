@@ -71,7 +71,7 @@ def is_reference(value: str) -> bool:
     """Whether a value is code, or names another value: `form.password`, `hashedPassword`, `db_secret`, `required`."""
     if is_stop_word(value) or _WRITTEN_CODE.search(value):
         return True
-    if _LEADING.match(value):
+    if _LEADING.match(value) or value.lower().endswith(("_pw", "_pwd", "_pass")):
         return True
     if not _NAME_WORDS.search(value):
         return False
@@ -80,12 +80,12 @@ def is_reference(value: str) -> bool:
     return bool(plain) and len(humps) > 1 and not any(hump.isdigit() for hump in humps[:-1])
 
 
-def is_phrase(value: str) -> bool:
-    """Whether a value is a passphrase: three words or more in lower case, none of them of grammar or a label."""
-    words = value.replace("-", " ").split()
+def is_phrase(value: str, words: int = 3) -> bool:
+    """Whether a value is a passphrase: so many `words` or more in lower case, none of them of grammar or a label."""
+    parts = value.replace("-", " ").split()
     return (
-        3 <= len(words) <= 10
-        and all(word.isalpha() and word.islower() and len(word) > 1 for word in words)
-        and not any(word in _GRAMMAR or _NAME_WORDS.search(word) for word in words)
-        and sum(word in _WORDS for word in words) <= 1
+        words <= len(parts) <= 10
+        and all(word.isalpha() and word.islower() and len(word) > 1 for word in parts)
+        and not any(word in _GRAMMAR or _NAME_WORDS.search(word) for word in parts)
+        and sum(word in _WORDS for word in parts) <= 1
     )
