@@ -45,12 +45,19 @@ class Freshness:
     """How the index stands to the files.
 
     `behind` counts the changed files that an answer does not know of yet; `other_model` says that the index has no
-    vectors of the configured model. Both want a sync of its own, in the background.
+    vectors of the configured model. Both want a sync of its own, in the background. `model_problem` says why the last
+    sync could not have that model.
     """
 
     synced: SyncResult | None = None
     behind: int = 0
     other_model: bool = False
+    model_problem: str | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a sync would make the answer another one."""
+        return self.behind > 0 or (self.other_model and not self.model_problem)
 
 
 class Brain:
@@ -144,13 +151,15 @@ class Brain:
         if pending is None:
             return Freshness(synced=self.sync(progress=progress))
         embedder = self.embedder
-        other_model = embedder is not None and embedder.model != self.index.embedding_model
+        stands = Freshness()
+        if embedder is not None and embedder.model != self.index.embedding_model:
+            stands = Freshness(other_model=True, model_problem=self.index.model_problem(embedder.model))
         if pending == 0 or pending > INLINE_CHANGES:
-            return Freshness(behind=pending, other_model=other_model)
+            return replace(stands, behind=pending)
         try:
-            return Freshness(synced=self.sync(in_passing=True, progress=progress), other_model=other_model)
+            return replace(stands, synced=self.sync(in_passing=True, progress=progress))
         except IndexUnavailable:
-            return Freshness(behind=pending, other_model=other_model)
+            return replace(stands, behind=pending)
 
     def ask(
         self,
@@ -194,7 +203,7 @@ class Brain:
         bundle = self._guarded(
             lambda: retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
         )
-        if state.behind or state.other_model:
+        if state.is_behind:
             bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
         if self._face and log:
             self._log(self._face, bundle, duration_ms=(time.perf_counter() - started) * 1000, now=moment)
@@ -249,7 +258,7 @@ class Brain:
             )  # fmt: skip
 
         results = self._guarded(search_once)
-        if state.behind or state.other_model or behind:
+        if state.is_behind or behind:
             results = replace(results, degraded=(*results.degraded, "index_behind"))
         bundle = as_bundle(results, limit=wanted, depth=as_depth(depth), profile=profile, explain=explain)
         if self._face and log:

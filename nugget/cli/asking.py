@@ -14,8 +14,9 @@ from nugget.cli.background import sync_in_background
 from nugget.cli.completing import complete_domain, complete_tag, complete_type
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json, progress
 from nugget.errors import LLMUnavailable, UsageError
+from nugget.index.connection import NO_INDEX
 from nugget.models import Bundle, Depth, KnowledgeType
-from nugget.render import bundle_json, clean
+from nugget.render import bundle_json, clean, one_line
 from nugget.text import counted
 
 if TYPE_CHECKING:
@@ -95,10 +96,14 @@ def freshen(brain: Brain) -> bool:
         state = brain.freshen(progress=tell)
     if brain.embedder_problem:
         note(f"{brain.embedder_problem} Searching by words alone.")
+    if state.synced and state.synced.rebuilt and state.synced.rebuilt != NO_INDEX:
+        note(f"The index was made anew ({one_line(state.synced.rebuilt)}).")
     if state.behind:
         started = sync_in_background(brain.path, brain.environment)
         doing = "they are being indexed in the background" if started else "another process is indexing them"
         note(f"{counted(state.behind, 'file')} changed; {doing}, and this answer is from before.")
+    elif state.model_problem:
+        note(f"{state.model_problem} Searching by words alone; `nugget sync` tries the model again.")
     elif state.other_model and brain.embedder:
         sync_in_background(brain.path, brain.environment)
         note(f"The index is being made anew for {brain.embedder.model}; until then words alone are searched.")

@@ -46,7 +46,8 @@ def init(
 
     A brain is a git repository of markdown files. Safe to run again: what is there stays.
     """
-    from nugget.brain import init_brain, printable
+    from nugget.brain import init_brain
+    from nugget.text import printable
 
     environment = read_environment()
     default_brain(environment)  # a config.yaml that cannot be read is told before anything is made
@@ -197,7 +198,7 @@ def _print_status(out: Console, seen: Status) -> None:
         ("Git", _git_words(seen)),
         ("Index", stands[index.state]),
         ("Files", f"{counted(index.files, 'knowledge file')}, {errors} left out{'. Next: nugget lint' * bool(errors)}"),
-        ("Model", ", ".join(filter(None, [index.model or seen.configured_model, index.vector_search]))),
+        ("Model", _model_words(seen)),
         ("LLM key", "set" if seen.has_key else "not set: passages instead of answers"),
         ("Review", f"{waiting}. Next: nugget review" if seen.proposals else "nothing waits"),
         ("Captured", f"last {when(capture.last_captured)}" if capture.last_captured else "nothing yet"),
@@ -259,6 +260,14 @@ def _finding_json(finding: Finding) -> dict[str, object]:
     return {
         "name": finding.name, "state": str(finding.state), "said": finding.said, "next_step": finding.next_step,
     }  # fmt: skip
+
+
+def _model_words(seen: Status) -> str:
+    """The model of the index; where another one is configured and cannot be had, why."""
+    if problem := seen.index.model_problem:
+        kept = f"the index keeps vectors of {seen.index.model}" if seen.index.model else "words alone are searched"
+        return f"{seen.configured_model} cannot be had ({problem.rstrip('.')}); {kept}. Next: nugget sync"
+    return ", ".join(filter(None, [seen.index.model or seen.configured_model, seen.index.vector_search]))
 
 
 def _status_json(seen: Status) -> dict[str, object]:

@@ -42,6 +42,7 @@ class IndexState:
     files: int = 0
     bytes: int = 0
     model: str | None = None
+    model_problem: str | None = None
     vector_search: str | None = None
     problems: tuple[Problem, ...] = ()
 
@@ -136,6 +137,7 @@ def index_state(brain: Path, environment: Environment) -> IndexState:
                 files=counts["files"],
                 bytes=file.stat().st_size,
                 model=index.embedding_model,
+                model_problem=index.problem_of_model,
                 vector_search=index.vector_search if index.embedding_model else None,
                 problems=tuple(problem for path in sorted(states) for problem in states[path].problems),
             )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -103,6 +104,17 @@ class Index:
     def embedding_model(self) -> str | None:
         """The model whose vectors stand in this index; None when it has none."""
         return self.meta("embedding_model") or None
+
+    @property
+    def problem_of_model(self) -> str | None:
+        """Why the last sync could not have the model that was configured then; None where it could."""
+        noted = self.meta("model_problem")
+        return str(json.loads(noted)["reason"]) if noted else None
+
+    def model_problem(self, model: str) -> str | None:
+        """`problem_of_model`, where it was this one."""
+        noted = self.meta("model_problem")
+        return self.problem_of_model if noted and json.loads(noted)["model"] == model else None
 
     def meta(self, key: str) -> str | None:
         """A fact about the index as a whole."""

@@ -15,6 +15,10 @@ from nugget.errors import IndexUnavailable
 SCHEMA_VERSION = "3"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
 
+NO_INDEX = "there is no index yet"
+"""The reason for which a first index is made."""
+
+_TABLES = frozenset({"units", "chunks", "vectors", "relationships", "files", "chunks_fts", "units_fts"})
 _BUSY_TIMEOUT_MS = 15_000
 _MMAP_BYTES = 1 << 28
 _SCHEMA = Path(__file__).with_name("schema.sql")
@@ -54,13 +58,14 @@ def remove_database(file: Path) -> None:
 def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Connection:
     """Open an index for reading and writing. Raises Unusable with the reason when it must be rebuilt."""
     if not file.is_file():
-        raise Unusable("there is no index yet")
+        raise Unusable(NO_INDEX)
     connection = connect(file)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
         connection.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH 'x'").fetchone()
+        missing = _TABLES.difference(name for (name,) in connection.execute("SELECT name FROM sqlite_schema"))
     except sqlite3.OperationalError as error:
         connection.close()
         if "locked" in str(error) or "readonly" in str(error):
@@ -69,6 +74,9 @@ def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Conne
     except sqlite3.DatabaseError as error:
         connection.close()
         raise Unusable(f"the index is corrupt ({error})") from error
+    if missing:
+        connection.close()
+        raise Unusable(f"the index lacks the table {min(missing)}")
     if row is None or row[0] != version:
         connection.close()
         raise Unusable("the index was made by another version of Nugget")

@@ -7,17 +7,19 @@ readers go on reading, and what was not finished is found again by the next sync
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from nugget.config import Environment
 from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable
 from nugget.index import Unusable, queries
-from nugget.index.connection import connect, create, open_existing, remove_database
+from nugget.index.connection import connect, create, open_existing, remove_database, write_transaction
 from nugget.sync.changes import changes_of
 from nugget.sync.result import Progress, SyncResult
 
@@ -62,8 +64,9 @@ def sync(
     """Bring the index of `brain` in line with its files; make it anew when asked, missing, broken or outgrown.
 
     `embedder` None means that no vectors are wanted, or, with the reason in `unavailable`, that none can be had now:
-    those that are there are kept. `in_passing` leaves a switch of models to a sync of its own. While an index is
-    made anew the old one goes on serving. Raises IndexUnavailable when it cannot be written.
+    those that are there are kept, and `without_vectors` of the result says why. `in_passing` leaves a switch of models
+    to a sync of its own. While an index is made anew the old one goes on serving. Raises IndexUnavailable when it
+    cannot be written.
     """
     from nugget.sync.brain import update
 
@@ -76,13 +79,22 @@ def sync(
                     reason = "asked for" if rebuild else _outgrown(connection, embedder, unavailable, in_passing)
                     if not reason:
                         return update(brain, connection, folder, embedder, unavailable, progress)
+            except EmbeddingUnavailable as error:  # an index of another model is better than none
+                with closing(open_existing(file)) as connection:
+                    result = update(brain, connection, folder, None, str(error), progress)
+                    _remember_problem(connection, embedder, str(error))
+                    return replace(result, without_vectors=str(error))
             except Unusable as error:
                 reason = str(error)
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError as error:  # damage that opening the file did not show
                 reason = f"the index is corrupt ({error})"
-            return _rebuild(brain, folder, embedder, unavailable, reason, progress)
+            result = _rebuild(brain, folder, embedder, unavailable, reason, progress)
+            if result.without_vectors:
+                with closing(open_existing(file)) as connection:
+                    _remember_problem(connection, embedder, result.without_vectors)
+            return result
     except sqlite3.OperationalError as error:
         raise IndexUnavailable(f"{file} cannot be written ({error}).", hint="Check space and permissions.") from error
     except OSError as error:
@@ -101,17 +113,26 @@ def _one_writer(folder: Path) -> Iterator[None]:
 def _outgrown(
     connection: sqlite3.Connection, embedder: Embedder | None, unavailable: str | None, in_passing: bool
 ) -> str | None:
-    """Why the index does not fit the configured model any more; None where it does, or where that can wait."""
+    """Why the index does not fit the configured model any more; None where it does, or where that can wait.
+
+    Raises EmbeddingUnavailable where it would be made anew for a model that cannot be had now.
+    """
     indexed = queries.meta(connection, "embedding_model") or ""
     if in_passing or unavailable or indexed == (embedder.model if embedder else ""):
         return None
     if embedder is None:
         return "vectors are switched off now"
-    try:
-        next(iter(embedder.embed(["Can this model be had?"])))
-    except EmbeddingUnavailable:
-        return None  # the old index is better than none; the next sync tries again
+    next(iter(embedder.embed(["Can this model be had?"])))
     return f"the embedding model is {embedder.model} now"
+
+
+def _remember_problem(connection: sqlite3.Connection, embedder: Embedder | None, reason: str) -> None:
+    """Note that this model could not be had, so that questions say so, and do not each try it again."""
+    from nugget.index import writes
+
+    if embedder is not None:
+        with write_transaction(connection):
+            writes.put_meta(connection, model_problem=json.dumps({"model": embedder.model, "reason": reason}))
 
 
 def _rebuild(
