@@ -122,7 +122,7 @@ def write_file(brain: Path, path: str, text: str | bytes, *, expect_sha256: str 
     the disk refuses; in each case the file is as it was.
     """
     target = _inside(brain, path)
-    with _clear_errors(brain):
+    with _clear_errors(brain / path):
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{target.name[:80]}.{uuid.uuid4().hex}.partial")
         try:
@@ -262,7 +262,7 @@ def _clear_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = error.filename or path
+        where = path if str(error.filename).endswith(".partial") else error.filename or path
         hint = "Check the permissions of the folder and the free space on the disk."
         raise BrainError(f"{where} cannot be written ({_reason(error)}).", hint=hint) from error
 

@@ -31,12 +31,6 @@ BROADER_RULES = ("mcp__nugget", "mcp__nugget__*")
 _KINDS: dict[type, str] = {dict: "an object", list: "a list"}
 
 
-class Agent(StrEnum):
-    """The coding agents that Nugget can be installed into."""
-
-    CLAUDE_CODE = "claude-code"
-
-
 class Scope(StrEnum):
     """Whose settings: those of the person, or those of one project."""
 

@@ -81,11 +81,10 @@ def serve(
 
 def make_server(desk: Desk, threads: ThreadPoolExecutor) -> "MCPServer[Any]":
     """The server with its one tool. Questions are answered in `threads`, which keep their SQLite connections."""
-    from mcp.server.mcpserver import MCPServer
     from mcp.types import CallToolResult, TextContent, ToolAnnotations
     from pydantic import BeforeValidator, Field
 
-    server: MCPServer[Any] = MCPServer(
+    server = _server_class()(
         "nugget",
         title="Nugget",
         version=__version__,
@@ -137,6 +136,40 @@ def make_server(desk: Desk, threads: ThreadPoolExecutor) -> "MCPServer[Any]":
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
 
     return server
+
+
+def _server_class() -> "type[MCPServer[Any]]":
+    """The SDK's server, with arguments of a wrong type told in a sentence instead of pydantic's report."""
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from pydantic import ValidationError
+
+    class Server(MCPServer[Any]):
+        async def call_tool(self, *called: Any, **named: Any) -> Any:
+            try:
+                return await super().call_tool(*called, **named)
+            except ToolError as error:
+                if not isinstance(error.__cause__, ValidationError):
+                    raise
+                wrong = error.__cause__.errors(include_url=False, include_input=False, include_context=False)
+                raise ToolError(
+                    " ".join(_wrong_argument(one["loc"], one["type"], one["msg"]) for one in wrong)
+                ) from None
+
+    return Server
+
+
+def _wrong_argument(place: tuple[int | str, ...], kind: str, said: str) -> str:
+    """What pydantic says of one argument, as a sentence for an agent."""
+    name = str(place[0])[:60] if place else "the arguments"
+    if kind == "missing":
+        return f"The argument {name} is missing."
+    wanted = {"int": "a whole number", "float": "a number", "string": "text", "list": "a list of words"}.get(
+        kind.split("_")[0]
+    )
+    if wanted == "text" and len(place) > 1:
+        wanted = "a list of words"
+    return f"{name} must be {wanted}." if wanted else f"{name}: {said[:1].lower()}{said[1:]}."
 
 
 def _warm_after_first_reply(desk: Desk) -> Any:

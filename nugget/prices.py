@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-AS_OF = "2026-11-20"
 _CACHE_WRITE = 1.25
 _PER_MILLION = 1e-6
 _CHARS_PER_TOKEN = 3

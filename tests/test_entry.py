@@ -202,3 +202,17 @@ def test_an_argument_that_is_no_utf8_is_wrong_usage(brain: Path, line: list[byte
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("Error: ") and r"\udcff" in done.stderr
     assert not Path("/tmp/new-\udcff").exists()
+
+
+@pytest.mark.proves("CLI-ERRORS")
+@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root ignores permissions")
+def test_a_brain_that_cannot_be_written_is_named_by_the_file_that_was_meant(brain: Path, tmp_path: Path) -> None:
+    folder = brain / "domains/coding/beliefs"
+    folder.chmod(0o555)
+    try:
+        line = ["--brain", str(brain), "add", "A fact.", "--type", "belief", "--domain", "coding"]
+        code, _, err = without_privileges(tmp_path, *line)
+    finally:
+        folder.chmod(0o755)
+    assert (code, ".partial" in err) == (1, False)
+    assert err.startswith(f"Error: {folder}/a-fact.md cannot be written (permission denied).\n")

@@ -222,14 +222,17 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
         ({"profile": "thorough"}, "task"),
         ({"depth": "bottomless"}, "summary, standard, deep"),
         ({"token_budget": 0}, "between 100 and"),
-        ({"token_budget": "many"}, "token_budget"),
+        ({"token_budget": "many"}, "token_budget must be a whole number."),
+        ({"task_description": ["a"]}, "task_description must be text."),
+        ({"types": [1]}, "types must be a list of words."),
+        ({"types": {"a": 1}, "path": 3}, "path must be text."),
     ]
 
     async def talk(client: Client) -> None:
         for arguments, expected in cases:
             result = await client.call_tool(TOOL, {"task_description": "cache", **arguments})
             assert result.is_error and expected in text_of(result), arguments
-            assert "Traceback" not in text_of(result)
+            assert "Traceback" not in text_of(result) and "pydantic" not in text_of(result)
         assert not (await ask(client, "cache", types="Concept, pattern", path="src/cache.py", symbol="get")).is_error
 
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")

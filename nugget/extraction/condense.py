@@ -29,13 +29,12 @@ class Exchange:
     """One prompt with everything up to the next.
 
     `prompt` is empty for what came before the first prompt; `reply` joins what the main agent said; `events`
-    are all events in order, `uuids` their records without repeats; `started` is the first known time.
+    are all events in order; `started` is the first known time.
     """
 
     prompt: str
     reply: str
     events: tuple[Event, ...]
-    uuids: tuple[str, ...]
     started: datetime | None = None
 
 
@@ -149,7 +148,6 @@ def _exchange(group: Sequence[Event]) -> Exchange:
         prompt=group[0].text if group[0].kind is EventKind.PROMPT else "",
         reply="\n\n".join(said),
         events=tuple(group),
-        uuids=tuple(dict.fromkeys(event.uuid for event in group if event.uuid)),
         started=next((event.timestamp for event in group if event.timestamp), None),
     )
 

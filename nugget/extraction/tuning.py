@@ -43,7 +43,6 @@ class _Left:
     record: SessionRecord
     touch: FileTouch
     next_hash: str | None
-    next_at: datetime | None
 
 
 @dataclass(slots=True)
@@ -120,7 +119,6 @@ def _left_files(records: Sequence[SessionRecord]) -> Iterator[_Left]:
                 continue
             yield _Left(
                 record=record, touch=touch, next_hash=following.before_hash if following else None,
-                next_at=following.at if following else None,
             )  # fmt: skip
 
 

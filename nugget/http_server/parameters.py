@@ -7,7 +7,6 @@ with commas. What no model knows is refused, so that a misspelt name is told and
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
@@ -137,14 +136,6 @@ def _invalid(error: ValidationError, model: type[BaseModel]) -> Refusal:
     said = said[0].lower() + said[1:]
     more = f" ({len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
     return Refusal(422, "invalid_parameter", f"`{name[:60]}`: {said}{more}.", hint=known)
-
-
-def validate_body(model: type[_M], value: Mapping[str, Any]) -> _M:
-    """A JSON object as a model. Raises Refusal."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        raise _invalid(error, model) from None
 
 
 Intent = Literal["debug", "what-changed", "resume", "status", "general"]

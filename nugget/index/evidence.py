@@ -180,12 +180,6 @@ def row_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
     }
 
 
-def forget_session(connection: sqlite3.Connection, key: int) -> None:
-    """Take a session out."""
-    remove_session_rows(connection, key)
-    connection.execute("DELETE FROM log_sessions WHERE key = ?", (key,))
-
-
 def rows_in(
     connection: sqlite3.Connection,
     table: str,

@@ -135,12 +135,6 @@ def sessions_like(connection: sqlite3.Connection, prefix: str) -> list[str]:
     return [row[0] for row in connection.execute(sql, (prefix, prefix + "\U0010ffff"))]
 
 
-def newest_time(connection: sqlite3.Connection) -> int:
-    """When the newest of the passages that were read last was said, in epoch seconds; 0 where there is none."""
-    sql = "SELECT coalesce(max(at), 0) FROM (SELECT at FROM passages ORDER BY key DESC LIMIT 1000)"
-    return int(connection.execute(sql).fetchone()[0])
-
-
 def _where(filter_: PassageFilter) -> tuple[str, list[object]]:
     tests, parameters = ["passages_fts MATCH ?"], list[object]()
     if filter_.roles:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
-from nugget.sources.log_lines import MAX_LINE_CHARS, LogLine, clean_line, keep_lines, last_border
+from nugget.sources.log_lines import MAX_LINE_CHARS, LogLine, keep_lines, last_border
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
 STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}
@@ -177,15 +177,6 @@ def rotated_rest(file: Path, place: FilePlace) -> Path | None:
             return None
         size = os.fstat(opened.fileno()).st_size
         return moved if size > place.offset and not _resumed(opened, place, size)[1] else None
-
-
-def read_line_at(file: Path, offset: int, *, lines: int = 1) -> list[str]:
-    """Some lines of a log from an offset on, as a person saw them: what was not kept is found again this way."""
-    with _opened(file) as opened:
-        if opened is None:
-            return []
-        opened.seek(max(0, offset))
-        return [clean_line(opened.readline(1 << 16)) for _ in range(lines)]
 
 
 @contextmanager

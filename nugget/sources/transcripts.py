@@ -9,7 +9,6 @@ cannot be read is counted in `Session.skipped_records` and never stops the readi
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,14 +32,6 @@ def find_transcripts(claude_config: Path) -> Iterator[Path]:
         except OSError:
             continue
     yield from (file for _, _, file in sorted(found))
-
-
-def find_session(claude_config: Path, session_id: str) -> Path | None:
-    """The transcript of a session, or None. An id with anything but letters, digits, `-` and `_` has none."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", session_id):
-        return None
-    files = (claude_config / "projects").glob(f"*/{session_id}.jsonl")
-    return next((file for file in sorted(files) if file.is_file()), None)
 
 
 def read_session(path: Path, *, subagents: bool = True) -> Session:
