@@ -11,6 +11,7 @@ import pytest
 
 from nugget import health, queue, spool
 from nugget.api import Brain
+from nugget.brain import knowledge_paths
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.health import Finding, State
@@ -174,3 +175,47 @@ def test_json_of_doctor_and_status_is_one_document(words: Path, capsys: pytest.C
     assert run(["--brain", str(words), "status", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["index"]["state"] == "absent" and said["capture"]["queue"]["pending"] == 0
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_a_brain_whose_index_is_not_made_yet_is_said_to_have_its_files(
+    words: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--brain", str(words), "status"]) == 0
+    count = sum(1 for _ in knowledge_paths(words))
+    assert count > 40 and f"Files     {count} knowledge files, not read yet" in capsys.readouterr().out
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_a_git_that_is_not_installed_is_named_and_the_other_checks_go_on(
+    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(["--brain", str(words), "status"]) == 0
+    assert "Git       git is not installed, or not on the PATH\n" in capsys.readouterr().out
+    found = findings(words)
+    assert (found["git"].state, found["git"].next_step) == (State.ERROR, "Install git and run this again.")
+    assert "is not installed" in found["git"].said
+    assert {"index", "embedding model", "LLM", "settings", "folders", "capture", "Claude Code"} <= found.keys()
+
+
+def test_what_nugget_makes_in_its_home_is_for_nobody_else(
+    words: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0o022)
+    try:
+        for number, line in enumerate(
+            (["search", "cache"], ["sync"], ["capture"], ["init", str(words), "--no-install"])
+        ):
+            home = isolated_home / str(number) / "home"
+            monkeypatch.setenv("NUGGET_HOME", str(home))
+            assert run(["--brain", str(words), *line]) == 0
+            assert home.stat().st_mode & 0o077 == 0, line
+            databases = [file for file in home.glob("*.db*") if file.is_file()]
+            assert all(file.stat().st_mode & 0o077 == 0 for file in databases), databases
+            spool.put(home, {})
+        assert (isolated_home / "1/home/index.db").is_file()
+        spool.put(isolated_home / "new" / "home", {})
+        assert (isolated_home / "new" / "home").stat().st_mode & 0o077 == 0
+    finally:
+        os.umask(before)

@@ -25,7 +25,7 @@ from nugget.config import default_brain, is_brain, load_settings, read_environme
 from nugget.errors import UsageError
 from nugget.models import Severity
 from nugget.render import clean, one_line
-from nugget.text import counted
+from nugget.text import counted, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +47,6 @@ def init(
     A brain is a git repository of markdown files. Safe to run again: what is there stays.
     """
     from nugget.brain import init_brain
-    from nugget.text import printable
 
     environment = read_environment()
     default_brain(environment)  # a config.yaml that cannot be read is told before anything is made
@@ -197,7 +196,7 @@ def _print_status(out: Console, seen: Status) -> None:
         ("Brain", f"{seen.brain}{' (default)' if seen.is_default else ''}"),
         ("Git", _git_words(seen)),
         ("Index", stands[index.state]),
-        ("Files", f"{counted(index.files, 'knowledge file')}, {errors} left out{'. Next: nugget lint' * bool(errors)}"),
+        ("Files", _files_words(index.files, errors, is_read=index.state != "absent")),
         ("Model", _model_words(seen)),
         ("LLM key", "set" if seen.has_key else "not set: passages instead of answers"),
         ("Review", f"{waiting}. Next: nugget review" if seen.proposals else "nothing waits"),
@@ -221,6 +220,11 @@ def _print_status(out: Console, seen: Status) -> None:
         out.print("          Next: nugget capture --publish")
 
 
+def _files_words(files: int, errors: int, *, is_read: bool) -> str:
+    left_out = f"{errors} left out{'. Next: nugget lint' * bool(errors)}" if is_read else "not read yet"
+    return f"{counted(files, 'knowledge file')}, {left_out}"
+
+
 def _publishing_words(seen: Status) -> str:
     state = seen.publishing
     parts = [
@@ -235,6 +239,8 @@ def _git_words(seen: Status) -> str:
     repository = seen.repository
     if repository is None:
         return ""
+    if repository.problem:
+        return repository.problem
     parts = [repository.branch or "detached HEAD", (repository.head or "no commit yet")[:10]]
     if repository.uncommitted:
         parts.append(counted(repository.uncommitted, "uncommitted file"))

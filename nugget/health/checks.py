@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nugget import archive, git
 from nugget.config import Environment, Settings, config_files, unknown_keys
-from nugget.errors import NuggetError
+from nugget.errors import GitError, NuggetError
 from nugget.health.status import State, capture_state, index_file, index_state, proposals, publishing_state, when
 from nugget.index import Index
 from nugget.models import Severity
@@ -54,7 +54,11 @@ def _check_git(brain: Path) -> Iterator[Finding]:
     if not git.is_repository(brain):
         yield _wrong("git", f"{brain} is no git repository: no history, no proposals", f"nugget init {brain}")
         return
-    state = git.state(brain)
+    try:
+        state = git.state(brain)
+    except GitError as error:
+        yield _wrong("git", str(error).rstrip("."), error.hint)
+        return
     if state.head is None:
         yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
     elif operation := git.operation_in_progress(brain):

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from nugget import __version__, git, queue
+from nugget.brain import knowledge_paths
 from nugget.config import Environment, Settings, default_brain
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index import Index
@@ -30,7 +31,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexState:
-    """The index. `state` is `ready`, `behind`, `absent` or `unusable`; `behind` counts files not taken in yet."""
+    """The index. `state` is `ready`, `behind`, `absent` or `unusable`; `behind` counts files not taken in yet.
+
+    `files` are those that were read for it; while it is absent, those that it will be made from.
+    """
 
     state: str
     reason: str | None = None
@@ -61,12 +65,16 @@ class CaptureState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitState:
-    """The brain's repository; `operation` is an unfinished merge or rebase. None of it where there is no git."""
+    """The brain's repository; `operation` is an unfinished merge or rebase. None of it where there is no repository.
 
-    branch: str | None
-    head: str | None
-    uncommitted: int
-    operation: str | None
+    `problem` says why nothing can be known of the one there is: git is not installed, or refuses.
+    """
+
+    branch: str | None = None
+    head: str | None = None
+    uncommitted: int = 0
+    operation: str | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +129,8 @@ def index_state(brain: Path, environment: Environment) -> IndexState:
     """How the index stands to the files."""
     file = index_file(brain, environment)
     if file is None or not file.is_file():
-        return IndexState(state="absent", reason="there is no index yet")
+        files = sum(1 for _ in knowledge_paths(brain))
+        return IndexState(state="absent", reason="there is no index yet", files=files)
     try:
         with closing(Index(file)) as index:
             counts = index.counts()
@@ -163,8 +172,8 @@ def _git_state(brain: Path) -> GitState | None:
             uncommitted=len(state.dirty),
             operation=git.operation_in_progress(brain),
         )
-    except NuggetError:
-        return None
+    except NuggetError as error:
+        return GitState(problem=str(error).rstrip("."))
 
 
 def proposals(brain: Path) -> int:
