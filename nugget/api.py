@@ -17,7 +17,7 @@ from nugget import query_log
 from nugget.asked import as_depth, as_filter, at_least_one
 from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
 from nugget.embedding import Embedder, open_embedder
-from nugget.errors import EmbeddingUnavailable, IndexUnavailable
+from nugget.errors import BrainError, EmbeddingUnavailable, IndexUnavailable
 from nugget.index import Index, Unusable
 from nugget.index.home import discard_damaged, read_home
 from nugget.models import Bundle, Depth, Query, SourceName
@@ -145,8 +145,10 @@ class Brain:
         """Sync what little changed since the last question; leave much, or another model, to a sync of its own.
 
         Where there is no usable index at all, make it now: there is nothing to answer from. An index that cannot be
-        written (a full disk, another process at work) is used as it is.
+        written (a full disk, another process at work) is used as it is. Raises BrainError where the folder is gone.
         """
+        if not self.path.is_dir():
+            raise BrainError(f"{self.path} is not there any more.", hint="Put it back, or name another brain.")
         pending = pending_changes(self.path, self.environment)
         if pending is None:
             return Freshness(synced=self.sync(progress=progress))

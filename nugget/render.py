@@ -175,7 +175,10 @@ def without_title(chunk: HitChunk, title: str) -> HitChunk:
 
 def _head(bundle: Bundle) -> list[str]:
     question = shorten(one_line(bundle.query.text), 200)
-    if not bundle.hits:
+    if not bundle.hits and bundle.more_context_hint:
+        lines = [f"Nothing of what the brain holds fits into {bundle.budget.requested} tokens: {question}"]
+        lines.append("Ask again with a larger token_budget.")
+    elif not bundle.hits:
         lines = [f"The brain (reviewed notes of the person you work for) holds nothing on: {question}"]
         lines.append("Nothing is recorded on this; go on without it, and do not ask the same again.")
     elif bundle.weak:

@@ -49,7 +49,11 @@ def print_answer(out: Console, bundle: Bundle, *, explain: bool = False) -> None
 
 
 def print_nothing_found(out: Console, bundle: Bundle) -> None:
-    """Say that there is nothing, and what to do next."""
+    """Say that there is nothing, or no room for anything, and what to do next."""
+    if bundle.more_context_hint:
+        put_line(out, f"Nothing that matches fits into {bundle.budget.requested} tokens.", "bold yellow")
+        put_line(out, "Allow more with --budget.")
+        return
     put_line(out, "Nothing in the brain matches.", "bold yellow")
     if bundle.query.filter.is_empty:
         put_line(out, "Try other words. What you find out can be kept with `nugget add`.")
