@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +26,7 @@ from nugget.query_log import Face
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.reranking import Reranker
 from nugget.search import DEFAULT_LIMIT
-from nugget.sync import Progress, SyncResult, index_folder, pending_changes, sync
+from nugget.sync import Freshness, Progress, SyncResult, index_folder, pending_changes, sync
 
 if TYPE_CHECKING:
     from nugget.importing import ImportResult
@@ -38,26 +38,6 @@ T = TypeVar("T")
 
 INLINE_CHANGES = 50
 """Up to this many changed files are synced before a question is answered; more are left to a sync of their own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Freshness:
-    """How the index stands to the files.
-
-    `behind` counts the changed files that an answer does not know of yet; `other_model` says that the index has no
-    vectors of the configured model. Both want a sync of its own, in the background. `model_problem` says why the last
-    sync could not have that model.
-    """
-
-    synced: SyncResult | None = None
-    behind: int = 0
-    other_model: bool = False
-    model_problem: str | None = None
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether a sync would make the answer another one."""
-        return self.behind > 0 or (self.other_model and not self.model_problem)
 
 
 class Brain:

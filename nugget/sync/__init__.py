@@ -21,9 +21,9 @@ from nugget.errors import EmbeddingUnavailable, IndexUnavailable
 from nugget.index import Unusable, queries
 from nugget.index.connection import connect, create, open_existing, remove_database, write_transaction
 from nugget.sync.changes import changes_of
-from nugget.sync.result import Progress, SyncResult
+from nugget.sync.result import Freshness, Progress, SyncResult
 
-__all__ = ["Progress", "SyncResult", "index_folder", "pending_changes", "sync"]
+__all__ = ["Freshness", "Progress", "SyncResult", "index_folder", "pending_changes", "sync"]
 
 
 def index_folder(brain: Path, environment: Environment) -> Path:
