@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -258,3 +259,20 @@ def test_merged_elsewhere_means_nothing_is_left_to_decide(brain: Path, home: Pat
 def test_a_folder_that_is_no_repository_says_so(tmp_path: Path) -> None:
     with pytest.raises(BrainError, match="no git repository"):
         review.proposals(tmp_path)
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+def test_accepting_while_others_write_succeeds_and_so_do_they(brain: Path, home: Path) -> None:
+    branches = [propose(brain, home, RETRY), propose(brain, home, CACHE)]
+    code = (
+        "import sys; from datetime import UTC, datetime; from pathlib import Path; from nugget.filing import add_unit;"
+        "[add_unit(Path(sys.argv[1]), f'Fact {sys.argv[2]} {n}.', type='bug', domain='x', now=datetime.now(UTC))"
+        " for n in range(3)]"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, brain, str(number)]) for number in range(2)]
+    for branch in branches:
+        review.accept(brain, branch, now=NOW)
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert (brain / RETRY_PATH).is_file() and (brain / CACHE_PATH).is_file()
+    assert shell(brain, "status", "--porcelain") == ""
+    assert shell(brain, "log", "--format=%s").count("Add bug/fact-") == 6

@@ -22,7 +22,7 @@ from nugget.cli.terminal import (
     print_json,
 )
 from nugget.config import default_brain, is_brain, load_settings, read_environment, set_default_brain
-from nugget.errors import UsageError
+from nugget.errors import BrainError, UsageError
 from nugget.models import Severity
 from nugget.render import clean, one_line
 from nugget.text import counted, printable
@@ -56,7 +56,13 @@ def init(
     result = init_brain(folder, owner=_owner(), now=datetime.now(UTC))
     if remote:
         _set_remote(result.path, remote)
-    set_default_brain(environment, result.path)
+    try:
+        set_default_brain(environment, result.path)
+    except OSError as error:
+        told = f"{result.path} is made, but not the default brain: {environment.home}/config.yaml cannot be written"
+        raise BrainError(
+            f"{told} ({(error.strerror or str(error)).lower()}).", hint=f"`--brain {result.path}` uses it all the same."
+        ) from error
     out = console()
     made = "Made the brain" if result.created else "The brain is there already:"
     out.print(f"{made} {clean(str(result.path))}")
