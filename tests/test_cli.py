@@ -442,7 +442,7 @@ def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget: Nugget, wo
     assert nugget("search", "quokkas", "-q").out == "brain:pattern/quokka-jaws\n"
 
     gone = nugget("forget", "pattern/quokka-jaws")
-    golden("forget", gone.out)
+    golden("forget", gone.out, Path.home())
     assert nugget("status", "--json").json["index"]["behind"] == 0
     assert nugget("search", "quokkas", "-q").out == ""
     again = nugget("forget", "pattern/quokka-jaws")
