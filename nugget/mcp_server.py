@@ -9,16 +9,18 @@ the protocol: the SDK diverts everything else that is printed to stderr.
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nugget import __version__
+from nugget import __version__, recalling
 from nugget.config import Environment, read_environment
 from nugget.desk import MAX_BUDGET_TOKENS, Desk, Question, print_traceback
 from nugget.errors import NuggetError
 from nugget.models import Depth, KnowledgeType, SourceName
+from nugget.resident import Resident
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -65,22 +67,30 @@ def serve(
     `brain` is the folder that was asked for (`--brain`); without one the usual order of `find_brain` decides.
     `identity` is whose memory may be asked for; without one nobody's.
     """
-    desk = Desk(flag=brain, environment=environment or read_environment(), cwd=cwd or Path.cwd(), identity=identity)
+    environment = environment or read_environment()
+    desk = Desk(flag=brain, environment=environment, cwd=cwd or Path.cwd(), identity=identity)
+    resident = Resident(environment.home, partial(recalling.answer, desk=desk, environment=environment))
     threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="nugget-ask")
     try:
-        server = make_server(desk, threads)
+        server = make_server(desk, threads, beside=resident.start)
         if openqed:
             from nugget.openqed_tools import add_openqed_tools
 
             add_openqed_tools(server, desk.answer_code, threads)
         server.run()
     finally:
+        resident.stop()
         threads.shutdown(wait=False, cancel_futures=True)
         desk.close()
 
 
-def make_server(desk: Desk, threads: ThreadPoolExecutor) -> "MCPServer[Any]":
-    """The server with its one tool. Questions are answered in `threads`, which keep their SQLite connections."""
+def make_server(
+    desk: Desk, threads: ThreadPoolExecutor, *, beside: Callable[[], object] | None = None
+) -> "MCPServer[Any]":
+    """The server with its one tool. Questions are answered in `threads`, which keep their SQLite connections.
+
+    `beside` is started after the warm-up, which begins once the first request has been answered.
+    """
     from mcp.types import CallToolResult, TextContent, ToolAnnotations
     from pydantic import BeforeValidator, Field
 
@@ -90,7 +100,7 @@ def make_server(desk: Desk, threads: ThreadPoolExecutor) -> "MCPServer[Any]":
         version=__version__,
         instructions=INSTRUCTIONS,
         log_level="WARNING",
-        middleware=[_warm_after_first_reply(desk)],
+        middleware=[_warm_after_first_reply(desk, beside)],
     )
     names = BeforeValidator(_names)
 
@@ -172,9 +182,14 @@ def _wrong_argument(place: tuple[int | str, ...], kind: str, said: str) -> str:
     return f"{name} must be {wanted}." if wanted else f"{name}: {said[:1].lower()}{said[1:]}."
 
 
-def _warm_after_first_reply(desk: Desk) -> Any:
+def _warm_after_first_reply(desk: Desk, beside: Callable[[], object] | None) -> Any:
     """Middleware that starts the warm-up once, just after the first request has been answered."""
     is_due = True
+
+    def warm() -> None:
+        desk.warm()
+        if beside is not None:
+            beside()
 
     async def warm_after_first_reply(ctx: Any, call_next: Any) -> Any:
         nonlocal is_due
@@ -182,7 +197,7 @@ def _warm_after_first_reply(desk: Desk) -> Any:
         if is_due:
             is_due = False
             asyncio.get_running_loop().call_later(
-                WARM_UP_DELAY_S, lambda: threading.Thread(target=desk.warm, daemon=True).start()
+                WARM_UP_DELAY_S, lambda: threading.Thread(target=warm, daemon=True).start()
             )
         return reply
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client
 from served import START, served
+from test_mcp_server import ask, with_client
 
 from nugget import resident
 from nugget.api import Brain
@@ -176,3 +179,21 @@ def test_one_server_of_a_home_answers_and_a_dead_ones_place_is_taken(home: Path)
     assert second.start() and resident.ask(home, {"n": 1}) == {"said": "second"}
     second.stop()
     assert not Resident(home / ("deep/" * 30), answer).start()
+
+
+@pytest.mark.proves("RECALL-RESIDENT")
+def test_the_server_that_a_coding_agent_starts_is_asked_as_well(synced: Path, home: Path) -> None:
+    found: list[str] = []
+
+    async def talk(client: Client) -> None:
+        await ask(client, "what is known of sessions?")
+        for _ in range(40):
+            said, _ = await asyncio.to_thread(hook, NUGGET_BRAIN=str(synced))
+            if MEANT in said:
+                found.append(said)
+                return
+            await asyncio.sleep(0.25)
+
+    with_client(talk, cwd=synced, NUGGET_HOME=str(home), NUGGET_EMBEDDING_MODEL=EmbeddingSettings().model)
+    assert found
+    assert not resident.socket_file(home).exists()

@@ -32,7 +32,7 @@ def recall(
     """Show what a prompt brings back.
 
     With `nugget install --recall` each prompt is given it: the few strongest units, found by words (by meaning too
-    while `nugget serve --http` runs), and nothing where nothing is likely to help.
+    while a server of Nugget runs), and nothing where nothing is likely to help.
     """
     text = briefing.recall(read_environment(), words(prompt, "a prompt"), current_folder(), now=datetime.now(UTC))
     _show(text, "Nothing is likely to help with this.", as_json=as_json)

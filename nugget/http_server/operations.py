@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from nugget import __version__
+from nugget import __version__, recalling
 from nugget.config import Environment, Settings
 from nugget.desk import Desk
 from nugget.errors import NuggetError
-from nugget.http_server import asking, openapi, recalling
+from nugget.http_server import asking, openapi
 from nugget.http_server.app import Call, Operation
 from nugget.http_server.completions import CompletionDesk, CompletionRequest
 from nugget.http_server.limits import Lane
