@@ -130,6 +130,53 @@ def test_a_request_for_the_moment_is_no_rule(request_: str) -> None:
     assert extract(said(request_, PROMPT), said("Sure.")) == []
 
 
+@pytest.mark.proves("EXT-JUNK")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Writing patch to /tmp/tmp-2096-wwz1XP8ai9Xr/pull.patch only new issues on pull_request",
+        "90-109 lines are duplicate of `cmd/telemetry/detached_test.go:111-130` because it returns early (dupl)",
+        "2026-04-01T10:11:12Z the worker never returns because `connect()` requires a certificate",
+        "src/agent.ts(217,9): error TS2322: Type 'press' is not assignable because it requires 'type'",
+        "The `APIKey` and `Endpoint` fields have been removed from `EventPayload`",
+        "`strategy/manual_commit_hooks.go` - Added `sessionHasNewContent` with a `signature` parameter",
+        '"Do you want me to update the plan with this GitHub App instead of the token',
+        "**Solved**: The root cause was identified by tracing the flow from hook input through to persistence",
+    ],
+)
+def test_logs_remarks_of_linters_change_reports_and_offers_give_no_units(line: str) -> None:
+    assert extract(said("main is red, why is that?", PROMPT), said(line)) == []
+    assert extract(said(line, PROMPT), said("Understood.")) == []
+
+
+@pytest.mark.proves("EXT-FIX")
+def test_the_remark_of_a_linter_is_no_bug() -> None:
+    assert not any(
+        proposal.reason.startswith("A command failed")
+        for remark in ("shop/price.go:12:2: undefined: regexp", "price.go:3:1: if block can be inverted (gocritic)")
+        for proposal in extract(
+            *ran("1", "golangci-lint run", f"{remark}\n1 issues", ok=False),
+            edited("price.go", "a", "b"),
+            *ran("2", "golangci-lint run", "0 issues", ok=True),
+        )
+    )
+
+
+@pytest.mark.proves("EXT-DECISION")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Decision: we chose postgres for the queue over sqlite, because several workers must write at once.",
+        "We decided to keep the archive on disk instead of in the database.",
+        "we're going with pnpm rather than npm, since the lock file must be shared",
+    ],
+)
+def test_what_the_person_says_was_decided_is_a_decision(text: str) -> None:
+    (proposal,) = extract(said(text, PROMPT), said("Understood."))
+    assert proposal.unit.type == KnowledgeType.DECISION
+    assert proposal.reason == "You said so"
+
+
 @pytest.mark.proves("EXT-DECISION")
 def test_a_decision_keeps_its_reason_and_what_was_turned_down() -> None:
     text = (

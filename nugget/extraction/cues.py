@@ -216,6 +216,19 @@ CHATTER = (
         r"\bconflict(?:s|ed)? (?:in|region|marker|file|resol)", r"\b(?:new )?commits? on\b",
         r"\b(?:fail(?:s|ed|ures?)|errors?|issues) (?:in|to fix)\b",
     ),
+    _cue("found how", -3.0, r"\broot cause was (?:identified|found)\b"),
+    _cue("offer within", -2.0, r"\bdo you want me to\b", r"\bwould you like me to\b", r"\bshall i\b"),
+    _cue(
+        "change report", -1.9,
+        r"\bha(?:s|ve) been (?:\w+ly )?(?:removed|added|renamed"
+        r"|updated|moved|replaced|changed|deleted|fixed|resolved)\b",
+        r"^\S+:\d+ ?[-–—:]",
+        r"^(?:\*\*)?`?[\w./]+`?(?:\*\*)?(?: \([^()]*\))? ?[-–—:] ?(?:added|removed|reduced|updated"
+        r"|modified|changed|keeping"
+        r"|deleted|created|moved|renamed|fixed|dropped)\b",
+        r"^(?:modify|consider adding)\b", r"\bthe (?:document|readme|docs|comment|plan)s? now\b",
+        r"\bbe in this pr\b",
+    ),
     _cue("unnamed choice", -0.9, r"^(?:option|approach|step|conflict|item|comment|feedback|issue) \d"),
     _cue("question", -2.0, r"\?[\"')*]*$"),
     _cue("lead-in", -1.2, r":[\"')*]*$"),
@@ -269,6 +282,24 @@ FINITE_VERB = _any(
 )  # fmt: skip
 """A verb that makes a sentence of words, or the imperative that begins one."""
 
+DECIDED = _any(
+    r"^(?:\*\*)?decision(?:\*\*)?\s*[:—–-]",
+    r"\bwe(?:'ve| have)? (?:decided|chose|chosen|went with|settled on|opted)\b",
+    r"\bwe(?:'re| are) going with\b", r"^(?:decided|chosen)\b",
+)  # fmt: skip
+"""What says outright that something was decided."""
+
+TOOL_OUTPUT = _any(
+    r"^(?:writing|downloading|fetching|cloning|resolving|installing|unpacking|extracting|pulling|uploading) .*"
+    r"(?:/\S+/|https?:|\d+%|\.\.\.)",
+    r"(?:^|\s)/(?:tmp|home/runner|github/workspace)/\S+", r"^\d+-\d+ lines are duplicate", r"^undefined: \S+$",
+    r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d", r"\berror TS\d{4}\b", r"^(?:##\[|::|level=|time=)",
+    r"\((?:errcheck|gocritic|dupl|unparam|unused|revive|typecheck|lll|ineffassign|gofmt"
+    r"|goimports|wrapcheck|E\d{3}|F\d{3}|no-[a-z-]+)\)$",
+    r"\b(?:declared|imported) and not used\b", r"^(?:info|warn(?:ing)?|error|debug)\s+\[", r"^npm (?:err!|warn)",
+)  # fmt: skip
+"""A line that a program wrote: a log, a linter, a compiler."""
+
 LEAD_INS = re.compile(
     r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem)(?: now)?)?"
     r"|(?:good|great) (?:question|catch|point|observations?)|you're (?:absolutely )?right|yes|yeah|no|right|ah+|oh"
@@ -291,7 +322,8 @@ SAYS_THE_CAUSE = _any(
     r"^(?:it )?turns? out(?: that)?[,:]?\s+", r"^this (?:is|happens|happened|fails|failed) because\s+",
     r"^the important thing [^:,]{0,40}[:,]\s+", r"^(?:what we learned|learned|lesson)\s*[:—-]\s+",
     r"^(?:you can see|as you can see) [^,]{0,30}that\s+", r"^(?:result|problem \d|root cause)\s*[:—-]\s+",
-    r"^(?:note|worth noting|keep in mind) that\s+", r"^the (?:fix|root cause|cause|issue|problem)\s*:\s+",
+    r"^(?:note|worth noting|keep in mind) that\s+",
+    r"^this mean(?:s|t)(?: that)?\s+", r"^the (?:fix|root cause|cause|issue|problem)\s*:\s+",
 )  # fmt: skip
 """What a title does not need: `The root cause is that …`."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nugget.extraction.condense import plain
+from nugget.extraction.cues import TOOL_OUTPUT
 from nugget.models import Event, EventKind
 from nugget.text import shorten
 
@@ -33,6 +34,7 @@ _SIGNS = tuple(
 )
 """What the telling line of a failure looks like, the most telling first."""
 
+_PLACE = re.compile(r"^\S+?:\d+(?::\d+)?:?\s*")
 _TEST_SIGN = re.compile(r"_test\.\w+:\d+: (?!.*\(\w+\)$)|^E\s|\btest_\w+\.py\b|AssertionError")
 _NOISE = re.compile(
     r"^\s*(?:--- FAIL|FAIL\b|=== |ok\s|PASS|exit status|\d+ (?:failed|passed)|npm ERR!? code|error: script|traceback)"
@@ -79,11 +81,14 @@ class Fix:
     def speaks_for_itself(self) -> bool:
         """Whether the failure and the change say enough without an explanation.
 
-        Another command does; so does an edit of the file that a linter or compiler named. A failed test does not.
+        Another command does; so does an edit of the file that a compiler named. A failed test does not, nor the
+        remark of a linter, which says it again to whoever makes the same mistake.
         """
         if self.changed_command:
             return True
         edited = {(edit.path or "").rsplit("/", 1)[-1] for edit in self.edits}
+        if any(TOOL_OUTPUT.search(_PLACE.sub("", line).strip()) for line in self.signature[:1]):
+            return False
         is_test = any(_TEST_SIGN.search(line) for line in self.signature)
         return not is_test and any(name and name in line for name in edited for line in self.signature)
 

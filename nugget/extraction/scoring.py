@@ -74,7 +74,7 @@ def score_sentence(text: str, *, by_user: bool) -> tuple[float, tuple[str, ...],
     """(score, names of the cues, type) of a sentence by its words alone."""
     point = wording.point_of(text)
     words = len(_WORD.findall(point))
-    if words < 4 or len(point) > 700 or cues.LEAD_INS.fullmatch(point):
+    if words < 4 or len(point) > 700 or cues.LEAD_INS.fullmatch(point) or cues.TOOL_OUTPUT.search(point):
         return -2.0, (), None
     found = [cue for cue in cues.CUES if cue.pattern.search(point) or cue.pattern.search(text)]
     strongest = sorted((cue.weight for cue in found), reverse=True)

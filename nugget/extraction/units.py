@@ -201,6 +201,8 @@ class Writer:
 def _type_of(finding: Finding) -> KnowledgeType:
     if finding.fix:
         return KnowledgeType.BUG
+    if cues.DECIDED.search(finding.best.text):
+        return KnowledgeType.DECISION
     if finding.rules:
         return KnowledgeType.PATTERN
     return finding.best.type or KnowledgeType.CONCEPT

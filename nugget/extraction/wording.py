@@ -51,6 +51,7 @@ _CLAUSE_ENDS = (
 )
 _CLAUSE_BREAK = re.compile(r"(?:;|,? so|,? but|\s[—–-])\s")
 _STARTS_WITH_CODE = re.compile(r"`|[a-z]+[A-Z_.(/:-]|[a-z]+\d")
+_ASIDE = re.compile(r"\s\((?:e\.g\.|i\.e\.|for example|such as|see)[^()]{0,200}\)")
 _DANGLING = re.compile(r"[\s,]+(?:because|since|that|so|and|or|with|as follows|by|to|in|is)$", re.IGNORECASE)
 _COMMIT_PREFIX = re.compile(
     r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci"
@@ -67,6 +68,8 @@ def title_from(sentence: str, *, prefer: re.Pattern[str] | None = None) -> str:
     Of a sentence that is too long, the clause in which `prefer` is found is taken.
     """
     text = point_of(sentence)
+    if len(text) > TITLE_CHARS:
+        text = _ASIDE.sub("", text)
     if len(text) > TITLE_CHARS and prefer is not None:
         clauses = [clause for clause in _CLAUSE_BREAK.split(text) if prefer.search(clause) and len(clause) >= 24]
         text = clauses[0] if clauses else text
