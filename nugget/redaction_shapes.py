@@ -73,9 +73,13 @@ _PLACEHOLDER = re.compile(
 )
 
 
+_LOOKED_AT = 160
+"""Characters of a value that are searched for a placeholder."""
+
+
 def is_not_placeholder(value: str, letters: int = 4) -> bool:
     """Whether a value can be a real one: no variable, no path, no `<your token>`, no `changeme`.
 
     It has so many different `letters` at least.
     """
-    return not _PLACEHOLDER.search(value) and len(set(value)) >= letters
+    return not _PLACEHOLDER.search(value[:_LOOKED_AT]) and len(set(value)) >= letters
