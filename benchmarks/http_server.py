@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 CONNECTIONS = 8
 SECONDS = 6.0
 EVENTS = 2_000
-START = [sys.executable, "-c", "import sys; from nugget.entry import main; sys.argv[0] = 'nugget'; sys.exit(main())"]
+START = [sys.executable, "-c", "import sys; from nugget.entry import console; sys.argv[0] = 'nugget'; console()"]
 PROMPT = "users still see old prices after we changed them: cache invalidation of stored copies"
 
 

@@ -37,7 +37,7 @@ def echo(text: str) -> str:
 server.run()
 """,
 ]
-NUGGET = [sys.executable, "-c", "from nugget.entry import main; main()", "serve"]
+NUGGET = [sys.executable, "-c", "from nugget.entry import console; console()", "serve"]
 
 
 def time_to_reply_s(command: list[str], environment: dict[str, str], cwd: Path) -> float:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-START = "import sys; from nugget.entry import main; sys.argv[0] = 'nugget'; sys.exit(main())"
+START = "import sys; from nugget.entry import console; sys.argv[0] = 'nugget'; console()"
 LIMIT_MS = 400
 ROUNDS = 12
 PER_SESSION = 20

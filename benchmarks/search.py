@@ -42,7 +42,7 @@ def main() -> None:
             "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
         }  # fmt: skip
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        nugget = [sys.executable, "-c", "import sys; from nugget.entry import main; sys.exit(main())", "--brain",
+        nugget = [sys.executable, "-c", "from nugget.entry import console; console()", "--brain",
                   str(brain)]  # fmt: skip
         subprocess.run([*nugget, "sync"], env=environment, check=True, capture_output=True)
         empty = _cpu_ms([sys.executable, "-c", "pass"], environment)

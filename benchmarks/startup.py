@@ -58,7 +58,7 @@ def main() -> None:
         words = folder / "words"
         brain = write_brain(folder / "brain", units)
         write_brain(words, units)
-        nugget = [sys.executable, "-c", "import sys; from nugget.entry import main; sys.exit(main())", "--brain"]
+        nugget = [sys.executable, "-c", "from nugget.entry import console; console()", "--brain"]
         without = {"NUGGET_EMBEDDING_MODEL": "none"}
         print(f"Indexing {units} units…", file=sys.stderr)
         subprocess.run([*nugget, str(brain), "sync"], env=environment, check=True, capture_output=True)
