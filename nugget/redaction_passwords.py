@@ -47,6 +47,8 @@ _PROPERTY_ROOT = re.compile(
 )
 _DESCRIBED = re.compile(r"(?i)[ ](?:[\w-]+[ ]){0,2}(?:password|passwd|secret|credential|user|login|used)s?\b")
 _DOCSTRING = re.compile(r"[:@](?:param|arg|keyword|type|attribute)\s+$")
+_TAG = re.compile(r"!\w+$")
+"""The tag of a YAML value: `!Ref DbPassword`."""
 _CAMEL = re.compile(r"[a-z0-9][A-Z]")
 _TYPE = re.compile(r"^\[?(?:[A-Z][a-z]+){2,}!?\]?!?$|^[A-Z][A-Za-z]*\??!?\]!?$|^(?:[A-Z][a-z]+)+!$")
 _SAID = re.compile(r"^(?:[a-z]+(?:ed|ing|able|ible|ally|ly|less|ful|ous|ive|ent|ant|al|ic))$")
@@ -126,7 +128,7 @@ def _is_quoted_password(text: str, place: Place, given: str) -> bool:
 
 
 def _is_bare_password(text: str, place: Place, given: str, name: str) -> bool:
-    if is_reference(given):
+    if is_reference(given) or (_TAG.match(given) and text[place.end : place.end + 1] == " "):
         return False
     if place.flag and (place.sign.strip() in ("=", "") or place.sign.isspace()):
         return place.sign.strip() == "=" or not _SAID.match(given)
