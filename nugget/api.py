@@ -355,12 +355,13 @@ class Brain:
         return bring_in(self, path, **options)
 
     def close(self) -> None:
-        """Close the index, and log what is not logged yet."""
+        """Let go of the index, and log what is not logged yet.
+
+        An index closes itself when nobody reads it any more: closing it under a thread that does would end the process.
+        """
         self._write_log()
         with self._lock:
-            opened, self._index, self._machine = (self._index, self._machine), None, None
-        for index in filter(None, opened):
-            index.close()
+            self._index = self._machine = None
 
     def _log(self, face: Face, bundle: Bundle, *, duration_ms: float, now: datetime) -> None:
         """Note a question. One from the command line is written when the answer is on the screen."""

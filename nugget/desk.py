@@ -5,7 +5,6 @@ The MCP and HTTP faces put their questions here.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import traceback
@@ -76,7 +75,6 @@ class Desk:
         self._brain: Brain | None = None
         self._is_warm = threading.Event()
         self._reading = (0, 0)
-        self._warming: threading.Thread | None = None
         self._catching_up: threading.Thread | None = None
 
     def open(self) -> Brain:
@@ -87,10 +85,7 @@ class Desk:
             if self._brain is None:
                 path = find_brain(self._environment, flag=self._flag, cwd=self._cwd)
                 self._brain = Brain(path, environment=self._environment, resident=True, face=self._face)
-                self._warming = threading.Thread(
-                    target=self._warm_up, args=(self._brain,), name="nugget-warm-up", daemon=True
-                )
-                self._warming.start()
+                threading.Thread(target=self._warm_up, args=(self._brain,), name="nugget-warm-up", daemon=True).start()
             return self._brain
 
     def warm(self) -> None:
@@ -170,16 +165,10 @@ class Desk:
         )
 
     def close(self) -> None:
-        """Close the brain. A warm-up or sync that still runs is left to die with the process: it is safe to kill."""
-        if self._is_busy():
-            sys.stderr.flush()
-            os._exit(0)
+        """Let go of the brain. A warm-up or sync that still runs dies with the process: it is safe to kill."""
         with self._lock:
             if self._brain is not None:
                 self._brain.close()
-
-    def _is_busy(self) -> bool:
-        return any(thread is not None and thread.is_alive() for thread in (self._warming, self._catching_up))
 
     def _warm_up(self, brain: Brain) -> None:
         """Make the index if there is none, then ask once: that loads the model, the index and numpy."""

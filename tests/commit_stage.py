@@ -31,7 +31,7 @@ def make_command(folder: Path) -> Path:
     file.parent.mkdir()
     file.write_text(
         f"#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -c "
-        f'"import sys; from nugget.entry import main; sys.argv[0] = \'$0\'; sys.exit(main())" "$@"\n'
+        f'"import sys; from nugget.entry import console; sys.argv[0] = \'$0\'; console()" "$@"\n'
     )
     file.chmod(0o755)
     return file

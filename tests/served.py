@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-START = [sys.executable, "-c", "import sys; from nugget.entry import main; sys.argv[0] = 'nugget'; sys.exit(main())"]
+START = [sys.executable, "-c", "import sys; from nugget.entry import console; sys.argv[0] = 'nugget'; console()"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

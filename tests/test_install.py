@@ -40,7 +40,7 @@ def command(tmp_path: Path) -> Path:
     """A `nugget` of its own to be named in settings."""
     file = tmp_path / "bin" / "nugget"
     file.parent.mkdir()
-    start = "import sys; from nugget.entry import main; sys.argv[0] = 'nugget'; sys.exit(main())"
+    start = "import sys; from nugget.entry import console; sys.argv[0] = 'nugget'; console()"
     root = Path(install.__file__).parent.parent
     file.write_text(f'#!/bin/sh\nPYTHONPATH=\'{root}\' exec {sys.executable} -c "{start}" "$@"\n')
     file.chmod(0o755)

@@ -25,7 +25,7 @@ from nugget.mcp_server import INSTRUCTIONS
 from nugget.render import MAX_CHARS
 
 REPOSITORY = Path(__file__).parent.parent
-SERVE = [sys.executable, "-c", "from nugget.entry import main; main()", "serve"]
+SERVE = [sys.executable, "-c", "from nugget.entry import console; console()", "serve"]
 TOOL = "get_relevant_context"
 
 INITIALIZE = {

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-NUGGET = [sys.executable, "-c", "from nugget.entry import main; main()"]
+NUGGET = [sys.executable, "-c", "from nugget.entry import console; console()"]
 ROWS = 24
 PAGER = """\
 import json, os, sys
