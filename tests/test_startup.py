@@ -50,6 +50,8 @@ def test_a_search_without_vectors_imports_nothing_heavy(brain: Path, monkeypatch
     modules_after(RUN_NUGGET, "sync")
     modules = modules_after(RUN_NUGGET, "search", "cache invalidation")
     assert modules & {*HEAVY, "markdown_it"} == set()
+    modules = modules_after(RUN_NUGGET, "--brain", str(brain), "search", "cache invalidation")
+    assert "pydantic" not in modules
 
 
 @pytest.mark.proves("HOUSE-STARTUP")

@@ -6,8 +6,10 @@ Here a parameter asks typer's conversion only for a value that is not of the dec
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 _WORDS = {"str": "TEXT", "int": "N", "float": "NUMBER", "path": "PATH", "file": "FILE", "directory": "FOLDER"}
@@ -72,4 +74,16 @@ class _WhereNeeded:
                 return list(value)
         if isinstance(self.declared, type) and type(value) is self.declared:
             return value
+        if self.declared is Path and isinstance(value, str) and _is_plain_path(value, param):
+            return Path(value)
         return self.converting().coerce(value, param=param, ctx=ctx)
+
+
+def _is_plain_path(value: str, param: Any) -> bool:
+    """Whether typer would take this path as it is: nothing is asked of it, and it is not one that cannot be read."""
+    asked = param.type_descriptor.parameter_info
+    plain = asked.file_okay and asked.dir_okay and not (asked.exists or asked.writable or asked.resolve_path)
+    try:
+        return plain and (os.access(value, os.R_OK) or not os.path.lexists(value))
+    except ValueError:  # a NUL in it
+        return False
