@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nugget.index.fulltext import chunk_columns, unit_columns
 from nugget.index.terms import LARGE_INDEX_CHUNKS
@@ -20,16 +20,34 @@ if TYPE_CHECKING:
 _WHOLE_UNIT_CHARS = 4000
 
 
+class TextColumns(NamedTuple):
+    """What the full-text tables hold of a unit, as (title, body, parts): of each chunk, and of the whole."""
+
+    chunks: list[tuple[str, str, str]]
+    whole: tuple[str, str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedUnit:
     """A unit with its chunks and their vectors, each of shape (dimensions,); no vectors at all is fine.
 
     `vectors` are those of `embedded_texts`: one for each chunk, that of the whole unit, and that of the title.
+    `columns` are made from the rest where they are not given.
     """
 
     unit: Unit
     chunks: Sequence[Chunk]
     vectors: Sequence[NDArray[np.float32]] = ()
+    columns: TextColumns | None = None
+
+
+def text_columns(unit: Unit, chunks: Sequence[Chunk]) -> TextColumns:
+    """The full text of a unit, ready to be written."""
+    title = indexed_title(unit.title, unit.body)
+    return TextColumns(
+        [chunk_columns(title, unit.tags, chunk.breadcrumb, chunk.text) for chunk in chunks],
+        unit_columns(title, unit.tags, body_below_title(unit.body)),
+    )
 
 
 def embedded_texts(unit: Unit, chunks: Sequence[Chunk]) -> list[str]:
@@ -58,7 +76,7 @@ def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
     unit = entry.unit
     if unit.source is SourceName.MEMORY:
         _check_identity(connection, unit)
-    title = indexed_title(unit.title, unit.body)
+    columns = entry.columns or text_columns(unit, entry.chunks)
     remove_unit(connection, unit.source, unit.id)
     scope = unit.scope
     key = connection.execute(
@@ -98,11 +116,11 @@ def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
     )
     connection.executemany(
         "INSERT INTO chunks_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
-        [(k, *chunk_columns(title, unit.tags, c.breadcrumb, c.text)) for k, c in zip(keys, entry.chunks, strict=True)],
+        [(k, *of_chunk) for k, of_chunk in zip(keys, columns.chunks, strict=True)],
     )
     connection.execute(
         "INSERT INTO units_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
-        (key, *unit_columns(title, unit.tags, body_below_title(unit.body))),
+        (key, *columns.whole),
     )
     if entry.vectors:
         put_vectors(connection, key, keys, entry.vectors)

@@ -131,7 +131,9 @@ def _put(
         state = replace(state, mtime_ns=0)  # so that the next sync, finding a model, reads it again
     writes.put_files(connection, _BRAIN, [state])
     if unit:
-        writes.put_unit(connection, writes.IndexedUnit(unit=unit, chunks=entry.chunks, vectors=vectors))
+        writes.put_unit(
+            connection, writes.IndexedUnit(unit=unit, chunks=entry.chunks, vectors=vectors, columns=entry.columns)
+        )
 
 
 def _result(connection: sqlite3.Connection, result: SyncResult, changes: brain_source.Changes) -> SyncResult:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from nugget.index.writes import embedded_texts, indexed_title
+from nugget.index.writes import TextColumns, embedded_texts, indexed_title, text_columns
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk
 from nugget.sources import brain as brain_source
@@ -35,10 +35,11 @@ _START = "import sys; sys.path[:] = sys.argv[1:]; from nugget.sync.preparing imp
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A file as it was read, with the chunks of its unit."""
+    """A file as it was read, with the chunks and the full text of its unit."""
 
     file: brain_source.ReadFile
     chunks: Sequence[Chunk]
+    columns: TextColumns | None = None
 
     @property
     def texts(self) -> list[str]:
@@ -60,8 +61,8 @@ def prepared(brain: Path, paths: Sequence[str], vectors: Vectors) -> Iterator[li
 
 
 def _is_ours(position: int) -> bool:
-    """Whether a batch is prepared here: this process has the time for a quarter of them beside writing all."""
-    return position % 4 == 0
+    """Whether a batch is prepared here: this process has the time for half of them beside writing all."""
+    return position % 2 == 0
 
 
 def _prepare_all(brain: Path, paths: Sequence[str], count_tokens: CountTokens) -> list[Prepared]:
@@ -73,7 +74,8 @@ def _prepare(brain: Path, path: str, count_tokens: CountTokens) -> Prepared:
     if file.unit is None:
         return Prepared(file, [])
     title = indexed_title(file.unit.title, file.unit.body)
-    return Prepared(file, chunk_markdown(file.unit.body, title=title, count_tokens=count_tokens))
+    chunks = chunk_markdown(file.unit.body, title=title, count_tokens=count_tokens)
+    return Prepared(file, chunks, text_columns(file.unit, chunks))
 
 
 @contextmanager
