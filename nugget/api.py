@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget import query_log
-from nugget.asked import as_depth, as_filter, at_least_one
+from nugget.asked import as_depth, as_filter, as_sources, at_least_one
 from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
 from nugget.embedding import Embedder, open_embedder
 from nugget.errors import BrainError, EmbeddingUnavailable, IndexUnavailable
@@ -294,7 +294,7 @@ class Brain:
         """Bring what is searched beside the brain in line with its files; what was done, by source."""
         from nugget.machine import MACHINE_SOURCES, sync_machine
 
-        named = as_filter((), (), (), sources, None).sources
+        named = as_sources(sources)
         return sync_machine(
             self.environment, self.settings, brain=self.path, sources=named or MACHINE_SOURCES,
             embedder=self.embedder, now=datetime.now(UTC), progress=progress,

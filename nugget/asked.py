@@ -9,6 +9,14 @@ from nugget.errors import UsageError
 from nugget.models import Depth, Filter, SourceName
 
 
+def as_sources(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:
+    """The sources of these names. Raises UsageError for one that does not exist."""
+    try:
+        return tuple(map(SourceName, names))
+    except ValueError as error:
+        raise UsageError(f"{error}.", hint=f"Sources are: {', '.join(SourceName)}.") from None
+
+
 def as_filter(
     types: Sequence[str],
     domains: Sequence[str],
@@ -18,12 +26,8 @@ def as_filter(
     sessions: Sequence[str] = (),
 ) -> Filter:
     """What limits a question, each value as it was given. Raises UsageError for a source that does not exist."""
-    try:
-        names = tuple(SourceName(source) for source in sources)
-    except ValueError as error:
-        raise UsageError(f"{error}.", hint=f"Sources are: {', '.join(SourceName)}.") from None
     return Filter(
-        sources=names,
+        sources=as_sources(sources),
         types=tuple(types),
         domains=tuple(domain.strip("/") for domain in domains),
         tags=tuple(tags),

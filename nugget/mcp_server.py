@@ -132,16 +132,9 @@ def make_server(
         ] = 2000,
     ) -> CallToolResult:
         question = Question(
-            text=task_description,
-            path=path,
-            symbol=symbol,
-            types=types or (),
-            sources=sources or (),
-            profile=profile,
-            depth=depth,
-            budget_tokens=token_budget,
-            ref=ref,
-        )
+            text=task_description, path=path, symbol=symbol, types=types or (), sources=sources or (), profile=profile,
+            depth=depth, budget_tokens=token_budget, ref=ref,
+        )  # fmt: skip
         text, failed = await asyncio.get_running_loop().run_in_executor(threads, partial(_reply, desk, question))
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
 

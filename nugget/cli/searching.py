@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nugget.asked import as_sources
 from nugget.cli import layout
 from nugget.cli.asking import (
     DomainOption,
@@ -182,10 +183,7 @@ def shown_json(unit: Unit | None, stretch: Stretch | None, *, ref: str) -> dict[
 
 def sources_of(given: Sequence[str] | None) -> tuple[SourceName, ...]:
     """The sources that an option names, all for none. Raises UsageError for one that does not exist."""
-    try:
-        return tuple(SourceName(name.lower()) for name in listed(given)) or tuple(SourceName)
-    except ValueError as error:
-        raise UsageError(f"{error}.", hint=f"Sources are: {', '.join(SourceName)}.") from None
+    return as_sources([name.lower() for name in listed(given)]) or tuple(SourceName)
 
 
 def _check_identity(identity: str | None) -> None:

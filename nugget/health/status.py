@@ -146,7 +146,7 @@ def index_state(brain: Path, environment: Environment) -> IndexState:
                 files=counts["files"],
                 bytes=file.stat().st_size,
                 model=index.embedding_model,
-                model_problem=index.problem_of_model,
+                model_problem=index.model_problem(),
                 vector_search=index.vector_search if index.embedding_model else None,
                 problems=tuple(problem for path in sorted(states) for problem in states[path].problems),
             )

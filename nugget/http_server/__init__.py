@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -179,11 +179,6 @@ def _end_quietly(*_: object) -> None:
 
 def _close(server: Server) -> None:
     """Let go of everything. Work that still runs is left to die with the process: it is safe to kill."""
-    is_busy, code = server.is_busy, 130 if sys.exc_info()[0] is KeyboardInterrupt else 0
     server.quick.close()
     server.slow.close()
     server.desk.close()
-    if is_busy:
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(code)

@@ -76,12 +76,6 @@ class Server:
             self._resident.stop()
         self.logs.stop()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is still under way."""
-        is_reading = self.logs.backfill.state == "running" or self._machine.locked()
-        return bool(self.quick.taken or self.slow.taken) or is_reading
-
 
 def operations_of(server: Server) -> list[Operation]:
     """Every operation of a server."""

@@ -105,16 +105,11 @@ class Index:
         """The model whose vectors stand in this index; None when it has none."""
         return self.meta("embedding_model") or None
 
-    @property
-    def problem_of_model(self) -> str | None:
-        """Why the last sync could not have the model that was configured then; None where it could."""
+    def model_problem(self, model: str | None = None) -> str | None:
+        """Why the last sync could not have the configured model (this one, where named); None where it could."""
         noted = self.meta("model_problem")
-        return str(json.loads(noted)["reason"]) if noted else None
-
-    def model_problem(self, model: str) -> str | None:
-        """`problem_of_model`, where it was this one."""
-        noted = self.meta("model_problem")
-        return self.problem_of_model if noted and json.loads(noted)["model"] == model else None
+        problem = json.loads(noted) if noted else {}
+        return None if model not in (None, problem.get("model")) else problem.get("reason")
 
     def meta(self, key: str) -> str | None:
         """A fact about the index as a whole."""
