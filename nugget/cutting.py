@@ -16,7 +16,7 @@ CountTokens = Callable[[str], int]
 
 _LEADING_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 _AFTER_LINE = re.compile(r"\n")
-_AFTER_SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*")
+_AFTER_SENTENCE = re.compile(r"[.!?…。！？](?:(?<=[。！？])\s*|\s+)")
 _AFTER_WORD = re.compile(r"\s+")
 _CONTAINERS = frozenset({"bullet_list_open", "ordered_list_open", "list_item_open", "blockquote_open"})
 

@@ -92,6 +92,8 @@ def pieces(word: str) -> list[str]:
         spaced = _UNSPACED.sub(" ", word).split()
         pairs = [run[start : start + 2] for run in runs for start in range(max(1, len(run) - 1))]
         return [*pairs, *spaced, *(piece for part in spaced for piece in pieces(part))]
+    if word.isalpha() and word[1:].islower():  # what most words are, and nothing to cut
+        return []
     cuts = [0, *(at for at in range(1, len(word)) if _starts_piece(word, at)), len(word)]
     return [word[start:end] for start, end in pairwise(cuts)] if len(cuts) > 2 else []
 

@@ -27,6 +27,9 @@ CountTokens = Callable[[str], int]
 
 _FILES_A_BATCH = 64
 
+_BATCHES_AHEAD = 6
+"""How far this process looks ahead for batches of its own, rather than wait for the second one to start."""
+
 WORTH_A_PROCESS = 300
 """Files that must remain for a second process: starting it costs as much as reading about a hundred."""
 
@@ -51,13 +54,21 @@ def prepared(brain: Path, paths: Sequence[str], vectors: Vectors) -> Iterator[li
     """Files read and chunked, in their order, in batches."""
     count_tokens = vectors.embedder.count_tokens if vectors.embedder else estimate_tokens
     batches = [paths[start : start + _FILES_A_BATCH] for start in range(0, len(paths), _FILES_A_BATCH)]
+    made: dict[int, list[Prepared]] = {}
+
+    def make(at: int) -> list[Prepared]:
+        return made.pop(at, []) or _prepare_all(brain, batches[at], count_tokens)
+
     position = 0
     with _second_process(brain, batches, count_tokens, is_wanted=len(paths) >= WORTH_A_PROCESS) as process:
         while position < len(batches) and not vectors.embedded:
-            made = None if _is_ours(position) else _next_from(process)
-            yield made or _prepare_all(brain, batches[position], count_tokens)
+            for later in range(position, min(position + _BATCHES_AHEAD, len(batches)) if process else position):
+                if _is_ours(later) and later not in made:
+                    made[later] = make(later)
+            theirs = None if _is_ours(position) else _next_from(process)
+            yield theirs or make(position)
             position += 1
-    yield from one_ahead(_prepare_all(brain, batch, count_tokens) for batch in batches[position:])
+    yield from one_ahead(make(at) for at in range(position, len(batches)))
 
 
 def _is_ours(position: int) -> bool:
