@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nugget import query_log
 from nugget.asked import as_depth, as_filter, as_sources, at_least_one
 from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
-from nugget.embedding import Embedder, open_embedder
+from nugget.embedding import Embedder, QuestionEmbedder, open_embedder
+from nugget.embedding.borrowed import Borrowing
 from nugget.errors import BrainError, EmbeddingUnavailable, IndexUnavailable
 from nugget.index import Index, Unusable
 from nugget.index.home import discard_damaged, read_home
@@ -59,6 +60,7 @@ class Brain:
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
         self._resident = resident
+        self._asks_once = face is Face.CLI
         self._face = face if self.settings.retrieval.log_queries else None
         self._unlogged: list[query_log.Asked] = []
         self._lock = threading.RLock()
@@ -86,6 +88,13 @@ class Brain:
                 except EmbeddingUnavailable as error:
                     self._embedder_state = str(error)
             return self._embedder
+
+    @property
+    def _question_embedder(self) -> QuestionEmbedder | None:
+        """The model for questions: a command, which asks once, has others load it."""
+        if self.embedder is None or not self._asks_once:
+            return self.embedder
+        return Borrowing(self.embedder, self.environment)
 
     @property
     def embedder_problem(self) -> str | None:
@@ -183,7 +192,7 @@ class Brain:
         chosen = profiles.configured(profile, defaults)
         moment = now or datetime.now(UTC)
         bundle = self._guarded(
-            lambda: retrieve(query, chosen, self.index, embedder=self.embedder, reranker=reranker, now=moment)
+            lambda: retrieve(query, chosen, self.index, embedder=self._question_embedder, reranker=reranker, now=moment)
         )
         if state.is_behind:
             bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
@@ -235,7 +244,7 @@ class Brain:
         def search_once() -> Results:
             return search_everything(
                 query, self.indexes(as_identity), sources=chosen, settings=self.settings.retrieval,
-                embedder=self.embedder, now=moment, limit=wanted, depth=as_depth(depth), profile=profile,
+                embedder=self._question_embedder, now=moment, limit=wanted, depth=as_depth(depth), profile=profile,
                 explain=explain, allow=allowed_texts(self.settings),
             )  # fmt: skip
 

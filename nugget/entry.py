@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+_QUESTIONS = ("ask", "search")
+"""Commands that need the embedding model once."""
+
 UNEXPECTED = 3
 INTERRUPTED = 130
 
@@ -27,6 +30,10 @@ def console() -> NoReturn:
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 10, 10)
     try:
+        if _command_in(sys.argv[1:]) in _QUESTIONS:
+            from nugget.embedding.borrowed import load_ahead
+
+            load_ahead()
         code = main()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
@@ -67,6 +74,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except Exception as error:
         return _unexpected(error)
+
+
+def _command_in(arguments: Sequence[str]) -> str | None:
+    """The command that is called, as far as that can be told before there is a parser."""
+    if "--help" in arguments:
+        return None
+    given = iter(arguments)
+    for argument in given:
+        if argument == "--brain":
+            next(given, None)
+        elif not argument.startswith("-"):
+            return argument
+    return None
 
 
 def _stand_in_for_closed_streams() -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nugget import __version__, recalling
+from nugget import __version__, lending
 from nugget.config import Environment, read_environment
 from nugget.desk import MAX_BUDGET_TOKENS, Desk, Question, print_traceback
 from nugget.errors import NuggetError
@@ -69,7 +69,7 @@ def serve(
     """
     environment = environment or read_environment()
     desk = Desk(flag=brain, environment=environment, cwd=cwd or Path.cwd(), identity=identity)
-    resident = Resident(environment.home, partial(recalling.answer, desk=desk, environment=environment))
+    resident = Resident(environment.home, partial(lending.answer, desk=desk, environment=environment))
     threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="nugget-ask")
     try:
         server = make_server(desk, threads, beside=resident.start)

@@ -8,13 +8,13 @@ first. What only vectors point at, and that weakly, is left out beside the brain
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import RetrievalSettings, Settings
-from nugget.embedding import Embedder
+from nugget.embedding import QuestionEmbedder, Vector
 from nugget.errors import UsageError
 from nugget.index import Index, queries
 from nugget.index.fulltext import STOP_WORDS, question_words
@@ -24,9 +24,6 @@ from nugget.search_language import SearchQuery
 from nugget.text import estimate_tokens
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from nugget.history import PassageHit
 
 DEFAULT_LIMIT = 50
@@ -143,7 +140,7 @@ def search_everything(
     *,
     sources: Sequence[SourceName],
     settings: RetrievalSettings,
-    embedder: Embedder | None,
+    embedder: QuestionEmbedder | None,
     now: datetime,
     limit: int = DEFAULT_LIMIT,
     depth: Depth = Depth.SUMMARY,
@@ -152,6 +149,12 @@ def search_everything(
     allow: Sequence[re.Pattern[str]] = (),
 ) -> Results:
     """Search each of these sources; `limit` results of each. `allow` are texts that redaction leaves."""
+    # History goes without vectors: the model may still be loading in another process meanwhile.
+    of_history = {
+        source: _passages(query, source, index, limit=limit, allow=allow)
+        for source in sources
+        if source in _HISTORY and not _is_about_units(query.filter) and (index := indexes.of(source))
+    }
     once = None if embedder is None else _Once(embedder)
     chosen = profiles.configured(profile, settings)
     groups: list[Group] = []
@@ -171,8 +174,8 @@ def search_everything(
             degraded += bundle.degraded
             explained[str(source)] = bundle.explain
             hint = hint or bundle.more_context_hint
-        if source in _HISTORY and not _is_about_units(query.filter):
-            passages, cut = _passages(query, source, index, limit=limit, allow=allow)
+        if source in of_history:
+            passages, cut = of_history[source]
             degraded += [f"phrase_cut: {source}, {cut}"] if cut else []
             hits = _by_relevance_and_recency([*hits, *passages])
             weak = weak and not hits
@@ -222,26 +225,16 @@ def day_of(hit: Hit) -> date | None:
 class _Once:
     """An embedder that makes the vector of a question once, however many sources are asked."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: QuestionEmbedder) -> None:
         self._embedder = embedder
-        self._made: dict[str, NDArray[np.float32]] = {}
+        self._made: dict[str, Vector] = {}
 
     @property
     def model(self) -> str:
         """The name of the model."""
         return self._embedder.model
 
-    @property
-    def embed(self) -> Callable[..., Any]:
-        """As the model's own."""
-        return self._embedder.embed
-
-    @property
-    def count_tokens(self) -> Callable[[str], int]:
-        """As the model's own."""
-        return self._embedder.count_tokens
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
+    def embed_query(self, text: str) -> Vector:
         """The vector of a question. Raises EmbeddingUnavailable."""
         if text not in self._made:
             self._made[text] = self._embedder.embed_query(text)

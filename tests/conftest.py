@@ -36,21 +36,7 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     """
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
-        if name.startswith(
-            (
-                "NUGGET_",
-                "ANTHROPIC_",
-                "GITHUB_",
-                "CLAUDE",
-                "GIT_",
-                "OPENAI_",
-                "VOYAGE_",
-                "AISH",
-                "CODEX_",
-                "GEMINI_",
-                "XDG_DATA",
-            )
-        ):
+        if name.startswith(FOREIGN):
             monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("NUGGET_MODELS", str(REPOSITORY / ".models"))

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parent.parent / "nugget"
 LAYERS: dict[str, tuple[str, ...]] = {
     "faces": (
         "render", "render_nuggets", "asked", "neighbours", "bringing", "api", "agent_code", "openqed_tools",
-        "source_answers", "desk", "briefing", "recalling", "mcp_server", "http_server", "hook", "worker", "commit_hook",
+        "source_answers", "desk", "briefing", "lending", "mcp_server", "http_server", "hook", "worker", "commit_hook",
         "demo", "cli", "entry",
     ),
     "use cases": (

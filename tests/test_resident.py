@@ -90,11 +90,13 @@ def other_end(home: Path, answer: bytes | None, *, mode: int = 0o700) -> Iterato
                 connection.sendall(answer)
                 connection.close()
 
-    threading.Thread(target=serve, daemon=True).start()
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
     try:
         yield asked
     finally:
         listening.shutdown(socket.SHUT_RDWR)
+        serving.join(5)
         listening.close()
         for connection in held:
             connection.close()

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from nugget.config import Environment, Settings
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from nugget.config import Environment, Settings
 
 # Nothing of a user's leaves the machine: onnxruntime's official builds report their use to its maker, and the hub's
 # client, which fastembed downloads with, to the hub. Both look here when they are imported, which only this package
@@ -24,8 +24,26 @@ os.environ.update(ORT_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_TELEMETRY="1")
 BUNDLED_MODEL = "all-MiniLM-L6-v2"
 
 
+class Vector(Protocol):
+    """A vector as the index stores it: a numpy array of shape (dimensions,), or an `array("f")` without numpy."""
+
+    def tobytes(self) -> bytes:
+        """Its numbers, float32 and little-endian."""
+
+
+class QuestionEmbedder(Protocol):
+    """What retrieval asks of an embedding model. `model` names it in the index and the vector cache."""
+
+    @property
+    def model(self) -> str:
+        """The name under which vectors of this model are stored; two names never mix."""
+
+    def embed_query(self, text: str) -> Vector:
+        """The vector of a question. Raises EmbeddingUnavailable."""
+
+
 class Embedder(Protocol):
-    """What sync and retrieval ask of an embedding model. `model` names it in the index and the vector cache."""
+    """A QuestionEmbedder that sync can have many texts embedded by, with numpy."""
 
     @property
     def model(self) -> str:

@@ -42,7 +42,7 @@ _WORDS_REMEMBERED = 200_000
 
 _CONVERSION_TIMEOUT_S = 120
 
-_TOKENIZER = Path(__file__).parent / "minilm"
+_BUNDLED_TOKENIZER = Path(__file__).parent / "minilm" / "tokenizer.json"
 
 
 class OnnxEmbedder:
@@ -84,6 +84,11 @@ class OnnxEmbedder:
         vector: NDArray[np.float32] = mean / max(float(np.linalg.norm(mean)), 1e-12)
         return vector
 
+    def load(self) -> None:
+        """Load what a question needs. Raises EmbeddingUnavailable."""
+        self._tokenizer()
+        self._session()
+
     def count_tokens(self, text: str) -> int:
         """Word pieces of the text, without the two that mark its ends.
 
@@ -122,11 +127,24 @@ def bundled(models: Path) -> OnnxEmbedder:
     Falls back to the shipped file, at less than half the speed, where it cannot be converted.
     Raises EmbeddingUnavailable when the package is absent or its file is not the one that we know.
     """
-    converted = models / f"all-MiniLM-L6-v2-{MODEL_SHA256[:12]}.onnx"
-    tokenizer = _TOKENIZER / "tokenizer.json"
-    if _is_intact(converted) or _convert_once(converted):
-        return OnnxEmbedder("all-MiniLM-L6-v2/int8", onnx_file=converted, tokenizer_file=tokenizer)
-    return OnnxEmbedder("all-MiniLM-L6-v2/int8-weights", onnx_file=_shipped_model(), tokenizer_file=tokenizer)
+    if found := converted(models):
+        return found
+    _convert_once(_converted_file(models))
+    return converted(models) or OnnxEmbedder(
+        "all-MiniLM-L6-v2/int8-weights", onnx_file=_shipped_model(), tokenizer_file=_BUNDLED_TOKENIZER
+    )
+
+
+def converted(models: Path) -> OnnxEmbedder | None:
+    """The model that comes with Nugget, where it has been converted already."""
+    file = _converted_file(models)
+    if not _is_intact(file):
+        return None
+    return OnnxEmbedder("all-MiniLM-L6-v2/int8", onnx_file=file, tokenizer_file=_BUNDLED_TOKENIZER)
+
+
+def _converted_file(models: Path) -> Path:
+    return models / f"all-MiniLM-L6-v2-{MODEL_SHA256[:12]}.onnx"
 
 
 def from_folder(folder: Path) -> OnnxEmbedder:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from nugget import __version__, recalling
+from nugget import __version__, lending
 from nugget.config import Environment, Settings
 from nugget.desk import Desk
 from nugget.errors import NuggetError
@@ -49,7 +49,7 @@ class Server:
 
     def start(self) -> None:
         """Begin what runs beside the answers."""
-        answer = partial(recalling.answer, desk=self.desk, environment=self.environment)
+        answer = partial(lending.answer, desk=self.desk, environment=self.environment)
         self._resident = Resident(self.environment.home, answer)
         self._resident.start()
         if self.settings.http.backfill:

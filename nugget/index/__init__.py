@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from nugget.embedding import Vector
+
 __all__ = ["Edge", "Index", "StoredChunk", "Terms", "Unusable"]
 
 
@@ -145,7 +147,7 @@ class Index:
             return scores.within(self.connection, "chunks_fts", terms, *keys)
         return queries.words_within(self.connection, terms.words, *keys)
 
-    def search_vectors(self, vector: NDArray[np.float32], k: int, filter_: Filter) -> list[tuple[int, float]]:
+    def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """The k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
         allowed_sql, parameters = queries.allowed_chunks(filter_)
         if self.vector_search == "sqlite-vec":
@@ -159,17 +161,21 @@ class Index:
         cosines = self._cosines(snapshot, vector)
         return vectors.search_snapshot(self.connection, snapshot, vector, k, cosines=cosines, allowed=allowed)
 
-    def unit_cosines(self, vector: NDArray[np.float32], unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
+    def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
         """The cosines with each of these units that has vectors: of its nearest chunk, of the whole, of its title."""
-        snapshot = self._snapshot_in_use()
-        best = None if snapshot is None else self._best_of_units(snapshot, vector)
-        return vectors.unit_cosines(self.connection, snapshot, best, vector, unit_keys)
+        if self.vector_search == "sqlite-vec":
+            return vectors.unit_cosines_by_sql(self.connection, vector, unit_keys)
+        snapshot = self._current_snapshot()
+        return vectors.unit_cosines(self.connection, snapshot, self._best_of_units(snapshot, vector), vector, unit_keys)
 
-    def nearest_chunk(self, vector: NDArray[np.float32], unit_key: int) -> int | None:
+    def nearest_chunk(self, vector: Vector, unit_key: int) -> int | None:
         """The chunk of a unit that is nearest; None where it has no vectors."""
-        snapshot = self._snapshot_in_use()
-        cosines = None if snapshot is None else self._cosines(snapshot, vector)
-        if snapshot is None or cosines is None:
+        if self.vector_search == "sqlite-vec":
+            found = vectors.best_chunks_by_sql(self.connection, vector, [unit_key])
+            return found[unit_key][0] if found else None
+        snapshot = self._current_snapshot()
+        cosines = self._cosines(snapshot, vector)
+        if cosines is None:
             found = vectors.best_chunks(self.connection, vector, [unit_key])
             return found[unit_key][0] if found else None
         return vectors.nearest_chunk(snapshot, cosines, unit_key)
@@ -243,20 +249,18 @@ class Index:
                 self._word_scores = WordScores(generation)
             return self._word_scores
 
-    def _snapshot_in_use(self) -> vectors.Snapshot | None:
-        return None if self.vector_search == "sqlite-vec" else self._current_snapshot()
-
-    def _cosines(self, snapshot: vectors.Snapshot, vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def _cosines(self, snapshot: vectors.Snapshot, vector: Vector) -> NDArray[np.float32] | None:
         """The cosines of every row with a vector, made once a question; None where only signs are kept."""
         if snapshot.matrix is None:
             return None
         made: tuple[object, object, NDArray[np.float32]] | None = getattr(self._local, "cosines", None)
         if made is None or made[0] is not snapshot or made[1] is not vector:
-            made = (snapshot, vector, snapshot.matrix @ vector if len(snapshot.matrix) else snapshot.matrix.ravel())
+            row = vectors.as_row(vector)
+            made = (snapshot, vector, snapshot.matrix @ row if len(snapshot.matrix) else snapshot.matrix.ravel())
             self._local.cosines = made
         return made[2]
 
-    def _best_of_units(self, snapshot: vectors.Snapshot, vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def _best_of_units(self, snapshot: vectors.Snapshot, vector: Vector) -> NDArray[np.float32] | None:
         """The cosine of every unit's nearest chunk, made once a question; None where only signs are kept."""
         cosines = self._cosines(snapshot, vector)
         if cosines is None:

@@ -8,7 +8,7 @@ beyond it only their signs, packed to bits, choose RESCORED candidates whose tru
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,6 +17,8 @@ from nugget.index.queries import select_in
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from nugget.embedding import Vector
 
 EXACT_LIMIT = 20_000
 """Vectors kept whole in memory (30 MB at 384 dimensions); more are kept as bits (5 MB for 100,000)."""
@@ -53,7 +55,7 @@ class Snapshot:
 
 
 def search_by_sql(
-    connection: sqlite3.Connection, vector: NDArray[np.float32], k: int, allowed_sql: str, parameters: Sequence[object]
+    connection: sqlite3.Connection, vector: Vector, k: int, allowed_sql: str, parameters: Sequence[object]
 ) -> list[tuple[int, float]]:
     """The k chunks of highest cosine as (chunk key, cosine), scanned by sqlite-vec.
 
@@ -64,8 +66,8 @@ def search_by_sql(
         f"SELECT chunk_key, vec_distance_L2(embedding, ?) AS distance FROM vectors {where} ORDER BY distance LIMIT ?",
         (vector.tobytes(), *parameters, k),
     )
-    # For unit vectors |a-b|^2 = 2 - 2 cos(a, b); L2 spares sqlite-vec two norms a row.
-    return [(key, 1.0 - distance * distance / 2.0) for key, distance in rows]
+    # Of all its measures L2 is the one that spares sqlite-vec two norms a row.
+    return [(key, _cosine(distance)) for key, distance in rows]
 
 
 def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
@@ -124,7 +126,7 @@ def _unit_matrices(
 def search_snapshot(
     connection: sqlite3.Connection,
     snapshot: Snapshot,
-    vector: NDArray[np.float32],
+    vector: Vector,
     k: int,
     *,
     cosines: NDArray[np.float32] | None,
@@ -144,27 +146,42 @@ def search_snapshot(
         return list(zip(snapshot.keys[best].tolist(), cosines[best].tolist(), strict=True))
     assert snapshot.signs is not None
     signs = snapshot.signs if allowed is None else snapshot.signs[rows]
-    differing = np.bitwise_count(signs ^ _signs(vector.reshape(1, -1))).sum(axis=1, dtype=np.int32)
+    differing = np.bitwise_count(signs ^ _signs(as_row(vector).reshape(1, -1))).sum(axis=1, dtype=np.int32)
     near = snapshot.keys[rows[_largest(-differing, max(RESCORED, 4 * k))]]
     scored = cosines_of(connection, vector, [int(key) for key in near])
     return sorted(scored.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
-def cosines_of(connection: sqlite3.Connection, vector: NDArray[np.float32], keys: Sequence[int]) -> dict[int, float]:
+def cosines_of(connection: sqlite3.Connection, vector: Vector, keys: Sequence[int]) -> dict[int, float]:
     """The exact cosine of each of these chunks that has a vector."""
     rows = list(select_in(connection, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", keys))
     cosines = _cosines([row[1] for row in rows], vector)
     return {row[0]: cosine for row, cosine in zip(rows, cosines, strict=True)}
 
 
-def best_chunks(
-    connection: sqlite3.Connection, vector: NDArray[np.float32], units: Sequence[int]
-) -> dict[int, tuple[int, float]]:
+def best_chunks(connection: sqlite3.Connection, vector: Vector, units: Sequence[int]) -> dict[int, tuple[int, float]]:
     """The nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
     sql = "SELECT unit_key, key, embedding FROM chunks JOIN vectors ON chunk_key = key WHERE unit_key IN"
     found = list(select_in(connection, sql, units))
+    cosines = _cosines([row[2] for row in found], vector)
+    return _best((unit, key, cosine) for (unit, key, _), cosine in zip(found, cosines, strict=True))
+
+
+def best_chunks_by_sql(
+    connection: sqlite3.Connection, vector: Vector, units: Sequence[int]
+) -> dict[int, tuple[int, float]]:
+    """The same as `best_chunks`, by sqlite-vec."""
+    sql = (
+        "SELECT unit_key, key, vec_distance_L2(embedding, ?) FROM chunks JOIN vectors ON chunk_key = key "
+        "WHERE unit_key IN"
+    )
+    found = select_in(connection, sql, units, [vector.tobytes()])
+    return _best((unit, key, _cosine(distance)) for unit, key, distance in found)
+
+
+def _best(found: Iterable[tuple[int, int, float]]) -> dict[int, tuple[int, float]]:
     best: dict[int, tuple[int, float]] = {}
-    for (unit, key, _), cosine in zip(found, _cosines([row[2] for row in found], vector), strict=True):
+    for unit, key, cosine in found:
         if unit not in best or cosine > best[unit][1]:
             best[unit] = (key, cosine)
     return best
@@ -188,16 +205,15 @@ def nearest_chunk(snapshot: Snapshot, cosines: NDArray[np.float32], unit: int) -
 
 
 def unit_cosines(
-    connection: sqlite3.Connection, snapshot: Snapshot | None, best: NDArray[np.float32] | None,
-    vector: NDArray[np.float32], units: Sequence[int],
+    connection: sqlite3.Connection, snapshot: Snapshot, best: NDArray[np.float32] | None,
+    vector: Vector, units: Sequence[int],
 ) -> dict[int, UnitCosines]:  # fmt: skip
     """The cosines with each of these units that has vectors. `best` is what `best_of_units` gave for the snapshot."""
-    if snapshot is None:
-        return _unit_cosines_by_sql(connection, vector, units)
     present = [unit for unit in units if unit in snapshot.runs]
     rows = [snapshot.runs[unit] for unit in present]
     # Of two axes, not three: only that is one call of BLAS.
-    both = (snapshot.whole_and_title[rows].reshape(-1, len(vector)) @ vector).reshape(-1, 2).tolist()
+    row = as_row(vector)
+    both = (snapshot.whole_and_title[rows].reshape(-1, len(row)) @ row).reshape(-1, 2).tolist()
     titled = snapshot.has_title[rows].tolist()
     if best is None:
         found = best_chunks(connection, vector, present)
@@ -210,25 +226,40 @@ def unit_cosines(
     }
 
 
-def _unit_cosines_by_sql(
-    connection: sqlite3.Connection, vector: NDArray[np.float32], units: Sequence[int]
-) -> dict[int, UnitCosines]:
-    nearest = best_chunks(connection, vector, units)
-    sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
-    found = list(select_in(connection, sql, units))
-    with_title = [row for row in found if row[2] is not None]
-    of_titles = dict(zip((row[0] for row in with_title), _cosines([row[2] for row in with_title], vector), strict=True))
-    wholes = dict(zip((row[0] for row in found), _cosines([row[1] for row in found], vector), strict=True))
-    return {unit: (cosine, wholes.get(unit, 0.0), of_titles.get(unit)) for unit, (_, cosine) in nearest.items()}
+def unit_cosines_by_sql(connection: sqlite3.Connection, vector: Vector, units: Sequence[int]) -> dict[int, UnitCosines]:
+    """The same as `unit_cosines`, by sqlite-vec."""
+    nearest = best_chunks_by_sql(connection, vector, units)
+    sql = (
+        "SELECT unit_key, vec_distance_L2(embedding, ?1), "
+        "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?1) END "
+        "FROM unit_vectors WHERE unit_key IN"
+    )
+    found = {
+        unit: (_cosine(whole), None if title is None else _cosine(title))
+        for unit, whole, title in select_in(connection, sql, units, [vector.tobytes()])
+    }
+    return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
 
 
-def _cosines(blobs: Sequence[bytes], vector: NDArray[np.float32]) -> list[float]:
+def _cosine(distance: float) -> float:
+    """Of two unit vectors at this Euclidean distance: |a-b|^2 = 2 - 2 cos(a, b)."""
+    return 1.0 - distance * distance / 2.0
+
+
+def as_row(vector: Vector) -> NDArray[np.float32]:
+    """A vector as numpy has it, not copied."""
+    import numpy as np
+
+    return np.asarray(vector, dtype="<f4")
+
+
+def _cosines(blobs: Sequence[bytes], vector: Vector) -> list[float]:
     import numpy as np
 
     if not blobs:
         return []
     matrix = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(blobs), -1)
-    cosines: list[float] = (matrix @ vector).tolist()
+    cosines: list[float] = (matrix @ as_row(vector)).tolist()
     return cosines
 
 

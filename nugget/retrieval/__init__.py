@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from nugget.embedding import Embedder
+from nugget.embedding import QuestionEmbedder
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.index import Index
 from nugget.models import Bundle, Contribution, Hit, Query
@@ -33,7 +33,7 @@ def retrieve(
     profile: Profile,
     index: Index,
     *,
-    embedder: Embedder | None,
+    embedder: QuestionEmbedder | None,
     reranker: Reranker | None = None,
     now: datetime,
 ) -> Bundle:

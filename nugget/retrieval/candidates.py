@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from nugget.embedding import Embedder
+from nugget.embedding import QuestionEmbedder
 from nugget.errors import EmbeddingUnavailable
 from nugget.index import Index, Terms
 from nugget.models import Query
@@ -17,9 +17,7 @@ from nugget.retrieval.fusion import fuse
 from nugget.retrieval.profiles import Profile
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from nugget.embedding import Vector
     from nugget.index.vectors import UnitCosines
 
 BM25_DEPTH = 200
@@ -79,7 +77,7 @@ class Matcher:
     def __init__(
         self,
         index: Index,
-        vector: NDArray[np.float32] | None,
+        vector: Vector | None,
         chunk_bm25: dict[int, float],
         unit_bm25: dict[int, float],
     ) -> None:
@@ -107,7 +105,7 @@ class Matcher:
         return None if self.vector is None else self._index.nearest_chunk(self.vector, unit_key)
 
 
-def gather(query: Query, profile: Profile, index: Index, embedder: Embedder | None) -> Gathered:
+def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbedder | None) -> Gathered:
     """The units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25."""
     terms = index.terms(query.text)
     if query.match_any:
@@ -158,9 +156,7 @@ def _matching_chunks(
     return chunks
 
 
-def embed_question(
-    text: str, index: Index, embedder: Embedder | None
-) -> tuple[NDArray[np.float32] | None, tuple[str, ...]]:
+def embed_question(text: str, index: Index, embedder: QuestionEmbedder | None) -> tuple[Vector | None, tuple[str, ...]]:
     """The question's vector where the index has vectors of this very model; else why not, as `degraded` names it."""
     if embedder is None or index.embedding_model != embedder.model or not text.strip():
         return None, ("no_vectors",)

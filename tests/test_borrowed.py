@@ -1,0 +1,128 @@
+"""The vector of a question from another process: a server that runs, or one that is started beside the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from base64 import b64encode
+from pathlib import Path
+
+import numpy as np
+import pytest
+from served import served
+from test_resident import other_end, synced
+
+from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.embedding import BUNDLED_MODEL, Embedder, borrowed, open_embedder
+from nugget.embedding.borrowed import Borrowing, load_ahead, vector_for
+
+__all__ = ["synced"]
+
+MEANT = "decision/sessions-in-postgres"
+QUESTION = "people get logged out on every page load in the browser"
+MODEL = {"numpy", "onnxruntime", "tokenizers"}
+COMMAND = """\
+import atexit, sys
+def report():
+    loaded = sorted({name.split('.')[0] for name in sys.modules})
+    print(*loaded, file=sys.stderr)
+import os
+leave = os._exit
+os._exit = lambda code: (report(), sys.stderr.flush(), leave(code))
+from nugget.entry import console
+console()
+"""
+
+
+@pytest.fixture
+def own() -> Embedder:
+    model = open_embedder(Settings(embedding=EmbeddingSettings(model=BUNDLED_MODEL)), read_environment())
+    assert model is not None
+    return model
+
+
+def asked(brain: Path, **variables: str) -> tuple[list[str], set[str]]:
+    """The ids that `nugget search` finds, and the top-level modules that it loaded for that."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "--brain", str(brain), "search", "--source", "brain", "--json", QUESTION],
+        capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), **variables},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [hit["id"] for hit in json.loads(done.stdout)["hits"]], set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.proves("ASK-BORROWED")
+def test_a_command_finds_by_meaning_and_loads_no_model_itself(synced: Path, isolated_home: Path) -> None:
+    model = EmbeddingSettings().model
+    own_way, loaded = asked(synced, NUGGET_EMBEDDING_MODEL=model)
+    assert MEANT in own_way
+    assert loaded & MODEL == set(), "the process beside it has"
+    keep = {"NUGGET_HOME": str(isolated_home / ".nugget"), "NUGGET_MODELS": os.environ["NUGGET_MODELS"]}
+    with served(isolated_home, brain=synced, NUGGET_EMBEDDING_MODEL=model, **keep) as server:
+        for _ in range(40):  # at first the server may be loading it still
+            found, loaded = asked(synced, NUGGET_EMBEDDING_MODEL=model)
+            if not loaded & MODEL:
+                break
+            time.sleep(0.25)
+        assert (found, loaded & MODEL) == (own_way, set())
+        assert server.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.proves("ASK-BORROWED")
+def test_a_borrowed_vector_is_the_own_one_to_the_bit(own: Embedder, isolated_home: Path) -> None:
+    load_ahead()
+    environment = read_environment()
+    model = Borrowing(_Unused(own.model), environment)
+    assert model.embed_query(QUESTION).tobytes() == own.embed_query(QUESTION).tobytes()
+    again = Borrowing(own, environment).embed_query("The process answers once; then the model does it itself.")
+    assert isinstance(again, np.ndarray)
+
+
+@pytest.mark.proves("ASK-BORROWED")
+def test_whatever_the_others_answer_the_model_itself_is_fallen_back_on(own: Embedder, isolated_home: Path) -> None:
+    environment = read_environment()
+    expected = own.embed_query(QUESTION).tobytes()
+    short = b64encode(np.float32([3, 4]).tobytes()).decode()
+    for answer in (b"", b"{", b"[]", b"{}", b'{"vector": 5}', b'{"vector": "%%"}', b'{"vector": "abcd"}',
+                   json.dumps({"vector": short}).encode()):  # fmt: skip
+        with other_end(environment.home, answer) as heard:
+            assert Borrowing(own, environment).embed_query(QUESTION).tobytes() == expected
+            assert json.loads(heard[0]) == {"embed": QUESTION, "model": own.model}
+    load_ahead()
+    assert borrowed._loading is not None
+    borrowed._loading.kill()
+    assert Borrowing(own, environment).embed_query(QUESTION).tobytes() == expected
+
+
+@pytest.mark.proves("ASK-BORROWED")
+def test_no_process_is_started_in_vain(own: Embedder, isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with other_end(read_environment().home, None):
+        load_ahead()
+        assert borrowed._loading is None, "a server runs"
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    load_ahead()
+    assert borrowed._loading is None, "no vectors are wanted"
+
+
+@pytest.mark.proves("ASK-BORROWED")
+def test_a_vector_of_another_model_is_not_lent(own: Embedder) -> None:
+    assert vector_for({"embed": QUESTION, "model": own.model}, own)["vector"]
+    assert vector_for({"embed": QUESTION, "model": "another"}, own) == {}
+    assert vector_for({"embed": 5, "model": own.model}, own) == {}
+    assert vector_for({"embed": QUESTION, "model": own.model}, None) == {}
+
+
+class _Unused:
+    """A model that must not be asked."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def embed_query(self, text: str) -> np.ndarray:
+        """Fail."""
+        raise AssertionError(text)
