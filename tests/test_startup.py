@@ -50,8 +50,9 @@ def test_a_search_without_vectors_imports_nothing_heavy(brain: Path, monkeypatch
     modules_after(RUN_NUGGET, "sync")
     modules = modules_after(RUN_NUGGET, "search", "cache invalidation")
     assert modules & {*HEAVY, "markdown_it"} == set()
-    modules = modules_after(RUN_NUGGET, "--brain", str(brain), "search", "cache invalidation")
-    assert "pydantic" not in modules
+    plain = ("--brain", str(brain), "search", "-n", "5", "cache invalidation")
+    assert "pydantic" not in modules_after(RUN_NUGGET, *plain)
+    assert "pydantic" not in modules_after(RUN_NUGGET, "ask", "--depth", "summary", "cache invalidation")
 
 
 @pytest.mark.proves("HOUSE-STARTUP")

@@ -7,11 +7,14 @@ Here a parameter asks typer's conversion only for a value that is not of the dec
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+_COUNT = re.compile(r"[0-9]{1,9}")
 _WORDS = {"str": "TEXT", "int": "N", "float": "NUMBER", "path": "PATH", "file": "FILE", "directory": "FOLDER"}
 
 
@@ -74,9 +77,20 @@ class _WhereNeeded:
                 return list(value)
         if isinstance(self.declared, type) and type(value) is self.declared:
             return value
-        if self.declared is Path and isinstance(value, str) and _is_plain_path(value, param):
-            return Path(value)
+        if isinstance(value, str):
+            if self.declared is Path and _is_plain_path(value, param):
+                return Path(value)
+            if self.declared is int and _is_plain_count(value, param):
+                return int(value)
+            if isinstance(self.declared, type) and issubclass(self.declared, StrEnum) and value in list(self.declared):
+                return self.declared(value)
         return self.converting().coerce(value, param=param, ctx=ctx)
+
+
+def _is_plain_count(value: str, param: Any) -> bool:
+    """Whether this is a whole number of nobody's particular range, as typer would read it too."""
+    asked = param.type_descriptor.parameter_info
+    return asked.min is None and asked.max is None and _COUNT.fullmatch(value) is not None
 
 
 def _is_plain_path(value: str, param: Any) -> bool:
