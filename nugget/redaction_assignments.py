@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nugget.redaction_passwords import Place, is_chosen_word
+from nugget.redaction_passwords import Place, is_chosen_word, is_password_word
 from nugget.redaction_shapes import entropy, is_not_placeholder
 from nugget.redaction_words import is_stop_word
 
@@ -52,7 +52,9 @@ _ASSIGNED = re.compile(
     re.VERBOSE,
 )
 _QUOTED_END = re.compile(r"[^\n]{0,512}?(?=\\{0,16}[\"'`])")
-_BARE = re.compile(r"(?:[^\s,;\"'`<>(){}\[\]|\\&]|&(?!\w+=)){1,512}")
+_BARE = re.compile(r"(?:[^\s,;\"'`<>(){}\[\]|\\&]+|&(?!\w+=))+")
+_LONGEST = 512
+"""Characters of the longest value that is looked at."""
 _PAIR = re.compile(
     r"(?i)\\{0,16}[\"']?\s*,?(?:\\{1,16}n)?\s*\\{0,16}[\"']?value\\{0,16}[\"']?\s?[=:]\s?"
     r"(?P<open>\\{0,16}[\"'])?(?P<value>(?(open)[^\"'\n\\]{3,256}|[^\s\"'\\<>{}()\[\],;]{3,256}))"
@@ -74,16 +76,16 @@ _NOT_A_SECRET = frozenset(
 """Words that make a name one of something else: `token_count`, `secret_name`, `password_hash`."""
 
 _PROSE = re.compile(r"^[A-Za-z][a-z']*(?:[ ,.!?:;-]+[A-Za-z][a-z']*)+[.!?:]?$")
-_CODE = re.compile(
-    r"^[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[({\[]|^[A-Z][A-Z0-9]*_[A-Z0-9_]*$|^[A-Za-z]+$|^--?[a-z]"
-)
+_CODE = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[A-Z][A-Z0-9]*_[A-Z0-9_]*$|[A-Za-z]+$|--?[a-z]")
+"""How a value without quotes begins that is code: it holds no brackets, where it ends."""
 _CHECKS = re.compile(r"^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$|^!\w+$")
 """The checks of a form field (`required|min:8`), the tag of a YAML value (`!vault`)."""
 _UUID = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 _DIGEST = re.compile(r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|pbkdf2)")
 _WORD = re.compile(r"^(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,4}$|^\d{1,4}$|^v\d+$")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
-_LONG_PARTS = re.compile(r"[A-Z]?[a-z]{3,}")
+_LONG_PARTS = re.compile(r"(?<![a-z])[a-z]{3,}[^a-z].*?[a-z]{3}")
+"""Two runs of lower case letters, as in `make_session` and `getPassword`."""
 _HEX = re.compile(r"^[0-9a-fA-F]{32,}$")
 
 
@@ -134,7 +136,7 @@ def _value_behind(text: str, start: int, end: int) -> Place | None:
     compares = "==" in sign or "!=" in sign
     if compares or sign.strip() in (",", "("):
         return None
-    bare = _BARE.match(text, begin)
+    bare = _BARE.match(text, begin, begin + _LONGEST)
     if not bare:
         return None
     # `password=make_one(…)` is code: the call's name is no value.
@@ -152,10 +154,10 @@ def _is_flag(text: str, start: int) -> bool:
 def _is_secret(text: str, place: Place, *, kind: str) -> bool:
     name_start, start, quoted = place.name, place.start, place.quoted
     given = text[start : place.end]
-    if not 6 <= len(given) <= 512 or not is_not_placeholder(given):
+    if not 6 <= len(given) <= _LONGEST:
         return False
     parts = _name_parts(text, name_start, start)
-    if kind == "password" and (not _names_a_password(parts) or (parts == {"pass"} and not quoted)):
+    if kind == "password" and (not any(map(is_password_word, parts)) or (parts == {"pass"} and not quoted)):
         return False
     if parts & _NOT_A_SECRET or _DIGEST.match(given):
         return False
@@ -163,16 +165,10 @@ def _is_secret(text: str, place: Place, *, kind: str) -> bool:
         return {"api", "key"} <= parts
     if kind == "password":
         variable = not quoted and _is_variable(text, name_start)
-        return _is_chosen(given, quoted=quoted or variable, variable=variable, phrase="passphrase" in parts)
-    return _is_issued(given, quoted=quoted)
-
-
-def _names_a_password(parts: set[str]) -> bool:
-    """Whether the name is a password's: `compass`, `passenger` and `pwdump` are not."""
-    return any(
-        part in ("pass", "passphrase") or part.endswith(("password", "passwd", "pwd", "passwort", "kennwort"))
-        for part in parts
-    )
+        likely = _is_chosen(given, quoted=quoted or variable, variable=variable, phrase="passphrase" in parts)
+    else:
+        likely = _is_issued(given, quoted=quoted)
+    return likely and is_not_placeholder(given)
 
 
 def _name_parts(text: str, start: int, end: int) -> set[str]:
@@ -197,7 +193,7 @@ def _is_chosen(value: str, *, quoted: bool, variable: bool, phrase: bool) -> boo
         return phrase and quoted
     if (" " in value and not phrase) or is_stop_word(value) or _CHECKS.match(value):
         return False
-    if not quoted and (_CODE.search(value) or len(_LONG_PARTS.findall(value)) > 1):
+    if not quoted and (_LONG_PARTS.search(value) or _CODE.match(value)):
         return False
     if re.match(r"^[A-Za-z_.]+$", value):
         return variable and value.islower() and len(value) >= 8
@@ -209,7 +205,7 @@ def _is_chosen(value: str, *, quoted: bool, variable: bool, phrase: bool) -> boo
 
 def _is_issued(value: str, *, quoted: bool) -> bool:
     """Whether a value looks like a key that a machine made."""
-    if len(value) < 12 or " " in value or (_CODE.search(value) and not quoted):
+    if len(value) < 12 or " " in value or (not quoted and _CODE.match(value)):
         return False
     if _HEX.match(value):
         return entropy(value) > 2.5

@@ -14,9 +14,9 @@ from nugget.redaction_shapes import is_not_placeholder
 from nugget.redaction_words import is_phrase, is_reference
 
 _PASSWORD = re.compile(
-    r"(?:password|passwd|passwort|passphrase|kennwort|pwd|passwords|^(?:db|root|user|admin|my|smtp|ftp|ldap)?pw)$"
+    r"(?:passwords?|passwd|passwort|passphrase|kennwort|pwd|^(?:db|root|user|admin|my|smtp|ftp|ldap)?pw)$"
+    r"|^(?:passe|contrase\w*)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$"
 )
-_ENDS_IN_PASS = re.compile(r"^(?:pass|passe|contrase\w*)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$")
 _TRAILERS = frozenset("confirm confirmation again repeat old new plain raw prod dev staging test local value".split())
 _SECRET_OF = frozenset(
     "client app application jwt session shared cookie auth api oauth signing hmac webhook consumer flask django "
@@ -75,20 +75,24 @@ def is_chosen_word(text: str, place: Place, *, secret: bool) -> bool:
     head = text[max(0, place.name - 40) : place.name]
     name = re.search(r"[A-Za-z0-9_.-]*$", head)
     full = (name.group() if name else "") + _name_on(text, place)
-    if not (_names_a_secret(full) if secret else names_a_password(full)):
+    if not (_names_a_secret(full) if secret else _names_a_password(full)):
         return False
     if secret and len(given) < 6:
         return False
     return _is_quoted_password(text, place, given) if place.quoted else _is_bare_password(text, place, given, full)
 
 
-def names_a_password(name: str) -> bool:
+def is_password_word(word: str) -> bool:
+    """Whether a word of a name, in lower case, means a password: `pgpassword` and `userpass`, not `compass`."""
+    return _PASSWORD.search(word) is not None
+
+
+def _names_a_password(name: str) -> bool:
     """Whether a name is a password's own: `db_password` and `PGPASSWORD`, not `password_hint` nor `compass`."""
     parts = _parts(name)
     while len(parts) > 1 and (parts[-1] in _TRAILERS or parts[-1].isdigit()):
         parts.pop()
-    last = parts[-1] if parts else ""
-    return bool(_PASSWORD.search(last) or _ENDS_IN_PASS.match(last))
+    return bool(parts) and is_password_word(parts[-1])
 
 
 def _names_a_secret(name: str) -> bool:
@@ -124,7 +128,7 @@ def _is_quoted_password(text: str, place: Place, given: str) -> bool:
         return not _CAMEL.search(given)
     if re.fullmatch(r"[a-z]+(?:[_-][a-z]+)+", given):
         return is_phrase(given.replace("_", "-"))
-    return _is_mixed(given)
+    return _is_more_than_a_word(given)
 
 
 def _is_bare_password(text: str, place: Place, given: str, name: str) -> bool:
@@ -143,7 +147,7 @@ def _is_bare_password(text: str, place: Place, given: str, name: str) -> bool:
     if sign.strip(" :").isalpha():
         return _is_said(text, place, given)
     if called:
-        return _is_mixed(given) and not re.fullmatch(r"[\w.]+", given)
+        return _is_more_than_a_word(given) and not re.fullmatch(r"[\w.]+", given)
     if sign == "=":
         return _is_set(text, place, given, name, own_line=own_line, ends=ends)
     if sign.strip() == ":":
@@ -171,7 +175,7 @@ def _is_set(text: str, place: Place, given: str, name: str, *, own_line: bool, e
         r"\w\s?=[^=]*[;,]\s?[\w ]*$|^[;,]\s?[\w ]+=", text[max(0, place.name - 80) : place.name]
     ):
         connection = re.match(r"[;,]\s?[A-Za-z][\w ]*=[^=]", text[place.end : place.end + 60])
-        return bool(connection) or (_is_mixed(given) and not _CAMEL.search(given))
+        return bool(connection) or (_is_more_than_a_word(given) and not _CAMEL.search(given))
     return not _NEXT_CLOSES.match(text, place.end) and not (_CAMEL.search(given) and given.isalpha())
 
 
@@ -183,7 +187,7 @@ def _is_listed(text: str, place: Place, given: str, name: str, *, own_line: bool
     spaced = place.sign[-1:].isspace()
     if _parts(name) == ["pass"] and not _USER_NEAR.search(text, max(0, place.name - 200), place.end + 200):
         return False
-    if _is_mixed(given) and not given.isdigit():
+    if _is_more_than_a_word(given) and not given.isdigit():
         if own_line and ends:
             return True
         code = after in (",", ";", ")", "}") and (bool(_CAMEL.search(given)) or re.fullmatch(r"\w+", given) is not None)
@@ -202,7 +206,7 @@ def _is_listed(text: str, place: Place, given: str, name: str, *, own_line: bool
 
 def _is_assigned(text: str, place: Place, given: str, name: str, line_start: int) -> bool:
     """`name = value` without quotes: in most languages a variable, in INI files and properties the value itself."""
-    if _is_mixed(given) and not given.endswith("!"):
+    if _is_more_than_a_word(given) and not given.endswith("!"):
         return not re.fullmatch(r"[\w.]+", given) or (len(given) >= 8 and not _CAMEL.search(given) and "_" not in given)
     if _CAMEL.search(given):
         return False
@@ -216,14 +220,14 @@ def _is_assigned(text: str, place: Place, given: str, name: str, line_start: int
 
 def _is_said(text: str, place: Place, given: str) -> bool:
     """`the password is value`."""
-    if _is_mixed(given) and not given.isdigit():
+    if _is_more_than_a_word(given) and not given.isdigit():
         return not _CAMEL.search(given) or bool(_AFTER_WORD.match(text, place.end))
     if given.isdigit():
         return len(given) >= 4
     return len(given) >= 6 and given.isalpha() and not _SAID.match(given) and bool(_AFTER_WORD.match(text, place.end))
 
 
-def _is_mixed(value: str) -> bool:
+def _is_more_than_a_word(value: str) -> bool:
     """Whether a value is more than a word: letters with digits or signs, or four digits and more."""
     if value.isdigit():
         return len(value) >= 4
