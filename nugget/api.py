@@ -235,7 +235,8 @@ class Brain:
         moment = now or datetime.now(UTC)
         query = parse_search(text, today=moment.date())
         merged = merge_filters(as_filter(types, domains, tags, sources, since, sessions), query.filter)
-        query = replace(query, filter=replace(merged, sources=()))
+        lists = not query.text.strip() and not merged.is_empty
+        query = replace(query, filter=replace(merged, sources=()), lists=lists)
         chosen = chosen_sources(merged.sources, identity=as_identity)
         wanted = at_least_one("limit", limit)
         state = self.freshen() if fresh else Freshness()
@@ -252,7 +253,7 @@ class Brain:
         if state.is_behind or behind:
             results = replace(results, degraded=(*results.degraded, "index_behind"))
         bundle = as_bundle(results, limit=wanted, depth=as_depth(depth), profile=profile, explain=explain)
-        if self._face and log:
+        if self._face and log and query.text.strip():
             self._log(self._face, bundle, duration_ms=(time.perf_counter() - started) * 1000, now=moment)
         return bundle, results
 

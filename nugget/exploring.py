@@ -18,8 +18,8 @@ from nugget.errors import EmbeddingUnavailable, GitError
 from nugget.index import Index
 from nugget.index.fulltext import STOP_WORDS
 from nugget.index.queries import unit_keys
-from nugget.models import Contribution, Filter, Hit, HitChunk, SourceName, Unit
-from nugget.search import Group, Indexes, Results, search_everything
+from nugget.models import Contribution, Depth, Filter, Hit, HitChunk, SourceName, Unit
+from nugget.search import BUDGET_TOKENS, Group, Indexes, Results, search_everything
 from nugget.search_language import parse_search
 
 if TYPE_CHECKING:
@@ -221,7 +221,14 @@ def _without(group: Group, thing: Unit | str) -> Group:
 
 
 def _bounded(groups: Iterable[Group], limit: int) -> tuple[Group, ...]:
-    return tuple(replace(group, hits=group.hits[:limit]) for group in groups if group.hits)
+    """As many of each as are wanted, with a summary of each unit."""
+    from nugget.retrieval.packing import pack
+
+    return tuple(
+        replace(group, hits=pack(group.hits[:limit], budget_tokens=BUDGET_TOKENS, depth=Depth.SUMMARY)[0])
+        for group in groups
+        if group.hits
+    )
 
 
 def _paths(path: str | None) -> Iterable[str]:

@@ -179,6 +179,11 @@ class Unit:
         """The name by which `nugget get` finds this unit: `<source>:<id>`."""
         return f"{self.source}:{self.id}"
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether its confidence says anything: of notes and history nobody has said how far to trust them."""
+        return self.source in (SourceName.BRAIN, SourceName.PROVENANCE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:

@@ -224,7 +224,8 @@ def _unit_markdown(position: int, hit: Hit, *, max_chars: int) -> str | None:
 
 def _facts(hit: Hit) -> list[str]:
     unit = hit.unit
-    facts = [unit.type, f"domain {_plain(unit.domain)}" if unit.domain else "", f"confidence {unit.confidence:g}"]
+    facts = [unit.type, f"domain {_plain(unit.domain)}" if unit.domain else ""]
+    facts.append(f"confidence {unit.confidence:g}" if unit.is_judged else "")
     facts.append(f"from {unit.origin}" if unit.origin else "")
     facts.append(f"created {unit.created}" if unit.created else "")
     if unit.last_modified and unit.last_modified != unit.created:

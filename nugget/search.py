@@ -8,7 +8,7 @@ first. What only vectors point at, and that weakly, is left out beside the brain
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from nugget.text import estimate_tokens
 
 if TYPE_CHECKING:
     from nugget.history import PassageHit
+    from nugget.index.queries import StoredChunk
 
 DEFAULT_LIMIT = 50
 """Results of each source, at most."""
@@ -40,7 +41,9 @@ _WEAK_SHOWN = 5
 _LEAST_SHARE = 0.6
 """Of the best score of its source: what no word of matches needs more than this."""
 _NAMED = 1.0
-_BUDGET_TOKENS = 200_000
+_ADMITTED = 1.0
+BUDGET_TOKENS = 200_000
+"""For the summaries of all results of a source: more than they ever need."""
 _NAME_WORD = re.compile(r"[^\W_]+")
 
 
@@ -126,7 +129,7 @@ def as_bundle(results: Results, *, limit: int, depth: Depth, profile: str, expla
         query=asked,
         profile=profile,
         hits=hits,
-        budget=Budget(requested=_BUDGET_TOKENS, used=used),
+        budget=Budget(requested=BUDGET_TOKENS, used=used),
         degraded=results.degraded,
         weak=not hits or all(group.weak for group in results.groups),
         more_context_hint=results.more_hint,
@@ -149,6 +152,9 @@ def search_everything(
     allow: Sequence[re.Pattern[str]] = (),
 ) -> Results:
     """Search each of these sources; `limit` results of each. `allow` are texts that redaction leaves."""
+    if query.lists:
+        listed = _listed(query, indexes, sources, limit=limit, depth=depth, allow=allow)
+        return Results(query=query, groups=tuple(listed))
     # History goes without vectors: the model may still be loading in another process meanwhile.
     of_history = {
         source: _passages(query, source, index, limit=limit, allow=allow)
@@ -191,6 +197,44 @@ def search_everything(
     )
 
 
+def _listed(
+    query: SearchQuery,
+    indexes: Indexes,
+    sources: Sequence[SourceName],
+    *,
+    limit: int,
+    depth: Depth,
+    allow: Sequence[re.Pattern[str]],
+) -> Iterator[Group]:
+    """All that the filters admit, the newest first: nothing else was asked for."""
+    from nugget.retrieval.packing import pack
+
+    filter_ = query.filter
+    for source in sources:
+        index = indexes.of(source)
+        if index is None:
+            continue
+        keys = queries.newest_units(index.connection, replace(filter_, sources=(source,)), limit)
+        units, chunks = index.units(keys), index.chunks_of_units(keys)
+        whole = [
+            Hit(unit=units[key], score=_ADMITTED, chunks=(_first_of(units[key], chunks.get(key, ())),),
+                reasons=("filter",))
+            for key in keys
+        ]  # fmt: skip
+        hits = list(pack(whole, budget_tokens=BUDGET_TOKENS, depth=depth)[0])
+        if source in _HISTORY and not _is_about_units(filter_):
+            from nugget.history import newest_history
+
+            passages = newest_history(
+                index.connection, source, since=filter_.since, until=filter_.until, sessions=filter_.sessions,
+                limit=limit, allow=allow,
+            )  # fmt: skip
+            hits += map(passage_hit, passages)
+        if hits:
+            hits.sort(key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
+            yield Group(source=source, hits=tuple(hits[:limit]))
+
+
 def _asked_of(source: SourceName, query: SearchQuery, *, limit: int, depth: Depth, explain: bool) -> Query:
     """The query as it is put to the units of one source."""
     sources = () if source is SourceName.BRAIN else (source,)
@@ -199,7 +243,7 @@ def _asked_of(source: SourceName, query: SearchQuery, *, limit: int, depth: Dept
         match_any=query.match_any,
         filter=replace(query.filter, sources=sources, match=query.match),
         limit=limit,
-        budget_tokens=_BUDGET_TOKENS,
+        budget_tokens=BUDGET_TOKENS,
         depth=depth,
         explain=explain,
     )
@@ -282,10 +326,7 @@ def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: I
     for key, path in named.items():
         hit = known.get(path)
         if hit is None:
-            first = chunks[key][0] if chunks.get(key) else None
-            text = (first.text if first else "") or units[key].title
-            shown = HitChunk(breadcrumb=first.breadcrumb if first else "", text=text, score=0.0)
-            hit = Hit(unit=units[key], score=0.0, chunks=(shown,))
+            hit = Hit(unit=units[key], score=0.0, chunks=(_first_of(units[key], chunks.get(key, ())),))
         part = Contribution(name="file name", value=_NAMED - hit.score, detail=path)
         found.append(
             replace(hit, score=_NAMED, reasons=("file name", *hit.reasons), contributions=(*hit.contributions, part))
@@ -299,6 +340,13 @@ def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: I
 
     ordered = sorted(found, key=place)
     return [*ordered, *(hit for hit in hits if hit.unit.path not in {other.unit.path for other in found})]
+
+
+def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
+    """How a unit begins, which nothing points into; its title where it has no text."""
+    if not chunks or not chunks[0].text:
+        return HitChunk(breadcrumb="", text=unit.title, score=0.0)
+    return HitChunk(breadcrumb=chunks[0].breadcrumb, text=chunks[0].text, score=0.0)
 
 
 def _passages(

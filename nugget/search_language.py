@@ -93,7 +93,8 @@ class SearchQuery:
 
     `text` are the words to rank by, without filters, operators and what stands behind NOT. `expression` is None for
     free text; what is found must match it otherwise (`compile_match` makes it FTS5). `filter` holds the filters.
-    `problem` says why a malformed query was taken as plain text.
+    `problem` says why a malformed query was taken as plain text. `lists` tells that nothing but filters was given: all
+    that they admit is wanted.
     """
 
     given: str
@@ -101,6 +102,7 @@ class SearchQuery:
     expression: Expression | None = None
     filter: Filter = field(default_factory=Filter)
     problem: str | None = None
+    lists: bool = False
 
     @property
     def match(self) -> str:

@@ -126,7 +126,10 @@ def test_alone_it_shows_its_help(nugget: Nugget) -> None:
         (["ask", "  "], "Error: Give a question.\n"),
         (["ask", "x", "--limit", "0"], "Error: limit must be at least 1, not 0.\n"),
         (["ask", "x", "--type", "patern"], "Error: There is no type 'patern'.\nTypes are: pattern, concept,"),
-        (["ask", "x", "--since", "yesterday"], "Error: 'yesterday' is no date.\nWrite it as YYYY-MM-DD.\n"),
+        (
+            ["ask", "x", "--since", "yesterday"],
+            "Error: 'yesterday' is no date.\nWrite it as YYYY-MM-DD, or as 30d,",
+        ),
         (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
         (["get", "mars:rover"], "Error: There is no source 'mars'.\n"),
         (["mv", "pattern/x"], "Error: Say where to: --domain, --name, or both.\n"),

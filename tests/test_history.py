@@ -248,6 +248,8 @@ def test_hits_are_filtered_by_time_source_and_workspace(world: World) -> None:
     assert set(world.found("lighthouse")) == {"session:11111111-aaaa#1", "session:22222222-bbbb#1"}
     assert world.found("lighthouse", since=date(2026, 2, 1)) == ["session:22222222-bbbb#1"]
     assert world.found("lighthouse", until=date(2026, 2, 1)) == ["session:11111111-aaaa#1"]
+    assert world.found("lighthouse", until=date(2026, 1, 1)) == ["session:11111111-aaaa#1"], "that day counts"
+    assert world.found("lighthouse", until=date(2025, 12, 31)) == []
     assert world.found("lighthouse", sources=[SourceName.BRIDGE]) == []
     workspace = next(hit.workspace for hit in search_history(world.connection, "old lighthouse"))
     assert world.found("lighthouse", workspace=workspace) == ["session:11111111-aaaa#1"]
@@ -452,6 +454,38 @@ def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None
     assert shown == ["cargo test --workspace", "export TOKEN=[redacted:github-token]", "git push lighthouse --force"]
     output = read_passage(world.connection, "shell:shell-1/output.log#3", 5).passages
     assert sum(passage.text.count("passed") for passage in output) == 100
+
+
+@pytest.mark.proves("HIS-SHELL")
+def test_commands_that_a_shell_only_noted_as_started_are_found_with_their_time(world: World) -> None:
+    folder = world.environment.shell_logs / "bash-1"
+    folder.mkdir(parents=True)
+
+    def happen(ts_ms: int, kind: str, **given: Any) -> str:
+        return json.dumps({"ts_ms": ts_ms, "session_id": "bash-1", "kind": kind, "data": given}) + "\n"
+
+    begun = datetime(2026, 2, 3, 4, 5, tzinfo=UTC)
+    ms = int(begun.timestamp() * 1000)
+    lines = [
+        happen(ms, "command.start", cmd="cargo test --workspace"), happen(ms + 1, "command.end", exit=101),
+        "no json, though it says command.start\n", happen(ms + 2, "note", text="command.start of the lighthouse"),
+        happen(ms + 3, "command.start", cmd=f"export TOKEN={SECRET}\necho lighthouse"),
+    ]  # fmt: skip
+    torn = happen(ms + 4, "command.start", cmd="git push harbour")
+    (folder / "events.jsonl").write_text("".join(lines) + torn[:-9])
+    (folder / "stdin.log").touch()
+    world.sync()
+    shell = [SourceName.SHELL]
+    assert world.found("lighthouse", sources=shell) == ["shell:bash-1#2"]
+    assert world.found("harbour", sources=shell) == [], "the last line is not whole yet"
+    (folder / "events.jsonl").write_text("".join(lines) + torn)
+    world.sync()
+    hits = search_history(world.connection, "harbour", sources=shell)
+    assert [(hit.ref, hit.timestamp) for hit in hits] == [("shell:bash-1#3", begun)]
+    shown = [passage.text for passage in read_passage(world.connection, "shell:bash-1#2").passages]
+    assert shown == [
+        "cargo test --workspace", "export TOKEN=[redacted:github-token]\necho lighthouse", "git push harbour"
+    ]  # fmt: skip
 
 
 @pytest.mark.proves("HIS-AGENTS")

@@ -388,3 +388,32 @@ def test_sources_are_chosen_by_the_query_too(opened: Brain) -> None:
     assert {hit.unit.source for hit in hits} == {SourceName.BRIDGE}
     since = opened.search("architecture since:2026-04 until:2026-05 source:sessions,bridge").hits
     assert {hit.unit.source for hit in since} == {SourceName.BRIDGE}
+
+
+@pytest.mark.proves("SEARCH-LIST")
+def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, opened: Brain) -> None:
+    def listed(*arguments: str) -> list[str]:
+        return nugget("search", *arguments, "--quiet").out.split()
+
+    assert listed("tag:payments source:canon") == ["canon:handbook/adr/0007-retries.md"]
+    assert listed("--tag", "payments", "--scope", "canon") == ["canon:handbook/adr/0007-retries.md"]
+    assert listed("source:bridge") == ["bridge:release#2", "bridge:release#1"]
+    assert listed("source:bridge until:2026-05-01", "--limit", "1") == ["bridge:release#2"]
+    assert listed("source:bridge until:2026-04-30") == []
+    assert listed("session:30eb2a7b source:sessions")[0].startswith("session:30eb2a7b-1111-4222-8333-944455556666#")
+    decisions = opened.search("type:decision source:brain").hits
+    days = [hit.unit.last_modified or hit.unit.created for hit in decisions]
+    assert len(decisions) > 3 and {hit.unit.type for hit in decisions} == {"decision"}
+    assert days == sorted(days, key=str, reverse=True)
+    found = opened.search("type:decision", sources=["brain"], limit=2)
+    assert [hit.ref for hit in found.hits] == [hit.ref for hit in decisions[:2]]
+    assert (found.weak, found.degraded) == (False, ())
+    assert SECRET not in nugget("search", "since:2020").out
+    assert listed("source:memory", "--as", "zealot") == ["memory:zealot/plan.md"]
+    assert nugget("search", "(").out.startswith("Nothing matches."), "no filter, no words"
+    assert nugget("search").code == 2
+
+
+def test_since_is_also_a_span_on_the_command_line(nugget: Nugget, world: World) -> None:
+    assert "bridge:release#2" in nugget("search", "architecture OR agreed", "--since", "90y", "--quiet").out
+    assert nugget("search", "architecture", "--since", "1d", "--source", "bridge", "--quiet").out == ""

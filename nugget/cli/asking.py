@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,7 +40,8 @@ TagOption = Annotated[
     typer.Option("--tag", metavar="T,..", help="Only what has all these tags.", autocompletion=complete_tag),
 ]
 SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="DATE", help="Only what was made or changed since (YYYY-MM-DD).")
+    str | None,
+    typer.Option("--since", metavar="DATE", help="Only what was made or changed since (2026-01-31, or 30d back)."),
 ]
 ExplainOption = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
 
@@ -132,13 +133,15 @@ def known_types(values: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def day(text: str | None) -> date | None:
-    """A date as people write it on a command line. Raises UsageError."""
+    """A date as people write it on a command line: 2026-01-31, 2026-01, or 30d back. Raises UsageError."""
     if text is None:
         return None
-    try:
-        return date.fromisoformat(text.strip())
-    except ValueError:
-        raise UsageError(f"{text!r} is no date.", hint="Write it as YYYY-MM-DD.") from None
+    from nugget.search_language import parse_day
+
+    found = parse_day(text.strip(), today=datetime.now(UTC).date())
+    if found is None:
+        raise UsageError(f"{text!r} is no date.", hint="Write it as YYYY-MM-DD, or as 30d, 6w, 3m or 1y back.")
+    return found
 
 
 def _with_degraded(bundle: Bundle, *names: str) -> Bundle:

@@ -90,7 +90,7 @@ def unit_facts(unit: Unit, *, today: date) -> list[tuple[str, str]]:
         ("type", unit.type),
         ("domain", unit.domain or ""),
         ("tags", ", ".join(unit.tags)),
-        ("confidence", f"{unit.confidence:g}"),
+        ("confidence", f"{unit.confidence:g}" if unit.is_judged else ""),
         ("from", str(unit.origin or "")),
         ("created", str(unit.created or "")),
         ("changed", str(unit.last_modified or "")),

@@ -140,6 +140,8 @@ def _summary(hit: Hit, spoken: str | None = None) -> str:
         said = f"[{one_line(speaker)}] {excerpt}" if speaker else excerpt
         return f"{spoken}: {said}" if spoken else said
     named = (unit.path or unit.id) if unit.source is SourceName.CANON else unit.title
+    if unit.source in _SPOKEN and text.startswith(unit.title):  # an incident begins with the words of its title
+        return excerpt
     return f"{one_line(named)}: {excerpt}" if excerpt else one_line(named)
 
 
@@ -151,5 +153,6 @@ def _facts(hit: Hit) -> str:
     elif unit.type in _SPEAKERS:
         facts = [shorten(clean(unit.title), 60) if unit.title != unit.session else "", str(day or "")]
     else:
-        facts = [unit.type, unit.domain or "", f"confidence {unit.confidence:g}", str(day or "")]
+        trust = f"confidence {unit.confidence:g}" if unit.is_judged else ""
+        facts = [unit.type, unit.domain or "", trust, str(day or "")]
     return " · ".join(one_line(fact) for fact in facts if fact)

@@ -72,9 +72,11 @@ def search(
     """Find everything that matches, in every source at once: the brain, canon, provenance, sessions and more.
 
     "phrases", AND, OR, NOT, prefix*, NEAR(one two, 5) and filters such as type:bug domain:go since:2026-01-01 are
-    understood; anything else is searched by words and by meaning. Memory is private: it takes --as IDENTITY.
+    understood; anything else is searched by words and by meaning. Filters alone list all that they admit, the newest
+    first. Memory is private: it takes --as IDENTITY.
     """  # fmt: skip
-    text = words(query or [], "something to look for") if related is None else " ".join(query or [])
+    is_narrowed = any((related, source, types, domains, tags, since))
+    text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
     _check_identity(identity)
     with open_brain(brain) as opened:
         behind = freshen(opened)

@@ -4,7 +4,7 @@
 stands around one.
 """
 
-from nugget.history.searching import HistoryAnswer, ask_history, search_history
+from nugget.history.searching import HistoryAnswer, ask_history, newest_history, search_history
 from nugget.history.showing import is_history_ref, read_passage
 from nugget.history.syncing import HistoryResult, sync_history
 from nugget.history.values import HISTORY_SOURCES, PassageHit, Role, ShownPassage, Stretch
@@ -19,6 +19,7 @@ __all__ = [
     "Stretch",
     "ask_history",
     "is_history_ref",
+    "newest_history",
     "read_passage",
     "search_history",
     "sync_history",

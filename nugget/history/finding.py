@@ -50,15 +50,19 @@ def find_history(environment: Environment, settings: Settings, brain: Path | Non
 
 
 def _shell_files(logs: Path) -> Iterator[HistoryFile]:
-    """The commands of each shell session, and what the terminal showed; a link is no log."""
+    """The commands of each shell session, and what the terminal showed; a link is no log.
+
+    Commands are what was typed, else what is noted as started: Nugget's own hooks keep events and nothing else.
+    """
     for name, folder in _entries(logs):
         if not shell.is_session_id(name) or not folder.is_dir(follow_symlinks=False):
             continue
         files = {file: entry for file, entry in _entries(folder) if entry.is_file(follow_symlinks=False)}
         merged = [file for file in shell.STREAMS if file in files][:1]
-        for file in (shell.INPUT, *merged, *(["stderr.log"] if merged == ["stdout.log"] else [])):
+        typed = shell.INPUT if shell.INPUT in files and files[shell.INPUT].stat().st_size else shell.EVENTS
+        for file in (typed, *merged, *(["stderr.log"] if merged == ["stdout.log"] else [])):
             if file in files:
-                subagent = "" if file == shell.INPUT else file
+                subagent = "" if file == typed else file
                 yield from _found(files[file], SHELL, "shell", name, subagent).values()
 
 

@@ -115,6 +115,8 @@ def read_shell(path: Path, *, taken: int, exchanges: int, at: int, clean: Clean)
     long output is passed over (sources/log_lines.py). Raises OSError.
     """
     assembly = Assembly(clean, exchanges=exchanges)
+    if path.name == shell.EVENTS:
+        return _read_started(path, assembly, taken=taken, at=at)
     role = Role.COMMAND if path.name == shell.INPUT else Role.OUTPUT
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -127,11 +129,33 @@ def read_shell(path: Path, *, taken: int, exchanges: int, at: int, clean: Clean)
     return Portion(passages=assembly.passages, taken=end, exchanges=assembly.exchanges, is_last=is_last)
 
 
-def text_of_shell(file: BinaryIO, place: Place, clean: Clean) -> str:
-    """The text of a passage of a shell's log, redacted."""
+def _read_started(path: Path, assembly: Assembly, *, taken: int, at: int) -> Portion:
+    """The commands that a shell's events say were started, each with its time; `at` is for one without."""
+    end, is_last = taken, True
+    with path.open("rb") as file:
+        file.seek(taken)
+        for span, line in _lines(file, taken):
+            if line is not None and not line.endswith(b"\n"):
+                break
+            if line is not None and (command := shell.command_in(line)):
+                text, ts_ms = command
+                assembly.add_line(Role.COMMAND, text, Span(span.start, 0), at)
+                assembly.flush_lines(Role.COMMAND, ts_ms // 1000 or at)
+            end = span.start + span.length
+            if end - taken >= PORTION_BYTES:
+                is_last = False
+                break
+    return Portion(passages=assembly.passages, taken=end, exchanges=assembly.exchanges, is_last=is_last)
+
+
+def text_of_shell(file: BinaryIO, place: Place, clean: Clean, *, of_events: bool) -> str:
+    """The text of a passage of a shell's log, redacted; `of_events` where it stands in the events of the shell."""
     lines = []
     for span in place.spans:
         file.seek(span.start)
+        if of_events:
+            lines += [command[0] for command in [shell.command_in(file.readline(MAX_LINE_BYTES))] if command]
+            continue
         lines.append(log_lines.clean_line(file.readline(1 << 16).rstrip(b"\n")))
     return clean("\n".join(lines))
 

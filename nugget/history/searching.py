@@ -11,8 +11,8 @@ import math
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -73,18 +73,18 @@ def ask_history(
     """The passages that answer a query, best first; `limit` of each of these sources at most.
 
     `query` is any text. Where it has operators, `expression` is what passages must match, and `query` gives the words
-    to rank them by. `sessions` are the beginnings of ids of those that are searched. `allow` are texts that redaction
-    leaves.
+    to rank them by. A day as `until` is the last one that counts; what has no time is of no day. `sessions` are the
+    beginnings of ids of those that are searched. `allow` are texts that redaction leaves.
     """
     terms = query_terms(connection, query)
     if not terms:
         return HistoryAnswer()
     prefixes = prefixes_of(expression) if expression else set[str]()
+    most = max(READ_AT_MOST, limit)
     weights = [wanted(term.word, term.stem, term.weight, is_prefix=fold(term.word) in prefixes) for term in terms]
     stems = {fold(term.word): term.stem for term in terms}
 
-    def clean(text: str) -> str:
-        return redact(text, allow=allow).text
+    clean = _cleaning(allow)
 
     def stem_of(word: str) -> str:
         return stems.get(fold(word), word)
@@ -98,24 +98,61 @@ def ask_history(
         hits: list[PassageHit] = []
         cut = ""
         for source in [source for source in sources if source in HISTORY_SOURCES]:
-            filter_ = PassageFilter(
-                roles=tuple(int(role) for role in Role if role.source is source),
-                mark="" if source is SourceName.SESSIONS else mark_of_source(source),
-                since=_seconds(since),
-                until=_seconds(until),
-                workspace=workspace,
-                sessions=tuple(sessions),
-            )
+            filter_ = _filter_of(source, since=since, until=until, workspace=workspace, sessions=sessions)
             if expression:
                 keys = tables.each_match(connection, wider_match(expression), filter_)
-                found, left = _read(connection, keys, texts, clean, test)
+                found, left = _read(connection, keys, texts, clean, test, most)
                 cut = cut or left
             else:
-                likely = candidates(connection, terms, filter_, READ_AT_MOST)
-                found, _ = _read(connection, iter(likely), texts, clean, test)
+                likely = candidates(connection, terms, filter_, most)
+                found, _ = _read(connection, iter(likely), texts, clean, test, most)
             _rank(found, weights, _phrases(query))
             hits += _shown(connection, found, weights, limit, clean, every=expression is not None)
         return HistoryAnswer(hits=tuple(sorted(hits, key=lambda hit: -hit.score)), cut=cut)
+
+
+def newest_history(
+    connection: sqlite3.Connection,
+    source: SourceName,
+    *,
+    since: date | None = None,
+    until: date | None = None,
+    sessions: Sequence[str] = (),
+    limit: int = 10,
+    allow: Sequence[re.Pattern[str]] = (),
+) -> list[PassageHit]:
+    """The newest passages of a source that these admit, whatever they say; options are as in `ask_history`."""
+    clean = _cleaning(allow)
+    filter_ = _filter_of(source, since=since, until=until, workspace=None, sessions=sessions)
+    with Texts() as texts:
+        # Of both sides of an exchange, and of what was said twice, there is one hit.
+        keys = iter(tables.newest(connection, filter_, 2 * limit))
+        found, _ = _read(connection, keys, texts, clean, _Test(), 2 * limit)
+        found.sort(key=lambda one: (-one.passage.at, -one.passage.key))
+        hits = _shown(connection, found, (), limit, clean, every=True)
+    return [replace(hit, score=1.0) for hit in hits]
+
+
+def _filter_of(
+    source: SourceName,
+    *,
+    since: date | datetime | None,
+    until: date | datetime | None,
+    workspace: str | None,
+    sessions: Sequence[str],
+) -> PassageFilter:
+    return PassageFilter(
+        roles=tuple(int(role) for role in Role if role.source is source),
+        mark="" if source is SourceName.SESSIONS else mark_of_source(source),
+        since=_seconds(since),
+        until=_seconds(until if until is None or isinstance(until, datetime) else until + timedelta(1)),
+        workspace=workspace,
+        sessions=tuple(sessions),
+    )
+
+
+def _cleaning(allow: Sequence[re.Pattern[str]]) -> Clean:
+    return lambda text: redact(text, allow=allow).text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,15 +178,16 @@ def _read(
     texts: Texts,
     clean: Clean,
     test: _Test,
+    most: int,
 ) -> tuple[list[_Found], str]:
-    """The first READ_AT_MOST of these passages that are still there, and admitted, with their texts.
+    """The first `most` of these passages that are still there, and admitted, with their texts.
 
     And where time ran out before all were tried, how far back they were, in words.
     """
     found: list[_Found] = []
     until = perf_counter() + test.patience_s
     admits = test.admits
-    size = READ_AT_MOST
+    size = most
     while some := list(islice(keys, size)):
         stored = tables.passages_by_key(connection, some)
         for key in some:
@@ -158,13 +196,13 @@ def _read(
                 text, speaker = texts.read(stored[key], clean, is_for_ranking=True, probe=test.probe)
             if text and (admits is None or admits(text)):
                 found.append(_Found(stored[key], text, speaker))
-        if len(found) >= READ_AT_MOST:
+        if len(found) >= most:
             break
         if admits and perf_counter() > until and next(keys, None) is not None:
             oldest = min((one.at for one in stored.values() if one.at), default=0)
             return found, f"back to {datetime.fromtimestamp(oldest, UTC):%Y-%m-%d}" if oldest else "the newest ones"
         size = _BATCH
-    return found[:READ_AT_MOST], ""
+    return found[:most], ""
 
 
 def _rank(found: list[_Found], weights: Sequence[Wanted], phrases: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from nugget.history.values import Place, Role, unpack_place
 from nugget.index.history import HistoryFile
 from nugget.index.passages import StoredPassage
 from nugget.models import Event, Session
-from nugget.sources import sessions
+from nugget.sources import sessions, shell
 
 
 def read_session_of(file: HistoryFile) -> Session:
@@ -80,7 +80,9 @@ class Texts:
         if file is None:
             return "", ""
         if passage.reader == finding.SHELL:
-            return reading.text_of_shell(file, place, clean), passage.subagent
+            return reading.text_of_shell(
+                file, place, clean, of_events=Path(passage.path).name == shell.EVENTS
+            ), passage.subagent
         if role is not Role.MESSAGE:
             return reading.text_of_lines(file, place, role, clean, probe), passage.subagent
         message = reading.message_at(file, place, of_channel=passage.reader == finding.CHANNEL)

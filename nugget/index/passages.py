@@ -79,16 +79,24 @@ def newest_matches(connection: sqlite3.Connection, match: str, filter_: PassageF
     return list(islice(each_match(connection, match, filter_), limit))
 
 
+def newest(connection: sqlite3.Connection, filter_: PassageFilter, limit: int) -> list[int]:
+    """The keys of the newest passages that a filter admits, newest first; its mark says nothing that roles do not."""
+    tests, parameters = _tests(filter_)
+    where = f" WHERE {' AND '.join(tests)}" if tests else ""
+    sql = f"SELECT p.key FROM passages p{where} ORDER BY p.at DESC, p.key DESC LIMIT ?"
+    return [row[0] for row in connection.execute(sql, (*parameters, limit))]
+
+
 def each_match(connection: sqlite3.Connection, match: str, filter_: PassageFilter) -> Iterator[int]:
     """The keys of all passages that match, newest first, found as they are asked for; none for an empty `match`."""
     if not match:
         return
     if filter_.mark:
         match = f'({match}) AND "{filter_.mark}"'
-    where, parameters = _where(filter_)
+    tests, parameters = _tests(filter_)
     sql = (
         "SELECT p.key FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid"
-        f"{where} ORDER BY passages_fts.rowid DESC"
+        f" WHERE {' AND '.join(['passages_fts MATCH ?', *tests])} ORDER BY passages_fts.rowid DESC"
     )
     with closing(connection.execute(sql, (match, *parameters))) as rows:
         for row in rows:
@@ -135,15 +143,16 @@ def sessions_like(connection: sqlite3.Connection, prefix: str) -> list[str]:
     return [row[0] for row in connection.execute(sql, (prefix, prefix + "\U0010ffff"))]
 
 
-def _where(filter_: PassageFilter) -> tuple[str, list[object]]:
-    tests, parameters = ["passages_fts MATCH ?"], list[object]()
+def _tests(filter_: PassageFilter) -> tuple[list[str], list[object]]:
+    """What SQL tests of a passage, all but its mark."""
+    tests, parameters = list[str](), list[object]()
     if filter_.roles:
         tests.append(f"p.role IN ({','.join(map(str, map(int, filter_.roles)))})")
     if filter_.since is not None:
         tests.append("p.at >= ?")
         parameters.append(filter_.since)
     if filter_.until is not None:
-        tests.append("p.at < ?")
+        tests.append("p.at > 0 AND p.at < ?")
         parameters.append(filter_.until)
     if filter_.workspace is not None:
         tests.append("p.file IN (SELECT key FROM history_files WHERE workspace = ?)")
@@ -153,7 +162,7 @@ def _where(filter_: PassageFilter) -> tuple[str, list[object]]:
         tests.append(f"p.file IN (SELECT key FROM history_files WHERE {either})")
         for session in filter_.sessions:
             parameters += [session, session + "\U0010ffff"]
-    return f" WHERE {' AND '.join(tests)}", parameters
+    return tests, parameters
 
 
 def _stored(row: Sequence[object]) -> StoredPassage:

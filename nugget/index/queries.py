@@ -288,6 +288,17 @@ def units_named(connection: sqlite3.Connection, words: Sequence[str], filter_: F
     return list(rows)
 
 
+def newest_units(connection: sqlite3.Connection, filter_: Filter, limit: int) -> list[int]:
+    """The keys of the units that a filter admits, what changed last first."""
+    conditions, parameters = _conditions(filter_)
+    rows = connection.execute(
+        f"SELECT u.key FROM units u WHERE {conditions or 'true'} "
+        "ORDER BY max(coalesce(u.last_modified, ''), coalesce(u.created, '')) DESC, u.id LIMIT ?",
+        (*parameters, limit),
+    )
+    return [row[0] for row in rows]
+
+
 def unit_ids_of_path(connection: sqlite3.Connection, source: SourceName, path: str) -> list[str]:
     """The ids of the units that came from a file."""
     return [row[0] for row in connection.execute("SELECT id FROM units WHERE source = ? AND path = ?", (source, path))]

@@ -2,6 +2,7 @@
 
 PROMISES: dict[str, str] = {
     "SEARCH-LANGUAGE": "phrases, AND/OR/NOT, prefixes, NEAR and field filters; free text otherwise",
+    "SEARCH-LIST": "filters without words list all that they admit, the newest first",
     "SEARCH-MALFORMED": "a malformed query is searched as plain text and says so; every string is a query",
     "SEARCH-GROUPS": "one query searches every source; results are grouped, each with an excerpt and a ref",
     "SEARCH-EXAMPLES": "the examples of search over a realistic world are golden transcripts",
