@@ -38,7 +38,7 @@ def console() -> NoReturn:
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # `main` has told what it could not print
+        with suppress(OSError, ValueError):  # `nugget.cli.run` has told what it could not print
             stream.flush()
     os._exit(code)
 
@@ -61,9 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return commit_hook.main(given)
         from nugget.cli import run
 
-        code = run(given)
-        sys.stdout.flush()
-        return code
+        return run(given)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -403,8 +403,13 @@ def test_a_model_that_cannot_be_had_is_said_by_every_command_until_it_can(
     assert result.json["degraded"] == ["no_vectors", "no_llm"]
     assert said in result.err and "made anew" not in result.err
     assert "BAAI/bge-small-en-v1.5 cannot be had" in nugget("status").out
+    written = (brain / ".nugget/index.db").stat().st_mtime_ns
+    assert said in nugget("sync", "--source", "brain").err
+    assert (brain / ".nugget/index.db").stat().st_mtime_ns == written, "what is noted is not noted again"
     monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
     assert nugget("ask", "cache invalidation", "--no-llm", "--json").json["degraded"] == ["no_llm"]
+    nugget("sync", "--source", "brain")
+    assert "cannot be had" not in nugget("status").out
 
 
 @pytest.mark.proves("SYNC-CORRUPT")
@@ -437,7 +442,9 @@ def test_vectors_that_failed_for_a_changed_file_are_made_by_the_next_sync(
 def test_a_brain_that_cannot_be_written_gets_its_index_elsewhere(brain: Path, model: Embedder) -> None:
     (brain / ".nugget").write_text("a file where the folder would be: nothing can be written below it")
     assert sync(brain, read_environment(), embedder=model).added
-    assert index_folder(brain, read_environment()).is_relative_to(read_environment().home)
+    folder = index_folder(brain, read_environment())
+    assert folder.is_relative_to(read_environment().home)
+    assert folder.stat().st_mode & 0o077 == folder.parent.stat().st_mode & 0o077 == 0
     assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nugget import spool
 from nugget.cli.asking import listed
 from nugget.cli.background import MACHINE_LOCK
 from nugget.cli.keeping import print_problems, problem_json
@@ -90,7 +91,7 @@ def _sync_beside(opened: Brain, sources: Sequence[SourceName], tell: Progress) -
     from filelock import FileLock
 
     home = opened.environment.home
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    spool.private_folder(home)
     with FileLock(home / MACHINE_LOCK):
         return opened.sync_machine(sources, progress=tell)
 

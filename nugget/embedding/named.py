@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from nugget import spool
 from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.text import estimate_tokens, slugify
 
@@ -72,7 +73,7 @@ def _load(name: str, cache: Path, *, download: bool) -> Any:
         failed.unlink(missing_ok=True)
         return model
     except Exception as error:
-        cache.mkdir(parents=True, exist_ok=True)
+        spool.private_folder(cache)
         failed.touch()
         raise _unavailable(name, str(error).strip().split("\n")[0].rstrip(".")) from error
 

@@ -107,7 +107,7 @@ class LogDesk:
         created_ms = int(now.timestamp() * 1000)
         title = redact(request.title, allow=self._allow).text
         try:
-            folder.mkdir(parents=True, mode=0o700)
+            spool.private_folder(folder)
             about = {"id": session, "title": title, "created_ms": created_ms}
             spool.replace(folder / "session.json", json.dumps(about).encode())
         except OSError as error:

@@ -15,6 +15,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
+from nugget import spool
 from nugget.errors import IndexUnavailable
 from nugget.index import Index
 from nugget.index.connection import SCHEMA_VERSION, Unusable, connect, create, open_existing, remove_database
@@ -47,7 +48,7 @@ def open_or_make(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3
     from filelock import FileLock  # here, where the index must be made: it takes longer to import than to open that
 
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        spool.private_folder(file.parent)
         with FileLock(file.with_suffix(".lock")):
             try:
                 return open_existing(file, version=version)  # another process has just made it

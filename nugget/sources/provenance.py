@@ -134,7 +134,7 @@ def note_workspace(home: Path, workspace: Workspace) -> None:
     for other in sorted((home / "provenance").glob("*/workspace.json")):
         if other.parent != folder and workspace.common_dir is not None and place in _noted(other.parent):
             for file in other.parent.glob("*.jsonl"):
-                folder.mkdir(parents=True, exist_ok=True)
+                spool.private_folder(folder)
                 if not (folder / file.name).exists():
                     file.rename(folder / file.name)
             other.unlink()

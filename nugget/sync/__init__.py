@@ -10,11 +10,12 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from nugget import spool
 from nugget.config import Environment
 from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable
@@ -37,7 +38,7 @@ def index_folder(brain: Path, environment: Environment) -> Path:
         pass
     name = hashlib.sha256(os.fsencode(brain.resolve())).hexdigest()[:16]
     folder = environment.home / "indexes" / name
-    folder.mkdir(parents=True, exist_ok=True)
+    spool.private_folder(folder)
     return folder
 
 
@@ -68,33 +69,22 @@ def sync(
     to a sync of its own. While an index is made anew the old one goes on serving. Raises IndexUnavailable when it
     cannot be written.
     """
-    from nugget.sync.brain import update
-
     folder = index_folder(brain, environment)
     file = folder / "index.db"
     try:
         with _one_writer(folder):
             try:
                 with closing(open_existing(file)) as connection:
-                    reason = "asked for" if rebuild else _outgrown(connection, embedder, unavailable, in_passing)
-                    if not reason:
-                        return update(brain, connection, folder, embedder, unavailable, progress)
-            except EmbeddingUnavailable as error:  # an index of another model is better than none
-                with closing(open_existing(file)) as connection:
-                    result = update(brain, connection, folder, None, str(error), progress)
-                    _remember_problem(connection, embedder, str(error))
-                    return replace(result, without_vectors=str(error))
+                    if not rebuild:
+                        return _update(brain, connection, folder, embedder, unavailable, in_passing, progress)
+                    reason = "asked for"
             except Unusable as error:
                 reason = str(error)
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError as error:  # damage that opening the file did not show
                 reason = f"the index is corrupt ({error})"
-            result = _rebuild(brain, folder, embedder, unavailable, reason, progress)
-            if result.without_vectors:
-                with closing(open_existing(file)) as connection:
-                    _remember_problem(connection, embedder, result.without_vectors)
-            return result
+            return _rebuild(brain, folder, embedder, unavailable, reason, progress)
     except sqlite3.OperationalError as error:
         raise IndexUnavailable(f"{file} cannot be written ({error}).", hint="Check space and permissions.") from error
     except OSError as error:
@@ -110,29 +100,46 @@ def _one_writer(folder: Path) -> Iterator[None]:
         yield
 
 
-def _outgrown(
-    connection: sqlite3.Connection, embedder: Embedder | None, unavailable: str | None, in_passing: bool
-) -> str | None:
-    """Why the index does not fit the configured model any more; None where it does, or where that can wait.
+def _update(
+    brain: Path,
+    connection: sqlite3.Connection,
+    folder: Path,
+    embedder: Embedder | None,
+    unavailable: str | None,
+    in_passing: bool,
+    progress: Progress | None,
+) -> SyncResult:
+    """Write what changed into the index that is there; raises Unusable where another model wants it made anew.
 
-    Raises EmbeddingUnavailable where it would be made anew for a model that cannot be had now.
+    An index of another model is better than none: it stays where the configured one cannot be had now.
     """
+    from nugget.sync.brain import update
+
     indexed = queries.meta(connection, "embedding_model") or ""
     if in_passing or unavailable or indexed == (embedder.model if embedder else ""):
-        return None
+        result = update(brain, connection, folder, embedder, unavailable, progress)
+        if embedder and indexed == embedder.model:
+            _note_problem(connection, None)
+        return result
     if embedder is None:
-        return "vectors are switched off now"
-    next(iter(embedder.embed(["Can this model be had?"])))
-    return f"the embedding model is {embedder.model} now"
+        raise Unusable("vectors are switched off now")
+    try:
+        next(iter(embedder.embed(["Can this model be had?"])))
+    except EmbeddingUnavailable as error:
+        result = update(brain, connection, folder, None, str(error), progress)
+        _note_problem(connection, {"model": embedder.model, "reason": str(error)})
+        return replace(result, without_vectors=str(error))
+    raise Unusable(f"the embedding model is {embedder.model} now")
 
 
-def _remember_problem(connection: sqlite3.Connection, embedder: Embedder | None, reason: str) -> None:
-    """Note that this model could not be had, so that questions say so, and do not each try it again."""
+def _note_problem(connection: sqlite3.Connection, problem: Mapping[str, str] | None) -> None:
+    """Note which model could not be had and why, so that questions say so, and do not each try it again."""
     from nugget.index import writes
 
-    if embedder is not None:
+    noted = json.dumps(problem) if problem else ""
+    if noted != (queries.meta(connection, "model_problem") or ""):
         with write_transaction(connection):
-            writes.put_meta(connection, model_problem=json.dumps({"model": embedder.model, "reason": reason}))
+            writes.put_meta(connection, model_problem=noted)
 
 
 def _rebuild(
@@ -153,6 +160,8 @@ def _rebuild(
             connection.execute("PRAGMA journal_mode = MEMORY")
             connection.execute("PRAGMA synchronous = OFF")
             result = update(brain, connection, folder, embedder, unavailable, progress, rebuilt=reason)
+            if embedder and result.without_vectors:
+                _note_problem(connection, {"model": embedder.model, "reason": result.without_vectors})
             _install(connection, folder / "index.db")
     finally:
         remove_database(fresh)

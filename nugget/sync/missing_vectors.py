@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nugget import spool
 from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable
 from nugget.index import queries, writes
@@ -51,7 +52,7 @@ def embed_missing(
     is_other = queries.meta(connection, "embedding_model") != embedder.model
     if not is_other and not _missing(connection, after=0, limit=1):
         return Embedded()
-    cache_folder.mkdir(parents=True, exist_ok=True)
+    spool.private_folder(cache_folder)
     try:
         with FileLock(cache_folder / "embedding.lock", timeout=0):
             if is_other and (problem := _switch_model(connection, embedder)):
