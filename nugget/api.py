@@ -253,7 +253,8 @@ class Brain:
         if state.is_behind or behind:
             results = replace(results, degraded=(*results.degraded, "index_behind"))
         bundle = as_bundle(results, limit=wanted, depth=as_depth(depth), profile=profile, explain=explain)
-        if self._face and log and query.text.strip():
+        of_memory_alone = chosen == (SourceName.MEMORY,)  # of which the log may not even say that it was of use
+        if self._face and log and query.text.strip() and not of_memory_alone:
             self._log(self._face, bundle, duration_ms=(time.perf_counter() - started) * 1000, now=moment)
         return bundle, results
 

@@ -10,6 +10,7 @@ import threading
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,7 @@ class Desk:
                 self.ready(), _words(question), ref=question.ref, sources=question.sources, types=question.types,
                 depth=question.depth, budget_tokens=question.budget_tokens, max_chars=most, identity=self._identity,
                 place=Place(path=question.path, symbol=question.symbol), code=self.answer_code,
+                catch_up=partial(self.catch_up, beside=True),
             )  # fmt: skip
         said = code_part(
             self.answer_code, path=question.path, symbol=question.symbol, types=question.types, depth=question.depth,
@@ -186,21 +188,25 @@ class Desk:
     def _note_progress(self, what: str, done: int, total: int) -> None:
         self._reading = (done, total)
 
-    def catch_up(self) -> None:
-        """Sync what is too much to wait for, in a thread of its own, one at a time."""
+    def catch_up(self, *, beside: bool = False) -> None:
+        """Sync what is too much to wait for, also what is searched `beside` the brain; a thread, one at a time."""
         brain = self.open()
         with self._lock:
             if self._catching_up is None or not self._catching_up.is_alive():
                 self._catching_up = threading.Thread(
-                    target=self._sync, args=(brain,), name="nugget-catch-up", daemon=True
+                    target=self._sync, args=(brain, beside), name="nugget-catch-up", daemon=True
                 )
                 self._catching_up.start()
 
-    def _sync(self, brain: Brain) -> None:
+    def _sync(self, brain: Brain, beside: bool) -> None:
         try:
             brain.sync()
+            if beside:
+                brain.sync_machine()
         except NuggetError as error:
-            print(f"nugget: {error}", file=sys.stderr)
+            from nugget.redaction import redact
+
+            print(f"nugget: {redact(str(error)).text}", file=sys.stderr)
         except Exception:
             print_traceback()
 
@@ -222,10 +228,15 @@ def _check(question: Question) -> None:
             hint="Say in a few sentences what you are about to do; leave out logs and file contents.",
         )
     of_code = bool(question.path or question.symbol)
-    known = [*KnowledgeType, *(NuggetType if of_code else ())]
+    known: Sequence[str] = [*KnowledgeType, *(NuggetType if of_code else ())]
+    if is_beyond_the_brain(question.sources):
+        from nugget.search_language import TYPES
+
+        known = TYPES
     unknown = [name for name in question.types if name not in known]
     if unknown:
-        raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
+        named = known if is_beyond_the_brain(question.sources) else KnowledgeType
+        raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(named)}.")
     if not 100 <= question.budget_tokens <= MAX_BUDGET_TOKENS:
         raise UsageError(
             f"token_budget must be between 100 and {MAX_BUDGET_TOKENS}, not {question.budget_tokens}.",

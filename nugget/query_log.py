@@ -105,7 +105,7 @@ def asked(bundle: Bundle, *, brain: Path, face: Face, session: str | None, durat
         session=session,
         filters=filters_json(bundle.query.filter),
         units=tuple((_name(hit), round(hit.score, 4)) for hit in told[:MAX_UNITS]),
-        weak=bundle.weak,
+        weak=bundle.weak or not told,
         degraded=bundle.degraded,
         duration_ms=round(duration_ms, 1),
         sources=dict(Counter(str(hit.unit.source) for hit in told)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nugget.agent_code import CodePart, code_part
 from nugget.errors import UsageError
 from nugget.models import Bundle, Depth, Hit, SourceName
-from nugget.render import MAX_CHARS, ORDERS, bundle_markdown, clean, fence, one_line
+from nugget.render import MAX_CHARS, ORDERS, bundle_markdown, clean, degraded_sentences, fence, one_line
 from nugget.text import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -55,12 +55,13 @@ def answer_beyond(
     identity: str | None = None,
     place: Place,
     code: Callable[..., CodeAnswer],
+    catch_up: Callable[[], None],
 ) -> str:
     """Markdown of what a ref names, else of what these sources know, best first, within the budget.
 
     A `place` narrows provenance to its nuggets and sessions to those that touched the file (`code` answers for it);
     it is said which sources it cannot narrow. Memory is that of `identity`, the one that the server was started with.
-    Raises UsageError where there is none.
+    Where much changed that is not known yet, `catch_up` is to take it in. Raises UsageError where there is no identity.
     """
     from nugget.retrieval.packing import pack
 
@@ -80,10 +81,14 @@ def answer_beyond(
     if rest:
         left = max(budget_tokens - (said.used if SourceName.PROVENANCE in sources else 0), LEAST_TOKENS)
         bundle, results = _searched(brain, text, rest, said.sessions, types=types, identity=identity, depth=depth)
+        if "index_behind" in bundle.degraded:
+            catch_up()
         packed, budget, hint = pack(sorted(results, key=lambda hit: -hit.score), budget_tokens=left, depth=Depth(depth))
         room = max_chars - sum(len(part) + 2 for part in parts if part)
         shown = bundle_markdown(replace(bundle, hits=packed, budget=budget, more_context_hint=hint), room)
-        parts.append(shown if packed else f"Nothing in {', '.join(rest)} on: {one_line(text)}")
+        missing = degraded_sentences(bundle.degraded)
+        note = f"\nNote: {'; '.join(missing)}." if missing else ""
+        parts.append(shown if packed else f"Nothing in {', '.join(rest)} on: {one_line(text)}{note}")
     return "\n\n".join(part for part in parts if part)
 
 

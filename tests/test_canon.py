@@ -183,7 +183,8 @@ def test_what_a_cloud_client_leaves_in_a_vault_is_left_out_and_told_once(vault: 
     (vault / "Conflict of interest.md").write_text("A note like any other.")
     source = canon(vault)
     assert keys(source) == sorted([*before, "vault/Conflict of interest.md"])
-    assert [problem.reason for problem in source.problems] == [
+    assert source.problems == [], "which would be told with every search"
+    assert [problem.reason for problem in source.leftovers] == [
         "holds 2 notes not downloaded from iCloud; not found until they are",
         "holds 3 files in conflict, such as Home (Ada's conflicted copy 2026-05-01).md; left out until merged into "
         "the note",

@@ -243,6 +243,16 @@ def test_the_query_log_tells_what_each_source_contributed(world: World, nugget: 
     assert "canon:" in nugget("queries").out or "canon: " in nugget("queries").out
 
 
+@pytest.mark.proves("SEARCH-QUERIES", "MEMORY-ISOLATION")
+def test_what_memory_answered_is_no_question_without_results(world: World, nugget: Nugget) -> None:
+    asked = nugget("queries", "--json").json["asked"]
+    assert "memory:zealot/plan.md" in nugget("search", SECRET, "--source", "memory", "--as", "zealot").out
+    assert nugget("queries", "--json").json["asked"] == asked
+    assert "memory:zealot/plan.md" in nugget("search", SECRET, "--source", "memory,bridge", "--as", "zealot").out
+    last = query_log.read(world.home / ".nugget")[-1]
+    assert (last.units, last.sources, last.weak) == ((), {}, True), "as if memory had not been asked"
+
+
 @pytest.mark.proves("MEMORY-ISOLATION")
 def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, world: World) -> None:
     ref = "memory:zealot/plan.md"
@@ -301,6 +311,37 @@ def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_ide
         with pytest.raises(NuggetError):
             answer(identity, **question)
     assert SECRET not in answer("roast", sources=["memory"])
+    assert "canon:handbook/adr" in answer(None, text="payments", sources=["canon"], types=["decision"])
+    assert "canon:handbook/constitutions" in answer(None, text="constitution", sources=["canon"], types=["document"])
+    with pytest.raises(UsageError, match="no type 'recipe'"):
+        answer(None, sources=["canon"], types=["recipe"])
+    nothing = answer(None, text='say "zyzzyva', sources=["bridge"])
+    assert nothing.startswith('Nothing in bridge on: say "zyzzyva\nNote: ') and "a quotation mark" in nothing
+    assert "confidence" not in answer(None, sources=["canon", "bridge", "sessions"]), "nobody said how far to trust it"
+
+
+@pytest.mark.proves("SEARCH-FRESH")
+def test_what_is_much_is_taken_in_behind_an_agents_answer(world: World) -> None:
+    extra = world.canon / "extra"
+    extra.mkdir()
+    for n in range(60):
+        (extra / f"note-{n}.md").write_text(f"# Ocelot {n}\n\nOcelots say {n}.")
+    desk = Desk(flag=None, environment=read_environment(), cwd=world.brain)
+    try:
+        question = Question(text="ocelots", sources=["canon"])
+        told = desk.answer(question)
+        assert "canon:" not in told and "Note: " in told
+        for thread in threading.enumerate():
+            if thread.name == "nugget-catch-up":
+                thread.join()
+        assert "canon:handbook/extra/note-" in desk.answer(question)
+    finally:
+        shutil.rmtree(extra)
+        for thread in threading.enumerate():
+            if thread.name == "nugget-warm-up":
+                thread.join()
+        desk.open().sync_machine(["canon"])
+        desk.close()
 
 
 @pytest.mark.proves("SEARCH-LANGUAGE")

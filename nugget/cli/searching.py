@@ -82,7 +82,7 @@ def search(
         behind = freshen(opened)
         found = _related(opened, related, source, identity, limit) if related is not None else None
         if found is None:
-            behind = _freshen_machine(opened, sources_of(source)) or behind
+            behind = _freshen_machine(opened, sources_of(source), is_quiet=quiet) or behind
             bundle, found = opened.search_all(
                 text, limit=limit, sources=listed(source), types=_known(types), domains=listed(domains),
                 tags=listed(tags), since=day(since), as_identity=identity, explain=explain, fresh=False,
@@ -234,14 +234,16 @@ def _looks_like_an_id(text: str) -> bool:
     return "/" in text and " " not in text.strip()
 
 
-def _freshen_machine(opened: Brain, sources: Sequence[SourceName]) -> bool:
+def _freshen_machine(opened: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:
     """Take in what little changed beside the brain; True when more waits, which is then synced in the background."""
     state = opened.freshen_machine(sources)
-    for problem in state.problems:
+    for problem in () if is_quiet else state.problems:
         note(str(problem))
     if not state.total:
         return False
     started = sync_machine_in_background(opened.path, opened.environment)
+    if is_quiet:
+        return True
     doing = "they are being indexed in the background" if started else "another process is indexing them"
     parts = ", ".join(f"{count} of {source}" for source, count in state.files.items())
     note(f"{counted(state.total, 'file')} changed beside the brain ({parts}); {doing}, and this answer is from before.")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +13,6 @@ from starlette.responses import Response
 from nugget import __version__, lending
 from nugget.config import Environment, Settings
 from nugget.desk import Desk
-from nugget.errors import NuggetError
 from nugget.http_server import asking, openapi
 from nugget.http_server.app import Call, Operation
 from nugget.http_server.completions import CompletionDesk, CompletionRequest
@@ -23,7 +20,6 @@ from nugget.http_server.limits import Lane
 from nugget.http_server.logs import LogDesk, LogsContextRequest
 from nugget.http_server.parameters import AskRequest, SearchRequest, SessionRequest
 from nugget.http_server.replies import json_reply
-from nugget.redaction import redact
 from nugget.resident import Resident
 
 if TYPE_CHECKING:
@@ -44,7 +40,6 @@ class Server:
     quick: Lane
     slow: Lane
     identity: str | None = None
-    _machine: threading.Lock = field(default_factory=threading.Lock, init=False)
     _resident: Resident | None = field(default=None, init=False)
 
     def start(self) -> None:
@@ -57,18 +52,7 @@ class Server:
 
     def catch_up(self) -> None:
         """Take in what is too much to wait for, in the brain and beside it, behind the answers."""
-        self.desk.catch_up()
-        threading.Thread(target=self._catch_up_machine, name="nugget-machine", daemon=True).start()
-
-    def _catch_up_machine(self) -> None:
-        if not self._machine.acquire(blocking=False):
-            return
-        try:
-            self.desk.open().sync_machine()
-        except NuggetError as error:
-            print(f"nugget: {redact(str(error)).text}", file=sys.stderr)
-        finally:
-            self._machine.release()
+        self.desk.catch_up(beside=True)
 
     def stop(self) -> None:
         """End it."""

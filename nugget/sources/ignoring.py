@@ -35,13 +35,14 @@ _MAX_RULES_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """One walk through a folder. `problems` fills while `files` is read."""
+    """One walk through a folder. `problems` fills while `files` is read, `leftovers` (clouds') at its end."""
 
     root: Path
     suffixes: tuple[str, ...]
     max_files: int
     max_entries: int = MAX_ENTRIES
     problems: list[Problem] = field(default_factory=list)
+    leftovers: list[Problem] = field(default_factory=list)
 
     def files(self) -> Iterator[tuple[str, str]]:
         """The files with one of the suffixes as (path below the root with `/`, place), folder by folder, sorted.
@@ -89,8 +90,9 @@ class Walk:
                         return
                     yield its_path, entry.path
             waiting += reversed(below)
-        for told in left.told():
-            self._wrong(self.root, told)
+        self.leftovers.extend(
+            Problem(path=str(self.root), reason=told, severity=Severity.WARNING) for told in left.told()
+        )
 
     def _is_inside(self, entry: os.DirEntry[str]) -> bool:
         if not entry.is_symlink():

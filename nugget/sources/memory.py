@@ -78,14 +78,19 @@ class Memory:
         self._names = Names()
 
     def files(self) -> Iterator[tuple[str, Path]]:
-        """Every note as (`<identity>/<path>`, place), each once."""
+        """Every note as (`<identity>/<path>`, place), each once: an `AGENTS.md` is often a link to the `CLAUDE.md`."""
         self.problems.clear()
         self._names = Names()
-        seen: set[str] = set()
+        seen: set[str | tuple[int, int]] = set()
         for path, file in self._places():
             key = f"{self.identity}/{path}"
-            if key not in seen:
-                seen.add(key)
+            try:
+                state = file.stat()
+            except OSError:
+                continue  # gone since its folder was listed
+            same = (state.st_dev, state.st_ino)
+            if key not in seen and same not in seen:
+                seen |= {key, same}
                 self._names.add(key)
                 yield key, file
 
