@@ -30,13 +30,11 @@ def console() -> NoReturn:
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 10, 10)
     try:
-        if _command_in(sys.argv[1:]) in _QUESTIONS:
-            from nugget.embedding.borrowed import load_ahead
-
-            load_ahead()
         code = main()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except KeyboardInterrupt:  # a second one, or one before `main` was ready for it
+        code = INTERRUPTED
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # `nugget.cli.run` has told what it could not print
             stream.flush()
@@ -44,7 +42,10 @@ def console() -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `nugget <arguments>` (`sys.argv` where None) and return its exit code."""
+    """Run `nugget <arguments>` and return its exit code; None is the process's own command line.
+
+    Only there is a second process of use: it loads the embedding model while this one starts.
+    """
     # Before numpy is imported: starting its threads costs 50 ms, and nothing here multiplies large matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _stand_in_for_closed_streams()
@@ -59,6 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from nugget import commit_hook
 
             return commit_hook.main(given)
+        if arguments is None and _command_in(given) in _QUESTIONS:
+            from nugget.embedding.borrowed import load_ahead
+
+            load_ahead()
         from nugget.cli import run
 
         return run(given)

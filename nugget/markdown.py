@@ -113,7 +113,7 @@ def chunk_markdown(
         if len(group) == 1 and first.size_tokens > limits.max_tokens:
             cutter = Cutter(lines=lines, tokens=tokens, limits=limits, count_tokens=count_tokens)
             atoms = list(cutter.blocks(first.blocks, first.content, first.end, first.token_end))
-            texts = list(pack(atoms, limits=limits, count_tokens=count_tokens))
+            texts = list(pack(atoms, limits=limits, count_tokens=count_tokens)) or [""]
         else:
             start = first.content if crumbs == first.crumbs else first.start
             texts = [trim("\n".join(lines[start : last.end]))]

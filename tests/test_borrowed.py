@@ -22,6 +22,7 @@ from nugget.embedding.borrowed import Borrowing, load_ahead, vector_for
 
 __all__ = ["synced"]
 
+ROOT = Path(__file__).parent.parent
 MEANT = "decision/sessions-in-postgres"
 QUESTION = "people get logged out on every page load in the browser"
 MODEL = {"numpy", "onnxruntime", "tokenizers"}
@@ -50,7 +51,7 @@ def asked(brain: Path, **variables: str) -> tuple[list[str], set[str]]:
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "--brain", str(brain), "search", "--source", "brain", "--json", QUESTION],
         capture_output=True, text=True, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), **variables},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [hit["id"] for hit in json.loads(done.stdout)["hits"]], set(done.stderr.splitlines()[-1].split())
@@ -107,6 +108,45 @@ def test_no_process_is_started_in_vain(own: Embedder, isolated_home: Path, monke
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     load_ahead()
     assert borrowed._loading is None, "no vectors are wanted"
+
+
+@pytest.mark.proves("ASK-BORROWED", "CLI-EXIT")
+def test_an_interrupt_while_the_second_process_is_started_ends_without_a_traceback(synced: Path) -> None:
+    interrupt = """\
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *rest):
+        if name == "nugget.embedding.borrowed":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", interrupt + COMMAND, "--brain", str(synced), "ask", QUESTION],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (130, "")
+    assert len(done.stderr.splitlines()) == 1, "the modules that COMMAND reports"
+
+
+@pytest.mark.proves("ASK-BORROWED")
+def test_the_second_process_does_not_take_the_place_of_a_closed_stream(synced: Path) -> None:
+    kinds = """\
+import os, stat, sys
+leave = os._exit
+def report(code):
+    kinds = [stat.S_ISCHR(os.fstat(number).st_mode) for number in (0, 1)]
+    print(code, kinds, file=sys.stderr, flush=True)
+    leave(code)
+os._exit = report
+from nugget.entry import console
+console()
+"""
+    command = [sys.executable, "-c", kinds, "--brain", str(synced), "search", "--source", "brain", QUESTION]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&- >&-', "sh", *command], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NUGGET_EMBEDDING_MODEL": EmbeddingSettings().model},
+    )  # fmt: skip
+    assert done.stderr == "0 [True, True]\n", "both are the null device"
 
 
 @pytest.mark.proves("ASK-BORROWED")

@@ -141,6 +141,13 @@ def test_a_body_of_headings_alone_still_gives_a_chunk_with_text() -> None:
     assert chunk.breadcrumb == "Only a title"
 
 
+def test_a_heading_with_nothing_below_it_is_kept_however_long_it_is() -> None:
+    heading = "한" * 100  # of which the embedding model makes more word pieces than a chunk has room for
+    chunks = chunk_markdown(f"# T\n\n{words(60)}\n\n## {heading}\n\n## Next\n\n{words(60)}\n", title="T",
+                            count_tokens=lambda text: 3 * len(text), limits=NARROW)  # fmt: skip
+    assert [chunk.text for chunk in chunks if heading in chunk.breadcrumb] == [f"## {heading}"]
+
+
 @pytest.mark.parametrize("body", ["", " \n\t\n", "\r\n\r\n"])
 def test_a_blank_body_has_no_chunks(body: str) -> None:
     assert chunk_markdown(body, title="T", limits=NARROW) == []
