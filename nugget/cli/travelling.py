@@ -34,8 +34,12 @@ def export_nuggets(
     if file is None or str(file) == "-":
         sys.stdout.write(text)
     else:
+        target, content = file.expanduser(), text.encode("utf-8", "replace")
         try:
-            spool.replace(file.expanduser().absolute(), text.encode("utf-8", "replace"))
+            if target.exists() and not target.is_file():  # a device or a pipe is written to, never replaced
+                target.write_bytes(content)
+            else:
+                spool.replace(target.resolve(), content)
         except OSError as error:
             raise UsageError(f"{file} cannot be written ({error.strerror or error}).") from error
     sessions = sum('"kind": "session"' in line[:60] for line in told)
