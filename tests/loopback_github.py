@@ -11,21 +11,21 @@ against GitHub's published description (github_description.py): leaving the `wit
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import github_replies
 from github_description import reply_misfits, request_misfits
+
+from nugget.demo.git_over_http import GitAnswer, GitServer
 
 OWNER, NAME = "acme", "brain"
 TOKEN = "ghp_loopbackloopbackloopbackloopback0001"
@@ -72,12 +72,96 @@ class Pull:
     comments: list[str] = field(default_factory=list)
 
 
-class GitHubServer:
+def _invalid(error: Mapping[str, str]) -> dict[str, Any]:
+    return {"message": "Validation Failed", "errors": [error], "documentation_url": "https://docs.github.com/rest"}
+
+
+class _Answer(GitAnswer):
+    place: GitHubServer
+
+    def _answer(self, body: bytes) -> None:
+        parts = urlsplit(self.path)
+        state = self.place
+        is_api = parts.path.startswith("/api/v3/")
+        loaded = json.loads(body) if is_api and body else body
+        request = Request(
+            method=self.command, path=parts.path, query=parse_qs(parts.query), token=self._token(), body=loaded
+        )
+        with state.lock:
+            state.requests.append(request)
+            named = [f for f in state.faults if f.method in ("", self.command) and f.path in self.path]
+            fault = named[0] if named else None
+            if fault is not None:
+                state.faults.remove(fault)
+            if not is_api and (fault is None or fault.after):
+                self._serve_git(request, body, parts.query)
+                return
+            address = self.path.removeprefix("/api/v3")
+            if is_api:
+                state.misfits += request_misfits(self.command, address, body)
+            if fault is None or fault.after:
+                status, value = self._api(request)
+                reply = json.dumps(value).encode()
+                state.misfits += reply_misfits(self.command, address, status, reply)
+            if fault is None:
+                self._send(status, reply, {"Content-Type": "application/json; charset=utf-8"})
+            else:
+                self._fault(fault)
+
+    def _api(self, request: Request) -> tuple[int, Any]:
+        state = self.place
+        if request.token not in state.tokens:
+            return 401, {"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"}
+        found = re.fullmatch(
+            rf"/api/v3/repos/{OWNER}/{NAME}/(?:pulls|issues)(?:/(\d+))?(/labels|/comments)?", request.path
+        )
+        number, part = found.groups() if found else (None, None)
+        if found is None or (number is not None and not 0 < int(number) <= len(state.pulls)):
+            return 404, {"message": "Not Found", "documentation_url": "https://docs.github.com/rest"}
+        if number is None:
+            return state.create(request.body) if request.method == "POST" else self._list(request)
+        pull = state.pulls[int(number) - 1]
+        if part == "/labels":
+            pull.labels += request.body["labels"]
+            return 200, [state.label(name) for name in pull.labels]
+        if part == "/comments":
+            return state.comment(pull, request.body["body"])
+        return state.update(pull, request.body) if request.method == "PATCH" else (200, state.view(pull))
+
+    def _list(self, request: Request) -> tuple[int, Any]:
+        state = self.place
+        head = request.query.get("head", [""])[0]
+        wanted_state = request.query.get("state", ["open"])[0]
+        return 200, [
+            state.view(pull, whole=False)
+            for pull in state.pulls
+            if head in ("", f"{OWNER}:{pull.branch}") and wanted_state in ("all", "closed" if pull.closed else "open")
+        ]
+
+    def _serve_git(self, request: Request, body: bytes, query: str) -> None:
+        """A fetch or a push, for those who may."""
+        state = self.place
+        writes = "git-receive-pack" in self.path
+        if request.token not in state.tokens:
+            self._send(401, b"Bad credentials", {"WWW-Authenticate": 'Basic realm="GitHub"'})
+            return
+        if writes and not state.may_push:
+            self._send(403, b"Permission to acme/brain.git denied to reader.", {"Content-Type": "text/plain"})
+            return
+        self._git(request.path, query, body)
+
+    def _fault(self, fault: Fault) -> None:
+        value = {"message": fault.message, **({"errors": list(fault.errors)} if fault.errors else {})}
+        self._send(fault.status, json.dumps(value).encode(), {"Content-Type": "application/json", **fault.headers})
+
+
+class GitHubServer(GitServer):
     """The server; `with` starts and stops it."""
 
+    answers = _Answer
+
     def __init__(self, folder: Path) -> None:
-        self.root = folder
-        self.bare = folder / OWNER / f"{NAME}.git"
+        super().__init__(folder, os.environ, owner=OWNER, name=NAME)
         self.pulls: list[Pull] = []
         self.requests: list[Request] = []
         self.tokens = {TOKEN}
@@ -85,37 +169,10 @@ class GitHubServer:
         self.faults: list[Fault] = []
         self.misfits: list[str] = []
         self.lock = Lock()
-        self.bare.mkdir(parents=True)
-        self.git("init", "-q", "--bare", "--initial-branch=main")
-        self.git("config", "http.receivepack", "true")
-
-    def __enter__(self) -> GitHubServer:
-        outer = self
-
-        class Answer(_Answer):
-            server_state = outer
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-        self._server.daemon_threads = True
-        Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
         assert self.misfits == [], "not as GitHub describes its API:\n" + "\n".join(self.misfits)
-
-    def stop(self) -> None:
-        """No connection is taken from now on."""
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def origin(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    @property
-    def url(self) -> str:
-        return f"{self.origin}/{OWNER}/{NAME}.git"
 
     @property
     def api_url(self) -> str:
@@ -124,15 +181,6 @@ class GitHubServer:
     def fail(self, status: int, *, method: str = "", path: str = "", times: int = 1, **reply: Any) -> None:
         """Answer the next requests that fit with a fault."""
         self.faults += [Fault(method=method, path=path, status=status, **reply)] * times
-
-    def git(self, *arguments: str, stdin: str = "") -> str:
-        """git in the bare repository."""
-        who = {"GIT_AUTHOR_NAME": "R", "GIT_AUTHOR_EMAIL": "r@example.invalid"}
-        who |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in who.items()}
-        command = ["git", "-C", str(self.bare), *arguments]
-        done = subprocess.run(command, input=stdin, env={**os.environ, **who}, text=True, capture_output=True)
-        assert done.returncode == 0, f"{arguments}: {done.stderr}"
-        return done.stdout.strip()
 
     def head(self, branch: str) -> str | None:
         """The commit of a branch, None where there is no such branch."""
@@ -240,135 +288,3 @@ class GitHubServer:
         )  # fmt: skip
         self.pulls.append(pull)
         return 201, self.view(pull)
-
-
-def _invalid(error: Mapping[str, str]) -> dict[str, Any]:
-    return {"message": "Validation Failed", "errors": [error], "documentation_url": "https://docs.github.com/rest"}
-
-
-class _Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_state: GitHubServer
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def do_PATCH(self) -> None:
-        self._answer()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def _answer(self) -> None:
-        parts = urlsplit(self.path)
-        body = self._body()
-        state = self.server_state
-        is_api = parts.path.startswith("/api/v3/")
-        loaded = json.loads(body) if is_api and body else body
-        request = Request(
-            method=self.command, path=parts.path, query=parse_qs(parts.query), token=self._token(), body=loaded
-        )
-        with state.lock:
-            state.requests.append(request)
-            named = [f for f in state.faults if f.method in ("", self.command) and f.path in self.path]
-            fault = named[0] if named else None
-            if fault is not None:
-                state.faults.remove(fault)
-            if not is_api and (fault is None or fault.after):
-                self._git(request, body, parts.query)
-                return
-            address = self.path.removeprefix("/api/v3")
-            if is_api:
-                state.misfits += request_misfits(self.command, address, body)
-            if fault is None or fault.after:
-                status, value = self._api(request)
-                reply = json.dumps(value).encode()
-                state.misfits += reply_misfits(self.command, address, status, reply)
-            if fault is None:
-                self._send(status, reply, {"Content-Type": "application/json; charset=utf-8"})
-            else:
-                self._fault(fault)
-
-    def _api(self, request: Request) -> tuple[int, Any]:
-        state = self.server_state
-        if request.token not in state.tokens:
-            return 401, {"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"}
-        found = re.fullmatch(
-            rf"/api/v3/repos/{OWNER}/{NAME}/(?:pulls|issues)(?:/(\d+))?(/labels|/comments)?", request.path
-        )
-        number, part = found.groups() if found else (None, None)
-        if found is None or (number is not None and not 0 < int(number) <= len(state.pulls)):
-            return 404, {"message": "Not Found", "documentation_url": "https://docs.github.com/rest"}
-        if number is None:
-            return state.create(request.body) if request.method == "POST" else self._list(request)
-        pull = state.pulls[int(number) - 1]
-        if part == "/labels":
-            pull.labels += request.body["labels"]
-            return 200, [state.label(name) for name in pull.labels]
-        if part == "/comments":
-            return state.comment(pull, request.body["body"])
-        return state.update(pull, request.body) if request.method == "PATCH" else (200, state.view(pull))
-
-    def _list(self, request: Request) -> tuple[int, Any]:
-        state = self.server_state
-        head = request.query.get("head", [""])[0]
-        wanted_state = request.query.get("state", ["open"])[0]
-        return 200, [
-            state.view(pull, whole=False)
-            for pull in state.pulls
-            if head in ("", f"{OWNER}:{pull.branch}") and wanted_state in ("all", "closed" if pull.closed else "open")
-        ]
-
-    def _git(self, request: Request, body: bytes, query: str) -> None:
-        """git's smart protocol, by the CGI program that git brings (git-http-backend(1))."""
-        state = self.server_state
-        writes = "git-receive-pack" in self.path
-        if request.token not in state.tokens:
-            self._send(401, b"Bad credentials", {"WWW-Authenticate": 'Basic realm="GitHub"'})
-            return
-        if writes and not state.may_push:
-            self._send(403, b"Permission to acme/brain.git denied to reader.", {"Content-Type": "text/plain"})
-            return
-        variables = {
-            **os.environ, "GIT_PROJECT_ROOT": str(state.root), "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": request.path,
-            "QUERY_STRING": query, "REQUEST_METHOD": self.command, "REMOTE_USER": OWNER, "REMOTE_ADDR": "127.0.0.1",
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""), "CONTENT_LENGTH": str(len(body)),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-        }  # fmt: skip
-        done = subprocess.run(["git", "http-backend"], input=body, env=variables, capture_output=True)
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
-        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
-        status = int(headers.pop("Status", "200 OK").split()[0])
-        self._send(status, content, headers)
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "") == "chunked":
-            parts = []
-            while size := int(self.rfile.readline().split(b";")[0], 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(parts)
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
-    def _token(self) -> str | None:
-        kind, _, value = self.headers.get("Authorization", "").partition(" ")
-        if kind == "Basic":
-            return base64.b64decode(value).decode().partition(":")[2]
-        return value or None
-
-    def _fault(self, fault: Fault) -> None:
-        value = {"message": fault.message, **({"errors": list(fault.errors)} if fault.errors else {})}
-        self._send(fault.status, json.dumps(value).encode(), {"Content-Type": "application/json", **fault.headers})
-
-    def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
