@@ -201,7 +201,7 @@ def _sync_canon(
     result = sync_documents(
         source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", progress=progress
     )
-    return replace(result, problems=(*source.problems, *source.leftovers, *result.problems))
+    return replace(result, problems=(*source.problems, *source.left_out, *result.problems))
 
 
 def _freshen_canon(

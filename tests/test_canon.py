@@ -143,7 +143,8 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(
 def test_a_folder_with_too_many_notes_is_read_in_part_and_says_so(vault: Path) -> None:
     source = canon(vault, max_files=2)
     assert len(keys(source)) == 2
-    assert "holds more than 2 notes" in str(source.problems[0])
+    assert source.problems == [], "which would be told with every search"
+    assert "holds more than 2 notes" in str(source.left_out[0])
 
 
 def test_a_huge_tree_of_what_others_made_is_not_entered(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_tree_of_a_hundred_thousand_files_is_walked_for_its_notes(tmp_path: Pa
     assert time.process_time() - started < 2.0, "80,000 names are looked at, 20,000 are not"
     narrow = Walk(root=site, suffixes=(".md",), max_files=10, max_entries=50_000)
     assert [path for path, _ in narrow.files()] == ["a.md"]
-    assert "holds more than 50,000 files" in str(narrow.problems[0])
+    assert "holds more than 50,000 files" in str(narrow.left_out[0])
     shutil.rmtree(site)
 
 
@@ -184,7 +185,7 @@ def test_what_a_cloud_client_leaves_in_a_vault_is_left_out_and_told_once(vault: 
     source = canon(vault)
     assert keys(source) == sorted([*before, "vault/Conflict of interest.md"])
     assert source.problems == [], "which would be told with every search"
-    assert [problem.reason for problem in source.leftovers] == [
+    assert [problem.reason for problem in source.left_out] == [
         "holds 2 notes not downloaded from iCloud; not found until they are",
         "holds 3 files in conflict, such as Home (Ada's conflicted copy 2026-05-01).md; left out until merged into "
         "the note",

@@ -51,7 +51,7 @@ def canon_folders(given: Sequence[str], *, base: Path) -> list[CanonFolder]:
 class Canon:
     """The files of the canon folders as a source of units; `problems` is what was wrong with the last walk.
 
-    `leftovers` is what cloud clients left in the folders, which a person is told when they sync, not when they search.
+    `left_out` is what of the folders is not taken in, which a person is told when they sync, not when they search.
     """
 
     name = SourceName.CANON
@@ -59,7 +59,7 @@ class Canon:
     def __init__(self, folders: Sequence[CanonFolder], *, redact: Redact, max_files: int) -> None:
         self.folders = folders
         self.problems: list[Problem] = []
-        self.leftovers: list[Problem] = []
+        self.left_out: list[Problem] = []
         self._redact = redact
         self._max_files = max_files
         self._names = Names()
@@ -68,12 +68,12 @@ class Canon:
     def files(self) -> Iterator[tuple[str, str]]:
         """Every note as (`<folder name>/<path>`, place)."""
         self.problems.clear()
-        self.leftovers.clear()
+        self.left_out.clear()
         self._names = Names()
         for folder in self.folders:
             walk = Walk(
                 root=folder.path, suffixes=SUFFIXES, max_files=self._max_files, problems=self.problems,
-                leftovers=self.leftovers,
+                left_out=self.left_out,
             )  # fmt: skip
             for path, file in walk.files():
                 key = f"{folder.name}/{path}"

@@ -35,14 +35,14 @@ _MAX_RULES_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """One walk through a folder. `problems` fills while `files` is read, `leftovers` (clouds') at its end."""
+    """One walk through a folder. While `files` is read, `problems` fills, and `left_out` with what it did not give."""
 
     root: Path
     suffixes: tuple[str, ...]
     max_files: int
     max_entries: int = MAX_ENTRIES
     problems: list[Problem] = field(default_factory=list)
-    leftovers: list[Problem] = field(default_factory=list)
+    left_out: list[Problem] = field(default_factory=list)
 
     def files(self) -> Iterator[tuple[str, str]]:
         """The files with one of the suffixes as (path below the root with `/`, place), folder by folder, sorted.
@@ -68,8 +68,8 @@ class Walk:
                 continue
             entries += len(found)
             if entries > self.max_entries:
-                self._wrong(self.root, f"holds more than {counted(self.max_entries, 'file')}; the rest is left out. "
-                            "Name a smaller folder, or leave parts out in a .nuggetignore")  # fmt: skip
+                self._leave_out(f"holds more than {counted(self.max_entries, 'file')}; the rest is left out. Name a "
+                                "smaller folder, or leave parts out in a .nuggetignore")  # fmt: skip
                 return
             rules = (*rules, *rules_in(folder, path, {entry.name for entry in found}))
             below: list[tuple[Path, str, tuple[Rules, ...]]] = []
@@ -85,14 +85,13 @@ class Walk:
                         continue
                     files += 1
                     if files > self.max_files:
-                        self._wrong(self.root, f"holds more than {counted(self.max_files, 'note')}; the rest is left "
-                                    "out. Name a smaller folder, or raise canon.max_files")  # fmt: skip
+                        self._leave_out(f"holds more than {counted(self.max_files, 'note')}; the rest is left out. "
+                                        "Name a smaller folder, or raise canon.max_files")  # fmt: skip
                         return
                     yield its_path, entry.path
             waiting += reversed(below)
-        self.leftovers.extend(
-            Problem(path=str(self.root), reason=told, severity=Severity.WARNING) for told in left.told()
-        )
+        for told in left.told():
+            self._leave_out(told)
 
     def _is_inside(self, entry: os.DirEntry[str]) -> bool:
         if not entry.is_symlink():
@@ -105,6 +104,9 @@ class Walk:
 
     def _wrong(self, place: Path, reason: str) -> None:
         self.problems.append(Problem(path=str(place), reason=reason, severity=Severity.WARNING))
+
+    def _leave_out(self, reason: str) -> None:
+        self.left_out.append(Problem(path=str(self.root), reason=reason, severity=Severity.WARNING))
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nugget.config import Environment
 from nugget.errors import UsageError
-from nugget.models import Problem, SourceName
+from nugget.models import SourceName
 from nugget.sources.documents import ReadDocument
 from nugget.sources.ignoring import Walk
 from nugget.sources.notes import SUFFIXES, Names, Redact, modified_day, read_bytes, read_note
@@ -70,7 +70,6 @@ class Memory:
         workspaces: Sequence[Path] = (),
     ) -> None:
         self.identity = check_identity(identity)
-        self.problems: list[Problem] = []
         self._environment = environment
         self._redact = redact
         self._brain = brain
@@ -79,7 +78,6 @@ class Memory:
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Every note as (`<identity>/<path>`, place), each once: an `AGENTS.md` is often a link to the `CLAUDE.md`."""
-        self.problems.clear()
         self._names = Names()
         seen: set[str | tuple[int, int]] = set()
         for path, file in self._places():
@@ -126,7 +124,7 @@ class Memory:
     def _walked(self, root: Path, prefix: str) -> Iterator[tuple[str, Path]]:
         if not root.is_dir():
             return
-        walk = Walk(root=root, suffixes=SUFFIXES, max_files=_MAX_FILES, problems=self.problems)
+        walk = Walk(root=root, suffixes=SUFFIXES, max_files=_MAX_FILES)
         for path, file in walk.files():
             yield f"{prefix}{path}", Path(file)
 
