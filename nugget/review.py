@@ -12,9 +12,10 @@ from datetime import datetime
 from pathlib import Path
 
 from nugget import git, knowledge, ledger
+from nugget.brain import is_knowledge_path
 from nugget.capture import brain_key
 from nugget.errors import BrainError, ConflictError, GitError, ReviewError
-from nugget.models import Problem, Unit
+from nugget.models import Problem, Severity, Unit
 from nugget.proposal_text import BRANCH_PREFIX, parse_message
 
 
@@ -101,13 +102,16 @@ def diff(brain: Path, proposal: ProposalBranch) -> str:
 def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None) -> Accepted:
     """Merge a proposal, or only the named units of it, into the checked-out branch.
 
-    Raises ReviewError when the brain is in the middle of a merge or no branch is checked out, ConflictError when
-    the same file changed on both sides or has uncommitted work in it; nothing was changed then.
+    Raises ReviewError when the brain is in the middle of a merge, no branch is checked out or a file cannot be read,
+    GitError when the proposal is checked out elsewhere, ConflictError when the same file changed on both sides or has
+    uncommitted work in it; nothing was changed then.
     """
     with git.only_writer(brain):
         into, tip = _ready_branch(brain)
         proposal = show(brain, name)
+        git.refuse_checked_out(brain, proposal.branch)
         chosen = _choose(proposal, units)
+        _refuse_unreadable(chosen, proposal.branch)
         contents = {file.path: _merged(brain, file, proposal, tip=tip, into=into) for file in chosen}
         rest = tuple(file for file in proposal.files if file not in chosen)
         commit = _merge_commit(brain, proposal, contents, tip=tip, whole=not rest, now=now)
@@ -119,8 +123,12 @@ def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequen
 def reject(
     brain: Path, name: str | None = None, *, home: Path, now: datetime, units: Sequence[str] | None = None
 ) -> tuple[ProposedFile, ...]:
-    """Turn down a proposal, or only the named units of it, for good: they are not proposed again."""
+    """Turn down a proposal, or only the named units of it, for good: they are not proposed again.
+
+    Raises ReviewError as `show`, GitError when the proposal is checked out somewhere; nothing was changed then.
+    """
     proposal = show(brain, name)
+    git.refuse_checked_out(brain, proposal.branch)
     chosen = _choose(proposal, units)
     key = brain_key(brain)
     remembered = [_remembered(file) for file in chosen]
@@ -188,6 +196,15 @@ def _choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[Prop
         there = ", ".join(file.id for file in proposal.files) or "nothing any more"
         raise ReviewError(f"{proposal.branch} proposes no {', '.join(unknown)}.", hint=f"It proposes {there}.")
     return tuple(file for file in proposal.files if file.id in units or file.path in units)
+
+
+def _refuse_unreadable(files: Sequence[ProposedFile], branch: str) -> None:
+    """Raise ReviewError for a knowledge file that nobody would find once accepted: a reviewer may have broken it."""
+    for file in files:
+        if file.after is not None and file.unit is None and is_knowledge_path(file.path):
+            problem = next(one for one in file.problems if one.severity is Severity.ERROR)
+            hint = f"Correct it there (`git switch {branch}` in the brain), or accept other files with `--unit ID`."
+            raise ReviewError(f"{problem}; nothing was accepted.", hint=hint)
 
 
 def _merged(brain: Path, file: ProposedFile, proposal: ProposalBranch, *, tip: str, into: str) -> bytes | None:

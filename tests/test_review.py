@@ -12,7 +12,7 @@ from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcri
 
 from nugget import git, knowledge, review
 from nugget.capture import capture_transcript
-from nugget.errors import BrainError, ConflictError, ReviewError
+from nugget.errors import BrainError, ConflictError, GitError, ReviewError
 from nugget.models import Unit
 
 RETRY = unit("Retry idempotent calls only", "Retry a payment only with an idempotency key, or it charges twice.")
@@ -229,6 +229,35 @@ def test_a_proposal_edited_by_the_reviewer_is_accepted_as_edited(brain: Path, ho
     assert "double-charges" in (brain / RETRY_PATH).read_text()
     assert not (brain / CACHE_PATH).exists()
     assert file.path == RETRY_PATH
+
+
+@pytest.mark.proves("REVIEW-ACCEPT")
+def test_a_file_that_the_reviewer_broke_is_told_and_nothing_is_accepted(brain: Path, home: Path) -> None:
+    branch = propose(brain, home, RETRY, CACHE)
+    shell(brain, "switch", "-q", branch)
+    (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text().replace("type: pattern", "type: [pattern"))
+    shell(brain, "commit", "-qam", "Reviewed")
+    shell(brain, "switch", "-q", "main")
+    before = git.head(brain)
+    with pytest.raises(ReviewError, match=f"{RETRY_PATH}:3: has frontmatter that is not valid YAML .*nothing was acc"):
+        review.accept(brain, branch, now=NOW)
+    assert git.head(brain) == before
+    accepted = review.accept(brain, branch, now=NOW, units=[CACHE_PATH])
+    assert [file.path for file in accepted.waiting] == [RETRY_PATH]
+
+
+@pytest.mark.proves("REVIEW-ACCEPT", "REVIEW-REJECT")
+def test_a_proposal_that_is_checked_out_elsewhere_is_left_alone(brain: Path, home: Path, tmp_path: Path) -> None:
+    branch = propose(brain, home, RETRY)
+    shell(brain, "worktree", "add", "-q", str(tmp_path / "elsewhere"), branch)
+    before = git.head(brain)
+    with pytest.raises(GitError, match=f"{branch} is checked out in .*elsewhere"):
+        review.accept(brain, branch, now=NOW)
+    with pytest.raises(GitError, match=f"{branch} is checked out in .*elsewhere"):
+        review.reject(brain, branch, home=home, now=NOW)
+    assert git.head(brain) == before
+    shell(brain, "worktree", "remove", str(tmp_path / "elsewhere"))
+    assert [file.path for file in review.accept(brain, branch, now=NOW).files] == [RETRY_PATH]
 
 
 def test_a_brain_in_the_middle_of_a_merge_is_left_alone(brain: Path, home: Path) -> None:

@@ -56,6 +56,7 @@ from nugget.git.writing import (
     init,
     merge_files,
     move_branch,
+    refuse_checked_out,
 )
 
 __all__ = [
@@ -105,6 +106,7 @@ __all__ = [
     "push",
     "read_blob",
     "read_objects",
+    "refuse_checked_out",
     "remote_head",
     "resolve",
     "run",

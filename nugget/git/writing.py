@@ -120,13 +120,13 @@ def fast_forward(repo: Path, sha: str) -> None:
 
 def delete_branch(repo: Path, name: str, *, expect: str) -> None:
     """Delete a local branch that still points at `expect`. Raises GitError when it moved or is checked out."""
-    _refuse_checked_out(repo, name)
+    refuse_checked_out(repo, name)
     run(repo, "update-ref", "-d", f"refs/heads/{name}", expect)
 
 
 def move_branch(repo: Path, name: str, sha: str, *, expect: str) -> None:
     """Let a branch that still points at `expect` point at `sha`. Raises GitError when it moved or is checked out."""
-    _refuse_checked_out(repo, name)
+    refuse_checked_out(repo, name)
     run(repo, "update-ref", "-m", "nugget: review", f"refs/heads/{name}", sha, expect)
 
 
@@ -145,7 +145,8 @@ def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
     return completed.stdout if completed.returncode == 0 else None
 
 
-def _refuse_checked_out(repo: Path, name: str) -> None:
+def refuse_checked_out(repo: Path, name: str) -> None:
+    """Raise GitError where a branch is checked out, here or in another worktree, so that it cannot be moved."""
     checked_out = run(repo, "for-each-ref", "--format=%(worktreepath)", f"refs/heads/{name}").decode().strip()
     if checked_out:
         raise GitError(f"{name} is checked out in {checked_out}.", hint="Switch to another branch there first.")
