@@ -15,15 +15,6 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from nugget import (
-    redaction_assignments,
-    redaction_commands,
-    redaction_passwords,
-    redaction_paths,
-    redaction_rules,
-    redaction_shapes,
-    redaction_words,
-)
 from nugget.config import Settings
 from nugget.errors import UsageError
 from nugget.models import Session
@@ -32,15 +23,6 @@ from nugget.redaction_paths import without_excluded
 from nugget.redaction_rules import rules_for
 from nugget.redaction_shapes import SHORTEST_RUN, Rule
 
-_MODULES = (
-    redaction_assignments,
-    redaction_commands,
-    redaction_passwords,
-    redaction_paths,
-    redaction_rules,
-    redaction_shapes,
-    redaction_words,
-)
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 _KEY_BEGIN = re.compile(r"-----BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----")
 _KEY_CHARS = 16_384
@@ -90,7 +72,7 @@ def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tu
 
 
 def rules_stamp(settings: Settings) -> str:
-    """What says by which rules a text was redacted: these modules' code, and the settings that count."""
+    """What says by which rules a text was redacted: the code of all redaction modules, and the settings that count."""
     digest = hashlib.sha256(_code_digest())
     capture = settings.capture
     for patterns in (settings.redaction.allow, capture.exclude_paths, capture.exclude_projects):
@@ -103,9 +85,8 @@ def _code_digest() -> bytes:
     from importlib.metadata import version  # 10 ms that few commands need
 
     digest = hashlib.sha256(version("detect-secrets").encode())
-    for module in _MODULES:
-        digest.update(Path(module.__file__ or "").read_bytes())
-    digest.update(Path(__file__).read_bytes())
+    for module in sorted(Path(__file__).parent.glob("redaction*.py")):
+        digest.update(module.read_bytes())
     return digest.digest()
 
 

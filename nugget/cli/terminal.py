@@ -45,7 +45,6 @@ BrainOption = Annotated[
     typer.Option("--brain", metavar="FOLDER", help="The brain to use.", callback=_local_or_global),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def current_folder() -> Path:

@@ -7,11 +7,11 @@ A malformed reply is asked for once more; what is sound in it is kept all the sa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
@@ -25,6 +25,8 @@ from nugget.text import shorten
 
 if TYPE_CHECKING:
     from nugget.llm import LLM, ClaudeCode
+
+_T = TypeVar("_T")
 
 METHOD = "generative"
 WINDOW_CHARS = 80_000
@@ -98,22 +100,8 @@ def extract_generative(
         spent_before_usd=llm.spent_usd(session.id, within=CAP_WINDOW),
     )  # fmt: skip
     texts = plan_windows(work)
-    found: list[tuple[int, Proposal]] = []
-    failure: LLMUnavailable | None = None
-    readable = 0
-    for part, text in enumerate(texts, start=1):
-        try:
-            proposals = _read_window(work, text, part=part, parts=len(texts))
-        except LLMUnavailable as error:
-            if not is_survivable(error):
-                raise
-            failure = error
-            work.dropped.append(f"part {part} of {len(texts)} of the session: {error}")
-            continue
-        readable += 1
-        found += [(part, proposal) for proposal in proposals]
-    if failure is not None and not readable:
-        raise failure
+    read = read_each(work, texts, lambda text, part: _read_window(work, text, part=part, parts=len(texts)))
+    found = [(part, proposal) for part, proposals in read for proposal in proposals]
     kept = _merge(work, found) if len(texts) > 1 and len(found) > 1 else [proposal for _, proposal in found]
     return Extraction(
         proposals=tuple(kept),
@@ -219,7 +207,30 @@ def ask_model(
         return value
 
 
-def is_survivable(error: LLMUnavailable) -> bool:
+def read_each(work: Work, texts: Sequence[str], read: Callable[[str, int], _T]) -> Iterator[tuple[int, _T]]:
+    """The number of each window, from 1, with what `read(text, number)` makes of it.
+
+    A window that could not be read is noted in `work.dropped`, as long as another one could. Raises LLMUnavailable
+    where none could, or where asking again later may.
+    """
+    failure: LLMUnavailable | None = None
+    readable = 0
+    for part, text in enumerate(texts, start=1):
+        try:
+            value = read(text, part)
+        except LLMUnavailable as error:
+            if not _is_survivable(error):
+                raise
+            failure = error
+            work.dropped.append(f"part {part} of {len(texts)} of the session: {error}")
+            continue
+        readable += 1
+        yield part, value
+    if failure is not None and not readable:
+        raise failure
+
+
+def _is_survivable(error: LLMUnavailable) -> bool:
     """Whether other parts of the session may still be worth having: asking again later would change nothing."""
     from nugget.llm import BadReply, CostCapReached
 

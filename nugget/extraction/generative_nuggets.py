@@ -13,16 +13,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import Settings
-from nugget.errors import LLMUnavailable
 from nugget.extraction.generative import (
     CAP_WINDOW,
     MAX_OUTPUT_TOKENS,
     METHOD,
     Work,
     ask_model,
-    is_survivable,
     plan_windows,
     prompt_text,
+    read_each,
 )
 from nugget.extraction.places import Places
 from nugget.extraction.replies import Shown, find_quote, is_foreign, without_invisible
@@ -99,25 +98,14 @@ def extract_nuggets(
     )  # fmt: skip
     texts = plan_windows(work)
     found: list[Nugget] = []
-    failure: LLMUnavailable | None = None
-    readable = 0
-    for part, text in enumerate(texts, start=1):
-        try:
-            value = _ask(work, text, touches, part=part, parts=len(texts))
-        except LLMUnavailable as error:
-            if not is_survivable(error):
-                raise
-            failure = error
-            work.dropped.append(f"part {part} of {len(texts)} of the session: {error}")
-            continue
-        readable += 1
-        for outcome in _read(value, text, work, places, touches, workspace):
+    for part, value in read_each(
+        work, texts, lambda text, part: _ask(work, text, touches, part=part, parts=len(texts))
+    ):
+        for outcome in _read(value, texts[part - 1], work, places, touches, workspace):
             if isinstance(outcome, str):
                 work.dropped.append(outcome)
             elif not _is_known(outcome, found):
                 found.append(outcome)
-    if failure is not None and not readable:
-        raise failure
     return GenerativeNuggets(nuggets=tuple(found), dropped=tuple(work.dropped), usd=work.usd)
 
 

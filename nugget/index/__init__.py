@@ -93,11 +93,6 @@ class Index:
         return int(self.meta("generation") or 0) if known is None else known
 
     @property
-    def unit_count(self) -> int:
-        """Units of all sources."""
-        return int(self.meta("units") or 0)
-
-    @property
     def chunk_count(self) -> int:
         """Chunks of all sources."""
         return int(self.meta("chunks") or 0)

@@ -203,8 +203,8 @@ def put_statistics(connection: sqlite3.Connection, *, everything: bool = False) 
     Frequencies only choose which terms of a question are worth a look, so they are counted again (one pass over the
     vocabulary) when the index has grown or shrunk by a twentieth, or when `everything` is new.
     """
-    chunks, units = (connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("chunks", "units"))
-    put_meta(connection, chunks=str(chunks), units=str(units))
+    chunks = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    put_meta(connection, chunks=str(chunks))
     if chunks <= LARGE_INDEX_CHUNKS:
         connection.execute("DELETE FROM term_frequencies")
         return
