@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget import query_log
 from nugget.asked import as_depth, as_filter, as_sources, at_least_one
-from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
+from nugget.config import Environment, Settings, expanded, find_brain, load_settings, read_environment
 from nugget.embedding import Embedder, QuestionEmbedder, open_embedder
 from nugget.embedding.borrowed import Borrowing
 from nugget.errors import BrainError, EmbeddingUnavailable, IndexUnavailable
@@ -400,5 +400,5 @@ def open(path: Path | str | None = None) -> Brain:
     Raises BrainError when there is none.
     """
     environment = read_environment()
-    flag = Path(path).expanduser() if path is not None else None
+    flag = expanded(path) if path is not None else None
     return Brain(find_brain(environment, flag=flag, cwd=Path.cwd()), environment=environment, face=Face.PYTHON)

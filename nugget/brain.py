@@ -50,7 +50,7 @@ def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
     A brain that is there already keeps every file. Raises BrainError where the folder holds something else, or cannot
     be written.
     """
-    path = path.expanduser().resolve()
+    path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
     with _clear_errors(path):
         files = _template(path.name, owner=owner, now=now)
         created = not config.is_brain(path)

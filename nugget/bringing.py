@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nugget.config import expanded
 from nugget.errors import UsageError
 from nugget.importing import DEFAULT_LIMIT, Import, ImportResult, import_and_publish
 
@@ -37,4 +38,4 @@ def bring_in(
         now=now or datetime.now(UTC).astimezone(), domain=validate_domain(domain) if domain else None, limit=limit,
         dry_run=dry_run,
     )  # fmt: skip
-    return import_and_publish(Path(path).expanduser(), bound, brain.environment)
+    return import_and_publish(expanded(path), bound, brain.environment)

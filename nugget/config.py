@@ -252,6 +252,11 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+def expanded(path: Path | str) -> Path:
+    """A path with the home folder for `~`. Where nobody knows that user it stays as it is, and leads nowhere."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises RuntimeError there
+
+
 def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     """Read the environment variables of docs/configuration.md; `variables` replaces `os.environ`."""
     env = dict(os.environ if variables is None else variables)
@@ -266,7 +271,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     brain = env.get("NUGGET_BRAIN")
     return Environment(
         home=home,
-        brain=Path(brain).expanduser() if brain else None,
+        brain=expanded(brain) if brain else None,
         models=folder("NUGGET_MODELS", home / "models"),
         claude_config=folder("CLAUDE_CONFIG_DIR", user_home / ".claude"),
         anthropic_api_key=env.get("ANTHROPIC_API_KEY") or env.get("ANTHROPIC_AUTH_TOKEN") or None,
@@ -275,7 +280,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         github_api_url=env.get("GITHUB_API_URL") or None,
         http_token=env.get("NUGGET_HTTP_TOKEN") or None,
         session=env.get("CLAUDE_CODE_SESSION_ID") or None,
-        shell_logs=Path(env.get("AISH_LOG_DIR") or user_home / ".local" / "share" / "aish" / "logs").expanduser(),
+        shell_logs=expanded(env.get("AISH_LOG_DIR") or user_home / ".local" / "share" / "aish" / "logs"),
         variables=env,
     )
 
@@ -283,7 +288,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
 def absolute_folder(value: str, *, user_home: Path) -> Path:
     """A folder as a person writes it; `~` alone or before a `/` is `user_home`, as in the hook (`hook.home_folder`)."""
     whole = str(user_home) + value[1:] if value == "~" or value.startswith("~/") else value
-    return Path(os.path.abspath(Path(whole).expanduser()))  # noqa: PTH100 - links stay links
+    return Path(os.path.abspath(expanded(whole)))  # noqa: PTH100 - links stay links
 
 
 def load_settings(environment: Environment, brain: Path | None = None) -> Settings:
@@ -334,7 +339,7 @@ def default_brain(environment: Environment) -> Path | None:
     """The user's default brain (`brain:` in `$NUGGET_HOME/config.yaml`), written by `nugget init`."""
     file = environment.home / "config.yaml"
     value = read_yaml(file).get("brain") if file.is_file() else None
-    return Path(value).expanduser() if isinstance(value, str) and value else None
+    return expanded(value) if isinstance(value, str) and value else None
 
 
 def set_default_brain(environment: Environment, brain: Path) -> None:

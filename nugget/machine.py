@@ -12,8 +12,9 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nugget.config import Environment, Settings
+from nugget.config import Environment, Settings, expanded
 from nugget.embedding import Embedder
 from nugget.index import Index
 from nugget.index.home import discard_damaged, home_index_file, open_home
@@ -21,6 +22,9 @@ from nugget.index.memory import open_memory, read_memory
 from nugget.models import Problem, SourceName
 from nugget.sync.documents import document_changes, sync_documents
 from nugget.sync.result import Progress, SyncResult
+
+if TYPE_CHECKING:
+    from nugget.sources.canon import Canon
 
 MACHINE_SOURCES = (
     SourceName.CANON,
@@ -158,7 +162,7 @@ def open_memory_of(
     """The index of an identity's memory, in line with its files. Raises UsageError for what is no identity."""
     from nugget.sources.memory import Memory
 
-    named = [Path(folder).expanduser() for folder in settings.memory.workspaces]
+    named = [expanded(folder) for folder in settings.memory.workspaces]
     source = Memory(identity, environment, redact=redacting(settings), brain=brain, workspaces=[*workspaces, *named])
     with closing(open_memory(environment.home, identity)) as connection:
         changes = document_changes(source, connection)
@@ -186,6 +190,15 @@ def _model_of(connection: sqlite3.Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
+def _canon(environment: Environment, settings: Settings, brain: Path) -> Canon:
+    from nugget.sources.canon import Canon, canon_folders
+    from nugget.sources.memory import private_places
+
+    folders = canon_folders(settings.canon.folders, base=brain)
+    private = private_places(environment, brain)
+    return Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files, private=private)
+
+
 def _sync_canon(
     connection: sqlite3.Connection,
     environment: Environment,
@@ -194,10 +207,7 @@ def _sync_canon(
     embedder: Embedder | None,
     progress: Progress | None,
 ) -> SyncResult:
-    from nugget.sources.canon import Canon, canon_folders
-
-    folders = canon_folders(settings.canon.folders, base=brain)
-    source = Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files)
+    source = _canon(environment, settings, brain)
     result = sync_documents(
         source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", progress=progress
     )
@@ -213,10 +223,7 @@ def _freshen_canon(
     problems: list[Problem],
 ) -> int:
     """Take in a few changed notes; how many were left for later."""
-    from nugget.sources.canon import Canon, canon_folders
-
-    folders = canon_folders(settings.canon.folders, base=brain)
-    source = Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files)
+    source = _canon(environment, settings, brain)
     changes = document_changes(source, connection)
     problems += source.problems
     if not changes or len(changes.modified) > INLINE_FILES:

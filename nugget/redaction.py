@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from nugget.config import Settings
+from nugget.config import Settings, expanded
 from nugget.errors import UsageError
 from nugget.models import Session
 from nugget.redaction_assignments import assigned_secrets
@@ -135,7 +135,7 @@ def is_excluded_project(session: Session, *, settings: Settings) -> bool:
     """Whether the session ran, for any part of it, in (or below) one of `capture.exclude_projects`."""
     folders = [Path(folder) for folder in (session.cwd, *session.folders) if folder]
     places = {str(place) for folder in folders for place in (folder, *folder.parents)}
-    patterns = [str(Path(pattern).expanduser()).rstrip("/") for pattern in settings.capture.exclude_projects]
+    patterns = [str(expanded(pattern)).rstrip("/") for pattern in settings.capture.exclude_projects]
     return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
 
 

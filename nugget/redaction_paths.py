@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 
+from nugget.config import expanded
 from nugget.models import Event, EventKind
 
 EXCLUDED = "[excluded]"
@@ -81,7 +81,7 @@ def is_excluded(path: str, patterns: Sequence[str]) -> bool:
     """Whether one of the globs names a file, or a folder that it lies in."""
     path = path.replace("\\", "/").removeprefix("./")
     for pattern in patterns:
-        whole = str(Path(pattern).expanduser()) if pattern.startswith("~") else pattern
+        whole = str(expanded(pattern)) if pattern.startswith("~") else pattern
         if fnmatchcase(path, whole) or fnmatchcase(path, f"*/{whole}") or fnmatchcase(path, f"*/{whole}/*"):
             return True
         if fnmatchcase(path, f"{whole}/*"):

@@ -180,6 +180,25 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
 
 
 @pytest.mark.proves("CLI-ERRORS")
+@pytest.mark.parametrize("name", ["NUGGET_BRAIN", "NUGGET_HOME", "AISH_LOG_DIR", "NUGGET_CANON_FOLDERS"])
+def test_a_home_folder_of_nobody_is_a_folder_that_is_not_there(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, "~nobody-of-that-name/notes")
+    result = nugget("search", "redis", "--quiet")
+    assert "unexpected" not in result.err
+    assert (result.code, result.err.splitlines()[:1]) == (
+        (1, ["Error: ~nobody-of-that-name/notes does not exist."]) if name == "NUGGET_BRAIN" else (0, [])
+    )
+
+
+def test_a_brain_cannot_be_made_at_links_that_lead_in_a_circle(nugget: Nugget, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    code, _, told = nugget("init", tmp_path / "circle", "--no-install")
+    assert code == 1 and "circle/" in told and "unexpected" not in told
+
+
 def test_a_current_folder_that_is_gone_is_told(nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -635,6 +636,18 @@ def test_what_cannot_be_imported_is_one_sentence(brain: Path, home: Path, tmp_pa
         bring_in(brain / "domains", brain, home)
     with pytest.raises(BrainError, match="no git repository"):
         bring_in(tmp_path, tmp_path / "none", home)
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(UsageError, match="is no file or folder"):
+        bring_in(tmp_path / "circle", brain, home)
+
+
+@pytest.mark.proves("IMPORT-ONCE")
+def test_a_brain_among_the_notes_is_not_imported(brain: Path, home: Path, tmp_path: Path) -> None:
+    folder = write(tmp_path / "work", {"walnut.md": "# Walnuts\n\n" + "The walnut is what this page is about. " * 3})
+    shutil.copytree(brain, folder / "brain")
+    result = bring_in(folder, brain, home)
+    assert [change.unit.title for change in result.changes] == ["Walnuts"]
+    assert [(one.path, one.reason) for one in result.left_out] == [("work/brain", "is a brain already")]
 
 
 @pytest.mark.proves("IMPORT-REVIEW")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, note, open_brain, print_json
-from nugget.config import read_environment
+from nugget.config import expanded, read_environment
 from nugget.errors import TranscriptError, UsageError
 from nugget.render import clean, one_line
 from nugget.text import counted
@@ -155,7 +155,7 @@ def _transcript(transcript: Path | None, session: str | None, *, foreground: boo
         transcript = Path(named) if isinstance(named, str) else None
         session = known if isinstance(known, str) else None
     if transcript is not None:
-        return transcript.expanduser()
+        return expanded(transcript)
     if session is None:
         raise UsageError(
             "Say which session: --transcript PATH, --session ID, or a hook payload on stdin.",

@@ -63,6 +63,7 @@ def evaluate(
     is compared with, or when a question expects a unit that never existed or was lost. One that was forgotten on
     purpose is told, and no failure. No LLM is asked.
     """
+    from nugget.config import expanded
     from nugget.evaluation import compare, comparison_json, evaluate, read_baseline, run_json, store
     from nugget.filing import forgotten
     from nugget.golden import read_golden
@@ -70,7 +71,7 @@ def evaluate(
 
     here = current_folder()
     with open_brain(brain) as opened:
-        golden = read_golden(opened.path, [here / file.expanduser() for file in files or ()])
+        golden = read_golden(opened.path, [here / expanded(file) for file in files or ()])
         pipeline = _pipeline(opened)
         if suggest:
             _print_suggestions(opened, [question.text for question in golden.questions])
@@ -78,7 +79,7 @@ def evaluate(
         gone = forgotten(opened.path).ids
         run = evaluate(golden.questions, pipeline, problems=golden.problems, forgotten=gone)
         kept = index_folder(opened.path, opened.environment) / "evals" / "last.json"
-        named = here / baseline.expanduser() if baseline else None
+        named = here / expanded(baseline) if baseline else None
         earlier = read_baseline(named) if named else _last_run(kept)
         if named and earlier is None:
             raise NuggetError(f"There is no file {named}.", hint=f"Make it: nugget eval --json > {baseline}")

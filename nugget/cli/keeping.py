@@ -161,10 +161,11 @@ def lint(
 
     Made for the brain's own CI: the exit code is 1 when a file has an error.
     """
+    from nugget.config import expanded
     from nugget.lint import lint as check
 
     here = current_folder()
-    problems = check(brain_folder(brain), [here / path.expanduser() for path in paths or ()])
+    problems = check(brain_folder(brain), [here / expanded(path) for path in paths or ()])
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     warnings = len(problems) - errors
     if as_json:

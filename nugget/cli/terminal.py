@@ -57,9 +57,9 @@ def current_folder() -> Path:
 
 def brain_folder(flag: Path | None, environment: Environment | None = None) -> Path:
     """The brain in use. Raises BrainError where there is none."""
-    from nugget.config import find_brain, read_environment
+    from nugget.config import expanded, find_brain, read_environment
 
-    named = None if flag is None else flag.expanduser()
+    named = None if flag is None else expanded(flag)
     return find_brain(environment or read_environment(), flag=named, cwd=current_folder())
 
 

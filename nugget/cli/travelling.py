@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from nugget.cli.extracting import settings_here, workspace_here
 from nugget.cli.provenance import nuggets
 from nugget.cli.terminal import JsonOption, console, note, print_json
-from nugget.config import read_environment
+from nugget.config import expanded, read_environment
 from nugget.errors import UsageError
 from nugget.render import clean, one_line
 from nugget.text import counted
@@ -34,12 +35,12 @@ def export_nuggets(
     if file is None or str(file) == "-":
         sys.stdout.write(text)
     else:
-        target, content = file.expanduser(), text.encode("utf-8", "replace")
+        target, content = expanded(file), text.encode("utf-8", "replace")
         try:
             if target.exists() and not target.is_file():  # a device or a pipe is written to, never replaced
                 target.write_bytes(content)
             else:
-                spool.replace(target.resolve(), content)
+                spool.replace(Path(os.path.realpath(target)), content)
         except OSError as error:
             raise UsageError(f"{file} cannot be written ({error.strerror or error}).") from error
     sessions = sum('"kind": "session"' in line[:60] for line in told)
@@ -60,7 +61,7 @@ def import_nuggets(
     environment = read_environment()
     settings = settings_here(environment)
     try:
-        with sys.stdin.buffer if str(file) == "-" else file.expanduser().open("rb") as stream:
+        with sys.stdin.buffer if str(file) == "-" else expanded(file).open("rb") as stream:
             done = import_lines(environment.home, stream, name=str(file), settings=settings, dry_run=dry_run)
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror or error}).") from error

@@ -21,7 +21,7 @@ from nugget.cli.terminal import (
     note,
     print_json,
 )
-from nugget.config import default_brain, is_brain, load_settings, read_environment, set_default_brain
+from nugget.config import default_brain, expanded, is_brain, load_settings, read_environment, set_default_brain
 from nugget.errors import BrainError, UsageError
 from nugget.models import Severity
 from nugget.render import clean, one_line
@@ -50,7 +50,7 @@ def init(
 
     environment = read_environment()
     default_brain(environment)  # a config.yaml that cannot be read is told before anything is made
-    folder = (path or brain or environment.brain or _usual_folder()).expanduser()
+    folder = expanded(path or brain or environment.brain or _usual_folder())
     if (shown := printable(str(folder))) != str(folder):
         raise UsageError(f"A brain cannot be in a folder with such a name: {shown}.", hint="Name another folder.")
     result = init_brain(folder, owner=_owner(), now=datetime.now(UTC))
@@ -142,14 +142,14 @@ def serve(
         from nugget.http_server import serve as answer_requests
 
         answer_requests(
-            address, brain=brain.expanduser() if brain else None, openqed=compat == "openqed", identity=identity
+            address, brain=expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity
         )
         return
     if address:
         raise UsageError(f"{address!r} is only used with --http.", hint=f"nugget serve --http {address}")
     from nugget.mcp_server import serve as answer_agents
 
-    answer_agents(brain.expanduser() if brain else None, openqed=compat == "openqed", identity=identity)
+    answer_agents(expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity)
 
 
 def _usual_folder() -> Path:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
 
     Raises EmbeddingUnavailable when the named model cannot be had, UsageError when the name makes no sense.
     """
+    from nugget.config import expanded
+
     name = settings.embedding.model
     if name == "none":
         return None
@@ -71,12 +72,12 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
         from nugget.embedding.remote import HttpEmbedder
 
         return HttpEmbedder.from_settings(settings.embedding, environment)
-    if name == BUNDLED_MODEL or Path(name).expanduser().is_dir():
+    if name == BUNDLED_MODEL or expanded(name).is_dir():
         from nugget.embedding import local
 
         if name == BUNDLED_MODEL:
             return local.bundled(environment.models)
-        return local.from_folder(Path(name).expanduser())
+        return local.from_folder(expanded(name))
     from nugget.embedding.named import FastembedEmbedder
 
     return FastembedEmbedder(name, cache=environment.models / "fastembed")

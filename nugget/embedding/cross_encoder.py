@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from nugget.config import expanded
 from nugget.errors import EmbeddingUnavailable
 
 _MODEL_FILES = ("model.onnx", "onnx/model.onnx")
@@ -42,7 +43,7 @@ class CrossEncoder:
 def _load(model: str, cache: Path) -> Any:
     from fastembed.rerank.cross_encoder import TextCrossEncoder
 
-    folder = Path(model).expanduser()
+    folder = expanded(model)
     if folder.is_dir():
         return _load_folder(folder)
     known = {entry["model"].lower() for entry in TextCrossEncoder.list_supported_models()}

@@ -7,6 +7,7 @@ carries the file and line that it came from and a digest of the note, by which t
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,7 +88,7 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
     """
     if not git.is_repository(bound.brain):
         raise BrainError(f"{bound.brain} is no git repository.", hint=f"Run `nugget init {bound.brain}`.")
-    root = path.resolve()
+    root = Path(os.path.realpath(path))  # pathlib's raises where links lead in a circle
     if root.is_relative_to(bound.brain) or (root.is_dir() and is_brain(root)):
         raise UsageError(f"{path} is a brain already.", hint="What is in a brain is found without being imported.")
     read = _read(path, bound)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nugget.config import is_brain
 from nugget.errors import UsageError
 from nugget.importing.databases import DATABASE_NAMES, export_of, is_database
 from nugget.importing.notes import LeftOut
@@ -58,6 +59,10 @@ def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[FoundFile
         prefix = f"{below.as_posix()}/" if below.parts else ""
         rules = (*rules_of.pop(Path(folder)), *rules_in(Path(folder), prefix, set(names)))
         entered = sorted(name for name in folders if _is_entered(name) and len(below.parts) < MAX_DEPTH)
+        brains = [name for name in entered if is_brain(Path(folder, name))]
+        for name in brains:
+            yield LeftOut(path=f"{root.resolve().name}/{prefix}{name}", reason="is a brain already")
+        entered = [name for name in entered if name not in brains]
         folders[:] = [name for name in entered if not is_ignored(f"{prefix}{name}/", rules)]
         ignored += len(entered) - len(folders)
         rules_of |= {Path(folder, name): rules for name in folders}

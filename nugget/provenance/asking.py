@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from nugget.config import expanded
 from nugget.errors import UsageError
 from nugget.index import provenance as stored
 from nugget.index import queries
@@ -60,7 +61,7 @@ def find_place(path: str | None, *, folder: Path, has_nuggets: Callable[[str], b
         return CodePlace(workspace=_workspace(folder, has_nuggets), path=None)
     if "\0" in path or not path.strip():
         raise UsageError("The path is empty or holds a NUL.", hint="Give a file or folder of a repository.")
-    whole = Path(os.path.normpath(Path(folder, Path(path).expanduser())))
+    whole = Path(os.path.normpath(Path(folder, expanded(path))))
     here = next(place for place in (whole, *whole.parents) if place.is_dir())
     inner = _workspace(here, has_nuggets) if here != Path(here.anchor) else _workspace(folder, has_nuggets)
     relative = _relative(inner, whole)

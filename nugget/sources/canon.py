@@ -13,12 +13,15 @@ from datetime import date
 from pathlib import Path
 
 from nugget import git
+from nugget.config import expanded
 from nugget.errors import GitError
 from nugget.models import Problem, SourceName
 from nugget.sources.documents import ReadDocument
-from nugget.sources.ignoring import Walk
+from nugget.sources.ignoring import Private, Walk
 from nugget.sources.notes import SUFFIXES, Names, Redact, modified_day, read_bytes, read_note
 from nugget.text import slugify
+
+_NOTHING = Private()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,7 @@ def canon_folders(given: Sequence[str], *, base: Path) -> list[CanonFolder]:
     folders: dict[str, CanonFolder] = {}
     for text in given:
         name, equals, rest = text.partition("=")
-        path = Path(rest if equals else text).expanduser()
+        path = expanded(rest if equals else text)
         path = path if path.is_absolute() else base / path
         wanted = [slugify(name)] if equals else [_plain(path.name), _plain(f"{path.parent.name}-{path.name}")]
         unique = f"{wanted[0]}-{hashlib.sha256(str(path).encode('utf-8', 'replace')).hexdigest()[:6]}"
@@ -51,17 +54,22 @@ def canon_folders(given: Sequence[str], *, base: Path) -> list[CanonFolder]:
 class Canon:
     """The files of the canon folders as a source of units; `problems` is what was wrong with the last walk.
 
+    What is `private` is memory, and never canon, whichever folder it lies in.
+
     `left_out` is what of the folders is not taken in, which a person is told when they sync, not when they search.
     """
 
     name = SourceName.CANON
 
-    def __init__(self, folders: Sequence[CanonFolder], *, redact: Redact, max_files: int) -> None:
+    def __init__(
+        self, folders: Sequence[CanonFolder], *, redact: Redact, max_files: int, private: Private = _NOTHING
+    ) -> None:
         self.folders = folders
         self.problems: list[Problem] = []
         self.left_out: list[Problem] = []
         self._redact = redact
         self._max_files = max_files
+        self._private = private
         self._names = Names()
         self._committed: dict[Path, dict[str, date]] = {}
 
@@ -73,7 +81,7 @@ class Canon:
         for folder in self.folders:
             walk = Walk(
                 root=folder.path, suffixes=SUFFIXES, max_files=self._max_files, problems=self.problems,
-                left_out=self.left_out,
+                left_out=self.left_out, private=self._private,
             )  # fmt: skip
             for path, file in walk.files():
                 key = f"{folder.name}/{path}"

@@ -34,6 +34,21 @@ _MAX_RULES_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Private:
+    """What a walk leaves to the one that it belongs to: files of these names, in lower case, and these real folders.
+
+    A walk that knows of any also leaves out the brains below its root, and the memory in one that is its root.
+    """
+
+    names: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
+
+    def holds(self, folder: str) -> bool:
+        """Whether a real folder is private, or lies in one that is."""
+        return any(folder == own or folder.startswith(own + os.sep) for own in self.folders)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
     """One walk through a folder. While `files` is read, `problems` fills, and `left_out` with what it did not give."""
 
@@ -43,6 +58,7 @@ class Walk:
     max_entries: int = MAX_ENTRIES
     problems: list[Problem] = field(default_factory=list)
     left_out: list[Problem] = field(default_factory=list)
+    private: Private = Private()
 
     def files(self) -> Iterator[tuple[str, str]]:
         """The files with one of the suffixes as (path below the root with `/`, place), folder by folder, sorted.
@@ -52,6 +68,10 @@ class Walk:
         """
         if not self.root.is_dir():
             self._wrong(self.root, "is no folder (any more); nothing of it is found")
+            return
+        real_root = os.path.realpath(self.root)
+        if self.private.holds(real_root):
+            self._wrong(self.root, "holds memory, which is private to its identity; nothing of it is found")
             return
         entries = files = 0
         left = _LeftByClouds()
@@ -71,15 +91,22 @@ class Walk:
                 self._leave_out(f"holds more than {counted(self.max_entries, 'file')}; the rest is left out. Name a "
                                 "smaller folder, or leave parts out in a .nuggetignore")  # fmt: skip
                 return
-            rules = (*rules, *rules_in(folder, path, {entry.name for entry in found}))
+            names = {entry.name for entry in found}
+            is_brain = bool(self.private.names) and "brain.yaml" in names and bool(names & {"domains", ".git"})
+            if is_brain and path:
+                continue
+            rules = (*rules, *rules_in(folder, path, names))
             below: list[tuple[Path, str, tuple[Rules, ...]]] = []
             for entry in found:
                 its_path = f"{path}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
-                    if _is_entered(entry.name, its_path, rules):
+                    is_private = (is_brain and entry.name == "memory") or self._is_private(real_root, its_path)
+                    if not is_private and _is_entered(entry.name, its_path, rules):
                         below.append((folder / entry.name, f"{its_path}/", rules))
                 elif entry.name.startswith("."):
                     left.note_placeholder(entry.name, self.suffixes)
+                elif entry.name.lower() in self.private.names:
+                    continue
                 elif entry.name.lower().endswith(self.suffixes) and not is_ignored(its_path, rules):
                     if left.has_conflict(entry.name, its_path) or not self._is_inside(entry):
                         continue
@@ -100,7 +127,11 @@ class Walk:
             real = Path(entry.path).resolve(strict=True)
         except (OSError, RuntimeError):
             return False  # a link to nowhere, or one that leads in a circle
-        return real.is_file() and real.is_relative_to(self.root.resolve())
+        is_private = real.name.lower() in self.private.names or self.private.holds(str(real.parent))
+        return real.is_file() and real.is_relative_to(self.root.resolve()) and not is_private
+
+    def _is_private(self, real_root: str, path: str) -> bool:
+        return bool(self.private.folders) and os.path.join(real_root, path) in self.private.folders  # noqa: PTH118
 
     def _wrong(self, place: Path, reason: str) -> None:
         self.problems.append(Problem(path=str(place), reason=reason, severity=Severity.WARNING))

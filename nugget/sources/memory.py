@@ -19,7 +19,7 @@ from nugget.config import Environment
 from nugget.errors import UsageError
 from nugget.models import SourceName
 from nugget.sources.documents import ReadDocument
-from nugget.sources.ignoring import Walk
+from nugget.sources.ignoring import Private, Walk
 from nugget.sources.notes import SUFFIXES, Names, Redact, modified_day, read_bytes, read_note
 from nugget.text import slugify
 
@@ -53,6 +53,17 @@ def check_identity(text: str) -> str:
             hint="Use 1 to 64 letters, digits, `-`, `_` and `.`, such as claude-code.",
         )
     return text
+
+
+def private_places(environment: Environment, brain: Path | None) -> Private:
+    """What is memory wherever it lies, of whichever identity: no other source may have it."""
+    folders = [
+        environment.home / "memory",
+        environment.claude_config / "projects",
+        *([brain / "memory"] if brain else []),
+    ]
+    files = {Path(name).name.lower() for names in INSTRUCTIONS.values() for name in names}
+    return Private(names=frozenset(files), folders=frozenset(map(os.path.realpath, folders)))
 
 
 class Memory:
