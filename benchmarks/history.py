@@ -280,6 +280,7 @@ def search(home: Path, passages: int) -> None:
     environment = read_environment({"HOME": str(home)})
     connection = open_home(environment.home)
     row("  size of the index, of the text", 100 * grown_bytes(home) / kept_bytes(home), "%", "<= 35")
+    every: list[float] = []
     for what, queries in sorted(queries_of(wording).items()):
         times = []
         for query in queries:
@@ -289,6 +290,8 @@ def search(home: Path, passages: int) -> None:
         p95 = sorted(times)[int(len(times) * 0.95)]
         row(f"  search, {what}: p50", statistics.median(times), "ms", "<= 20")
         row(f"  search, {what}: p95", p95, "ms", "")
+        every += times
+    row("  search, all of these together: p50", statistics.median(every), "ms", "<= 20")
     code = (
         "import sys,time; from nugget.config import read_environment; from nugget.index.home import open_home;"
         "from nugget.history import search_history;"

@@ -45,11 +45,14 @@ class Terminal:
         self._seen = 0
         self.shown = b""
 
-    def run(self, line: str, *, interrupt_after_s: float | None = None) -> None:
-        """Type a command, and wait for the prompt behind it; Ctrl-C is pressed where that is asked for."""
+    def run(self, line: str, *, is_interrupted: bool = False) -> None:
+        """Type a command, and wait for the prompt behind it; Ctrl-C is pressed as soon as it runs, where asked for."""
+        shell = os.tcgetpgrp(self._descriptor)
         self.type(line + "\n")
-        if interrupt_after_s is not None:
-            self._read_for(interrupt_after_s)
+        if is_interrupted:
+            until = time.monotonic() + STARTED_S
+            while os.tcgetpgrp(self._descriptor) == shell and time.monotonic() < until:
+                self._read_for(0.02)
             self.type("\x03")
         self.wait()
 

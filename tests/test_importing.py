@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -563,7 +564,7 @@ def test_what_basic_memory_itself_wrote_is_read_with_its_types_and_relations(bra
 
 @pytest.mark.proves("IMPORT-HOSTILE")
 def test_a_database_that_is_no_memory_or_is_damaged_is_one_sentence(brain: Path, home: Path, tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "history.db") as other:
+    with closing(sqlite3.connect(tmp_path / "history.db")) as other:
         other.execute("CREATE TABLE history (url TEXT)")
     (tmp_path / "claude-mem.db").write_bytes(b"SQLite format 3\0" + os.urandom(5000))
     (tmp_path / "text.db").write_text("no database")

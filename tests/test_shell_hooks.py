@@ -123,7 +123,7 @@ def test_output_is_recorded_where_asked_and_belongs_to_its_command(shell: str, l
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
 def test_an_interrupted_command_is_recorded_and_an_abandoned_line_is_not(shell: str, logs: Logs) -> None:
     with terminal(shell, logs.folder.parent, {"AISH_LOG_DIR": str(logs.folder)}) as at:
-        at.run("sleep 50", interrupt_after_s=0.5)
+        at.run("sleep 50", is_interrupted=True)
         at.type("rm -r abandoned")
         at.type("\x15")
         at.run("")
