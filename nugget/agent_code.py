@@ -12,6 +12,7 @@ from nugget.config import Environment, load_settings
 from nugget.errors import NuggetError
 from nugget.nuggets import NuggetQuery, NuggetType
 from nugget.query_log import Face
+from nugget.text import printable
 
 if TYPE_CHECKING:
     from nugget.api import Brain
@@ -69,7 +70,7 @@ def code_part(
         query = code_query(path=path, symbol=symbol, types=of_nuggets, depth=depth, budget_tokens=budget_tokens)
         found = answer(query, with_sessions=True)
     except NuggetError as error:
-        return CodePart(text=f"Nothing can be said of {path or symbol}: {error}", is_found=False)
+        return CodePart(text=f"Nothing can be said of {printable(path or symbol or '')}: {error}", is_found=False)
     return CodePart(
         text=provenance_markdown(found.bundle, found.sessions, max_chars), used=found.bundle.budget.used,
         sessions=tuple(session.record.session for session in found.sessions),

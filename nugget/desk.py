@@ -32,6 +32,8 @@ LARGEST_CHARS = 49_000
 """Claude Code puts results of more than 50,000 characters into a file and shows the first 2 KB of it."""
 
 MAX_QUESTION_CHARS = 8_000
+MAX_NAME_CHARS = 1_000
+"""Of any other argument: a longer one names nothing, and an answer that repeats it would drown."""
 
 PATIENCE_S = 20.0
 """How long a question waits for the first reading of a brain, before it is told to come back."""
@@ -227,6 +229,11 @@ def _check(question: Question) -> None:
             f"task_description is {len(question.text):,} characters long; {MAX_QUESTION_CHARS:,} are the limit.",
             hint="Say in a few sentences what you are about to do; leave out logs and file contents.",
         )
+    for argument in ("path", "symbol", "ref", "profile", "depth", "types", "sources"):
+        value = getattr(question, argument) or ""
+        longest = max(map(len, [value] if isinstance(value, str) else value), default=0)
+        if longest > MAX_NAME_CHARS:
+            raise UsageError(f"{argument} is {longest:,} characters long; {MAX_NAME_CHARS:,} are the limit.")
     of_code = bool(question.path or question.symbol)
     known: Sequence[str] = [*KnowledgeType, *(NuggetType if of_code else ())]
     if is_beyond_the_brain(question.sources):

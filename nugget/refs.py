@@ -16,7 +16,7 @@ from nugget.errors import NuggetError, UsageError
 from nugget.index import Index
 from nugget.models import SourceName, Unit
 from nugget.search import Indexes
-from nugget.text import slugify
+from nugget.text import printable, slugify
 
 if TYPE_CHECKING:
     from nugget.history import Stretch
@@ -63,7 +63,7 @@ def show(
             stretch = read_passage(indexes.machine.connection, given, neighbours, allow=allow)
             return Shown(ref=stretch.ref, stretch=stretch)
     where = "the brain" if source is SourceName.BRAIN else str(source)
-    raise NuggetError(f"There is no unit {name} in {where}.", hint="`nugget search` finds refs.")
+    raise NuggetError(f"There is no unit {printable(name)} in {where}.", hint="`nugget search` finds refs.")
 
 
 def split_ref(ref: str) -> tuple[SourceName, str]:

@@ -226,6 +226,9 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
         ({"task_description": ["a"]}, "task_description must be text."),
         ({"types": [1]}, "types must be a list of words."),
         ({"types": {"a": 1}, "path": 3}, "path must be text."),
+        ({"path": "x" * 200_000}, "path is 200,000 characters long; 1,000 are the limit."),
+        ({"types": ["bug", "z" * 2_000]}, "types is 2,000 characters long"),
+        ({"ref": "two\nlines\x1b[1m"}, "There is no unit two\\nlines\\x1b[1m in the brain."),
     ]
 
     async def talk(client: Client) -> None:
@@ -234,6 +237,9 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
             assert result.is_error and expected in text_of(result), arguments
             assert "Traceback" not in text_of(result) and "pydantic" not in text_of(result)
         assert not (await ask(client, "cache", types="Concept, pattern", path="src/cache.py", symbol="get")).is_error
+        for path in ("x" * 999, "two\nlines\0"):  # longer than any file name, and what none can be
+            said = text_of(await ask(client, "cache invalidation", path=path))
+            assert "concept/cache-invalidation" in said and "\0" not in said and "two\nlines" not in said
 
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
 

@@ -62,7 +62,7 @@ def find_place(path: str | None, *, folder: Path, has_nuggets: Callable[[str], b
     if "\0" in path or not path.strip():
         raise UsageError("The path is empty or holds a NUL.", hint="Give a file or folder of a repository.")
     whole = Path(os.path.normpath(Path(folder, expanded(path))))
-    here = next(place for place in (whole, *whole.parents) if place.is_dir())
+    here = next(place for place in (whole, *whole.parents) if os.path.isdir(place))  # noqa: PTH112 (is_dir raises for a long name)
     inner = _workspace(here, has_nuggets) if here != Path(here.anchor) else _workspace(folder, has_nuggets)
     relative = _relative(inner, whole)
     if relative is not None and has_nuggets(inner.identity):
