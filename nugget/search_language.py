@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
-from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces
+from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces, prefix_match
 from nugget.models import Filter, KnowledgeType, SourceName
 from nugget.nuggets import NuggetType
 
@@ -36,10 +36,11 @@ _MAX_TERMS = 64
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "\x00": " "})
 _FIELD = re.compile(rf"({'|'.join(FIELDS)}|scope):(?=\S)", re.IGNORECASE)
 _VALUE = re.compile(r'"([^"]*)"|[^\s()]+')
-_NEAR = re.compile(r"NEAR\(([^()]*?)(?:,\s*(\d{1,4})\s*)?\)(?=[\s()]|$)")
-_NEAR_INFIX = re.compile(r"NEAR(?:/(\d{1,4}))?")
+_NEAR = re.compile(r"NEAR\(([^()]*?)(?:,\s*(\d{1,9})\s*)?\)(?=[\s()]|$)")
+_NEAR_INFIX = re.compile(r"NEAR(?:/(\d{1,9}))?")
 _WORD = re.compile(r"[^\s()]+")
 _OPERATORS = re.compile(r"(?:^|[\s(])(?:AND|OR|NOT)(?=[\s()]|$)")
+_AND = re.compile(r"\s+AND(?=[\s(])")
 _SPAN = re.compile(r"(\d{1,4})([dwmy])")
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
@@ -154,6 +155,8 @@ def compile_match(expression: Expression) -> str:
     if isinstance(expression, Term):
         return _compile_term(expression)
     if isinstance(expression, Near):
+        if any(has_unspaced(term.text) for term in expression.terms):  # whose words nobody can count
+            return compile_match(All(parts=expression.terms))
         return f"NEAR({' '.join(_quoted(term) for term in expression.terms)}, {expression.distance})"
     if isinstance(expression, Without):
         return f"({compile_match(expression.wanted)} NOT {compile_match(expression.unwanted)})"
@@ -183,7 +186,8 @@ def parse_day(text: str, *, today: date, last: bool = False) -> date | None:
     Of a month or a year it is the first day, or with `last` the last one.
     """
     if span := _SPAN.fullmatch(text.lower()):
-        return max(date.min + timedelta(1), today - timedelta(days=int(span[1]) * _DAYS[span[2]]))
+        most = today.toordinal() - 2  # to the second day that there is: a day before it can be told too
+        return today - timedelta(days=min(most, int(span[1]) * _DAYS[span[2]]))
     parts = _DAY.fullmatch(text)
     if parts is None:
         return None
@@ -232,7 +236,10 @@ def _tokens(text: str, today: date) -> tuple[list[Term | Near | str], Filter]:
             if tokens and tokens[-1] in ("NOT", "OR"):
                 raise _Malformed(f"{tokens[-1]} does not go with a filter such as `{named[0]}`")
             values.setdefault(named[1].lower(), []).append(value[1] or value[0])
-            at = value.end()
+            behind = _AND.match(text, value.end())  # filters hold for the whole query: AND beside one says nothing more
+            at = behind.end() if behind else value.end()
+            if tokens and tokens[-1] == "AND" and not behind:
+                tokens.pop()
             continue
         else:
             word = _WORD.match(text, at)
@@ -387,9 +394,13 @@ def _compile_term(term: Term) -> str:
     if has_unspaced(term.text) and not term.prefix:  # the index holds such scripts as overlapping pairs
         spread = " ".join(piece for word in term.text.split() for piece in pieces(word) or [word])
         return f"({_quoted(term)} OR {_quoted(replace(term, text=spread))})"
-    return _quoted(term)
+    return prefix_match(_inside(term)) if term.prefix else _quoted(term)
 
 
 def _quoted(term: Term) -> str:
-    text = term.text.replace('"', " ")
-    return f'"{text}"*' if term.prefix else f'"{text}"'
+    return f'"{_inside(term)}"*' if term.prefix else f'"{_inside(term)}"'
+
+
+def _inside(term: Term) -> str:
+    """What stands between the quotation marks, of which it can hold none."""
+    return term.text.replace('"', " ")

@@ -28,6 +28,7 @@ NOTES = {
     "memcached": "Memcached cache: no retries, the connection is cheap. A pool would be too much.",
     "postgres": "Postgres pool of connections; retryWithBackoff when the server restarts.",
     "chinese": "缓存失效 happens when the clock jumps.",
+    "bank": "Payments are deployed by queryset and keyboard; the player obeyed.",
 }
 
 
@@ -74,11 +75,17 @@ def found(connection: sqlite3.Connection, text: str) -> list[str]:
         ("redis OR postgres AND timeout", ["redis"]),
         ("memc*", ["memcached"]),
         ('"connection po"*', ["redis"]),
+        ("pay*", ["bank"]),
+        ("deploy* AND query*", ["bank"]),
+        ('"and key"*', ["bank"]),
+        ("retry*", ["memcached", "postgres", "redis"]),
         ("the pool AND of retry", ["memcached", "postgres", "redis"]),
         ("NEAR(retry pool, 3)", ["redis"]),
         ("NEAR(cache pool, 2)", []),
         ("retry NEAR/3 pool", ["redis"]),
         ("cache NEAR pool", ["memcached", "redis"]),
+        ("NEAR(cache pool, 99999)", ["memcached", "redis"]),
+        ("NEAR(失效 clock, 3)", ["chinese"]),
         ('"失效"', ["chinese"]),
         ("失效 AND clock", ["chinese"]),
         ("backoff AND pool", ["postgres"]),
@@ -86,6 +93,8 @@ def found(connection: sqlite3.Connection, text: str) -> list[str]:
         ("pool path:redis.md", ["redis"]),
         ("pool type:document source:canon", ["memcached", "postgres", "redis"]),
         ("pool type:bug", []),
+        ("type:document AND pool AND path:x/re AND source:canon", ["redis"]),
+        ("source:canon AND (cheap OR backoff)", ["memcached", "postgres"]),
     ],
 )
 def test_each_operator_finds_what_it_should(index: sqlite3.Connection, text: str, ids: list[str]) -> None:
@@ -113,6 +122,7 @@ def test_filters_are_read_wherever_they_stand() -> None:
         ("2026-02", True, date(2026, 2, 28)),
         ("2025", True, date(2025, 12, 31)),
         ("2w", False, date(2026, 11, 7)),
+        ("9999y", False, date(1, 1, 2)),
         ("2026-02-30", False, None),
         ("9999", True, None),
         ("soon", False, None),
@@ -156,6 +166,7 @@ def test_what_people_write_without_operators_is_free_text(text: str) -> None:
         ("redis since:yesterday", "is no date"),
         ("redis source:nowhere", "there is no source 'nowhere'"),
         ("redis type:bug,recipe", "there is no type 'recipe'"),
+        ("redis OR type:bug", "OR does not go with a filter"),
         ("redis NOT type:bug", "NOT does not go with a filter"),
         ("(" * 50 + "a AND b" + ")" * 50, "nested too deep"),
         (" AND ".join(["word"] * 80), "more than 64 words"),

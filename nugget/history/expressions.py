@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from nugget.history.words import Wanted, fold, folded_pieces, wanted
-from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces
+from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces, prefix_match
 from nugget.search_language import All, Any, Expression, Near, Term, Without
 
 Stem = Callable[[str], str]
@@ -100,6 +100,8 @@ def _test(expression: Expression, stem: Stem) -> _Test:
     if isinstance(expression, Without):
         wanted_, unwanted = _test(expression.wanted, stem), _test(expression.unwanted, stem)
         return lambda text, folded: wanted_(text, folded) and not unwanted(text, folded)
+    if isinstance(expression, Near) and any(has_unspaced(term.text) for term in expression.terms):
+        return _test(All(parts=expression.terms), stem)
     if isinstance(expression, Near):
         forms_of = [_forms(term, stem) for term in expression.terms]
         terms = [(_pattern(forms), expression.distance + len(forms)) for forms in forms_of]
@@ -157,7 +159,7 @@ def _all_words(terms: Sequence[Term]) -> str:
             if has_unspaced(word):
                 parts += [f'"{piece}"' for piece in pieces(word) or [word]]
             elif is_prefix or word.lower() not in STOP_WORDS:
-                parts.append(f'"{word}"*' if is_prefix else f'"{word}"')
+                parts.append(prefix_match(word) if is_prefix else f'"{word}"')
     return _joined(parts, " AND ")
 
 

@@ -122,6 +122,16 @@ def question_words(text: str) -> list[str]:
     return list(distinct.values())[:_MAX_WORDS]
 
 
+def prefix_match(text: str) -> str:
+    """The FTS5 query for a word that begins so; of several words that holds for the last one.
+
+    FTS5 stems the beginning as if it were a word: `pay` to `pai`, with which `payment` does not begin. An `e` behind
+    the `y` is what the stemmer takes away in its stead.
+    """
+    begins = f'"{text}"*'
+    return f'({begins} OR "{text}e"*)' if text[-1:] in ("y", "Y") else begins
+
+
 def match_any(words: Sequence[str]) -> str:
     """The FTS5 query that matches any of the words; each is quoted, so that no text is ever syntax."""
     return " OR ".join(f'"{word}"' for word in (word.replace('"', "") for word in words) if word)
