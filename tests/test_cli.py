@@ -549,6 +549,17 @@ def test_sync_tells_what_it_did(nugget: Nugget, words: Path) -> None:
     assert said["rebuilt"] == "asked for" and said["added"] == 46 and len(said["problems"]) == 1
 
 
+def test_of_hundreds_of_problems_sync_shows_the_first_and_names_the_command_for_the_rest(
+    nugget: Nugget, words: Path
+) -> None:
+    for number in range(130):
+        write_unit(words, f"pattern/broken-{number}", "# Broken", tags="[unclosed")
+    shown = nugget("sync").out
+    assert "130 problems; left out: 130 files." in shown and shown.count(" error: ") == 20
+    assert "… and 110 more. Next: nugget lint\n" in shown
+    assert len(nugget("sync", "--json").json["problems"]) == 130
+
+
 # --- from sessions to knowledge ---
 
 

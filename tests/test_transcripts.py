@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session
+from nugget.sources.sessions import read_any
 from nugget.sources.transcripts import find_transcripts, read_session
 
 SESSION = "11111111-2222-3333-4444-555555555555"
@@ -445,6 +447,9 @@ def test_a_missing_or_foreign_file_is_told_in_one_sentence(tmp_path: Path) -> No
         read_session(foreign)
     with pytest.raises(TranscriptError, match="cannot be read"):
         read_session(tmp_path)
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(TranscriptError, match="is no file but a pipe"):
+        read_any(tmp_path / "pipe.jsonl")
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
     assert read_session(empty).events == ()

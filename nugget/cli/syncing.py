@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _MACHINE = "machine"
 """A name for all sources beside the brain, but memory, which is synced when it is asked for."""
+_SHOWN_PROBLEMS = 20
 
 
 def sync(
@@ -158,4 +159,6 @@ def _print_sync(out: Console, result: SyncResult) -> None:
     if result.problems:
         left_out = sum(problem.severity is Severity.ERROR for problem in result.problems)
         out.print(f"\n{counted(len(result.problems), 'problem')}; left out: {counted(left_out, 'file')}.")
-        print_problems(out, result.problems)
+        print_problems(out, result.problems[:_SHOWN_PROBLEMS])
+        if len(result.problems) > _SHOWN_PROBLEMS:
+            out.print(f"… and {len(result.problems) - _SHOWN_PROBLEMS:,} more. Next: nugget lint")

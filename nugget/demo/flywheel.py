@@ -128,6 +128,7 @@ def _ask_over_mcp(stage: Stage) -> None:
     shown = "\n".join(lines[:_SHOWN_LINES]) + (f"\n… and {len(lines) - _SHOWN_LINES} more lines" if
                                                len(lines) > _SHOWN_LINES else "")  # fmt: skip
     stage.screen.print(Panel(Text(shown), title=f"what it gets: {len(answer):,} characters, {took_ms:.0f} ms"))
+    stage.screen.print()
 
 
 async def _call(stage: Stage) -> tuple[str, str, float]:

@@ -85,6 +85,8 @@ def read_any(file: SessionFile | Path) -> Session:
     path, name = split_locator(file)
     if path.is_dir() and path.parent.name == "message":
         return opencode.read(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):  # read twice, a pipe would be half or for ever
+        raise TranscriptError(f"{path} is no file but a pipe or a device.", hint="Save the transcript to a file first.")
     head = _head(path)
     if head.startswith(snapshots.MAGIC):
         return _read_database(path, name)
