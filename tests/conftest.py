@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from loopback_anthropic import AnthropicServer
 
     from nugget.config import Environment
+    from nugget.embedding import Embedder
     from nugget.llm import LLM
+    from nugget.sync import SyncResult
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
@@ -49,6 +51,12 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     yield home
 
 
+@pytest.fixture
+def home(isolated_home: Path) -> Path:
+    """The NUGGET_HOME of a test; it is not made."""
+    return isolated_home / ".nugget"
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real transcripts, payloads and evaluation sets beside the checkout."""
@@ -65,6 +73,30 @@ def brain(tmp_path: Path) -> Path:
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "Knowledge"]):
         subprocess.run(["git", "-C", str(folder), *command], check=True)
     return folder
+
+
+@pytest.fixture(scope="module")
+def model() -> Embedder:
+    """The bundled embedding model."""
+    from nugget.config import Settings, read_environment
+    from nugget.embedding import open_embedder
+
+    found = open_embedder(Settings(), read_environment())
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def synced(brain: Path, model: Embedder) -> Callable[..., SyncResult]:
+    """The brain is indexed; a call syncs it again."""
+    from nugget.config import read_environment
+    from nugget.sync import sync
+
+    def run(**options: bool) -> SyncResult:
+        return sync(brain, read_environment(), embedder=model, **options)
+
+    run()
+    return run
 
 
 @pytest.fixture

@@ -21,11 +21,6 @@ KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 STRICT = Settings(capture=CaptureSettings(exclude_paths=("hr/*",), exclude_projects=("/srv/secret",)))
 
 
-@pytest.fixture
-def home(isolated_home: Path) -> Path:
-    return isolated_home / ".nugget"
-
-
 def kept(home: Path, name: str, *events: Event, cwd: str = "/srv/shop", settings: Settings | None = None) -> Path:
     """An archived session, redacted by these settings."""
     session = Session(id=name, agent="claude-code", path=f"/t/{name}.jsonl", events=events, cwd=cwd)

@@ -28,11 +28,6 @@ CACHE = unit(
 
 
 @pytest.fixture
-def home(isolated_home: Path) -> Path:
-    return isolated_home / ".nugget"
-
-
-@pytest.fixture
 def projects(isolated_home: Path) -> Path:
     return isolated_home / ".claude/projects/-srv-shop"
 

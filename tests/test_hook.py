@@ -20,11 +20,6 @@ PAYLOAD = {"session_id": "abc", "transcript_path": "/x/abc.jsonl", "cwd": "/srv/
 
 
 @pytest.fixture
-def home(isolated_home: Path) -> Path:
-    return isolated_home / ".nugget"
-
-
-@pytest.fixture
 def queue_lock(home: Path) -> Iterator[None]:
     """Hold the worker's lock, so that the hook finds a worker at work and what it queues stays where it is."""
     lock = spool.try_lock(home / "queue/worker.lock")

@@ -24,11 +24,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-@pytest.fixture
-def home(isolated_home: Path) -> Path:
-    return isolated_home / ".nugget"
-
-
 def put(home: Path, session: str = "s", **more: object) -> None:
     job = {"version": 1, "queued": NOW.timestamp(), "session": session, "transcript": f"/x/{session}"}
     spool.put(home, job | more)

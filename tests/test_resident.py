@@ -46,11 +46,6 @@ def by_words(words: Path) -> Path:
     return words
 
 
-@pytest.fixture
-def home(isolated_home: Path) -> Path:
-    return isolated_home / ".nugget"
-
-
 def hook(prompt: str = PROMPT, **variables: str) -> tuple[str, float]:
     """What the hook says, and the CPU seconds that it took."""
     payload = {"hook_event_name": "UserPromptSubmit", "cwd": "/", "session_id": "s", "prompt": prompt}

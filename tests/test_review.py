@@ -26,11 +26,6 @@ def shell(repo: Path, *args: str) -> str:
     return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture
-def home(isolated_home: Path) -> Path:
-    return isolated_home / ".nugget"
-
-
 def propose(brain: Path, home: Path, *units: Unit, known: Unit | None = None) -> str:
     """Capture a fresh session that yields these units; the branch."""
     transcript = home.parent / f"{len(list(home.parent.glob('*.jsonl')))}.jsonl"

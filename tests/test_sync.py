@@ -3,61 +3,29 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import pytest
 from commands import Nugget
-from numpy.typing import NDArray
+from sync_stage import CACHE_FILE, unit
 
 from nugget.api import Brain
-from nugget.config import EmbeddingSettings, RetrievalSettings, Settings, read_environment
-from nugget.embedding import Embedder, open_embedder
-from nugget.errors import EmbeddingUnavailable
+from nugget.config import read_environment
+from nugget.embedding import Embedder
 from nugget.index import Index
-from nugget.models import Bundle, Filter, Query
-from nugget.retrieval import profiles, retrieve
+from nugget.models import Bundle
 from nugget.sync import SyncResult, index_folder, pending_changes, sync
-from nugget.sync.preparing import WORTH_A_PROCESS
-
-CACHE_FILE = "domains/coding/concepts/cache-invalidation.md"
-
-
-@pytest.fixture(scope="module")
-def model() -> Embedder:
-    found = open_embedder(Settings(), read_environment())
-    assert found is not None
-    return found
-
-
-@pytest.fixture
-def synced(brain: Path, model: Embedder) -> Callable[..., SyncResult]:
-    def run(**options: bool) -> SyncResult:
-        return sync(brain, read_environment(), embedder=model, **options)
-
-    run()
-    return run
 
 
 def ids_for(brain: Path, question: str) -> list[str]:
     with Brain(brain) as opened:
         return [hit.unit.id for hit in opened.ask(question, fresh=False).hits]
-
-
-def unit(id_: str, *, domain: str = "coding", body: str = "Some knowledge about widgets.") -> str:
-    return f"---\nid: {id_}\ntype: {id_.split('/')[0]}\ndomain: {domain}\n---\n# {id_}\n\n{body}\n"
 
 
 def commit(brain: Path) -> None:
@@ -318,100 +286,6 @@ def test_bad_files_are_named_with_line_and_reason_and_everything_else_still_work
     assert "broken-yaml.md" not in {p.path.rsplit("/", 1)[1] for p in synced().problems}
 
 
-class OtherModel:
-    """Another embedding model: the real one with its axes reversed; `fail_after` texts it has no more vectors."""
-
-    def __init__(
-        self, real: Embedder, *, fail_after: int | None = None, gate: Callable[[], None] | None = None
-    ) -> None:
-        self.model = "reversed"
-        self._real = real
-        self._left = fail_after
-        self._gate = gate
-
-    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        for vector in self._real.embed(texts):
-            if self._gate:
-                self._gate()
-            if self._left is not None:
-                if self._left == 0:
-                    raise EmbeddingUnavailable("no more vectors")
-                self._left -= 1
-            yield np.ascontiguousarray(vector[::-1])
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        return np.ascontiguousarray(self._real.embed_query(text)[::-1])
-
-    def count_tokens(self, text: str) -> int:
-        return self._real.count_tokens(text)
-
-
-@pytest.mark.proves("SYNC-MODEL-SWITCH")
-def test_a_model_switch_embeds_everything_anew_while_the_old_index_serves(
-    brain: Path, model: Embedder, synced: Callable[..., SyncResult]
-) -> None:
-    file = brain / ".nugget/index.db"
-    served: list[str | None] = []
-    steps: list[tuple[int, int]] = []
-
-    def look() -> None:
-        with closing(Index(file)) as index:
-            served.append(index.embedding_model)
-            assert index.search_vectors(model.embed_query("cache"), 3, Filter())
-
-    other = OtherModel(model, gate=look)
-    result = sync(
-        brain, read_environment(), embedder=other, progress=lambda stage, done, total: steps.append((done, total))
-    )
-    assert result.rebuilt == "the embedding model is reversed now"
-    assert result.embedded > 100 and result.cached == 0
-    assert set(served) == {model.model}
-    assert steps[-1] == (result.added, result.added)
-    with closing(Index(file)) as index:
-        assert index.embedding_model == "reversed"
-    assert synced().embedded == 0, "the first model's vectors are still cached"
-
-
-@pytest.mark.proves("SYNC-NO-VECTORS")
-def test_when_vectors_cannot_be_had_text_is_indexed_and_vectors_follow_later(brain: Path, model: Embedder) -> None:
-    failing = OtherModel(model, fail_after=20)
-    result = sync(brain, read_environment(), embedder=failing)
-    assert result.without_vectors == "no more vectors"
-    with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
-        bundle = opened.ask("cache invalidation", fresh=False)
-    assert bundle.hits[0].unit.id == "concept/cache-invalidation"
-    assert bundle.degraded == ("no_vectors",)
-    result = sync(brain, read_environment(), embedder=OtherModel(model))
-    assert result.without_vectors is None
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        counts = index.counts()
-        assert counts["vectors"] == counts["chunks"] > 100
-
-
-@pytest.mark.proves("SYNC-NO-VECTORS")
-def test_a_model_that_cannot_be_had_is_said_by_every_command_until_it_can(
-    brain: Path, synced: Callable[..., SyncResult], nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "BAAI/bge-small-en-v1.5")
-    said = "The embedding model BAAI/bge-small-en-v1.5 could not be loaded"
-    result = nugget("sync", "--source", "brain")
-    assert result.code == 0 and "Index in line" in result.out and said in result.err
-    result = nugget("ask", "cache invalidation", "--no-llm", "--json")
-    assert result.json["hits"][0]["id"] == "concept/cache-invalidation"
-    assert result.json["degraded"] == ["no_vectors", "no_llm"]
-    assert said in result.err and "made anew" not in result.err
-    assert "BAAI/bge-small-en-v1.5 cannot be had" in nugget("status").out
-    written = (brain / ".nugget/index.db").stat().st_mtime_ns
-    assert said in nugget("sync", "--source", "brain").err
-    assert (brain / ".nugget/index.db").stat().st_mtime_ns == written, "what is noted is not noted again"
-    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
-    assert nugget("ask", "cache invalidation", "--no-llm", "--json").json["degraded"] == ["no_llm"]
-    nugget("sync", "--source", "brain")
-    assert "cannot be had" not in nugget("status").out
-
-
 @pytest.mark.proves("SYNC-CORRUPT")
 def test_an_index_that_lacks_a_table_is_made_anew_and_that_is_told(
     brain: Path, synced: Callable[..., SyncResult], nugget: Nugget, monkeypatch: pytest.MonkeyPatch
@@ -424,20 +298,6 @@ def test_an_index_that_lacks_a_table_is_made_anew_and_that_is_told(
     assert "The index was made anew (the index lacks the table relationships)." in result.err
 
 
-@pytest.mark.proves("SYNC-NO-VECTORS")
-def test_vectors_that_failed_for_a_changed_file_are_made_by_the_next_sync(
-    brain: Path, model: Embedder, synced: Callable[..., SyncResult]
-) -> None:
-    sync(brain, read_environment(), embedder=OtherModel(model))
-    (brain / CACHE_FILE).write_text((brain / CACHE_FILE).read_text() + "\nA new closing remark on caches.\n")
-    result = sync(brain, read_environment(), embedder=OtherModel(model, fail_after=0))
-    assert result.without_vectors
-    assert sync(brain, read_environment(), embedder=OtherModel(model)).embedded >= 1
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        counts = index.counts()
-        assert counts["vectors"] == counts["chunks"]
-
-
 @pytest.mark.proves("SYNC-READ-ONLY")
 def test_a_brain_that_cannot_be_written_gets_its_index_elsewhere(brain: Path, model: Embedder) -> None:
     (brain / ".nugget").write_text("a file where the folder would be: nothing can be written below it")
@@ -446,171 +306,3 @@ def test_a_brain_that_cannot_be_written_gets_its_index_elsewhere(brain: Path, mo
     assert folder.is_relative_to(read_environment().home)
     assert folder.stat().st_mode & 0o077 == folder.parent.stat().st_mode & 0o077 == 0
     assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"
-
-
-def _sync_process(brain: str, home: str, start: float) -> None:
-    os.environ["HOME"] = home
-    time.sleep(max(0.0, start - time.time()))
-    environment = read_environment()
-    found = open_embedder(Settings(), environment)
-    sync(Path(brain), environment, embedder=found)
-
-
-@pytest.mark.proves("SYNC-CONCURRENT")
-def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
-    for number in range(30):
-        (brain / f"domains/coding/bugs/parallel-{number}.md").write_text(unit(f"bug/parallel-{number}"))
-    start = time.time() + 1.0
-    spawn = multiprocessing.get_context("spawn")
-    arguments = (str(brain), os.environ["HOME"], start)
-    processes = [spawn.Process(target=_sync_process, args=arguments) for _ in range(4)]
-    for process in processes:
-        process.start()
-    reads = 0
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        while any(process.is_alive() for process in processes):
-            assert index.counts()["units"] >= 44
-            reads += 1
-    assert [process.exitcode for process in processes] == [0] * 4
-    assert reads > 10
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        assert index.unit("bug/parallel-29") is not None
-        assert index.counts()["units"] == len(list(brain.glob("domains/**/*.md")))
-    assert not synced().changed
-
-
-class Interrupted:
-    """The real model; something else happens between the two searches of a question, where it is asked."""
-
-    def __init__(self, real: Embedder, meanwhile: Callable[[], object]) -> None:
-        self.model = real.model
-        self._real = real
-        self._meanwhile = meanwhile
-
-    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        return self._real.embed(texts)
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        self._meanwhile()
-        return self._real.embed_query(text)
-
-    def count_tokens(self, text: str) -> int:
-        return self._real.count_tokens(text)
-
-
-@pytest.mark.proves("SYNC-CONCURRENT")
-@pytest.mark.parametrize("rebuild", [False, True])
-@pytest.mark.parametrize("resident", [False, True])
-def test_a_question_sees_one_state_of_the_index_while_another_thread_writes_it(
-    resident: bool, rebuild: bool, brain: Path, model: Embedder, synced: Callable[..., SyncResult]
-) -> None:
-    def write() -> None:
-        for file in brain.glob("domains/coding/**/*.md"):
-            file.unlink()
-        assert synced(rebuild=rebuild).changed
-
-    query = Query(text="cache invalidation")
-    profile = profiles.configured("task", RetrievalSettings())
-    now = datetime(2026, 6, 1, tzinfo=UTC)
-    with closing(Index(brain / ".nugget/index.db", resident=resident)) as index:
-        before = retrieve(query, profile, index, embedder=Interrupted(model, write), now=now)
-        assert before.hits[0].unit.id == "concept/cache-invalidation"
-        after = retrieve(query, profile, index, embedder=model, now=now)
-        assert not any(hit.unit.domain and hit.unit.domain.startswith("coding") for hit in after.hits)
-
-
-@pytest.mark.proves("SYNC-KILLED")
-def test_a_sync_that_is_killed_leaves_a_whole_index_and_the_next_one_finishes(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
-    for number in range(300):
-        body = " ".join(f"word{number}-{i}" for i in range(60))
-        (brain / f"domains/coding/bugs/many-{number}.md").write_text(unit(f"bug/many-{number}", body=body))
-    code = (
-        "import sys; from pathlib import Path; from nugget.api import Brain\n"
-        "def told(stage, done, total):\n    if done == 20: print('go', flush=True)\n"
-        "Brain(Path(sys.argv[1])).sync(progress=told)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, str(brain)], stdout=subprocess.PIPE)
-    assert process.stdout is not None and process.stdout.readline() == b"go\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        assert index.counts()["units"] == 44
-        assert index.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert pending_changes(brain, read_environment()) == 300
-    assert synced().added == 300
-
-
-@pytest.mark.proves("SYNC-INLINE")
-def test_a_question_syncs_a_few_changes_first_and_says_when_many_are_left(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
-    (brain / "domains/coding/bugs/tiny.md").write_text(unit("bug/tiny", body="The zorblatt overflows at noon."))
-    with Brain(brain) as opened:
-        bundle = opened.ask("zorblatt")
-        assert bundle.hits[0].unit.id == "bug/tiny"
-        assert "index_behind" not in bundle.degraded
-        for number in range(80):
-            (brain / f"domains/coding/bugs/late-{number}.md").write_text(unit(f"bug/late-{number}"))
-        bundle = opened.ask("zorblatt")
-    assert bundle.hits[0].unit.id == "bug/tiny"
-    assert "index_behind" in bundle.degraded
-
-
-class _CountsWords:
-    """Stands for no model at all; without a second process where it cannot be pickled."""
-
-    model = "counts-words"
-
-    def __init__(self, unpicklable: object = None) -> None:
-        self.unpicklable = unpicklable
-        self.counted = 0
-
-    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        yield from (np.full(4, 0.5, dtype=np.float32) for _ in texts)
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        return np.full(4, 0.5, dtype=np.float32)
-
-    def count_tokens(self, text: str) -> int:
-        self.counted += 1
-        return len(text.split())
-
-
-@pytest.mark.proves("SYNC-SECOND-PROCESS")
-@pytest.mark.parametrize("broken", [None, "executable", "pickling"])
-def test_a_large_rebuild_reads_in_a_second_process_and_as_well_without_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str | None
-) -> None:
-    brain = tmp_path / "brain"
-    folder = brain / "domains/coding/concepts"
-    folder.mkdir(parents=True)
-    (brain / "brain.yaml").write_text("owner: Test\n")
-    for number in range(WORTH_A_PROCESS + 300):
-        (folder / f"n{number}.md").write_text(unit(f"concept/n{number}", body=f"Widget {number}.\n\n## More\n\nText."))
-    (folder / "n7.md").write_text("no knowledge")
-    model = _CountsWords(threading.Lock() if broken == "pickling" else None)
-    sync(brain, read_environment(), embedder=model)
-    first = index_contents(brain)
-    if broken == "executable":
-        monkeypatch.setattr(sys, "executable", "/bin/false")
-    model.counted = 0
-    result = sync(brain, read_environment(), embedder=model, rebuild=True)
-    assert [problem.path for problem in result.problems] == ["domains/coding/concepts/n7.md"]
-    assert (result.added, result.embedded) == (WORTH_A_PROCESS + 299 + 1, 0)
-    assert index_contents(brain) == first
-    files = WORTH_A_PROCESS + 300  # each has two sections to count
-    assert (model.counted < 1.5 * files) is (broken is None), "half is counted here, the rest in the second process"
-
-
-def index_contents(brain: Path) -> list[tuple[object, ...]]:
-    """Every chunk with its unit, in the order of the index."""
-    with closing(sqlite3.connect(index_folder(brain, read_environment()) / "index.db")) as connection:
-        return connection.execute(
-            "SELECT u.id, c.position, c.heading_breadcrumb, c.content, hex(v.embedding) FROM units u "
-            "JOIN chunks c ON c.unit_key = u.key JOIN vectors v ON v.chunk_key = c.key ORDER BY c.key"
-        ).fetchall()

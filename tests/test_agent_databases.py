@@ -1,0 +1,284 @@
+"""Sessions that Cursor and OpenCode keep in a database: read without a lock, refused when damaged."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_events import CODEX_ID, META, SAMPLES, counted, lines, only, prompts, said
+
+from nugget.config import read_environment
+from nugget.errors import TranscriptError
+from nugget.models import EventKind
+from nugget.sources.sessions import find_sessions, read_any
+
+BUBBLES: list[dict[str, Any]] = [
+    {
+        "bubbleId": "b1",
+        "type": 1,
+        "text": "<user_query>\nretry the payment\n</user_query>",
+        "createdAt": "2026-03-01T10:00:00Z",
+    },
+    {"bubbleId": "b2", "type": 2, "text": "On it.", "createdAt": "2026-03-01T10:00:05Z"},
+    {
+        "bubbleId": "b3",
+        "type": 2,
+        "text": "",
+        "toolFormerData": {
+            "name": "run_terminal_cmd",
+            "toolCallId": "t1",
+            "status": "completed",
+            "rawArgs": '{"command": "pytest -q"}',
+            "result": '{"output": "1 failed", "exitCode": 1}',
+        },
+    },
+    {
+        "bubbleId": "b4",
+        "type": 2,
+        "toolFormerData": {
+            "name": "search_replace",
+            "toolCallId": "t2",
+            "status": "completed",
+            "params": '{"file_path": "/srv/shop/pay.py", "old_string": "a", "new_string": "b"}',
+            "result": "{}",
+        },
+    },
+    {
+        "bubbleId": "b5",
+        "type": 2,
+        "toolFormerData": {
+            "name": "edit_file",
+            "toolCallId": "t3",
+            "status": "completed",
+            "rawArgs": '{"target_file": "/srv/shop/pay.py", "code_edit": "# ... existing code ...\\nz = 1"}',
+            "result": '{"diff": {"chunks": [{"diffString": " x\\n-y\\n+z = 1"}]}}',
+        },
+    },
+    {
+        "bubbleId": "b6",
+        "type": 2,
+        "toolFormerData": {
+            "name": "edit_file_v2",
+            "toolCallId": "t4",
+            "status": "completed",
+            "params": '{"relativeWorkspacePath": "c.py"}',
+            "result": '{"beforeContentId": "composer.content.1", "afterContentId": "composer.content.2"}',
+        },
+    },
+    {
+        "bubbleId": "b7",
+        "type": 2,
+        "toolFormerData": {
+            "name": "delete_file",
+            "toolCallId": "t5",
+            "status": "completed",
+            "userDecision": "rejected",
+            "params": '{"target_file": "old.py"}',
+            "result": "{}",
+        },
+    },
+]
+
+
+def cursor_database(file: Path, *, wal: bool = False) -> sqlite3.Connection:
+    file.parent.mkdir(parents=True)
+    connection = sqlite3.connect(file)
+    if wal:
+        connection.execute("PRAGMA journal_mode = WAL")
+    for table in ("ItemTable", "cursorDiskKV"):
+        connection.execute(f"CREATE TABLE {table} (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)")
+    headers = [
+        {"bubbleId": bubble["bubbleId"], "type": bubble["type"]}
+        for bubble in [*BUBBLES, {"bubbleId": "lost", "type": 2}]
+    ]
+    about = {
+        "composerId": "c1",
+        "name": "Retry payments",
+        "createdAt": 1772359200000,
+        "lastUpdatedAt": 1772359260000,
+        "fullConversationHeadersOnly": headers,
+    }
+    rows = {
+        "composerData:c1": json.dumps(about),
+        "composerData:empty": "{}",
+        "composerData:null": None,
+        "composer.content.1": "one\n",
+        "composer.content.2": "one\ntwo\n",
+    }
+    rows |= {f"bubbleId:c1:{bubble['bubbleId']}": json.dumps(bubble) for bubble in BUBBLES}
+    connection.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", rows.items())
+    chats = {
+        "tabs": [
+            {
+                "tabId": "tab1",
+                "chatTitle": "Old chat",
+                "bubbles": [{"type": "user", "text": "why"}, {"type": "ai", "rawText": "because"}],
+            }
+        ]
+    }
+    connection.execute(
+        "INSERT INTO ItemTable VALUES (?, ?)", ("workbench.panel.aichat.view.aichat.chatdata", json.dumps(chats))
+    )
+    connection.commit()
+    return connection
+
+
+@pytest.mark.proves("AGT-COMMANDS")
+def test_sessions_in_cursors_database_are_found_and_read(tmp_path: Path) -> None:
+    user = tmp_path / ".config/Cursor/User"
+    cursor_database(user / "globalStorage/state.vscdb").close()
+    workspace = user / "workspaceStorage/abc/workspace.json"
+    with closing(
+        sqlite3.connect(lines(workspace, {"folder": "file:///srv/my%20shop"}).with_name("state.vscdb"))
+    ) as own:
+        own.execute("CREATE TABLE ItemTable (key TEXT, value BLOB)")
+        listed = json.dumps({"allComposers": [{"composerId": "c1"}]})
+        own.execute("INSERT INTO ItemTable VALUES ('composer.composerData', ?)", (listed,))
+        own.commit()
+    environment = read_environment({"HOME": str(tmp_path)})
+    found = {file.id: file for file in find_sessions(environment)}
+    assert sorted(found) == ["c1", "tab1"]
+    assert found["c1"].mtime == 1772359260.0
+    session = read_any(found["c1"])
+    assert (session.agent, session.title, session.cwd) == ("cursor", "Retry payments", "/srv/my shop")
+    assert prompts(session) == ["retry the payment"]
+    assert [(event.exit_code, event.ok, event.text) for event in only(session, EventKind.OUTPUT)] == [
+        (1, False, "1 failed")
+    ]
+    edits = [(edit.path, edit.before, edit.after, edit.ok) for edit in only(session, EventKind.FILE_EDIT)]
+    assert edits == [
+        ("/srv/shop/pay.py", "a", "b", True),
+        ("/srv/shop/pay.py", "x\ny", "x\nz = 1", True),
+        ("c.py", "one\n", "one\ntwo\n", True),
+        ("old.py", None, "", False),
+    ]
+    assert [event.text for event in read_any(found["tab1"]).events] == ["why", "because"]
+    assert read_any(Path(found["c1"].locator)) == session
+    assert read_any(replace(found["c1"], is_shared=False)) == session, "a database is known by its content"
+    with pytest.raises(TranscriptError, match="holds 2 sessions"):
+        read_any(found["c1"].path)
+    with pytest.raises(TranscriptError, match="holds no session nope"):
+        read_any(Path(f"{found['c1'].path}#nope"))
+
+
+@pytest.mark.proves("AGT-UNTOUCHED")
+@pytest.mark.parametrize("wal", [False, True])
+def test_a_database_in_use_is_read_without_a_lock_or_a_trace(tmp_path: Path, wal: bool) -> None:
+    database = tmp_path / ".config/Cursor/User/globalStorage/state.vscdb"
+    writer = cursor_database(database, wal=wal)
+    writer.execute("BEGIN EXCLUSIVE")
+
+    def state() -> dict[str, tuple[int, bytes]]:
+        return {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in sorted(database.parent.iterdir())}
+
+    before = state()
+    assert ("state.vscdb-wal" in before) == wal
+    files = list(find_sessions(read_environment({"HOME": str(tmp_path)})))
+    assert [len(read_any(file).events) for file in files if file.id == "c1"] == [9]
+    assert state() == before
+    writer.rollback()
+    writer.close()
+
+
+def test_a_damaged_database_is_refused_and_hides_no_other_session(tmp_path: Path) -> None:
+    database = tmp_path / ".config/Cursor/User/globalStorage/state.vscdb"
+    database.parent.mkdir(parents=True)
+    database.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+    lines(tmp_path / f".codex/sessions/2026/02/11/rollout-2026-02-11T05-53-33-{CODEX_ID}.jsonl", META, said("hi"))
+    assert [file.agent for file in find_sessions(read_environment({"HOME": str(tmp_path)}))] == ["codex"]
+    with pytest.raises(TranscriptError, match="cannot be read as a database"):
+        read_any(database)
+
+
+def test_opencodes_database_gives_what_its_files_give(shared_data: Path, tmp_path: Path) -> None:
+    database = tmp_path / ".local/share/opencode/opencode.db"
+    database.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.executescript((shared_data / SAMPLES / "git-ai-fixtures/opencode-sqlite/schema.sql").read_text())
+    (found,) = find_sessions(read_environment({"HOME": str(tmp_path)}))
+    session = read_any(found)
+    assert (found.agent, found.id, session.cwd) == ("opencode", "test-session-123", "/Users/test/project")
+    assert counted(session) == {"prompt": 1, "reply": 2, "file_edit": 1}
+    assert read_any(database) == session
+
+
+@pytest.mark.proves("AGT-COMMANDS", "AGT-INJECTED")
+def test_opencodes_tools_carry_their_outcome_and_its_synthetic_text_is_left_out(tmp_path: Path) -> None:
+    storage = tmp_path / ".local/share/opencode/storage"
+    lines(
+        storage / "session/p1/ses_1.json",
+        {
+            "id": "ses_1",
+            "projectID": "p1",
+            "directory": "/srv/shop",
+            "title": "Retry",
+            "time": {"created": 1, "updated": 2},
+        },
+    )
+    lines(storage / "session/p1/ses_2.json", {"id": "ses_2", "projectID": "p1", "parentID": "ses_1", "time": {}})
+    lines(storage / "message/ses_2/msg_9.json", {"id": "msg_9", "sessionID": "ses_2", "role": "user"})
+    for number, role in enumerate(["user", "assistant"]):
+        message = {
+            "id": f"msg_{number}",
+            "sessionID": "ses_1",
+            "role": role,
+            "time": {"created": 1772359200000 + number},
+        }
+        lines(storage / f"message/ses_1/msg_{number}.json", message)
+    lines(storage / "message/ses_1/msg_torn.json", '{"id": ')
+    parts: dict[str, dict[str, Any]] = {
+        "msg_0/prt_1": {"type": "text", "text": "retry the payment"},
+        "msg_0/prt_2": {"type": "text", "text": "Called the Read tool", "synthetic": True},
+        "msg_1/prt_1": {"type": "reasoning", "text": "hm"},
+        "msg_1/prt_2": {
+            "type": "tool",
+            "tool": "bash",
+            "callID": "c1",
+            "state": {
+                "status": "completed",
+                "input": {"command": "pytest"},
+                "output": "1 failed",
+                "metadata": {"exit": 1},
+            },
+        },
+        "msg_1/prt_3": {
+            "type": "tool",
+            "tool": "edit",
+            "callID": "c2",
+            "state": {
+                "status": "error",
+                "input": {"filePath": "a.py", "oldString": "x", "newString": "y"},
+                "error": "no match",
+            },
+        },
+        "msg_1/prt_4": {
+            "type": "tool",
+            "tool": "todowrite",
+            "callID": "c3",
+            "state": {
+                "status": "completed",
+                "input": {"todos": [{"content": "retry", "status": "pending"}]},
+                "output": "ok",
+            },
+        },
+    }
+    for name, part in parts.items():
+        lines(storage / f"part/{name}.json", part)
+    (found,) = find_sessions(read_environment({"HOME": str(tmp_path)}))
+    session = read_any(found)
+    assert (session.id, session.title, session.cwd, session.skipped_records) == ("ses_1", "Retry", "/srv/shop", 1)
+    assert prompts(session) == ["retry the payment"]
+    (output,) = only(session, EventKind.OUTPUT)
+    assert (output.exit_code, output.ok, output.text) == (1, False, "1 failed")
+    (edit,) = only(session, EventKind.FILE_EDIT)
+    assert (edit.path, edit.before, edit.after, edit.ok) == ("a.py", "x", "y", False)
+    assert only(session, EventKind.TOOL_CALL)[0].tool == "TodoWrite"
+    assert read_any(storage / "session/p1/ses_1.json").events == session.events
+    hostile = lines(tmp_path / "m/ses/x.json", {"id": "m", "sessionID": "../../../etc", "role": "user"})
+    with pytest.raises(TranscriptError, match="no file can be called"):
+        read_any(hostile)

@@ -1,0 +1,224 @@
+"""The forms of notes that people have: records of decisions, rules, vaults; what each becomes."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+
+import pytest
+from import_stage import NYGARD, RULES, VAULT
+
+from nugget.importing.notes import LeftOut, Note, page_of
+from nugget.importing.pages import notes_of
+
+MADR = """\
+---
+status: "superseded by ADR-0009"
+date: 2024-05-01
+decision-makers: [Ann]
+---
+# Use dashes in filenames
+
+## Context and Problem Statement
+
+What is the pattern of the filename where an ADR is stored?
+
+## Considered Options
+
+* `NNNN-title-with-dashes.md` - format used by [adr-tools](https://github.com/npryce/adr-tools)
+* `YYYY-MM-DD Title`
+
+## Decision Outcome
+
+Chosen option: "`NNNN-title-with-dashes.md`", because it provides a unique number for references.
+"""
+CURSOR = """\
+---
+description: FastAPI best practices
+globs: **/*.py, app/**/*.py
+alwaysApply: false
+---
+
+# FastAPI Best Practices
+
+## Models
+- Use Pydantic models for everything that crosses the border of the service
+- Keep models organised by domain
+
+## Stub
+- short
+"""
+OBSERVATIONS = """\
+---
+title: Authentication Design
+type: note
+permalink: authentication-design
+tags: [auth, security]
+---
+# Authentication Design
+
+## Observations
+- [decision] Use JWT for stateless authentication #security
+- [decision] Refresh tokens stand in HTTP-only cookies
+- [constraint] Tokens expire after 15 minutes
+
+## Relations
+- implements [[API Security Requirements]]
+"""
+
+
+def notes(text: str, path: str = "notes/page.md") -> list[Note]:
+    return [found for found in notes_of(page_of(text, path=path)) if isinstance(found, Note)]
+
+
+def reasons(text: str, path: str = "notes/page.md") -> list[str]:
+    return [found.reason for found in notes_of(page_of(text, path=path)) if isinstance(found, LeftOut)]
+
+
+@pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")
+def test_a_record_by_nygard_is_one_decision() -> None:
+    (note,) = notes(NYGARD, "shop/doc/adr/0002-implement-as-shell-scripts.md")
+    assert (note.kind, note.title, note.line) == ("decision", "Implement as shell scripts", 1)
+    assert note.body.startswith("# Implement as shell scripts\n") and "won't support Windows" in note.body
+    assert note.quote.strip() == "The tool is implemented as shell scripts that use standard Unix tools."
+    assert note.reason == "an architecture decision record (Nygard)" and note.confidence == 0.8
+    assert note.created == date(2016, 2, 12) and note.warning is None
+
+
+@pytest.mark.proves("IMPORT-FORMATS")
+def test_a_record_by_madr_keeps_its_alternatives_and_its_status() -> None:
+    (numbered,) = notes(NYGARD.replace("## ", "## 1. "), "shop/doc/adr/0002.md")
+    assert numbered.quote.strip().startswith("The tool is implemented") and numbered.kind == "decision"
+    (note,) = notes(MADR, "shop/docs/decisions/0005-use-dashes.md")
+    assert (note.kind, note.title) == ("decision", "Use dashes in filenames")
+    assert note.alternatives == ("YYYY-MM-DD Title",)
+    assert note.reason == "an architecture decision record (MADR), superseded"
+    assert note.confidence == 0.3 and "superseded" in note.tags and "worth keeping" in str(note.warning)
+    assert note.created == date(2024, 5, 1) and note.line == 6
+
+
+@pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")
+def test_rules_become_units_by_their_sections() -> None:
+    found = notes(RULES, "shop/CLAUDE.md")
+    assert [(note.title, note.line) for note in found] == [
+        ("Rules of shop: Testing", 5),
+        ("Rules of shop: Database", 9),
+    ]
+    assert "### Migrations" in found[1].body and "@docs" not in found[1].body
+    assert {note.kind for note in found} == {"pattern"}
+    assert reasons(RULES, "shop/CLAUDE.md") == ["only says what the file is for"]
+
+
+@pytest.mark.proves("IMPORT-FORMATS")
+def test_cursor_rules_are_read_although_their_frontmatter_is_no_yaml() -> None:
+    (note,) = notes(CURSOR, "shop/.cursor/rules/fastapi.mdc")
+    assert note.title == "FastAPI Best Practices: Models" and note.line == 9
+    assert note.body.endswith("Applies to files that match `**/*.py, app/**/*.py`.")
+    assert reasons(CURSOR, "shop/.cursor/rules/fastapi.mdc") == ["says too little to stand alone"]
+    flat = "You are an expert in Go. Handle every error where it happens, and wrap it with what was tried.\n"
+    (rules,) = notes(flat, "shop/.cursorrules")
+    assert (rules.title, rules.body) == ("Rules of shop", flat.strip())
+
+
+@pytest.mark.proves("IMPORT-FORMATS")
+def test_a_note_of_obsidian_keeps_tags_and_words_and_loses_dead_links() -> None:
+    (note,) = notes(VAULT, "vault/Coding/Go/Context leaks.md")
+    assert (note.kind, note.title, note.reason) == ("bug", "Context leaks", "a note: tagged #bug")
+    assert note.tags == ("go", "bug", "concurrency") and note.created == date(2025, 4, 3)
+    assert "looking at the context never" in note.body and "[[" not in note.body and "(diagram.png)" in note.body
+
+
+@pytest.mark.proves("IMPORT-FORMATS")
+def test_a_note_of_basic_memory_is_of_the_type_that_most_observations_are() -> None:
+    (note,) = notes(OBSERVATIONS)
+    assert (note.kind, note.title) == ("decision", "Authentication Design")
+    assert note.reason == "a note with observations: its observations are of [decision]"
+    assert note.tags[:2] == ("auth", "security")
+
+
+@pytest.mark.proves("IMPORT-FORMATS")
+@pytest.mark.parametrize(
+    ("path", "text", "kind", "reason"),
+    [
+        ("v/a.md", "---\ntype: Pattern\n---\n# A thing\n\n", "pattern", "its `type` says Pattern"),
+        ("v/Postmortems/a.md", "# The outage in May\n\n", "bug", "filed under Postmortems/"),
+        ("v/a.md", "# Why we use Postgres for sessions\n\n", "decision", "it reads like a decision"),
+        ("v/a.md", "# How to rotate keys\n\n", "pattern", "it reads like a pattern"),
+        ("v/a.md", "# The pool leaks connections\n\n", "bug", "it reads like a bug"),
+        ("v/a.md", "# Vector clocks\n\n", "concept", "nothing says otherwise"),
+        ("v/a.md", "# Slow pages\n\n## Symptoms\n\nSlow.\n\n", "bug", "it has a section 'symptoms'"),
+        ("v/a.md", "# Small pull requests matter\n\n", "belief", "it reads like a belief"),
+    ],
+)
+def test_the_type_is_inferred_and_the_reason_told(path: str, text: str, kind: str, reason: str) -> None:
+    (note,) = notes(text + "Some sentences that say enough to be worth a unit of their own in a brain.\n", path)
+    assert note.kind == kind and reason in note.reason
+
+
+@pytest.mark.proves("IMPORT-ONE-IDEA")
+def test_a_long_note_is_cut_at_its_sections_with_the_right_lines() -> None:
+    part = "A sentence that fills the page with words. " * 60
+    text = f"# Databases\n\n{part}\n\n## 1. Indexes\n\n{part}\n\n```\n# no heading\n```\n\n## Locks\n\n{part}\n"
+    found = notes(text)
+    lines = text.split("\n")
+    assert [note.title for note in found] == ["Databases", "Databases: Indexes", "Databases: Locks"]
+    assert [lines[note.line - 1] for note in found] == ["# Databases", "## 1. Indexes", "## Locks"]
+    assert "# no heading" in found[1].body
+
+
+@pytest.mark.proves("IMPORT-LEFT-OUT")
+@pytest.mark.parametrize(
+    ("path", "text", "reason"),
+    [
+        ("v/2026-03-01.md", "Went running and read a long book about databases and their history.", "journal"),
+        ("v/todo.md", "- [ ] one thing that has to be done soon\n- [x] and another that is done already\n", "tasks"),
+        (
+            "v/moc.md",
+            "# Map\n\n- [[A long name of a note]]\n- [text of it](b.md)\n- https://example.org/page\n" * 3,
+            "",
+        ),
+        ("v/a.md", "# Title\n\nshort", "too little"),
+        ("v/adr-template.md", NYGARD, "template"),
+        (
+            "v/adr/7.md",
+            "# <!-- title -->\n\n## Considered Options\n\n<!-- numbers can vary -->\n\n## Decision Outcome\n",
+            "template",
+        ),
+        ("v/new.md", "# {short title of the problem}\n\n## Decision\n\nx\n\n## Status\n\ny", "template"),
+    ],
+)
+def test_what_is_no_knowledge_by_its_form_is_left_out(path: str, text: str, reason: str) -> None:
+    assert notes(text, path) == []
+    (said,) = reasons(text, path)
+    assert reason in said
+
+
+@pytest.mark.proves("IMPORT-HOSTILE")
+@pytest.mark.parametrize(
+    "part",
+    [
+        "\n",
+        " \n",
+        "* \n",
+        "[[",
+        "![[a|",
+        "<!--",
+        "- [decision] ",
+        "@a\n",
+        "**status",
+        "chosen option:'",
+        "> ",
+        "# a\n",
+        "`",
+        "[a](",
+        "#a ",
+    ],
+)
+def test_no_text_takes_long_to_read(part: str) -> None:
+    """Linear in the text, whatever it repeats: 30 kB within a second or two, where a square of it takes minutes."""
+    title = f"# {part * (10_000 // len(part))}\n\n## Decision\n\n## Status\n\n{part * 1500}"
+    began = time.process_time()
+    for text in (part * (30_000 // len(part)), title):
+        for path in ("v/a.md", "v/CLAUDE.md"):
+            list(notes_of(page_of(text, path=path)))
+    assert time.process_time() - began < 8
