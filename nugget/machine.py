@@ -190,7 +190,8 @@ def _model_of(connection: sqlite3.Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _canon(environment: Environment, settings: Settings, brain: Path) -> Canon:
+def canon_of(environment: Environment, settings: Settings, brain: Path) -> Canon:
+    """The folders of canon as the settings name them, without what is memory."""
     from nugget.sources.canon import Canon, canon_folders
     from nugget.sources.memory import private_places
 
@@ -207,7 +208,7 @@ def _sync_canon(
     embedder: Embedder | None,
     progress: Progress | None,
 ) -> SyncResult:
-    source = _canon(environment, settings, brain)
+    source = canon_of(environment, settings, brain)
     result = sync_documents(
         source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", progress=progress
     )
@@ -223,7 +224,7 @@ def _freshen_canon(
     problems: list[Problem],
 ) -> int:
     """Take in a few changed notes; how many were left for later."""
-    source = _canon(environment, settings, brain)
+    source = canon_of(environment, settings, brain)
     changes = document_changes(source, connection)
     problems += source.problems
     if not changes or len(changes.modified) > INLINE_FILES:

@@ -26,8 +26,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "extraction", "provenance_extraction", "provenance_travel", "comparison", "proposal_text", "capture", "review",
         "publishing", "withdrawal", "importing", "lint", "sync", "history", "retrieval", "provenance", "coverage",
         "promotion",
-        "attribution", "commit_messages", "commit_wording", "commits", "git_hook", "install", "health", "evaluation",
-        "feedback", "evidence", "machine", "search", "refs", "exploring",
+        "attribution", "commit_messages", "commit_wording", "commits", "git_hook", "install", "evaluation",
+        "feedback", "evidence", "machine", "health", "search", "refs", "exploring",
     ),
     "adapters": (
         "guarded_yaml", "overlay", "spool", "config", "client_files", "resources", "resident", "ledger", "queue",

@@ -15,7 +15,6 @@ from nugget.errors import GitError, NuggetError
 from nugget.health.status import State, capture_state, index_file, index_state, proposals, publishing_state, when
 from nugget.index import Index
 from nugget.models import Severity
-from nugget.sources.canon import Canon, canon_folders
 from nugget.text import counted
 
 
@@ -36,7 +35,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment) -> list[Fi
         lambda: _check_git(brain),
         lambda: _check_index(brain, environment),
         lambda: _check_files(brain),
-        lambda: _check_canon(brain, settings),
+        lambda: _check_canon(brain, settings, environment),
         lambda: _check_model(brain, settings, environment),
         lambda: _check_llm(settings, environment),
         lambda: _check_settings(brain, environment),
@@ -117,17 +116,18 @@ def _check_files(brain: Path) -> Iterator[Finding]:
         yield _good("knowledge files", "all can be read")
 
 
-def _check_canon(brain: Path, settings: Settings) -> Iterator[Finding]:
+def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
+    from nugget.machine import canon_of
+
     if not settings.canon.folders:
         return
-    folders = canon_folders(settings.canon.folders, base=brain)
-    source = Canon(folders, redact=str, max_files=settings.canon.max_files)
+    source = canon_of(environment, settings, brain)
     notes = sum(1 for _ in source.files())
     told = (*source.problems, *source.left_out)
     for problem in told:
         yield _odd("canon", str(problem), None)
     if not told:
-        yield _good("canon", f"{counted(notes, 'note')} in {counted(len(folders), 'folder')}")
+        yield _good("canon", f"{counted(notes, 'note')} in {counted(len(source.folders), 'folder')}")
 
 
 def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
