@@ -240,7 +240,7 @@ class Brain:
         chosen = chosen_sources(merged.sources, identity=as_identity)
         wanted = at_least_one("limit", limit)
         state = self.freshen() if fresh else Freshness()
-        behind = self.freshen_machine(chosen).total if fresh else 0
+        beside = self.freshen_machine(chosen) if fresh else None
 
         def search_once() -> Results:
             return search_everything(
@@ -250,8 +250,10 @@ class Brain:
             )  # fmt: skip
 
         results = self._guarded(search_once)
-        if state.is_behind or behind:
+        if state.is_behind or (beside and beside.total):
             results = replace(results, degraded=(*results.degraded, "index_behind"))
+        if beside and beside.lacks_vectors:
+            results = replace(results, degraded=(*results.degraded, "vectors_behind"))
         bundle = as_bundle(results, limit=wanted, depth=as_depth(depth), profile=profile, explain=explain)
         of_memory_alone = chosen == (SourceName.MEMORY,)  # of which the log may not even say that it was of use
         if self._face and log and query.text.strip() and not of_memory_alone:

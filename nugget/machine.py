@@ -46,9 +46,13 @@ _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """What a search does not know of yet: changed files by source. `problems` are of the folders that were walked."""
+    """What a search does not know of yet: changed files by source. `problems` are of the folders that were walked.
+
+    `lacks_vectors`: what was taken in is found by its words alone, until a sync of its own gives it vectors.
+    """
 
     files: Mapping[SourceName, int] = field(default_factory=dict)
+    lacks_vectors: bool = False
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -139,14 +143,22 @@ def freshen_machine(
     if not _anything(environment, settings):
         return Behind()
     with closing(open_home(environment.home)) as connection:
+        before = connection.total_changes
         if SourceName.CANON in sources:
             waiting[SourceName.CANON] = _freshen_canon(connection, environment, settings, brain, embedder, problems)
         if SourceName.PROVENANCE in sources:
             waiting[SourceName.PROVENANCE] = _freshen_provenance(connection, environment)
+        lacks_vectors = bool(embedder) and connection.total_changes > before and _lacks_vectors(connection)
         if _HISTORY & {*sources}:
             waiting[SourceName.SESSIONS] = _freshen_history(connection, environment, settings, brain)
     files = {source: count for source, count in waiting.items() if count}
-    return Behind(files=files, problems=tuple(problems))
+    return Behind(files=files, lacks_vectors=lacks_vectors, problems=tuple(problems))
+
+
+def _lacks_vectors(connection: sqlite3.Connection) -> bool:
+    from nugget.sync.missing_vectors import any_missing
+
+    return any_missing(connection)
 
 
 def open_memory_of(

@@ -27,6 +27,7 @@ DEGRADED: Mapping[str, str] = {
     "plain_text": "the query was searched as plain text",
     "phrase_cut": "a phrase or NEAR was not looked for any further back; `until:` a day looks behind it",
     "index_behind": "files changed that are not indexed yet",
+    "vectors_behind": "some files that changed are found by their words alone yet",
 }
 
 _ESCAPES = re.compile(

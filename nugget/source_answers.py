@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LEAST_TOKENS = 100
 """Of a budget; less is not worth an answer."""
+BEHIND = frozenset({"index_behind", "vectors_behind"})
+"""What an answer lacks that a sync would give it."""
 _RESULTS = 8
 """Of each source; the budget decides how many of all of them are shown."""
 _NOTHING_ELSE = ("", SourceName.BRAIN)
@@ -81,7 +83,7 @@ def answer_beyond(
     if rest:
         left = max(budget_tokens - (said.used if SourceName.PROVENANCE in sources else 0), LEAST_TOKENS)
         bundle, results = _searched(brain, text, rest, said.sessions, types=types, identity=identity, depth=depth)
-        if "index_behind" in bundle.degraded:
+        if BEHIND & {*bundle.degraded}:
             catch_up()
         packed, budget, hint = pack(sorted(results, key=lambda hit: -hit.score), budget_tokens=left, depth=Depth(depth))
         room = max_chars - sum(len(part) + 2 for part in parts if part)

@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -495,3 +496,36 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, ope
 def test_since_is_also_a_span_on_the_command_line(nugget: Nugget, world: World) -> None:
     assert "bridge:release#2" in nugget("search", "architecture OR agreed", "--since", "90y", "--quiet").out
     assert nugget("search", "architecture", "--since", "1d", "--source", "bridge", "--quiet").out == ""
+
+
+@pytest.mark.proves("SEARCH-FRESH")
+def test_notes_that_a_search_takes_in_by_their_words_get_their_vectors_behind_it(
+    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brain, notes = tmp_path / "brain", tmp_path / "notes"
+    assert nugget("init", brain, "--no-install").code == 0
+    notes.mkdir()
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_CANON_FOLDERS", str(notes))
+    assert nugget("sync").code == 0
+    for name in ("ocelot", "puma", "lynx", "caracal", "serval"):
+        (notes / f"{name}.md").write_text(f"The {name} is a cat that hunts at night.")
+    assert nugget("search", "serval", "--source", "canon", "--quiet").out == "canon:notes/serval.md\n"
+    deadline = time.monotonic() + 30
+    near = ("search", "--related", "a feline predator in the dark", "--source", "canon", "--quiet")
+    while len(nugget(*near).out.split()) < 5:
+        assert time.monotonic() < deadline, "they were never embedded"
+        time.sleep(0.2)
+    (notes / "margay.md").write_text("The margay climbs.")
+    for name in ("kodkod", "colocolo", "oncilla"):
+        (notes / f"{name}.md").write_text(f"The {name} is a small cat.")
+    with Brain(brain, environment=read_environment()) as opened:
+        assert opened.search("margay", sources=["canon"]).degraded == ("vectors_behind",)
+        opened.sync_machine(["canon"])
+        assert opened.search("margay", sources=["canon"]).degraded == ()
+
+
+def test_related_stands_for_words_and_filters(nugget: Nugget, world: World) -> None:
+    for more in (["cupid"], ["--tag", "payments"], ["--since", "30d"]):
+        result = nugget("search", "--related", "canon:handbook/constitutions/cupid.md", *more)
+        assert (result.code, result.err.splitlines()[0]) == (2, "Error: --related stands for words and filters.")

@@ -60,7 +60,10 @@ def search(
     related: Annotated[
         str | None,
         typer.Option(
-            "--related", metavar="REF", help="What is near this ref, or near these words.", autocompletion=complete_ref
+            "--related",
+            metavar="REF",
+            help="What is near this ref, or these words, instead of QUERY.",
+            autocompletion=complete_ref,
         ),
     ] = None,
     timeline: Annotated[bool, typer.Option("--timeline", help="In the order of time: how an idea evolved.")] = False,
@@ -76,6 +79,8 @@ def search(
     first. Memory is private: it takes --as IDENTITY.
     """  # fmt: skip
     is_narrowed = any((related, source, types, domains, tags, since))
+    if related and any((query, types, domains, tags, since)):
+        raise UsageError("--related stands for words and filters.", hint="It goes with --source, --as and --limit.")
     text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
     _check_identity(identity)
     with open_brain(brain) as opened:
@@ -239,6 +244,8 @@ def _freshen_machine(opened: Brain, sources: Sequence[SourceName], *, is_quiet: 
     state = opened.freshen_machine(sources)
     for problem in () if is_quiet else state.problems:
         note(str(problem))
+    if state.lacks_vectors and not state.total:
+        sync_machine_in_background(opened.path, opened.environment)
     if not state.total:
         return False
     started = sync_machine_in_background(opened.path, opened.environment)

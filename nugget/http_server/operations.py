@@ -21,6 +21,7 @@ from nugget.http_server.logs import LogDesk, LogsContextRequest
 from nugget.http_server.parameters import AskRequest, SearchRequest, SessionRequest
 from nugget.http_server.replies import json_reply
 from nugget.resident import Resident
+from nugget.source_answers import BEHIND
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -174,7 +175,7 @@ async def _ask(server: Server, call: Call) -> Response:
 
 def _sent(server: Server, bundle: dict[str, Any]) -> Response:
     """A bundle as it is sent; where much changed that it does not know of, that is taken in behind it."""
-    if "index_behind" in bundle["degraded"]:
+    if BEHIND & {*bundle["degraded"]}:
         server.catch_up()
     return json_reply(bundle)
 

@@ -39,6 +39,11 @@ class Embedded:
     unavailable: str | None = None
 
 
+def any_missing(connection: sqlite3.Connection) -> bool:
+    """Whether any unit has no vectors."""
+    return bool(_missing(connection, after=0, limit=1))
+
+
 def embed_missing(
     connection: sqlite3.Connection, *, embedder: Embedder, cache_folder: Path, progress: Progress | None = None
 ) -> Embedded:
