@@ -168,6 +168,18 @@ def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) ->
 
 
 @pytest.mark.proves("CLI-REVIEW")
+def test_accepting_what_was_merged_elsewhere_says_that_nothing_was_left(nugget: Nugget, words: Path) -> None:
+    branch = propose(words)
+    for command in (["merge", "-q", "--squash", branch], ["commit", "-qm", "By hand"]):
+        git.run(words, "-c", "user.name=A", "-c", "user.email=a@example.org", *command)
+    accepted = nugget("review", "accept", branch)
+    assert (accepted.code, accepted.out) == (
+        0, "Nothing was left to accept: main holds all of it. The proposal is gone.\n",
+    )  # fmt: skip
+    assert nugget("review").out.startswith("Nothing waits for review.")
+
+
+@pytest.mark.proves("CLI-REVIEW")
 def test_a_proposed_edit_is_shown_as_what_changes(nugget: Nugget, words: Path) -> None:
     path = "domains/coding/concepts/cache-invalidation.md"
     edited = (words / path).read_bytes().replace(b"Delete, do not update.", b"Delete, never update.")

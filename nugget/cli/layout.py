@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.models import Bundle, Contribution, Depth, Hit, Unit
 from nugget.render import clean, degraded_sentences, one_line, stale_words, without_title
-from nugget.text import shorten
+from nugget.text import counted, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +51,7 @@ def print_answer(out: Console, bundle: Bundle, *, explain: bool = False) -> None
 def print_nothing_found(out: Console, bundle: Bundle) -> None:
     """Say that there is nothing, or no room for anything, and what to do next."""
     if bundle.more_context_hint:
-        put_line(out, f"Nothing that matches fits into {bundle.budget.requested} tokens.", "bold yellow")
+        put_line(out, f"Nothing that matches fits into {counted(bundle.budget.requested, 'token')}.", "bold yellow")
         put_line(out, "Allow more with --budget.")
         return
     put_line(out, "Nothing in the brain matches.", "bold yellow")

@@ -103,6 +103,9 @@ def review_accept(
         })  # fmt: skip
         return
     out = console()
+    if not done.files:
+        out.print(f"Nothing was left to accept: {clean(done.into)} holds all of it. The proposal is gone.")
+        return
     out.print(f"Accepted into {clean(done.into)} ({done.commit[:10]}); found from now on:")
     for file in done.files:
         _print_file_line(out, file)
