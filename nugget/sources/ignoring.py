@@ -78,14 +78,7 @@ class Walk:
         waiting: list[tuple[Path, str, tuple[Rules, ...]]] = [(self.root, "", rules_above(self.root))]
         while waiting:
             folder, path, rules = waiting.pop()
-            try:
-                with os.scandir(folder) as listing:
-                    found = sorted(listing, key=lambda entry: entry.name)
-            except FileNotFoundError:
-                continue  # gone since the folder above was listed
-            except OSError as error:
-                self._wrong(folder, f"cannot be listed ({error.strerror or error})")
-                continue
+            found = self._listed(folder)
             entries += len(found)
             if entries > self.max_entries:
                 self._leave_out(f"holds more than {counted(self.max_entries, 'file')}; the rest is left out. Name a "
@@ -119,6 +112,17 @@ class Walk:
             waiting += reversed(below)
         for told in left.told():
             self._leave_out(told)
+
+    def _listed(self, folder: Path) -> list[os.DirEntry[str]]:
+        """What is in a folder, sorted; nothing where it cannot be listed."""
+        try:
+            with os.scandir(folder) as listing:
+                return sorted(listing, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return []  # gone since the folder above was listed
+        except OSError as error:
+            self._wrong(folder, f"cannot be listed ({error.strerror or error})")
+            return []
 
     def _is_inside(self, entry: os.DirEntry[str]) -> bool:
         if not entry.is_symlink():
