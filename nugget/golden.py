@@ -105,7 +105,7 @@ def parse(content: bytes, *, path: str) -> Golden:
         return Golden(problems=(Problem(path=path, reason=f"larger than {MAX_FILE_BYTES:,} bytes"),))
     try:
         text, loader = content.decode("utf-8-sig"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        guarded_yaml.check(text, loader, allow_aliases=True)
+        guarded_yaml.check(text, loader, is_plain=False)
         root = yaml.compose(text, Loader=loader)
     except guarded_yaml.YAMLRefused as refused:
         return Golden(problems=(Problem(path=path, reason=f"is {refused}", line=refused.line),))
@@ -139,7 +139,7 @@ def _listed(root: yaml.Node) -> list[yaml.Node]:
     found = next((value for key, _, value in _pairs(root) if key == "questions"), None)
     if found is None or (_kind(found) != "sequence" and not _is_empty(found)):
         raise _Wrong(found or root, "expected `questions:` with a list of questions")
-    return list(found.value)
+    return _entries(found)
 
 
 def _question(node: yaml.Node, path: str) -> GoldenQuestion:

@@ -1,4 +1,4 @@
-"""YAML files of settings, read with bounds: not too long, not too deep, no aliases, plain values only."""
+"""YAML files of settings, read with bounds: not too long, not too deep, no aliases and tags, plain values only."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ MAX_CHARS = 256_000
 
 MAX_DEPTH = 40
 """Deeper nesting is refused."""
+
+MAX_PLAIN_CHARS = 2_000
+"""A longer value without quotes is refused: as a number, Python could not print it."""
 
 
 class YAMLRefused(ValueError):
@@ -31,7 +34,7 @@ def load(file: Path) -> object:
         text = content.decode("utf-8-sig")
         if len(text) > MAX_CHARS:
             raise YAMLRefused(f"longer than {MAX_CHARS:,} characters")
-        check(text, loader, allow_aliases=False)
+        check(text, loader, is_plain=True)
         return yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
@@ -44,10 +47,12 @@ def load(file: Path) -> object:
         raise YAMLRefused(f"cannot be read as YAML ({error})") from None
 
 
-def check(text: str, loader: Any, *, allow_aliases: bool) -> None:
-    """Raise YAMLRefused where YAML is nested too deep, or uses an alias, which can stand for a thousandfold.
+def check(text: str, loader: Any, *, is_plain: bool) -> None:
+    """Raise YAMLRefused where YAML is nested too deep.
 
-    By its events: libyaml's composer recurses on the C stack and crashes the process on deep nesting.
+    With `is_plain`, for YAML that is constructed, also where it has an alias, which can stand for a thousandfold, a
+    tag (PyYAML makes an IndexError of `!!int ""`) or a number without end. By its events: libyaml's composer recurses
+    on the C stack and crashes the process on deep nesting.
     """
     import yaml
 
@@ -57,5 +62,18 @@ def check(text: str, loader: Any, *, allow_aliases: bool) -> None:
         line = event.start_mark.line + 1 if event.start_mark else None
         if depth > MAX_DEPTH:
             raise YAMLRefused(f"nested more than {MAX_DEPTH} levels deep", line)
-        if not allow_aliases and isinstance(event, yaml.AliasEvent):
-            raise YAMLRefused("has an alias (`*name`), which is not taken; write the value out", line)
+        if reason := _reason_against(event) if is_plain else None:
+            raise YAMLRefused(reason, line)
+
+
+def _reason_against(event: Any) -> str | None:
+    """Why an event cannot stand in YAML that is constructed, None where it can."""
+    import yaml
+
+    if isinstance(event, yaml.AliasEvent):
+        return "has an alias (`*name`), which is not taken; write the value out"
+    if getattr(event, "tag", None):
+        return "has a tag (`!name`), which is not taken; write the value without it"
+    if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and len(event.value) > MAX_PLAIN_CHARS:
+        return f"has a value of more than {MAX_PLAIN_CHARS:,} characters; put it in quotes"
+    return None

@@ -16,12 +16,16 @@ from nugget.errors import UsageError
 _S = TypeVar("_S", bound=Any)
 
 
+_MOST = 1e9
+"""More than any setting needs; what is much larger overflows timers, floats or SQLite."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """Which values of a setting make sense: numbers in a range, some words, any text but none, regular expressions."""
 
     least: float | None = None
-    most: float | None = None
+    most: float = _MOST
     one_of: tuple[str, ...] = ()
     is_needed: bool = False
     are_patterns: bool = False
@@ -46,7 +50,7 @@ LIMITS: Mapping[str, Limit] = {
     "capture.method": Limit(one_of=("auto", "generative", "heuristic")),
     "capture.max_units": _COUNT,
     "capture.publish": Limit(one_of=("auto", "never")),
-    "commit.recent_days": Limit(least=0),
+    "commit.recent_days": Limit(least=0, most=36_500),
     "commit.timeout_s": _SECONDS,
     "commit.max_usd": _USD,
     "canon.max_files": _COUNT,
@@ -87,7 +91,7 @@ def overlay(settings: _S, values: Mapping[str, Any], *, where: str, prefix: str 
         else:
             changes[entry.name] = _convert(value, kinds[entry.name], key=key, where=where)
             if wanted := _missed(changes[entry.name], LIMITS.get(key, Limit())):
-                raise UsageError(f"{where}: `{key}` must be {wanted}, not {value!r}.")
+                raise UsageError(f"{where}: `{key}` must be {wanted}, not {_shown(value)}.")
     return replace(settings, **changes)
 
 
@@ -107,15 +111,16 @@ def _convert(value: Any, kind: Any, *, key: str, where: str) -> Any:
             return value if isinstance(value, bool) else words[str(value).strip().lower()]
         if kind in (int, float) and isinstance(value, bool):
             raise ValueError
-        return "" if value is None else kind(value)
-    except (KeyError, TypeError, ValueError):
-        raise UsageError(f"{where}: `{key}` must be {_words(kind)}, not {value!r}.") from None
+        return "" if value is None and kind is str else kind(value)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise UsageError(f"{where}: `{key}` must be {_words(kind)}, not {_shown(value)}.") from None
 
 
 def _missed(value: Any, limit: Limit) -> str | None:
     """What a value must be where it is not."""
-    if limit.least is not None and not (value >= limit.least and (limit.most is None or value <= limit.most)):
-        return f"at least {limit.least:g}" if limit.most is None else f"{limit.least:g} to {limit.most:g}"
+    if limit.least is not None and not limit.least <= value <= limit.most:
+        is_told = limit.most != _MOST or value > limit.most
+        return f"{limit.least:g} to {limit.most:,.0f}" if is_told else f"at least {limit.least:g}"
     if limit.one_of and value not in limit.one_of:
         return f"one of {', '.join(limit.one_of)}"
     if limit.is_needed and not value:
@@ -131,3 +136,8 @@ def _missed(value: Any, limit: Limit) -> str | None:
 def _words(kind: Any) -> str:
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
     return names.get(kind, "a list")
+
+
+def _shown(value: Any) -> str:
+    said = repr(value)
+    return said if len(said) <= 60 else said[:57] + "..."

@@ -21,7 +21,7 @@ from nugget.cli.terminal import (
     print_json,
     progress,
 )
-from nugget.errors import NuggetError
+from nugget.errors import NuggetError, UsageError
 from nugget.models import Severity
 from nugget.render import clean, one_line
 from nugget.text import counted, shorten
@@ -69,6 +69,8 @@ def evaluate(
     from nugget.golden import read_golden
     from nugget.sync import index_folder
 
+    if suggest and as_json:
+        raise UsageError("What is suggested is YAML.", hint="Leave --json out.")
     here = current_folder()
     with open_brain(brain) as opened:
         golden = read_golden(opened.path, [here / expanded(file) for file in files or ()])

@@ -134,6 +134,7 @@ def sessions(
     """The sessions that have been taken in, the latest first, and how many there are beside."""
     from nugget import evidence
     from nugget.index.evidence import log_sessions
+    from nugget.sources.agents.gathering import parse_moment
 
     with _index() as (connection, environment, _):
         known = log_sessions(connection)
@@ -152,7 +153,8 @@ def sessions(
         return
     for one in known[:limit]:
         about = counts[one.key]
-        when = datetime.fromtimestamp(one.ended_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M") if one.ended_ms else "-"
+        ended = parse_moment(one.ended_ms) if one.ended_ms else None
+        when = ended.strftime("%Y-%m-%d %H:%M") if ended else "-"
         told = (
             f"{counted(about['commands'], 'command')}, {counted(about['incidents'], 'incident')}, {about['open']} open"
         )

@@ -96,13 +96,12 @@ def moment(text: str | None, *, now: datetime) -> datetime | None:
     """
     if text is None:
         return None
-    if found := _DURATION.fullmatch(text.strip().lower()):
-        return now - timedelta(hours=int(found[1]) * _HOURS[found[2]])
     try:
-        given = datetime.fromisoformat(text.strip())
-    except ValueError:
+        if found := _DURATION.fullmatch(text.strip().lower()):
+            return now - timedelta(hours=int(found[1]) * _HOURS[found[2]])
+        return datetime.fromisoformat(text.strip()).astimezone()
+    except (ValueError, OverflowError):
         raise UsageError(f"{text!r} is no date.", hint="Write YYYY-MM-DD, or so long ago: 24h, 3d, 1w, 2m.") from None
-    return given if given.tzinfo else given.astimezone()
 
 
 def _brain_index(brain: Path | None) -> Index | None:

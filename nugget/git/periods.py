@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nugget.git.process import run, start
+from nugget.git.reading import local_moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def versions_of(repo: Path, path: str, *, limit: int = 50) -> list[PathVersion]:
             head = text[1:].decode("utf-8", "replace").split("\2", 2)
         elif text.startswith(b":") and len(head) == 3 and head[1].isdecimal():
             blob = _object(text.decode("ascii").split(" ")[3])
-            moment = datetime.fromtimestamp(int(head[1])).astimezone()
+            moment = local_moment(int(head[1]))
             found.append(PathVersion(commit=head[0], committed=moment, message=head[2], blob=blob))
     return found
 

@@ -12,6 +12,8 @@ from nugget.git.process import run, start
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The id of the tree without files, to compare with where there is no commit to compare with."""
+_LATEST_S = 253_370_764_800
+"""9999-01-01, so that it is a date in every time zone."""
 _IN_PROGRESS = {
     "MERGE_HEAD": "merge", "rebase-merge": "rebase", "rebase-apply": "rebase",
     "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert",
@@ -184,6 +186,11 @@ def dirty_paths(repo: Path, paths: Sequence[str]) -> list[str]:
     return [os.fsdecode(record[3:]) for record in output.split(b"\0") if record]
 
 
+def local_moment(seconds: int) -> datetime:
+    """The time of a commit, here; one that no clock shows, as a commit may claim, is the latest there is."""
+    return datetime.fromtimestamp(min(seconds, _LATEST_S)).astimezone()
+
+
 def branches(repo: Path, prefix: str) -> list[Branch]:
     """Local branches whose names start with `prefix`, oldest first."""
     pattern = "%(refname:lstrip=2)%00%(objectname)%00%(committerdate:unix)%00%(contents)%00%01"
@@ -194,7 +201,7 @@ def branches(repo: Path, prefix: str) -> list[Branch]:
         if record.strip("\n"):
             name, sha, seconds, message = record.lstrip("\n").split("\0", 3)
             if name.startswith(prefix):
-                moment = datetime.fromtimestamp(int(seconds)).astimezone()
+                moment = local_moment(int(seconds))
                 found.append(Branch(name=name, sha=sha, committed=moment, message=message))
     return found
 

@@ -18,7 +18,6 @@ SCHEMA_VERSION = "3"
 NO_INDEX = "there is no index yet"
 """The reason for which a first index is made."""
 
-_TABLES = frozenset({"units", "chunks", "vectors", "relationships", "files", "chunks_fts", "units_fts"})
 _BUSY_TIMEOUT_MS = 15_000
 _MMAP_BYTES = 1 << 28
 _SCHEMA = Path(__file__).with_name("schema.sql")
@@ -44,7 +43,9 @@ def create(file: Path | str, *, schemas: Sequence[str] = (), version: str = SCHE
     connection = connect(file)
     tables = "".join((_SCHEMA.read_text("utf-8"), *schemas))
     connection.executescript(f"BEGIN;\n{tables}")  # one transaction, for the disk is waited for once in each
-    connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('generation', '0')", (version,))
+    shape = "\n".join(_shape(connection))
+    facts = ("schema_version", version), ("generation", "0"), ("shape", shape)
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", facts)
     connection.execute("COMMIT")
     return connection
 
@@ -65,7 +66,8 @@ def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Conne
         connection.execute("PRAGMA synchronous = NORMAL")
         row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
         connection.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH 'x'").fetchone()
-        missing = _TABLES.difference(name for (name,) in connection.execute("SELECT name FROM sqlite_schema"))
+        shape = connection.execute("SELECT value FROM meta WHERE key = 'shape'").fetchone()
+        missing = set(str(shape[0] if shape else "").split("\n")) - _shape(connection)
     except sqlite3.OperationalError as error:
         connection.close()
         if "locked" in str(error) or "readonly" in str(error):
@@ -74,13 +76,19 @@ def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Conne
     except sqlite3.DatabaseError as error:
         connection.close()
         raise Unusable(f"the index is corrupt ({error})") from error
-    if missing:
-        connection.close()
-        raise Unusable(f"the index lacks the table {min(missing)}")
-    if row is None or row[0] != version:
+    if row is None or shape is None or row[0] != version:
         connection.close()
         raise Unusable("the index was made by another version of Nugget")
+    if missing:
+        connection.close()
+        raise Unusable(f"the index lacks the {max(missing)}")  # a table, where there is one, rather than its index
     return connection
+
+
+def _shape(connection: sqlite3.Connection) -> set[str]:
+    """What a file consists of: its tables, those that SQLite keeps for full text among them, indexes and the rest."""
+    named = connection.execute("SELECT type || ' ' || name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
+    return {name for (name,) in named}
 
 
 @contextmanager

@@ -151,8 +151,9 @@ def _projects_of(client_file: Path) -> list[Path]:
     """The folders that Claude Code's own file lists; nothing else of that file is looked at."""
     with suppress(OSError, ValueError, RecursionError):
         if client_file.stat().st_size <= _MAX_CLIENT_BYTES:
-            projects = json.loads(client_file.read_text("utf-8", "replace")).get("projects", {})
-            return [Path(name) for name in projects if isinstance(name, str) and os.path.isabs(name)]  # noqa: PTH117
+            told = json.loads(client_file.read_text("utf-8", "replace"))
+            projects = told.get("projects") if isinstance(told, dict) else None
+            return [Path(name) for name in projects if os.path.isabs(name)] if isinstance(projects, dict) else []  # noqa: PTH117
     return []
 
 

@@ -6,11 +6,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 
 from nugget.models import Evidence, Scope
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.sources.records import parse_timestamp
 from nugget.text import shorten
 
 FORMAT = 1
@@ -177,11 +178,7 @@ def _path(values: Mapping[str, Any], key: str) -> str | None:
 
 
 def _moment(values: Mapping[str, Any], key: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(_text(values, key))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return parse_timestamp(_text(values, key))
 
 
 def _day(values: Mapping[str, Any], key: str) -> date | None:

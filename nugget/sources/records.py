@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -348,14 +348,15 @@ def call_text(tool: str, given: Mapping[str, Any]) -> str:
 
 
 def parse_timestamp(value: object) -> datetime | None:
-    """An ISO 8601 time as an aware datetime; None for anything else."""
+    """An ISO 8601 time as an aware datetime; None for anything else, also for one that is none in another time zone."""
     if not isinstance(value, str):
         return None
     try:
         stamp = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
+    aware = stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
+    return aware if date.min.year < stamp.year < date.max.year else None
 
 
 def _agent_of(record: Mapping[str, Any]) -> str | None:

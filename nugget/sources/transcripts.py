@@ -110,9 +110,9 @@ def _subagent_files(path: Path, session_id: str) -> list[Path]:
     """`SESSION/subagents/agent-*.jsonl`; clients up to 2.0 put them beside the session's own file."""
     if path.name.startswith("agent-"):
         return []
-    files = sorted(path.with_suffix("").glob("subagents/agent-*.jsonl"))
+    files = sorted(file for file in path.with_suffix("").glob("subagents/agent-*.jsonl") if file.is_file())
     mark = session_id.encode("utf-8", "replace")
-    for file in sorted(path.parent.glob("agent-*.jsonl")):
+    for file in sorted(file for file in path.parent.glob("agent-*.jsonl") if file.is_file()):
         try:
             with file.open("rb") as opened:
                 if mark in opened.readline(MAX_LINE_BYTES):
