@@ -67,8 +67,10 @@ def show(
 
 
 def split_ref(ref: str) -> tuple[SourceName, str]:
-    """Source and id of a ref; an id alone is one of the brain. Raises UsageError for an unknown source."""
+    """Source and id of a ref; an id alone is one of the brain. Raises UsageError for none, or an unknown source."""
     prefix, colon, name = ref.strip().partition(":")
+    if not (name if colon else prefix):
+        raise UsageError("Give a ref.", hint="`nugget search` finds refs.")
     if not colon:
         return SourceName.BRAIN, prefix
     if prefix in _SINGULAR:

@@ -54,6 +54,8 @@ def test_alone_it_shows_its_help(nugget: Nugget) -> None:
         ),
         (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
         (["get", "mars:rover"], "Error: There is no source 'mars'.\n"),
+        (["get", ""], "Error: Give a ref.\n"),
+        (["get", "brain:"], "Error: Give a ref.\n"),
         (["mv", "pattern/x"], "Error: Say where to: --domain, --name, or both.\n"),
         (["add", " "], "Error: There is nothing to keep: the text is empty.\n"),
         (["capture-session"], "Error: Say which session: --transcript PATH, --session ID"),
