@@ -193,7 +193,7 @@ def _is_chosen(value: str, *, quoted: bool, variable: bool, phrase: bool) -> boo
         return phrase and quoted
     if (" " in value and not phrase) or is_stop_word(value) or _CHECKS.match(value):
         return False
-    if not quoted and (_LONG_PARTS.search(value) or _CODE.match(value)):
+    if not quoted and (_LONG_PARTS.search(value) or _is_code(value)):
         return False
     if re.match(r"^[A-Za-z_.]+$", value):
         return variable and value.islower() and len(value) >= 8
@@ -205,7 +205,7 @@ def _is_chosen(value: str, *, quoted: bool, variable: bool, phrase: bool) -> boo
 
 def _is_issued(value: str, *, quoted: bool) -> bool:
     """Whether a value looks like a key that a machine made."""
-    if len(value) < 12 or " " in value or (not quoted and _CODE.match(value)):
+    if len(value) < 12 or " " in value or (not quoted and _is_code(value)):
         return False
     if _HEX.match(value):
         return entropy(value) > 2.5
@@ -215,6 +215,17 @@ def _is_issued(value: str, *, quoted: bool) -> bool:
     if not any(map(str.isalpha, value)):
         return False
     return entropy(value) >= 3.0 and not _all_words(value)
+
+
+def _is_code(value: str) -> bool:
+    """Whether a value without quotes reads as code: `settings.token`, but not `Ab3dEf6hIj9k.Lm2nOp5qRs8t`."""
+    return _CODE.match(value) is not None and not any(map(_is_jumble, re.split(r"\.|::|->", value)))
+
+
+def _is_jumble(name: str) -> bool:
+    """Whether digits and letters of both cases change so often that no name is written so."""
+    mixed = any(map(str.isdigit, name)) and any(map(str.isupper, name)) and any(map(str.islower, name))
+    return len(name) >= 12 and mixed and 3 * len(_PARTS.findall(name)) > len(name)
 
 
 def _all_words(value: str) -> bool:

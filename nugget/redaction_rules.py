@@ -16,16 +16,14 @@ from nugget.redaction_shapes import Rule, Shape, is_mixed, is_not_placeholder
 
 
 def is_jwt(value: str) -> bool:
-    """Whether the first two parts decode to JSON objects (RFC 7519); a cut signature still counts."""
-    parts = value.split(".")
+    """Whether the first part decodes to a JSON object: the header of a JWS or JWE (RFC 7515 and 7516, where what
+    follows may be encrypted), or what a web framework keeps in a signed cookie. A cut end still counts.
+    """
+    header = value.partition(".")[0]
     try:
-        for part in parts[:2]:
-            decoded = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-            if not isinstance(decoded, dict):
-                return False
+        return isinstance(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))), dict)
     except ValueError:
         return False
-    return True
 
 
 def _is_encoded_key(value: str) -> bool:
@@ -151,7 +149,7 @@ def _shaped_rules() -> list[Rule]:
         r"(?i)aws.{0,24}?(?:key|secret|token).{0,24}?(?<![A-Za-z0-9/+=])"
         r"(?P<secret>(?-i:[A-Za-z0-9/+]{40}))(?![A-Za-z0-9/+=])"
     )
-    jwt = Shape(rf"{_EDGE}(?P<secret>eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*){{0,3}})")
+    jwt = Shape(rf"{_EDGE}(?P<secret>eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{6,}}(?:\.[A-Za-z0-9_-]*){{0,3}})")
     pem = Shape(r"(?P<secret>LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,}={0,2})")
     return [
         Rule(kind="private-key", trigger="LS0tLS1CRUdJTi", pattern=pem, accept=_is_encoded_key, unbroken=True),
