@@ -228,6 +228,20 @@ def test_damage_that_shows_only_while_syncing_is_healed_by_that_sync(
 
 
 @pytest.mark.proves("SYNC-CORRUPT")
+@pytest.mark.parametrize("change", ["UPDATE relationships SET relation_type = 'x'", "UPDATE units SET created = 'x'"])
+def test_damage_that_shows_only_in_an_answer_is_healed_by_it(
+    brain: Path, synced: Callable[..., SyncResult], change: str
+) -> None:
+    question = "when must the cache be invalidated"
+    with Brain(brain) as opened:
+        before = [hit.unit.id for hit in opened.ask(question).hits]
+    with closing(sqlite3.connect(brain / ".nugget/index.db", isolation_level=None)) as other:
+        assert other.execute(change).rowcount
+    with Brain(brain) as opened:
+        assert [hit.unit.id for hit in opened.ask(question).hits] == before
+
+
+@pytest.mark.proves("SYNC-CORRUPT")
 def test_a_rebuild_that_was_interrupted_leaves_the_old_index_serving(
     brain: Path, synced: Callable[..., SyncResult]
 ) -> None:

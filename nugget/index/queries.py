@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
@@ -52,15 +53,15 @@ class Edge(NamedTuple):
 
 
 def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, Unit]:
-    """The units of these keys."""
+    """The units of these keys. Raises DatabaseError for values that no sync wrote."""
     rows = select_in(connection, f"SELECT key, {_UNIT_COLUMNS} FROM units WHERE key IN", list(keys))
     found = {row[0]: row[1:] for row in rows}
     edges: dict[int, list[Relation]] = {}
-    for key, target, relation in select_in(
-        connection, "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN", list(found)
-    ):
-        edges.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
-    return {key: _unit(row, edges.get(key, [])) for key, row in found.items()}
+    sql = "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN"
+    with _as_written():
+        for key, target, relation in select_in(connection, sql, list(found)):
+            edges.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
+        return {key: _unit(row, edges.get(key, [])) for key, row in found.items()}
 
 
 def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: SourceName) -> dict[str, int]:
@@ -199,7 +200,10 @@ def _conditions(filter_: Filter) -> tuple[str, list[object]]:
 
 
 def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
-    """The edges of these units in both directions, to units that are in the index."""
+    """The edges of these units in both directions, to units that are in the index.
+
+    Raises DatabaseError for values that no sync wrote.
+    """
     outward = select_in(
         connection,
         """SELECT r.source_key, t.key, r.relation_type FROM relationships r
@@ -214,12 +218,13 @@ def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
            WHERE t.key IN""",
         list(keys),
     )
-    return [
-        Edge(unit, neighbour, RelationType(relation), is_outward)
-        for rows, is_outward in ((outward, True), (inward, False))
-        for unit, neighbour, relation in rows
-        if unit != neighbour
-    ]
+    with _as_written():
+        return [
+            Edge(unit, neighbour, RelationType(relation), is_outward)
+            for rows, is_outward in ((outward, True), (inward, False))
+            for unit, neighbour, relation in rows
+            if unit != neighbour
+        ]
 
 
 def superseded_by(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, str]:
@@ -318,6 +323,15 @@ def select_in(
     for start in range(0, len(values), _IN_ONE_QUERY):
         part = values[start : start + _IN_ONE_QUERY]
         yield from connection.execute(f"{sql} ({','.join('?' * len(part))})", (*parameters, *part))
+
+
+@contextmanager
+def _as_written() -> Iterator[None]:
+    """Takes values that are none of the vocabulary for damage, as which the index is made anew."""
+    try:
+        yield
+    except ValueError as error:
+        raise sqlite3.DatabaseError(f"it holds values that no sync wrote ({error})") from error
 
 
 _CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, heading_level, content"
