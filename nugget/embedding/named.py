@@ -65,24 +65,28 @@ def _load(name: str, cache: Path, *, download: bool) -> Any:
     try:
         return fastembed.TextEmbedding(name, local_files_only=True, **options)
     except Exception as error:  # hub, network and file errors of four libraries arrive here
-        reason = "it has not been downloaded"
-        if not download or _is_recent(failed):
-            raise _unavailable(name, reason) from error
+        reason = _recent_reason(failed) if download else None
+        if not download or reason is not None:
+            raise _unavailable(name, reason or "it has not been downloaded") from error
     try:
         model = fastembed.TextEmbedding(name, **options)
         failed.unlink(missing_ok=True)
         return model
     except Exception as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
         spool.private_folder(cache)
-        failed.touch()
-        raise _unavailable(name, str(error).strip().split("\n")[0].rstrip(".")) from error
+        failed.write_text(reason, "utf-8", "replace")
+        raise _unavailable(name, reason) from error
 
 
-def _is_recent(file: Path) -> bool:
+def _recent_reason(failed: Path) -> str | None:
+    """Why the last try to download failed, where that is not long ago."""
     try:
-        return time.time() - file.stat().st_mtime < _TRY_AGAIN_AFTER_S
+        if time.time() - failed.stat().st_mtime < _TRY_AGAIN_AFTER_S:
+            return failed.read_text("utf-8", "replace")
     except OSError:
-        return False
+        pass
+    return None
 
 
 def _unavailable(name: str, reason: str) -> EmbeddingUnavailable:
