@@ -45,6 +45,16 @@ SourceOption = Annotated[
     typer.Option("--source", "--scope", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}."),
 ]
 
+RelatedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--related",
+        metavar="REF",
+        help="What is near this ref, or these words, instead of QUERY.",
+        autocompletion=complete_ref,
+    ),
+]
+
 
 def search(
     query: Annotated[
@@ -57,15 +67,7 @@ def search(
     tags: TagOption = None,
     since: SinceOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Results of each source, at most.")] = 50,
-    related: Annotated[
-        str | None,
-        typer.Option(
-            "--related",
-            metavar="REF",
-            help="What is near this ref, or these words, instead of QUERY.",
-            autocompletion=complete_ref,
-        ),
-    ] = None,
+    related: RelatedOption = None,
     timeline: Annotated[bool, typer.Option("--timeline", help="In the order of time: how an idea evolved.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print refs only, one a line.")] = False,
     explain: ExplainOption = False,
@@ -244,13 +246,11 @@ def _freshen_machine(opened: Brain, sources: Sequence[SourceName], *, is_quiet: 
     state = opened.freshen_machine(sources)
     for problem in () if is_quiet else state.problems:
         note(str(problem))
-    if state.lacks_vectors and not state.total:
-        sync_machine_in_background(opened.path, opened.environment)
-    if not state.total:
+    if not state.total and not state.lacks_vectors:
         return False
     started = sync_machine_in_background(opened.path, opened.environment)
-    if is_quiet:
-        return True
+    if not state.total or is_quiet:
+        return state.total > 0
     doing = "they are being indexed in the background" if started else "another process is indexing them"
     parts = ", ".join(f"{count} of {source}" for source, count in state.files.items())
     note(f"{counted(state.total, 'file')} changed beside the brain ({parts}); {doing}, and this answer is from before.")

@@ -167,13 +167,13 @@ class Index:
         """The chunk of a unit that is nearest; None where it has no vectors."""
         if self.vector_search == "sqlite-vec":
             found = vectors.best_chunks_by_sql(self.connection, vector, [unit_key])
-            return found[unit_key][0] if found else None
-        snapshot = self._current_snapshot()
-        cosines = self._cosines(snapshot, vector)
-        if cosines is None:
+        else:
+            snapshot = self._current_snapshot()
+            cosines = self._cosines(snapshot, vector)
+            if cosines is not None:
+                return vectors.nearest_chunk(snapshot, cosines, unit_key)
             found = vectors.best_chunks(self.connection, vector, [unit_key])
-            return found[unit_key][0] if found else None
-        return vectors.nearest_chunk(snapshot, cosines, unit_key)
+        return found[unit_key][0] if found else None
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """The unit of each of these chunks: chunk key -> unit key."""
