@@ -120,9 +120,10 @@ def _application(server: Server, access: Access, address: Address, *, openqed: b
     @asynccontextmanager
     async def while_open() -> AsyncIterator[None]:
         async with mcp.session_manager.run():
+            # Before anything starts that may have something to say: where it answers is always the first line.
+            print(f"Nugget answers on {address.url} (Ctrl-C ends it).", file=sys.stderr, flush=True)
             Thread(target=server.desk.warm, name="nugget-open", daemon=True).start()
             server.start()
-            print(f"Nugget answers on {address.url} (Ctrl-C ends it).", file=sys.stderr, flush=True)
             yield
             server.stop()
 
