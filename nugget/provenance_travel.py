@@ -30,6 +30,10 @@ from nugget.sources.provenance import (
 
 MAX_PER_SESSION = 5000
 """Nuggets, and touches, taken from one session of an import; no session has more."""
+MAX_BYTES = 500_000_000
+MAX_LINES = 2_000_000
+MAX_PROBLEMS = 1000
+"""After so much, or so many lines that are none of an export, reading ends: standard input may never."""
 _MAX_NAME = 200
 
 
@@ -79,13 +83,9 @@ def _sections(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[
     record: SessionRecord | None = None
     nuggets: list[Nugget] = []
     touches: list[FileTouch] = []
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES):
-        number += 1
+    for number, line in enumerate(_lines(stream, name, problems), 1):
         try:
             if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
-                while (rest := stream.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
-                    pass
                 raise lines.Unreadable("the line is too long")
             values = lines.parse(line) if line.strip() else {}
             kind = values.get("kind")
@@ -104,6 +104,28 @@ def _sections(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[
             problems.append(Problem(path=name, line=number, reason=str(error)))
     if record is not None:
         yield replace(record, nuggets=tuple(nuggets), touches=tuple(touches))
+
+
+def _lines(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[bytes]:
+    """The lines of an import, of one that is too long the beginning; what is beyond the limits is a problem."""
+    read = number = 0
+    is_inside = False
+    while piece := stream.readline(MAX_LINE_BYTES):
+        read += len(piece)
+        number += not is_inside
+        if read > MAX_BYTES or number > MAX_LINES or len(problems) >= MAX_PROBLEMS:
+            why = f"what follows is not read: {_limit_met(read, number)}"
+            problems.append(Problem(path=name, line=number, reason=why))
+            return
+        if not is_inside:
+            yield piece
+        is_inside = not piece.endswith(b"\n")
+
+
+def _limit_met(read: int, number: int) -> str:
+    if read > MAX_BYTES:
+        return f"an import is at most {MAX_BYTES:,} bytes"
+    return f"an import has at most {MAX_LINES:,} lines" if number > MAX_LINES else "too many lines are no export's"
 
 
 def _checked(record: SessionRecord) -> SessionRecord:

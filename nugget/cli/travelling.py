@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -17,6 +17,9 @@ from nugget.config import expanded, read_environment
 from nugget.errors import UsageError
 from nugget.render import clean, one_line
 from nugget.text import counted
+
+_HELD_OPEN = ("/dev/stdin", "/dev/fd/")
+"""What the shell already holds open for us: a redirection, or `<(ssh there nugget nuggets export)`."""
 
 
 @nuggets.command("export")
@@ -61,7 +64,7 @@ def import_nuggets(
     environment = read_environment()
     settings = settings_here(environment)
     try:
-        with sys.stdin.buffer if str(file) == "-" else expanded(file).open("rb") as stream:
+        with _opened(file) as stream:
             done = import_lines(environment.home, stream, name=str(file), settings=settings, dry_run=dry_run)
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror or error}).") from error
@@ -76,3 +79,13 @@ def import_nuggets(
         what = f"{counted(done.new, 'nugget')} {would}new, {done.known} known already"
         console().print(f"{counted(done.sessions, 'session')}: {what}.")
     raise typer.Exit(1 if done.problems and not done.sessions else 0)
+
+
+def _opened(file: Path) -> BinaryIO:
+    """What is imported. Raises UsageError for a pipe or a device with a name, which may never end; OSError."""
+    if str(file) == "-":
+        return sys.stdin.buffer
+    source = expanded(file)
+    if source.exists() and not (source.is_file() or source.is_dir() or str(source).startswith(_HELD_OPEN)):
+        raise UsageError(f"{file} is no file but a pipe or a device.", hint="`-` reads what is on standard input.")
+    return source.open("rb")
