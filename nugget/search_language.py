@@ -16,8 +16,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 
+from nugget.dates import parse_day
 from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces, prefix_match
 from nugget.models import Filter, KnowledgeType, SourceName
 from nugget.nuggets import NuggetType
@@ -41,9 +42,6 @@ _NEAR_INFIX = re.compile(r"NEAR(?:/(\d{1,9}))?")
 _WORD = re.compile(r"[^\s()]+")
 _OPERATORS = re.compile(r"(?:^|[\s(])(?:AND|OR|NOT)(?=[\s()]|$)")
 _AND = re.compile(r"\s+AND(?=[\s(])")
-_SPAN = re.compile(r"(\d{1,4})([dwmy])")
-_DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
-_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,27 +176,6 @@ def merge_filters(one: Filter, other: Filter) -> Filter:
         min_confidence=max(one.min_confidence, other.min_confidence),
         match=one.match or other.match,
     )
-
-
-def parse_day(text: str, *, today: date, last: bool = False) -> date | None:
-    """A day as people write it: 2026-01-31, 2026-01, 2026, or 30d, 6w, 3m, 1y back; None for anything else.
-
-    Of a month or a year it is the first day, or with `last` the last one.
-    """
-    if span := _SPAN.fullmatch(text.lower()):
-        most = today.toordinal() - 2  # to the second day that there is: a day before it can be told too
-        return today - timedelta(days=min(most, int(span[1]) * _DAYS[span[2]]))
-    parts = _DAY.fullmatch(text)
-    if parts is None:
-        return None
-    year, month, day = int(parts[1]), int(parts[2] or (12 if last else 1)), int(parts[3] or 1)
-    try:
-        found = date(year, month, day)
-        if last and not parts[3]:
-            return date(year + month // 12, month % 12 + 1, 1) - timedelta(1)
-    except ValueError:
-        return None
-    return found
 
 
 def _is_special(token: Term | Near) -> bool:

@@ -50,7 +50,7 @@ def test_alone_it_shows_its_help(nugget: Nugget) -> None:
         (["ask", "x", "--type", "patern"], "Error: There is no type 'patern'.\nTypes are: pattern, concept,"),
         (
             ["ask", "x", "--since", "yesterday"],
-            "Error: 'yesterday' is no date.\nWrite it as YYYY-MM-DD, or as 30d,",
+            "Error: 'yesterday' is no date.\nWrite YYYY-MM-DD, or so long back: 24h, 30d,",
         ),
         (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
         (["get", "mars:rover"], "Error: There is no source 'mars'.\n"),

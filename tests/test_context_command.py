@@ -15,7 +15,7 @@ from replay import git, make_repository
 
 from nugget import query_log
 from nugget.cli import run
-from nugget.cli.provenance import moment
+from nugget.cli.asking import moment
 from nugget.config import load_settings, read_environment
 from nugget.embedding import open_embedder
 from nugget.errors import UsageError
@@ -140,6 +140,7 @@ def test_a_small_budget_says_what_it_left_out(known: Shop, capsys: pytest.Captur
 def test_so_long_ago_is_understood(given: str, expected: timedelta) -> None:
     now = datetime(2026, 11, 1, tzinfo=UTC)
     assert moment(given, now=now) == now - expected
+    assert moment("2026-10", now=now) == datetime(2026, 10, 1).astimezone()
     assert moment("2026-10-01T12:00:00+00:00", now=now) == datetime(2026, 10, 1, 12, tzinfo=UTC)
     with pytest.raises(UsageError):
         moment("lately", now=now)

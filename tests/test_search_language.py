@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nugget.dates import parse_day
 from nugget.index import writes
 from nugget.index.connection import create, write_transaction
 from nugget.index.queries import search_units
@@ -19,7 +20,7 @@ from nugget.index.terms import terms_of
 from nugget.index.writes import IndexedUnit
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, SourceName, Unit
-from nugget.search_language import SearchQuery, merge_filters, parse_day, parse_search
+from nugget.search_language import SearchQuery, merge_filters, parse_search
 
 TODAY = date(2026, 11, 21)
 
@@ -122,6 +123,8 @@ def test_filters_are_read_wherever_they_stand() -> None:
         ("2026-02", True, date(2026, 2, 28)),
         ("2025", True, date(2025, 12, 31)),
         ("2w", False, date(2026, 11, 7)),
+        ("24h", False, date(2026, 11, 20)),
+        ("25h", False, date(2026, 11, 19)),
         ("9999y", False, date(1, 1, 2)),
         ("2026-02-30", False, None),
         ("9999", True, None),

@@ -13,6 +13,7 @@ from nugget.cli import layout
 from nugget.cli.background import sync_in_background
 from nugget.cli.completing import complete_domain, complete_tag, complete_type
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json, progress
+from nugget.dates import DATE_FORMS, parse_day, parse_moment
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.index.connection import NO_INDEX
 from nugget.models import Bundle, Depth, KnowledgeType
@@ -41,7 +42,7 @@ TagOption = Annotated[
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", metavar="DATE", help="Only what was made or changed since (2026-01-31, or 30d back)."),
+    typer.Option("--since", metavar="DATE", help=f"Only what was made or changed since then: {DATE_FORMS}."),
 ]
 ExplainOption = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
 
@@ -133,15 +134,23 @@ def known_types(values: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def day(text: str | None) -> date | None:
-    """A date as people write it on a command line: 2026-01-31, 2026-01, or 30d back. Raises UsageError."""
-    if text is None:
-        return None
-    from nugget.search_language import parse_day
-
-    found = parse_day(text.strip(), today=datetime.now(UTC).date())
-    if found is None:
-        raise UsageError(f"{text!r} is no date.", hint="Write it as YYYY-MM-DD, or as 30d, 6w, 3m or 1y back.")
+    """The day that --since names. Raises UsageError for what is no date."""
+    found = parse_day(text.strip(), today=datetime.now(UTC).date()) if text is not None else None
+    if found is None and text is not None:
+        raise _no_date(text)
     return found
+
+
+def moment(text: str | None, *, now: datetime) -> datetime | None:
+    """The moment that --since names. Raises UsageError for what is no date."""
+    found = parse_moment(text.strip(), now=now) if text is not None else None
+    if found is None and text is not None:
+        raise _no_date(text)
+    return found
+
+
+def _no_date(text: str) -> UsageError:
+    return UsageError(f"{text!r} is no date.", hint=f"Write {DATE_FORMS}.")
 
 
 def _with_degraded(bundle: Bundle, *names: str) -> Bundle:

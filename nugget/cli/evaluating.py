@@ -21,6 +21,7 @@ from nugget.cli.terminal import (
     print_json,
     progress,
 )
+from nugget.dates import DATE_FORMS
 from nugget.errors import NuggetError, UsageError
 from nugget.models import Severity
 from nugget.render import clean, one_line
@@ -100,7 +101,9 @@ def evaluate(
 def queries(
     zero: Annotated[bool, typer.Option("--zero", help="Only questions that nothing came back for.")] = False,
     weak: Annotated[bool, typer.Option("--weak", help="Only questions with weak answers.")] = False,
-    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Asked since (YYYY-MM-DD).")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="DATE", help=f"Asked since then: {DATE_FORMS}.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Questions, at most.")] = 10,
     as_json: JsonOption = False,
     brain: BrainOption = None,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.cli.asking import listed
+from nugget.cli.asking import listed, moment
 from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, current_folder, note, print_json
 from nugget.config import Environment, load_settings, read_environment
-from nugget.errors import BrainError, UsageError
+from nugget.dates import DATE_FORMS
+from nugget.errors import BrainError
 from nugget.models import Depth
 from nugget.nuggets import NuggetType
 
@@ -29,10 +29,8 @@ NuggetTypeOption = Annotated[
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", metavar="DATE", help="Only sessions since then: a date (YYYY-MM-DD), or 24h, 3d, 1w, 2m."),
+    typer.Option("--since", metavar="DATE", help=f"Only sessions since then: {DATE_FORMS}."),
 ]
-_DURATION = re.compile(r"(\d{1,5})\s*([hdwm])")
-_HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30}
 
 
 def code_context(
@@ -87,21 +85,6 @@ def brain_if_any(flag: Path | None, environment: Environment) -> Path | None:
         if flag is not None:
             raise
         return None
-
-
-def moment(text: str | None, *, now: datetime) -> datetime | None:
-    """A date (`2026-11-01`, with a time if you like), or so long ago: `24h`, `3d`, `1w`, `2m` (of 30 days).
-
-    Raises UsageError for anything else.
-    """
-    if text is None:
-        return None
-    try:
-        if found := _DURATION.fullmatch(text.strip().lower()):
-            return now - timedelta(hours=int(found[1]) * _HOURS[found[2]])
-        return datetime.fromisoformat(text.strip()).astimezone()
-    except (ValueError, OverflowError):
-        raise UsageError(f"{text!r} is no date.", hint="Write YYYY-MM-DD, or so long ago: 24h, 3d, 1w, 2m.") from None
 
 
 def _brain_index(brain: Path | None) -> Index | None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.cli.provenance import brain_if_any, moment
+from nugget.cli.asking import moment
+from nugget.cli.provenance import brain_if_any
 from nugget.cli.terminal import JsonOption, console, current_folder, print_json
 from nugget.config import load_settings, read_environment
+from nugget.dates import DATE_FORMS
 from nugget.render import clean, one_line
 from nugget.text import counted, shorten
 
@@ -33,7 +35,7 @@ sessions = typer.Typer(
 def list_sessions(
     ctx: typer.Context,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="DATE", help="Only since then: a date, or 24h, 3d, 1w, 2m.")
+        str | None, typer.Option("--since", metavar="DATE", help=f"Only since then: {DATE_FORMS}.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

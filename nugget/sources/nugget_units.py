@@ -47,7 +47,10 @@ class NuggetUnits:
 
 
 def unit_of(nugget: Nugget, *, workspace: str) -> Unit:
-    """A nugget as a unit: found by its summary, its detail, its alternatives and the prompt that it came from."""
+    """A nugget as a unit: found by its summary, its detail, its alternatives and the prompt that it came from.
+
+    It is as old as its session, whenever that was extracted.
+    """
     parts = [nugget.detail]
     if nugget.alternatives:
         parts.append("Alternatives: " + "; ".join(nugget.alternatives))
@@ -67,6 +70,5 @@ def unit_of(nugget: Nugget, *, workspace: str) -> Unit:
         evidence=nugget.evidence,
         alternatives=nugget.alternatives,
         created=learned.date() if learned else None,
-        last_modified=nugget.extracted_at.date() if nugget.extracted_at else None,
         stale_after=nugget.stale_after,
     )
