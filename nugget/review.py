@@ -103,8 +103,8 @@ def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequen
     """Merge a proposal, or only the named units of it, into the checked-out branch.
 
     Raises ReviewError when the brain is in the middle of a merge, no branch is checked out or a file cannot be read,
-    GitError when the proposal is checked out elsewhere, ConflictError when the same file changed on both sides or has
-    uncommitted work in it; nothing was changed then.
+    GitError when the proposal is checked out elsewhere or git is locked, ConflictError when the same file changed on
+    both sides or has uncommitted work in it; nothing was changed then.
     """
     with git.only_writer(brain):
         into, tip = _ready_branch(brain)
@@ -125,8 +125,10 @@ def reject(
 ) -> tuple[ProposedFile, ...]:
     """Turn down a proposal, or only the named units of it, for good: they are not proposed again.
 
-    Raises ReviewError as `show`, GitError when the proposal is checked out somewhere; nothing was changed then.
+    Raises ReviewError as `show`, GitError when the proposal is checked out somewhere or git is locked; nothing was
+    changed then.
     """
+    git.wait_until_free(brain)
     proposal = show(brain, name)
     git.refuse_checked_out(brain, proposal.branch)
     chosen = _choose(proposal, units)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from datetime import datetime
 
 CHARS_PER_TOKEN = 4
 """Tokens are estimated at four characters each where no tokenizer is at hand (openqed's rule)."""
@@ -35,6 +36,17 @@ def slugify(text: str, *, max_chars: int = 60) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 file`, `2 files`, `1,200 files`; the last word of the noun takes the s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """How long before `now` a moment was, as people say it: `40 seconds ago`, `90 minutes ago`, `3 hours ago`."""
+    seconds = max(0, int((now - moment).total_seconds()))
+    if seconds < 60:
+        return f"{counted(seconds, 'second')} ago"
+    minutes = seconds // 60
+    if minutes < 120:
+        return f"{counted(minutes, 'minute')} ago"
+    return f"{counted(minutes // 60, 'hour') if minutes < 48 * 60 else counted(minutes // (24 * 60), 'day')} ago"
 
 
 def shorten(text: str, max_chars: int) -> str:

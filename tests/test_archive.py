@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_doctor_names_it_and_the_command_does_it(
 
     def told() -> list[str | None]:
         environment = read_environment()
-        found = health.doctor(brain, load_settings(environment, brain), environment)
+        found = health.doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
         return [finding.next_step for finding in found if finding.name == "archive"]
 
     assert told() == []

@@ -319,7 +319,10 @@ def test_a_brain_without_git_works_and_commits_nothing(own: Path) -> None:
 @pytest.mark.proves("BRAIN-BAD-INPUT")
 def test_when_git_refuses_the_file_is_there_and_it_says_so(own: Path) -> None:
     (own / ".git" / "index.lock").write_text("")
-    with pytest.raises(GitError, match=r"domains/coding/bugs/text\.md is changed, but not committed"):
+    with pytest.raises(
+        GitError,
+        match=r"text\.md is changed, but not committed: git holds .*own locked by .*index\.lock, which is there since",
+    ):
         add_unit(own, "text", type="bug", domain="coding", now=NOW)
     assert unit_at(own, "domains/coding/bugs/text.md").id == "bug/text"
 

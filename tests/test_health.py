@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from nugget import health, queue, spool
+from nugget import git, health, queue, spool
 from nugget.api import Brain
 from nugget.brain import knowledge_paths
 from nugget.cli import run
@@ -21,7 +23,7 @@ def findings(brain: Path) -> dict[str, Finding]:
     """What doctor finds, by name; of several with one name, the worst."""
     environment = read_environment()
     order = list(State)
-    found = health.doctor(brain, load_settings(environment, brain), environment)
+    found = health.doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
     return {finding.name: finding for finding in sorted(found, key=lambda finding: order.index(finding.state))}
 
 
@@ -233,3 +235,27 @@ def test_what_nugget_makes_in_its_home_is_for_nobody_else(
         assert (isolated_home / "new" / "home").stat().st_mode & 0o077 == 0
     finally:
         os.umask(before)
+
+
+@pytest.mark.proves("HEALTH-GIT-LOCK")
+@pytest.mark.parametrize("lock", ["index.lock", "HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "config.lock"])
+def test_a_lock_that_a_killed_git_left_is_told_with_its_age_and_what_to_do(words: Path, lock: str) -> None:
+    assert "git lock" not in findings(words)
+    left = words / ".git" / lock
+    left.touch()
+    assert "git lock" not in findings(words), "so young, it is of a commit under way"
+    since = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).timestamp()
+    os.utime(left, (since, since))
+    found = findings(words)["git lock"]
+    assert (found.state, found.said.split(":")[0]) == (State.ERROR, f"{left} was made 3 hours ago")
+    assert found.next_step == f"end the git that is at work there; if there is none, rm {left}"
+
+
+@pytest.mark.proves("HEALTH-GIT-LOCK")
+def test_locks_of_a_worktree_are_found_where_git_keeps_them(words: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    subprocess.run(["git", "-C", str(words), "worktree", "add", "-q", str(linked)], check=True)
+    made = [words / ".git/worktrees/linked/index.lock", words / ".git/packed-refs.lock"]
+    for lock in made:
+        lock.touch()
+    assert git.lock_files(linked) == made

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -393,7 +394,7 @@ def test_init_never_asks_where_there_is_no_terminal(
 
 def finding(brain: Path) -> health.Finding:
     environment = read_environment()
-    found = health.doctor(brain, load_settings(environment, brain), environment)
+    found = health.doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
     return next(entry for entry in found if entry.name == "Claude Code")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -300,3 +302,37 @@ def test_accepting_while_others_write_succeeds_and_so_do_they(brain: Path, home:
     assert (brain / RETRY_PATH).is_file() and (brain / CACHE_PATH).is_file()
     assert shell(brain, "status", "--porcelain") == ""
     assert shell(brain, "log", "--format=%s").count("Add bug/fact-") == 6
+
+
+TOLD = r"^git holds .* locked by .*{}, which is there since [-0-9]+ [:0-9]+ UTC\.$"
+
+
+@pytest.mark.proves("REVIEW-LOCKED")
+@pytest.mark.parametrize(("lock", "decide"), [("HEAD.lock", review.accept), ("packed-refs.lock", review.reject)])
+def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(
+    brain: Path, home: Path, lock: str, decide: Callable[..., object]
+) -> None:
+    branch = propose(brain, home, RETRY)
+    (brain / ".git" / lock).touch()
+    with pytest.raises(GitError, match=TOLD.format(lock)):
+        decide(brain, now=NOW, **({"home": home} if decide is review.reject else {}))
+    assert shell(brain, "status", "--porcelain") == ""
+    (brain / ".git" / lock).unlink()
+    assert review.accept(brain, now=NOW).files[0].path == RETRY_PATH
+    assert git.branches(brain, branch) == []
+
+
+@pytest.mark.proves("REVIEW-LOCKED")
+def test_every_lock_of_index_and_branches_is_waited_for(brain: Path) -> None:
+    git.wait_until_free(brain, wait_s=0)
+    for lock in ("index.lock", "HEAD.lock", "refs/heads/main.lock", "packed-refs.lock"):
+        (brain / ".git" / lock).touch()
+        with pytest.raises(GitError, match=TOLD.format(lock)):
+            git.wait_until_free(brain, wait_s=0)
+        (brain / ".git" / lock).unlink()
+    lock = brain / ".git" / "index.lock"
+    lock.touch()
+    freed = threading.Timer(0.3, lock.unlink)
+    freed.start()
+    git.wait_until_free(brain)
+    freed.join()

@@ -104,7 +104,7 @@ def doctor(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
-    found = health.doctor(folder, load_settings(environment, folder), environment)
+    found = health.doctor(folder, load_settings(environment, folder), environment, now=datetime.now(UTC))
     wrong = sum(finding.state is health.State.ERROR for finding in found)
     if as_json:
         print_json({"ok": not wrong, "brain": str(folder), "findings": [_finding_json(finding) for finding in found]})

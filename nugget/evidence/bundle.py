@@ -18,7 +18,7 @@ from nugget.evidence.profiles import PROFILES, Profile, known_intent
 from nugget.evidence.values import BundleOptions, EvidenceBundle, Incident, SelectedEvidence, WorkingNote
 from nugget.index import evidence as store
 from nugget.index.evidence import LogSession
-from nugget.text import counted
+from nugget.text import ago
 
 MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50
 """The most that options can ask for."""
@@ -216,11 +216,7 @@ def _active(session: LogSession, now: datetime) -> str:
     if session.ended_ms is None or not _YEAR_2000_MS < session.ended_ms < 1 << 42:
         return ""
     moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
-    minutes = max(0, int((now - moment).total_seconds() // 60))
-    ago = counted(minutes, "minute")
-    if minutes >= 120:
-        ago = counted(minutes // 60, "hour") if minutes < 48 * 60 else counted(minutes // (24 * 60), "day")
-    return f"{moment:%Y-%m-%d %H:%M} UTC, {ago} ago"
+    return f"{moment:%Y-%m-%d %H:%M} UTC, {ago(moment, now)}"
 
 
 def _word_weights(subject: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:

@@ -4,7 +4,7 @@ Nothing here runs the user's hooks, asks for a password, or opens an editor; eve
 carries git's own first sentence. The brain is the root of its repository, so every path is relative to it.
 """
 
-from nugget.git.locking import only_writer
+from nugget.git.locking import lock_files, only_writer, wait_until_free
 from nugget.git.process import environment, run
 from nugget.git.reading import (
     EMPTY_TREE,
@@ -98,6 +98,7 @@ __all__ = [
     "init",
     "is_repository",
     "last_commit_days",
+    "lock_files",
     "merge_base",
     "merge_files",
     "move_branch",
@@ -115,4 +116,5 @@ __all__ = [
     "state",
     "top_folder",
     "unmerged_files",
+    "wait_until_free",
 ]  # fmt: skip

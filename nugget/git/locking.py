@@ -1,4 +1,4 @@
-"""One writer at a time: Nugget's own writers of a checkout wait for each other."""
+"""One writer at a time: Nugget's own writers of a checkout wait for each other, and for the locks of git itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nugget.errors import ConflictError
+from nugget.git.process import PATIENCE_S, locked
 from nugget.git.reading import git_dir, is_repository
 from nugget.spool import try_lock
 
 _LOCK = "nugget.lock"
+_OF_CHECKOUT = ("index.lock", "HEAD.lock")
+_OF_REPOSITORY = ("packed-refs.lock", "reftable/tables.list.lock", "config.lock")
 
 
 @contextmanager
@@ -28,6 +31,31 @@ def only_writer(repo: Path, *, wait_s: float = 60.0) -> Iterator[None]:
     finally:
         if held is not None:
             os.close(held)
+
+
+def lock_files(repo: Path) -> list[Path]:
+    """The lock files of git's own that are in its folder now, beside what they lock (gitrepository-layout(5)).
+
+    git deletes them when it has done its work; one whose git was killed stays, and refuses every later one.
+    """
+    folder = git_dir(repo)
+    shared = folder
+    with suppress(OSError):  # a worktree of its own shares all but index and HEAD
+        shared = Path(os.path.normpath(folder / (folder / "commondir").read_text("utf-8").strip()))
+    named = [*(folder / name for name in _OF_CHECKOUT), *(shared / name for name in _OF_REPOSITORY)]
+    return [*filter(os.path.lexists, named), *sorted((shared / "refs").rglob("*.lock"))]
+
+
+def wait_until_free(repo: Path, *, wait_s: float = PATIENCE_S) -> None:
+    """Wait until no other git process changes index or branches. Raises GitError where one still does after `wait_s`.
+
+    Called before steps of which git could do some and then find the next one locked.
+    """
+    deadline = time.monotonic() + wait_s
+    while held := [lock for lock in lock_files(repo) if lock.name != "config.lock"]:
+        if time.monotonic() > deadline:
+            raise locked(repo, held[0])
+        time.sleep(0.1)
 
 
 def _wait(repo: Path, wait_s: float) -> int | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from nugget.config import read_environment
@@ -36,7 +39,9 @@ ALWAYS = ("--literal-pathspecs", "-c", _NO_HOOKS, "-c", "gc.auto=0", "-c", "main
 
 _INDEX_IS_TAKEN = b"index.lock': File exists"
 """What git says when it finds the index being written by another; it has changed nothing then."""
-_PATIENCE_S = 4.0
+_TAKEN = re.compile(rb"'([^'\n]+\.lock)': File exists")
+PATIENCE_S = 4.0
+"""So long other git processes are waited for."""
 
 
 def environment() -> dict[str, str]:
@@ -59,14 +64,16 @@ def run(
 ) -> bytes:
     """Standard output of `git <args>` in `repo`; `variables` are set on top of the cleaned environment.
 
-    Where another git process holds the index for the moment, it is tried again for `_PATIENCE_S` seconds. Raises
+    Where another git process holds the index for the moment, it is tried again for `PATIENCE_S` seconds. Raises
     GitError when git is missing, does not end in time, or (with `check`) fails.
     """
     completed = start(repo, args, stdin=stdin, variables=variables, timeout_s=timeout_s)
-    given_up = time.monotonic() + _PATIENCE_S
+    given_up = time.monotonic() + PATIENCE_S
     while check and completed.returncode != 0 and _INDEX_IS_TAKEN in completed.stderr and time.monotonic() < given_up:
         time.sleep(0.1)
         completed = start(repo, args, stdin=stdin, variables=variables, timeout_s=timeout_s)
+    if check and completed.returncode != 0 and (taken := _TAKEN.search(completed.stderr)):
+        raise locked(repo, repo / os.fsdecode(taken[1]))
     if check and completed.returncode != 0:
         raise GitError(f"git {_verb(args)} failed in {repo}: {_complaint(completed)}", hint=_hint(completed.stderr))
     return completed.stdout
@@ -101,6 +108,17 @@ def start(
         raise GitError(f"git {_verb(args)} could not be started in {repo} ({error}).") from error
 
 
+def locked(repo: Path, lock: Path) -> GitError:
+    """The error of finding a lock file of git in a repository: whose it may be, and since when it is there."""
+    since = ""
+    with suppress(OSError):
+        since = f", which is there since {datetime.fromtimestamp(lock.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
+    return GitError(
+        f"git holds {repo} locked by {lock}{since}.",
+        hint="Another git process is at work there; where there is none any more, delete that file.",
+    )
+
+
 def _verb(args: Sequence[str]) -> str:
     remaining = iter(args)
     for word in remaining:
@@ -121,6 +139,4 @@ def _complaint(completed: subprocess.CompletedProcess[bytes]) -> str:
 def _hint(stderr: bytes) -> str | None:
     if b"dubious ownership" in stderr:
         return "The folder belongs to another user; `git config --global --add safe.directory <folder>` trusts it."
-    if b".lock': File exists" in stderr:
-        return "Another git process is at work there; when there is none, delete the lock file that git names."
     return None

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nugget.errors import GitError
+from nugget.git.locking import wait_until_free
 from nugget.git.process import environment, run, start
 from nugget.git.reading import head, resolve
 
@@ -113,8 +114,10 @@ def fast_forward(repo: Path, sha: str) -> None:
     """Move the checked-out branch and its files to `sha`, a descendant of HEAD.
 
     git itself refuses, before it changes anything, when a file that would change has uncommitted work in it;
-    all other uncommitted work stays as it is. Raises GitError then.
+    all other uncommitted work stays as it is. Where HEAD or a branch is locked it would change files and index alone,
+    so that is looked at before. Raises GitError; nothing was changed then.
     """
+    wait_until_free(repo)
     run(repo, "merge", "--quiet", "--ff-only", "--no-autostash", "--no-verify-signatures", sha)
 
 

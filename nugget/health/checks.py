@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nugget import archive, git
@@ -15,7 +16,9 @@ from nugget.errors import GitError, NuggetError
 from nugget.health.status import State, capture_state, index_file, index_state, proposals, publishing_state, when
 from nugget.index import Index
 from nugget.models import Severity
-from nugget.text import counted
+from nugget.text import ago, counted
+
+_COMMIT_TAKES = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +31,12 @@ class Finding:
     next_step: str | None = None
 
 
-def doctor(brain: Path, settings: Settings, environment: Environment) -> list[Finding]:
+def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
     """Look at every part, deeper than `status`; an ERROR among the findings means that something does not work."""
     found: list[Finding] = []
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (
         lambda: _check_git(brain),
+        lambda: _check_locks(brain, now),
         lambda: _check_index(brain, environment),
         lambda: _check_files(brain),
         lambda: _check_canon(brain, settings, environment),
@@ -69,6 +73,18 @@ def _check_git(brain: Path) -> Iterator[Finding]:
         yield _good("git", f"{counted(len(state.dirty), 'uncommitted file')} under domains/")
     else:
         yield _good("git", f"{git.current_branch(brain) or 'a detached HEAD'}, everything committed")
+
+
+def _check_locks(brain: Path, now: datetime) -> Iterator[Finding]:
+    """What git left locked: a commit under way has a lock too, so a young one is no finding."""
+    for lock in git.lock_files(brain) if git.is_repository(brain) else ():
+        try:
+            since = datetime.fromtimestamp(lock.lstat().st_mtime, UTC)
+        except FileNotFoundError:
+            continue
+        if now - since > _COMMIT_TAKES:
+            said = f"{lock} was made {ago(since, now)}: while it is there, git refuses to commit"
+            yield _wrong("git lock", said, f"end the git that is at work there; if there is none, rm {lock}")
 
 
 def _check_index(brain: Path, environment: Environment) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ PROMISES: dict[str, str] = {
     "CAPTURE-ARCHIVE": "A session whose transcript the client deleted is captured from the redacted archive.",
     "CAPTURE-RE-REDACT": "Stricter redaction reaches what was archived before; doctor says when it is due.",
     "REVIEW-ACCEPT": "Accepting merges into the checked-out branch and keeps every uncommitted change of the user.",
+    "REVIEW-LOCKED": "Where git is locked, accepting and rejecting change nothing, and say which file locks it.",
     "REVIEW-PARTIAL": "Single files of a proposal can be accepted; the rest goes on waiting.",
     "REVIEW-REJECT": "What was rejected is remembered and not proposed again.",
     "HOOK-QUEUES": "A session's end leaves one complete queue file and no output.",

@@ -29,6 +29,7 @@ PROMISES: dict[str, str] = {
     "RENDER-SIZE": "what an agent reads is never longer than it was told to be",
     "HEALTH-READS": "status and doctor write nothing",
     "HEALTH-NEXT": "what is wrong comes with the next command",
+    "HEALTH-GIT-LOCK": "a lock that a killed git left is told with its age and what to do",
     "HEALTH-KEY": "a key is told to be there, never shown",
 }
 GAPS: dict[str, str] = {}
