@@ -6,10 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nugget.models import Bundle, Hit, HitChunk, Scope, SourceName, Unit
 from nugget.text import shorten
+
+if TYPE_CHECKING:
+    from nugget.history import Stretch
+    from nugget.refs import Shown
 
 MAX_CHARS = 10_000
 """An answer to an agent is no longer than this unless more is asked for."""
@@ -130,6 +134,15 @@ def unit_json(unit: Unit) -> dict[str, Any]:
     }
 
 
+def shown_json(shown: Shown) -> dict[str, Any]:
+    """What a ref names, as `nugget get --json` prints it: a unit with its body, or a stretch of history."""
+    if shown.unit is None:
+        assert shown.stretch is not None
+        return _stretch_json(shown.stretch)
+    evidence = [{"session": entry.session, "quote": entry.quote} for entry in shown.unit.evidence]
+    return unit_json(shown.unit) | {"ref": shown.ref, "body": shown.unit.body, "evidence": evidence}
+
+
 def bundle_markdown(bundle: Bundle, max_chars: int = MAX_CHARS) -> str:
     """The bundle as markdown for an agent, at most `max_chars` long (but never shorter than its first lines).
 
@@ -244,6 +257,29 @@ def stale_words(hit: Hit) -> str:
 def _plain(text: str) -> str:
     """One line without backticks: for names that stand outside the fences."""
     return one_line(text).replace("`", "'")
+
+
+def _stretch_json(stretch: Stretch) -> dict[str, Any]:
+    return {
+        "ref": stretch.ref,
+        "source": str(stretch.source),
+        "session": stretch.session,
+        "title": stretch.title,
+        "agent": stretch.agent,
+        "folder": stretch.folder,
+        "path": stretch.path,
+        "passages": [
+            {
+                "ref": passage.ref,
+                "role": passage.role.label.lower(),
+                "speaker": passage.speaker,
+                "timestamp": passage.timestamp.isoformat() if passage.timestamp else None,
+                "text": passage.text,
+                "asked_for": passage.is_asked_for,
+            }
+            for passage in stretch.passages
+        ],
+    }
 
 
 def _scope_json(scope: Scope | None) -> dict[str, str | None] | None:

@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 from served import REPOSITORY, START, Served, served, served_brain, variables_for
+from sessions import write_transcript
 
 from nugget.mcp_server import INSTRUCTIONS
 
@@ -63,7 +65,7 @@ def test_a_unit_is_given_whole_and_an_unknown_one_is_told(server: Served) -> Non
     assert unit.json["body"].strip()
     assert server.ask("/v1/units/brain:concept/cache-invalidation").json == unit.json
     missing = server.ask("/v1/units/concept/nothing-like-it")
-    assert (missing.status, missing.error.code) == (404, "unknown_unit")
+    assert (missing.status, missing.error.code) == (404, "unknown_ref")
 
 
 @pytest.mark.proves("HTTP-UNIT")
@@ -125,6 +127,36 @@ def test_memory_is_that_of_the_servers_identity_alone(tmp_path: Path) -> None:
         assert b"fake" not in found.body + zealot.ask("/v1/units/memory:roast/plan.md").body
 
 
+@pytest.mark.proves("HTTP-REF")
+def test_every_ref_that_a_search_gives_is_shown_whole_as_on_the_command_line(tmp_path: Path) -> None:
+    from openapi_schema_validator import OAS31Validator
+
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    write_transcript(
+        tmp_path / ".claude/projects/-work/30eb2a7b-1111-4222-8333-944455556666.jsonl",
+        [("Where does the walrus stay?", f"The walrus stays outside, with {token}."), ("Why?", "It is the walrus.")],
+    )
+    channel = tmp_path / ".nugget/bridge/release.jsonl"
+    channel.parent.mkdir(parents=True)
+    channel.write_text(json.dumps({"from": "ada", "text": "The walrus is out.", "timestamp": "2026-05-01T10:00:00Z"}))
+    shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "brain")
+    with served(tmp_path, brain=tmp_path / "brain") as server:
+        found = server.ask("/v1/search", q="walrus").json["hits"]
+        assert {hit["source"] for hit in found} == {"sessions", "bridge"}
+        schema = {"$ref": "#/components/schemas/Shown", "components": server.ask("/openapi.json").json["components"]}
+        for hit in found:
+            shown = server.ask(f"/v1/units/{quote(hit['ref'])}")
+            assert shown.json == nugget(server, "get", hit["ref"]) and token.encode() not in shown.body
+            assert "walrus" in "".join(passage["text"] for passage in shown.json["passages"] if passage["asked_for"])
+            OAS31Validator(schema).validate(shown.json)
+        alone = server.ask("/v1/units/session:30eb2a7b%231?around=0").json
+        assert {passage["ref"] for passage in alone["passages"]} == {f"session:{alone['session']}#1"}
+        for ref, status, code in (("session:30eb2a7b%2399", 404, "unknown_ref"), ("session:0%231", 404, "unknown_ref"),
+                                  ("poems:x", 422, "invalid_request"), (":x", 422, "invalid_ref")):  # fmt: skip
+            refused = server.ask(f"/v1/units/{ref}")
+            assert (refused.status, refused.error.code) == (status, code)
+
+
 @pytest.mark.proves("HTTP-MCP")
 def test_mcp_can_offer_the_tools_of_openqed(tmp_path: Path) -> None:
     async def talk(url: str) -> list[str]:
@@ -150,7 +182,7 @@ def test_the_openapi_document_is_valid_and_lists_every_path(server: Served) -> N
     assert document["openapi"].startswith("3.1")
     OpenAPIV31SpecValidator(document).validate()
     for path, methods in document["paths"].items():
-        filled = path.replace("{id}", "concept/cache-invalidation").replace("{session}", "sess_1")
+        filled = path.replace("{ref}", "concept/cache-invalidation").replace("{session}", "sess_1")
         allowed = server.ask(filled, method="OPTIONS" if path != "/mcp" else "GET").headers["allow"]
         assert {method.upper() for method in methods} <= set(allowed.split(", ")), path
 
@@ -164,7 +196,7 @@ def test_answers_are_what_the_openapi_document_says(server: Served) -> None:
         "/healthz": "/healthz",
         "/v1/ask": f"/v1/ask?q={QUESTION.replace(' ', '+')}",
         "/v1/search": "/v1/search?q=cache&explain=1",
-        "/v1/units/{id}": "/v1/units/concept/cache-invalidation",
+        "/v1/units/{ref}": "/v1/units/concept/cache-invalidation",
         "/openapi.json": "/openapi.json",
     }
     for path, asked in given.items():

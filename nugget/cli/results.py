@@ -87,30 +87,6 @@ def print_stretch(out: Console, stretch: Stretch) -> None:
         layout.print_markdown(out, passage.text, indent=_INDENT)
 
 
-def stretch_json(stretch: Stretch) -> dict[str, Any]:
-    """A stretch of history as `nugget get --json` prints it."""
-    return {
-        "ref": stretch.ref,
-        "source": str(stretch.source),
-        "session": stretch.session,
-        "title": stretch.title,
-        "agent": stretch.agent,
-        "folder": stretch.folder,
-        "path": stretch.path,
-        "passages": [
-            {
-                "ref": passage.ref,
-                "role": passage.role.label.lower(),
-                "speaker": passage.speaker,
-                "timestamp": passage.timestamp.isoformat() if passage.timestamp else None,
-                "text": passage.text,
-                "asked_for": passage.is_asked_for,
-            }
-            for passage in stretch.passages
-        ],
-    }
-
-
 def _print_spoken(out: Console, group: Group, *, explain: bool) -> None:
     """Who spoke, each in the order of the best: You, Agent, messages, commands; and what is known of failures."""
     kinds = dict.fromkeys(hit.unit.type for hit in group.hits)

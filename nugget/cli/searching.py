@@ -26,14 +26,13 @@ from nugget.cli.paging import PagerOption, paged
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json
 from nugget.errors import NuggetError, UsageError
 from nugget.models import SourceName, Unit
-from nugget.render import bundle_json, clean, one_line, unit_json
+from nugget.render import bundle_json, clean, one_line, shown_json
 from nugget.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nugget.api import Brain
-    from nugget.history import Stretch
     from nugget.search import Results
 
 AsOption = Annotated[
@@ -143,7 +142,7 @@ def get(
         except NuggetError as error:
             raise _with_near(opened, ref, error) from None
     if as_json:
-        print_json(shown_json(shown.unit, shown.stretch, ref=shown.ref))
+        print_json(shown_json(shown))
         return
     out = console()
     with paged(out, is_wanted=pager):
@@ -177,17 +176,6 @@ def suggest(
     for name, kind in kinds.items():
         if kind:
             out.print(f"{name.title():<8} {', '.join(f'{one_line(text)} ({count})' for text, count in kind)}")
-
-
-def shown_json(unit: Unit | None, stretch: Stretch | None, *, ref: str) -> dict[str, Any]:
-    """What `nugget get --json` prints."""
-    if unit is not None:
-        evidence = [{"session": entry.session, "quote": entry.quote} for entry in unit.evidence]
-        return unit_json(unit) | {"ref": ref, "body": unit.body, "evidence": evidence}
-    assert stretch is not None
-    from nugget.cli import results
-
-    return results.stretch_json(stretch)
 
 
 def sources_of(given: Sequence[str] | None) -> tuple[SourceName, ...]:

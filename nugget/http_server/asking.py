@@ -1,4 +1,4 @@
-"""`/v1/ask`, `/v1/search` and `/v1/units/{id}`: the brain, with the very JSON of the command line."""
+"""`/v1/ask`, `/v1/search` and `/v1/units/{ref}`: everything that is known, with the very JSON of the command line."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nugget.errors import NuggetError, UsageError
-from nugget.http_server.parameters import AskRequest, SearchRequest
+from nugget.errors import NuggetError, TranscriptError
+from nugget.http_server.parameters import AskRequest, RefRequest, SearchRequest
 from nugget.http_server.replies import Refusal, without_secrets
-from nugget.models import SourceName
-from nugget.render import bundle_json, unit_json
+from nugget.redaction import redact
+from nugget.render import bundle_json, shown_json
 
 if TYPE_CHECKING:
     from nugget.api import Brain
     from nugget.llm import LLM
 
-_UNIT_ID = re.compile(r"(?:(?P<source>[a-z]+):)?(?P<id>[^\s:\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,499})\Z")
+_REF = re.compile(r"[^\s:\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,499}")
 
 
 def ask(brain: Brain, request: AskRequest, llm: LLM | None) -> dict[str, Any]:
@@ -57,24 +57,24 @@ def search(brain: Brain, request: SearchRequest, *, identity: str | None) -> dic
     return _sent(bundle_json(bundle))
 
 
-def unit(brain: Brain, ref: str, *, identity: str | None) -> dict[str, Any]:
-    """The JSON of `nugget get --json` for a unit. Blocking. Raises Refusal where there is no such unit."""
-    named = _UNIT_ID.match(ref)
-    if named is None or (named["source"] and named["source"] not in list(SourceName)):
-        raise Refusal(422, "invalid_unit_id", "This is no id of a unit.", hint="Ids look like pattern/retry-once.")
-    unknown = Refusal(404, "unknown_unit", "There is no unit with this id.", hint="/v1/search finds ids.")
+def shown(brain: Brain, ref: str, request: RefRequest, *, identity: str | None) -> dict[str, Any]:
+    """The JSON of `nugget get --json`; memory is that of `identity` alone. Blocking.
+
+    Raises Refusal for what is no ref, and where nothing is known by it.
+    """
+    if not _REF.fullmatch(ref):
+        raise Refusal(
+            422, "invalid_ref", "This is no ref.", hint="Refs look like pattern/retry-once or session:4f1c#3."
+        )
     try:
-        shown = brain.get(ref, as_identity=identity)
-    except UsageError:
-        raise
+        found = brain.get(ref, as_identity=identity, neighbours=request.around)
+    except TranscriptError as error:
+        raise Refusal(404, "unknown_ref", redact(str(error)).text, hint="/v1/search finds refs.") from error
     except NuggetError as error:
-        if type(error) is not NuggetError:  # an index that cannot be read, say
+        if type(error) is not NuggetError:  # what is no ref, or an index that cannot be read
             raise
-        raise unknown from error
-    if shown.unit is None:
-        raise unknown
-    evidence = [{"session": entry.session, "quote": entry.quote} for entry in shown.unit.evidence]
-    return _sent(unit_json(shown.unit) | {"ref": shown.ref, "body": shown.unit.body, "evidence": evidence})
+        raise Refusal(404, "unknown_ref", "Nothing is known by this ref.", hint="/v1/search finds refs.") from error
+    return _sent(shown_json(found))
 
 
 def _sent(value: dict[str, Any]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _path_parameter(name: str) -> dict[str, Any]:
-    words = {"id": "The unit's id, its slashes as they are", "session": "The session's id"}
+    words = {"ref": "A ref or a unit's id, its slashes as they are, `#` as %23", "session": "The session's id"}
     return {
         "name": name,
         "in": "path",

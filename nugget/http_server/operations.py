@@ -18,7 +18,7 @@ from nugget.http_server.app import Call, Operation
 from nugget.http_server.completions import CompletionDesk, CompletionRequest
 from nugget.http_server.limits import Lane
 from nugget.http_server.logs import LogDesk, LogsContextRequest
-from nugget.http_server.parameters import AskRequest, SearchRequest, SessionRequest
+from nugget.http_server.parameters import AskRequest, RefRequest, SearchRequest, SessionRequest
 from nugget.http_server.replies import json_reply
 from nugget.resident import Resident
 from nugget.source_answers import BEHIND
@@ -86,9 +86,9 @@ def operations_of(server: Server) -> list[Operation]:
             for method in ("GET", "POST")
         ),
         Operation(
-            method="GET", path="/v1/units/{id:path}", name="unit", reply="Unit",
-            summary="One unit whole: the JSON of `nugget get --json`", answer=partial(_unit, server),
-            errors=(404, 422, 503),
+            method="GET", path="/v1/units/{ref:path}", name="unit", reply="Shown",
+            summary="What a ref names, whole: the JSON of `nugget get --json`", parameters=RefRequest,
+            answer=partial(_shown, server), errors=(404, 422, 503),
         ),
         Operation(
             method="POST", path="/v1/sessions", name="make_session", reply="Session", status=201,
@@ -200,7 +200,7 @@ async def _complete(server: Server, call: Call) -> Response:
     return await desk.answer(call.parameters, now=datetime.now(UTC))
 
 
-async def _unit(server: Server, call: Call) -> Response:
-    return json_reply(
-        await server.quick.run(lambda: asking.unit(server.desk.ready(), call.path_ids["id"], identity=server.identity))
-    )
+async def _shown(server: Server, call: Call) -> Response:
+    ref, request = call.path_ids["ref"], call.parameters
+    asked = partial(asking.shown, ref=ref, request=request, identity=server.identity)
+    return json_reply(await server.quick.run(lambda: asked(server.desk.ready())))

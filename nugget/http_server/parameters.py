@@ -70,6 +70,12 @@ class AskRequest(Finding):
     no_llm: bool = Field(default=False, description="Only passages, even with a key")
 
 
+class RefRequest(Parameters):
+    """What `nugget get` takes beside the ref."""
+
+    around: int = Field(default=1, ge=0, le=50, description="Exchanges or messages before and behind the one named")
+
+
 class NothingRequest(Parameters):
     """For endpoints that take no parameters."""
 

@@ -58,6 +58,21 @@ REPLIES: Mapping[str, dict[str, Any]] = {
         optional=("weak", "explain"),
     ),
     "Unit": _object({**_UNIT, "body": _TEXT, "evidence": _list(_object({"session": _TEXT, "quote": _TEXT}))}),
+    "Stretch": _object(
+        {
+            "ref": _TEXT, "source": _TEXT, "session": _TEXT, "title": _TEXT, "agent": _TEXT, "folder": _TEXT,
+            "path": _TEXT,
+            "passages": _list(
+                _object(
+                    {
+                        "ref": _TEXT, "role": _TEXT, "speaker": _TEXT, "timestamp": _MAYBE_TEXT, "text": _TEXT,
+                        "asked_for": _FLAG,
+                    }
+                )
+            ),
+        }
+    ),
+    "Shown": {"anyOf": [{"$ref": "#/components/schemas/Unit"}, {"$ref": "#/components/schemas/Stretch"}]},
     "Session": _object({"id": _TEXT, "title": _TEXT, "created_ms": _COUNT, "log_dir": _TEXT}),
     "Ingested": _object(
         {

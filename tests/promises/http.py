@@ -2,7 +2,8 @@
 
 PROMISES: dict[str, str] = {
     "HTTP-ASK": "/v1/ask and /v1/search answer with the very JSON of the command line, by GET and POST, redacted.",
-    "HTTP-UNIT": "/v1/units/{id} gives one unit whole; no id leads out of the brain.",
+    "HTTP-UNIT": "/v1/units/{ref} gives one unit whole; no id leads out of the brain.",
+    "HTTP-REF": "Every ref that /v1/search gives is shown whole by /v1/units/{ref}, as by `nugget get`, redacted.",
     "HTTP-MEMORY": "Memory is shown only where the server was started with its identity, whatever a request says.",
     "HTTP-MCP": "/mcp speaks the Model Context Protocol over streamable HTTP with the tool of the stdio server.",
     "HTTP-HEALTH": "/healthz says what runs, and to strangers only that it runs.",
