@@ -284,6 +284,74 @@ def test_retries_without_end_stop_at_the_deadline(llm: LLM, server: AnthropicSer
     assert time.monotonic() - started < 2.5
 
 
+@pytest.mark.proves("LLM-DEADLINE")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"retry-after": "Wed, 21 Oct 2099 07:28:00 GMT"},
+        {"retry-after": "Wed, 21 Oct 99999 07:28:00 GMT"},
+        {"retry-after-ms": "99999999"},
+        {"retry-after": "inf"},
+        {"retry-after": "nan"},
+    ],
+    ids=lambda headers: "".join(headers.values()),
+)
+def test_a_wait_in_any_form_is_kept_within_the_deadline(
+    headers: dict[str, str], llm: LLM, server: AnthropicServer
+) -> None:
+    llm.warm()
+    server.default = lambda request: status(429, headers=headers)
+    started = time.monotonic()
+    with pytest.raises(LLMUnavailable):
+        ask(llm, timeout_s=0.5)
+    assert time.monotonic() - started < 3
+
+
+@pytest.mark.proves("LLM-REDIRECT")
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_the_key_does_not_follow_a_redirect(code: int, llm: LLM, server: AnthropicServer) -> None:
+    with AnthropicServer() as elsewhere:
+        server.default = lambda request: status(code, headers={"location": f"{elsewhere.url}/v1/messages"})
+        with pytest.raises(LLMUnavailable, match=rf"redirects \(HTTP {code}\)"):
+            ask(llm)
+        assert elsewhere.requests == []
+
+
+@pytest.mark.proves("LLM-LEDGER")
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {},
+        {"output_tokens": 3},
+        {"input_tokens": -1000, "output_tokens": 3},
+        {"input_tokens": 10**400, "output_tokens": 3},
+        {"input_tokens": 10**300, "output_tokens": 10**300},
+        {"input_tokens": 5.5, "output_tokens": True},
+    ],
+    ids=lambda usage: str(usage)[:50],
+)
+def test_a_reply_that_does_not_tell_its_tokens_counts_as_dear_as_it_can_be(
+    usage: Any, llm: LLM, server: AnthropicServer, environment: Environment
+) -> None:
+    server.script(value({"count": 3}, usage=usage))
+    most = estimate_cost_usd("claude-haiku-5-5", "", max_output_tokens=300)
+    assert most < ask(llm).usd < 1
+    assert spending(environment.home).usd > most
+
+
+@pytest.mark.proves("LLM-REPLY-REDACT")
+@pytest.mark.parametrize("content", [{"count": 3, "tags": [f"of {TOKEN}"]}, {"count": 0, "tags": [TOKEN, KEY]}])
+def test_a_secret_in_a_reply_goes_no_further(content: Any, llm: LLM, server: AnthropicServer) -> None:
+    server.default = lambda request: value(content)
+    try:
+        came: object = ask(llm).value
+    except BadReply as bad:
+        came = bad.value
+    assert isinstance(came, dict) and len(came["tags"]) == len(content["tags"])
+    assert TOKEN not in str(came) and KEY not in str(came)
+
+
 @pytest.mark.proves("LLM-SENTENCE")
 @pytest.mark.parametrize(
     ("reply", "sentence"),
@@ -292,6 +360,8 @@ def test_retries_without_end_stop_at_the_deadline(llm: LLM, server: AnthropicSer
         (status(404), r"does not know `claude-haiku-5-5`"),
         (status(400, message="max_tokens: too many\nreally"), r"HTTP 400\): max_tokens: too many really\."),
         (status(413), r"HTTP 413"),
+        (Raw(chunks=(b'{"error": {"message": ["no"]}}',), status=422), r"refused the request \(HTTP 422\)\."),
+        (Raw(chunks=(b'{"error": 1}',), status=400, content_type="text/html; charset=rot13"), r"could not be read"),
         (Raw(chunks=(b"<html>gateway</html>",), status=502, content_type="text/html"), r"failed \(HTTP 502\)"),
         (Raw(chunks=(b"<html>log in</html>",), content_type="text/html"), r"could not be read"),
         (Raw(chunks=(b"[" * 100_000,)), r"could not be read"),

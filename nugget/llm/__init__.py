@@ -35,6 +35,9 @@ __all__ = [
 _DEFAULT_URL = "https://api.anthropic.com"
 _MAX_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
+_UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AssertionError, RecursionError)
+"""What the SDK and its HTTP client raise where a reply is not what they take it for, such as text in a charset of
+another kind."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -217,15 +220,8 @@ class LLM(Gate):
             except anthropic.APIConnectionError:
                 call.left_s()
                 raise
-            wait_s = _seconds(response.headers.get("retry-after"))
-            if retries and response.status_code >= 400 and wait_s is not None and wait_s >= call.left_s():
-                response.close()
-                call.refused = True
-                raise LLMUnavailable(
-                    f"The Anthropic API asks to wait {wait_s:.0f} s (HTTP {response.status_code}), longer than the "
-                    f"{call.timeout_s:g} s that this call may take.",
-                    hint="Try again later.",
-                )
+            if retries and response.status_code >= 400:
+                _hold_wait(response, call)
             return response
 
         return anthropic.Anthropic(
@@ -233,6 +229,8 @@ class LLM(Gate):
             base_url=self._base_url,
             max_retries=retries,
             timeout=httpx2.Timeout(call.timeout_s, connect=_CONNECT_TIMEOUT_S),
+            # The key would go along to wherever a redirect leads.
+            http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
             middleware=[attempt],
         )
 
@@ -245,7 +243,7 @@ class LLM(Gate):
             return LLMUnavailable(f"{call.model} did not answer within {call.timeout_s:g} s ({call.purpose}).")
         if isinstance(error, anthropic.APIStatusError):
             call.refused = True
-            return _status_sentence(error, call.model, said=shorten(self._scrub(error.api_message or ""), 200))
+            return _status_sentence(error, call.model, said=shorten(self._scrub(_said(error)), 200))
         if isinstance(error, (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)):
             cause = error.__cause__ or error
             call.sent = not isinstance(cause, httpx2.ConnectError)
@@ -254,7 +252,7 @@ class LLM(Gate):
                 f"The connection to {_host(self._base_url)} failed ({reason}).",
                 hint="Check the network and ANTHROPIC_BASE_URL.",
             )
-        if isinstance(error, (anthropic.AnthropicError, ValueError, RecursionError)):
+        if isinstance(error, (anthropic.AnthropicError, *_UNREADABLE)):
             return LLMUnavailable(f"The reply of {call.model} could not be read ({type(error).__name__}).")
         return None
 
@@ -274,6 +272,9 @@ def _status_sentence(error: anthropic.APIStatusError, model: str, *, said: str) 
         return LLMUnavailable(
             f"The Anthropic API does not know `{model}` (HTTP 404).", hint="Correct the `llm:` models in brain.yaml."
         )
+    if 300 <= status < 400:
+        hint = "Give the address that it redirects to as ANTHROPIC_BASE_URL."
+        return LLMUnavailable(f"The Anthropic API redirects (HTTP {status}), and the key goes nowhere else.", hint=hint)
     if status == 429:
         return LLMUnavailable(f"The Anthropic API's rate limit is reached (HTTP 429){tail}.", hint="Try again later.")
     if status >= 500:
@@ -296,8 +297,41 @@ def _printable(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+def _said(error: anthropic.APIStatusError) -> str:
+    """The API's own words for an error, which may be of any type."""
+    return error.api_message if isinstance(error.api_message, str) else ""
+
+
+def _hold_wait(response: Any, call: Call) -> None:
+    """Leave the SDK a wait in seconds or none, of the three forms that it obeys whatever their length.
+
+    Raises LLMUnavailable where the wait is longer than the call may take.
+    """
+    wait_s = _seconds(response.headers.get("retry-after"))
+    for name in ("retry-after", "retry-after-ms"):
+        response.headers.pop(name, None)
+    if wait_s is None:
+        return
+    if wait_s >= call.left_s():
+        response.close()
+        call.refused = True
+        raise LLMUnavailable(
+            f"The Anthropic API asks to wait {wait_s:.0f} s (HTTP {response.status_code}), longer than the "
+            f"{call.timeout_s:g} s that this call may take.",
+            hint="Try again later.",
+        )
+    response.headers["retry-after"] = str(wait_s)
+
+
 def _seconds(header: str | None) -> float | None:
+    """A `retry-after`, which is a number of seconds or a time. Source: RFC 9110, 10.2.3."""
     try:
         return float(header) if header else None
     except ValueError:
+        pass
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return (parsedate_to_datetime(header or "") - utc_now()).total_seconds()
+    except (ValueError, TypeError, OverflowError):
         return None

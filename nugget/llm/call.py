@@ -14,6 +14,9 @@ from nugget.prices import cost_usd, estimate_cost_usd, price_of
 
 _MAX_REPLY_BYTES = 16_000_000
 _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_ALWAYS_COUNTED = {"input_tokens", "output_tokens"}
+_MOST_TOKENS = 1_000_000_000
+"""No call reads or writes more; a larger count says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class Call:
     sent: bool = True
     refused: bool = False
     usd_told: float | None = None
-    usage_noted: bool = False
+    counted: set[str] = field(default_factory=set)
 
     def left_s(self) -> float:
         """Seconds until the deadline. Raises TimeoutError behind it."""
@@ -58,9 +61,9 @@ class Call:
             return
         for name in _USAGE:
             count = usage.get(name)
-            if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+            if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= _MOST_TOKENS:
                 self.tokens[name] = count
-                self.usage_noted = True
+                self.counted.add(name)
 
     @property
     def prompt_tokens(self) -> int:
@@ -92,16 +95,19 @@ class Call:
             return 0.0
         if self.usd_told is not None:
             return round(self.usd_told, 8)
-        complete = self.usage_noted and self.stop_reason
-        return round(cost_usd(self.model, self.tokens), 8) if complete and price_of(self.model) else None
+        return round(cost_usd(self.model, self.tokens), 8) if self._is_counted and price_of(self.model) else None
 
     @property
     def usd_counted(self) -> float:
         """What the call counts for against caps: an upper estimate where its cost is not known."""
         if self.usd is not None:
             return self.usd
-        complete = self.usage_noted and self.stop_reason
-        return round(cost_usd(self.model, self.tokens) if complete else self.usd_at_most, 8)
+        return round(cost_usd(self.model, self.tokens) if self._is_counted else self.usd_at_most, 8)
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the reply came to its end and told its tokens, both read and written."""
+        return bool(self.stop_reason) and self.counted >= _ALWAYS_COUNTED
 
 
 def read_message(chunks: Iterator[bytes], call: Call) -> dict[str, Any]:

@@ -148,8 +148,8 @@ class Gate(ABC):
         """The sentence for an exception that a way raises; None for one that it does not know."""
 
     def _checked(self, text: str, schema: Mapping[str, Any], call: Call) -> dict[str, Any]:
-        """The object that a reply's text holds. Raises BadReply where it does not follow the schema."""
-        value, problems = parse_value(text, schema, stop_reason=call.stop_reason)
+        """The object that a reply's text holds, redacted. Raises BadReply where it does not follow the schema."""
+        value, problems = parse_value(text, schema, stop_reason=call.stop_reason, clean=self._scrub)
         if problems or not isinstance(value, dict):
             told = shorten(self._scrub("; ".join(problems)), 300)
             raise BadReply(
@@ -162,15 +162,25 @@ class Gate(ABC):
         return value
 
 
-def parse_value(text: str, schema: Mapping[str, Any], *, stop_reason: str) -> tuple[object, list[str]]:
-    """The JSON value of a reply and what is wrong with it."""
+def parse_value(
+    text: str, schema: Mapping[str, Any], *, stop_reason: str, clean: Callable[[str], str]
+) -> tuple[object, list[str]]:
+    """The JSON value of a reply, with `clean` applied to every text in it, and what is wrong with it."""
     fenced = _CODE_FENCE.match(text)
     try:
-        value: object = json.loads(fenced[1] if fenced else text, parse_constant=_no_constant)
+        value: object = _cleaned(json.loads(fenced[1] if fenced else text, parse_constant=_no_constant), clean)
     except (ValueError, RecursionError):
         cut = " and was cut at its limit of tokens" if stop_reason == "max_tokens" else ""
         return None, [f"the reply is no JSON{cut}" if text else "the reply holds no text"]
     return value, problems_in(value, schema)
+
+
+def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_cleaned(part, clean) for part in value]
+    return {name: _cleaned(part, clean) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def _no_constant(name: str) -> None:

@@ -7,6 +7,8 @@ PROMISES: dict[str, str] = {
     "LLM-LAZY": "the anthropic SDK is imported by the first call, not before",
     "LLM-REDACT": "secrets and <private> blocks are taken out before anything is sent",
     "LLM-KEY": "the API key stands in no message and in no ledger line, even when the server repeats it",
+    "LLM-REDIRECT": "the API key follows no redirect",
+    "LLM-REPLY-REDACT": "a secret in a model's reply is taken out before anything is made of the reply",
     "LLM-LEDGER": "every call, also a refused or failed one, is in the cost ledger with tokens, cost and outcome",
     "LLM-CAP": "a call that could cost more than its cap is refused before it is made",
     "LLM-UNPRICED": "a model without a known price has no cost in the ledger and counts as the dearest one",
