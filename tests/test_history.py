@@ -3,66 +3,26 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
+from history_world import World
 from sessions import fork, write_transcript
 
 from nugget.archive import write_archive
-from nugget.config import CaptureSettings, Environment, HistorySettings, Settings, read_environment
+from nugget.config import CaptureSettings, HistorySettings, Settings
 from nugget.errors import TranscriptError, UsageError
-from nugget.history import HistoryResult, Role, ask_history, read_passage, search_history, sync_history
-from nugget.history.expressions import matcher
-from nugget.index.home import open_home
+from nugget.history import Role, read_passage, search_history, sync_history
 from nugget.models import SourceName
-from nugget.render import degraded_sentences
-from nugget.search_language import compile_match, parse_search
 from nugget.sources.transcripts import read_session
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-
-
-class World:
-    """A machine with transcripts, and its index."""
-
-    def __init__(self, home: Path) -> None:
-        self.environment: Environment = read_environment({"HOME": str(home)})
-        self.projects = self.environment.claude_config / "projects"
-        self.connection: sqlite3.Connection = open_home(self.environment.home)
-
-    def write(self, turns: list[tuple[str, str]], name: str = "11111111-aaaa", **more: Any) -> Path:
-        file = self.projects / "-srv-shop" / f"{name}.jsonl"
-        write_transcript(file, turns, session=name, **more)
-        return file
-
-    def write_line(self, number: int, prompt: str) -> None:
-        """A session of one prompt, one of many."""
-        file = self.projects / f"p{number % 10}" / f"{number:08}-aaaa.jsonl"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"type": "user", "uuid": f"u{number}", "message": {"content": prompt}}) + "\n")
-
-    def sync(self, settings: Settings | None = None) -> HistoryResult:
-        return sync_history(self.connection, self.environment, settings or Settings())
-
-    def found(self, query: str, **more: Any) -> list[str]:
-        return [hit.ref for hit in search_history(self.connection, query, **more)]
-
-    def matching(self, query: str) -> list[str]:
-        parsed = parse_search(query, today=date(2026, 3, 1))
-        assert parsed.expression
-        return self.found(parsed.text, expression=parsed.expression)
-
-    def excerpts(self, query: str, **more: Any) -> list[str]:
-        return [hit.excerpt for hit in search_history(self.connection, query, **more)]
 
 
 @pytest.fixture
@@ -358,79 +318,6 @@ def test_real_copies_of_a_session_are_not_repeated(real_world: World) -> None:
 )
 def test_any_text_is_a_query(real_world: World, query: str) -> None:
     search_history(real_world.connection, query)
-
-
-@pytest.mark.proves("HIS-EXPRESSION")
-def test_an_expression_decides_what_is_found_and_phrases_hold(world: World) -> None:
-    world.write([("the end of the file was reached", "ok")], "a")
-    world.write([("the file was at an end", "ok")], "b")
-    world.write([("lighthouses everywhere, retryWithBackoff", "ok")], "c")
-    world.write([("payments by keyboard, 支払いの再試行", "ok")], "d")
-    world.sync()
-    assert world.matching('"end of the file"') == ["session:a#1"]
-    assert set(world.matching("end AND file")) == {"session:a#1", "session:b#1"}
-    assert world.matching("file NOT reached") == ["session:b#1"]
-    assert world.matching('file NOT "end of the"') == ["session:b#1"]
-    assert world.matching("light*") == ["session:c#1"]
-    assert world.matching("pay* AND key*") == ["session:d#1"]
-    assert world.matching("NEAR(支払い 再試行, 5)") == ["session:d#1"]
-    assert world.matching('"retry with"') == []
-    assert world.matching("NEAR(end reached, 4)") == ["session:a#1"] and world.matching("NEAR(end reached, 3)") == []
-    assert set(world.matching('everywhere OR "at an end"')) == {"session:b#1", "session:c#1"}
-    assert world.matching("backoff AND everywhere") == ["session:c#1"]
-    assert world.matching('"the of"') == []
-
-
-@pytest.mark.proves("HIS-PHRASE-FAR")
-def test_a_phrase_is_found_however_many_newer_passages_hold_its_words(world: World) -> None:
-    turns = [("the lantern walnut stands here", "ok")]
-    turns += [(f"walnut number {number} and a lantern", "ok") for number in range(2000)]
-    world.write(turns, "a")
-    world.sync()
-    assert world.matching('"lantern walnut"') == ["session:a#1"]
-    assert world.matching("NEAR(here lantern, 3)") == ["session:a#1"]
-    parsed = parse_search('"lantern walnut"', today=date(2026, 3, 1))
-    whole = ask_history(world.connection, parsed.text, expression=parsed.expression)
-    assert (len(whole.hits), whole.cut) == (1, "")
-    hasty = ask_history(world.connection, parsed.text, expression=parsed.expression, patience_s=0.0)
-    assert hasty.hits == () and hasty.cut.startswith("back to 20"), "what was not looked at is said"
-    few = ask_history(world.connection, "here", expression=parse_search("here*", today=date(2026, 3, 1)).expression,
-                      patience_s=0.0)  # fmt: skip
-    assert few.cut == "", "all were looked at"
-    assert degraded_sentences([f"phrase_cut: sessions, {hasty.cut}"])[0].startswith("a phrase or NEAR was not looked")
-
-
-@pytest.mark.proves("HIS-EXPRESSION")
-@pytest.mark.parametrize("between", [" ", "\n", '" ', "\t\n", "\\", " / ", "\r\n\r\n", "\x0b", " — ", "*_"])
-def test_a_phrase_holds_over_whatever_stands_between_its_words(world: World, between: str) -> None:
-    world.write([(f"The lanTERNS{between}walnut", "ok"), (f"walnut{between}lantern", f"Lantern{between}Walnuts")])
-    world.sync()
-    assert set(world.matching('"lantern walnut"')) == {"session:11111111-aaaa#1", "session:11111111-aaaa#2"}
-    assert world.matching('"the lantern" NOT "lantern walnut"') == []
-
-
-@pytest.mark.proves("HIS-EXPRESSION")
-def test_phrases_and_nearness_mean_what_they_mean_to_sqlite(world: World) -> None:
-    words = random.Random(5)
-    names = ["alpha", "omega", "sigma", "lambda", "walnut"]
-    texts = [" ".join(words.choices(names, k=words.randint(1, 9))) for _ in range(300)]
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute("CREATE VIRTUAL TABLE said USING fts5 (text, tokenize='porter unicode61')")
-        connection.executemany("INSERT INTO said VALUES (?)", [(text,) for text in texts])
-        for _ in range(150):
-            one, two, three = words.choices(names, k=3)
-            query = words.choice([
-                f'"{one} {two}"', f'"{one} {two} {three}"', f"NEAR({one} {two}, {words.randint(0, 4)})",
-                f'NEAR("{one} {two}" {three}, {words.randint(0, 4)})', f"NEAR({one} {two} {three}, 2)",
-                f'{one} NOT "{two} {three}"', f'"{one} {two}" OR "{two} {three}"', f'"{one} {two[:3]}"*',
-            ])  # fmt: skip
-            expression = parse_search(query, today=date(2026, 3, 1)).expression
-            assert expression is not None
-            rows = connection.execute("SELECT rowid FROM said WHERE said MATCH ?", (compile_match(expression),))
-            matches = matcher(expression, lambda word: word)
-            assert [number for number, text in enumerate(texts, 1) if matches(text)] == sorted(r[0] for r in rows), (
-                query
-            )
 
 
 @pytest.mark.proves("HIS-SHELL")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import AnyStr
 
 from nugget.history.words import Wanted, fold, folded_pieces, wanted
 from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces, prefix_match
@@ -15,9 +16,12 @@ from nugget.search_language import All, Any, Expression, Near, Term, Without
 
 Stem = Callable[[str], str]
 """The stem of a word, as the index has it."""
+Probe = Callable[[bytes], bool]
 _Test = Callable[[str, str], bool]
 
 _WORD = re.compile(r"[^\W_]+")
+_WORD_OF_LINE = re.compile(rb"(?<!\\)[^\W_]+|(?<=\\)[bfnrt][^\W_]+")
+"""A word of a JSON line, but not the letter of a `\\n` that stands alone; no more of them than its text has."""
 _NOTHING = re.compile(r"(?!)")
 
 
@@ -70,8 +74,8 @@ def matcher(expression: Expression, stem: Stem) -> Callable[[str], bool]:
     return holds
 
 
-def probe(expression: Expression, stem: Stem) -> re.Pattern[bytes] | None:
-    r"""What the bytes of a JSON line must hold, in lower case, for its text to match; None where nothing can be said.
+def probe(expression: Expression, stem: Stem) -> Probe | None:
+    r"""What tells of a JSON line, in lower case, that its text cannot match; None where nothing can be said.
 
     It admits more than the expression does, and spares most lines from being parsed. It holds for lines of ASCII
     without `\u`: `\n` and the like, which stand between words there, are letters behind a backslash.
@@ -80,13 +84,32 @@ def probe(expression: Expression, stem: Stem) -> re.Pattern[bytes] | None:
         return next((found for part in expression.parts if (found := probe(part, stem))), None)
     if isinstance(expression, Without):
         return probe(expression.wanted, stem)
-    if not isinstance(expression, Term) or has_unspaced(expression.text):
+    if isinstance(expression, Near):
+        return _probe_of_near(expression, stem)
+    if not isinstance(expression, Term):
         return None
-    starts = [form.start for form in _forms(expression, stem)]
-    if len(starts) < 2 or not all(start.isascii() for start in starts):
+    starts = _starts(expression, stem)
+    if len(starts) < 2:
         return None
     between = r"[^\W_]*(?:[\W_]|\\[bfnrt])+"
-    return re.compile(between.join(map(re.escape, starts)).encode())
+    phrase = re.compile(between.join(map(re.escape, starts)).encode())
+    return lambda line: phrase.search(line) is not None
+
+
+def _probe_of_near(expression: Near, stem: Stem) -> Probe | None:
+    starts = [_starts(term, stem) for term in expression.terms]
+    if any(len(words) != 1 for words in starts):
+        return None
+    terms = [(re.compile(re.escape(word).encode()), expression.distance + 1) for (word,) in starts]
+    return lambda line: _are_near(terms, line, _WORD_OF_LINE)
+
+
+def _starts(term: Term, stem: Stem) -> list[str]:
+    """What the words of a term begin with; none where they need not stand like that in a line."""
+    if has_unspaced(term.text):
+        return []
+    starts = [form.start for form in _forms(term, stem)]
+    return starts if all(start.isascii() for start in starts) else []
 
 
 def _test(expression: Expression, stem: Stem) -> _Test:
@@ -105,7 +128,7 @@ def _test(expression: Expression, stem: Stem) -> _Test:
     if isinstance(expression, Near):
         forms_of = [_forms(term, stem) for term in expression.terms]
         terms = [(_pattern(forms), expression.distance + len(forms)) for forms in forms_of]
-        return lambda _, folded: _are_near(terms, folded)
+        return lambda _, folded: _are_near(terms, folded, _WORD)
     if has_unspaced(expression.text):
         written = fold(expression.text.strip())
         return lambda _, folded: written in folded
@@ -117,17 +140,23 @@ def _test(expression: Expression, stem: Stem) -> _Test:
 
 
 def _pattern(forms: Sequence[Wanted]) -> re.Pattern[str]:
-    """These words one behind the other, in a folded text."""
+    """These words one behind the other, in a folded text.
+
+    That the first one begins a word is looked at behind its letters: a pattern that begins with letters is found by
+    them, as fast as `str.find` does it, any other is tried at each character.
+    """
     if not forms:
         return _NOTHING
-    return re.compile(r"(?<![^\W_])" + r"[\W_]+".join(re.escape(form.start) + form.tail.pattern for form in forms))
+    first = re.escape(forms[0].start)
+    words = [re.escape(form.start) + form.tail.pattern for form in forms]
+    return re.compile(rf"{first}(?<![^\W_]{first})" + r"[\W_]+".join(words).removeprefix(first))
 
 
-def _are_near(terms: Sequence[tuple[re.Pattern[str], int]], folded: str) -> bool:
+def _are_near(terms: Sequence[tuple[re.Pattern[AnyStr], int]], text: AnyStr, word: re.Pattern[AnyStr]) -> bool:
     """FTS5's meaning of NEAR: from where each term begins there are so many words to where the last one does."""
     marks: list[tuple[int, int]] = []
     for number, (term, _) in enumerate(terms):
-        places = [(found.start(), number) for found in term.finditer(folded)]
+        places = [(found.start(), number) for found in term.finditer(text)]
         if not places:
             return False
         marks += places
@@ -135,7 +164,7 @@ def _are_near(terms: Sequence[tuple[re.Pattern[str], int]], folded: str) -> bool
     for place, number in sorted(marks):
         last[number] = place
         if len(last) == len(terms) and all(
-            len(_WORD.findall(folded, start, place)) <= terms[which][1] for which, start in last.items()
+            len(word.findall(text, start, place)) <= terms[which][1] for which, start in last.items()
         ):
             return True
     return False

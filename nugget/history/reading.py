@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nugget.history.assembly import Assembly, Clean
+from nugget.history.expressions import Probe
 from nugget.history.values import Passage, Place, Role, Span
 from nugget.models import Event, EventKind
 from nugget.sources import bridge, log_lines, shell
@@ -172,33 +173,28 @@ def read_events(events: Iterable[Event], clean: Clean, *, at: int, known: Collec
     return Portion(passages=assembly.passages, exchanges=assembly.exchanges)
 
 
-def text_of_lines(
-    file: BinaryIO, place: Place, role: Role, clean: Clean, probe: re.Pattern[bytes] | None = None
-) -> str:
-    """The text of a passage of a transcript, redacted; empty where the lines are not there any more.
-
-    Empty also where it is of one line that `probe` (of `expressions.probe`) shows not to hold what is wanted.
-    """
+def text_of_lines(file: BinaryIO, place: Place, role: Role, clean: Clean) -> str:
+    """The text of a passage of a transcript, redacted; empty where the lines are not there any more."""
     reading = Reading()
     texts = []
     for span in place.spans:
-        file.seek(span.start)
-        line = file.read(min(span.length, MAX_LINE_BYTES))
-        if probe and len(place.spans) == 1 and line.isascii() and b"\\u" not in line and not probe.search(line.lower()):
-            return ""
         first = len(reading.events)
-        read_line(line, reading)
+        read_line(_line_at(file, span), reading)
         said = "\n".join(event.text for event in reading.events[first:] if _ROLES.get(event.kind) is role)
         if said:
             texts.append(clean(said))
     return _cut("\n\n".join(texts), place)
 
 
+def line_may_hold(file: BinaryIO, span: Span, probe: Probe) -> bool:
+    """Whether the text in a line may hold what `probe` (of `expressions.probe`) looks for. Raises OSError."""
+    line = _line_at(file, span)
+    return not line.isascii() or b"\\u" in line or probe(line.lower())
+
+
 def message_at(file: BinaryIO, place: Place, *, of_channel: bool) -> bridge.Message | None:
     """The message at a place, as it stands there; None where it is not there any more."""
-    span = place.spans[0]
-    file.seek(span.start)
-    line = file.read(min(span.length, MAX_LINE_BYTES))
+    line = _line_at(file, place.spans[0])
     if of_channel:
         return bridge.message_of_channel(line)
     return next(iter(bridge.messages_in_record(line)[place.start :]), None)
@@ -323,6 +319,11 @@ def _lines(file: BinaryIO, start: int) -> Iterator[tuple[Span, bytes | None]]:
                 break
         yield Span(start, length), None if is_long or not line.strip() else line
         start += length
+
+
+def _line_at(file: BinaryIO, span: Span) -> bytes:
+    file.seek(span.start)
+    return file.read(min(span.length, MAX_LINE_BYTES))
 
 
 def _cut(text: str, place: Place) -> str:

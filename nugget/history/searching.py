@@ -19,12 +19,12 @@ from typing import Any
 
 from nugget.history.assembly import Clean
 from nugget.history.candidates import READ_AT_MOST, candidates, query_terms
-from nugget.history.expressions import is_exact, matcher, prefixes_of, probe, wider_match
+from nugget.history.expressions import Probe, is_exact, matcher, prefixes_of, probe, wider_match
 from nugget.history.texts import Texts
 from nugget.history.values import HISTORY_SOURCES, PassageHit, Role
 from nugget.history.words import Wanted, fold, mark_of_source, wanted
 from nugget.index import passages as tables
-from nugget.index.passages import PassageFilter, StoredPassage
+from nugget.index.passages import Candidate, PassageFilter, StoredPassage
 from nugget.models import SourceName
 from nugget.redaction import redact
 from nugget.search_language import Expression
@@ -35,6 +35,8 @@ EXCERPT_CHARS = 150
 PATIENCE_S = 0.5
 """So long an expression is tried on the texts of passages that hold all its words, the newest first."""
 _BATCH = 240
+_MANY = 1000
+"""After so many of them, as many as are shown are enough to rank, twice for what is said twice."""
 _RECENCY = 0.1
 """How much the newest passage gains over a very old one of the same score."""
 _HALF_LIFE_S = 90 * 86_400
@@ -100,12 +102,11 @@ def ask_history(
         for source in [source for source in sources if source in HISTORY_SOURCES]:
             filter_ = _filter_of(source, since=since, until=until, workspace=workspace, sessions=sessions)
             if expression:
-                keys = tables.each_match(connection, wider_match(expression), filter_)
-                found, left = _read(connection, keys, texts, clean, test, most)
+                rows = tables.each_match(connection, wider_match(expression), filter_)
+                found, left = _read_admitted(connection, rows, texts, clean, test, limit)
                 cut = cut or left
             else:
-                likely = candidates(connection, terms, filter_, most)
-                found, _ = _read(connection, iter(likely), texts, clean, test, most)
+                found = _read(connection, candidates(connection, terms, filter_, most), texts, clean)
             _rank(found, weights, _phrases(query))
             hits += _shown(connection, found, weights, limit, clean, every=expression is not None)
         return HistoryAnswer(hits=tuple(sorted(hits, key=lambda hit: -hit.score)), cut=cut)
@@ -126,8 +127,7 @@ def newest_history(
     filter_ = _filter_of(source, since=since, until=until, workspace=None, sessions=sessions)
     with Texts() as texts:
         # Of both sides of an exchange, and of what was said twice, there is one hit.
-        keys = iter(tables.newest(connection, filter_, 2 * limit))
-        found, _ = _read(connection, keys, texts, clean, _Test(), 2 * limit)
+        found = _read(connection, tables.newest(connection, filter_, 2 * limit), texts, clean)
         found.sort(key=lambda one: (-one.passage.at, -one.passage.key))
         hits = _shown(connection, found, (), limit, clean, every=True)
     return [replace(hit, score=1.0) for hit in hits]
@@ -160,7 +160,7 @@ class _Test:
     """What a text must pass beyond the index's word for it: nothing, or what an expression says, tried for so long."""
 
     admits: Callable[[str], bool] | None = None
-    probe: re.Pattern[bytes] | None = None
+    probe: Probe | None = None
     patience_s: float = 0.0
 
 
@@ -172,36 +172,44 @@ class _Found:
     score: float = 0.0
 
 
-def _read(
+def _read(connection: sqlite3.Connection, keys: Sequence[int], texts: Texts, clean: Clean) -> list[_Found]:
+    """Those of these passages that are still there, with their texts."""
+    stored = tables.passages_by_key(connection, keys)
+    found = []
+    for key in keys:
+        if key in stored:
+            text, speaker = texts.read(stored[key], clean, is_for_ranking=True)
+            if text:
+                found.append(_Found(stored[key], text, speaker))
+    return found
+
+
+def _read_admitted(
     connection: sqlite3.Connection,
-    keys: Iterator[int],
+    rows: Iterator[Candidate],
     texts: Texts,
     clean: Clean,
     test: _Test,
-    most: int,
+    limit: int,
 ) -> tuple[list[_Found], str]:
-    """The first `most` of these passages that are still there, and admitted, with their texts.
+    """The newest of these passages that the test admits, as many as are ranked, with their texts.
 
     And where time ran out before all were tried, how far back they were, in words.
     """
     found: list[_Found] = []
     until = perf_counter() + test.patience_s
-    admits = test.admits
-    size = most
-    while some := list(islice(keys, size)):
-        stored = tables.passages_by_key(connection, some)
-        for key in some:
-            text, speaker = "", ""
-            if key in stored:
-                text, speaker = texts.read(stored[key], clean, is_for_ranking=True, probe=test.probe)
-            if text and (admits is None or admits(text)):
-                found.append(_Found(stored[key], text, speaker))
-        if len(found) >= most:
+    most, tried = max(READ_AT_MOST, limit), 0
+    size = _BATCH if test.admits else most
+    while some := list(islice(rows, size)):
+        likely = [row.key for row in some if test.probe is None or texts.may_hold(row, test.probe)]
+        read = _read(connection, likely, texts, clean)
+        found += [one for one in read if test.admits is None or test.admits(one.text)]
+        tried += len(some)
+        if len(found) >= (most if tried < _MANY else min(most, limit + limit // 2)):
             break
-        if admits and perf_counter() > until and next(keys, None) is not None:
-            oldest = min((one.at for one in stored.values() if one.at), default=0)
+        if test.admits and perf_counter() > until and next(rows, None) is not None:
+            oldest = min((row.at for row in some if row.at), default=0)
             return found, f"back to {datetime.fromtimestamp(oldest, UTC):%Y-%m-%d}" if oldest else "the newest ones"
-        size = _BATCH
     return found[:most], ""
 
 

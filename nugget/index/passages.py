@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any, NamedTuple
 
 from nugget.index.queries import select_in
 
@@ -56,6 +57,17 @@ class StoredPassage:
     exchanges: int
 
 
+class Candidate(NamedTuple):
+    """What must be known of a passage to look at the bytes of its file; a plain tuple, as there are thousands."""
+
+    key: int
+    role: int
+    at: int
+    place: bytes
+    path: str
+    reader: str
+
+
 def count_matches(connection: sqlite3.Connection, match: str, *, most: int) -> int:
     """How many rows match, counted no further than `most`."""
     sql = "SELECT count(*) FROM (SELECT 1 FROM passages_fts WHERE passages_fts MATCH ? LIMIT ?)"
@@ -76,7 +88,7 @@ def share_of_newest(connection: sqlite3.Connection, match: str, *, rows: int) ->
 
 def newest_matches(connection: sqlite3.Connection, match: str, filter_: PassageFilter, limit: int) -> list[int]:
     """The keys of the newest passages that match, newest first; none where `match` is empty."""
-    return list(islice(each_match(connection, match, filter_), limit))
+    return [key for (key,) in islice(_matches(connection, "p.key", match, filter_), limit)]
 
 
 def newest(connection: sqlite3.Connection, filter_: PassageFilter, limit: int) -> list[int]:
@@ -87,20 +99,27 @@ def newest(connection: sqlite3.Connection, filter_: PassageFilter, limit: int) -
     return [row[0] for row in connection.execute(sql, (*parameters, limit))]
 
 
-def each_match(connection: sqlite3.Connection, match: str, filter_: PassageFilter) -> Iterator[int]:
-    """The keys of all passages that match, newest first, found as they are asked for; none for an empty `match`."""
+def each_match(connection: sqlite3.Connection, match: str, filter_: PassageFilter) -> Iterator[Candidate]:
+    """All passages that match, newest first, found as they are asked for; none for an empty `match`."""
+    columns = "p.key, p.role, p.at, p.place, f.path, f.reader"
+    return map(Candidate._make, _matches(connection, columns, match, filter_))
+
+
+def _matches(
+    connection: sqlite3.Connection, columns: str, match: str, filter_: PassageFilter
+) -> Iterator[tuple[Any, ...]]:
     if not match:
         return
     if filter_.mark:
         match = f'({match}) AND "{filter_.mark}"'
     tests, parameters = _tests(filter_)
+    files = " JOIN history_files f ON f.key = p.file" if "f." in columns else ""
     sql = (
-        "SELECT p.key FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid"
+        f"SELECT {columns} FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid{files}"
         f" WHERE {' AND '.join(['passages_fts MATCH ?', *tests])} ORDER BY passages_fts.rowid DESC"
     )
     with closing(connection.execute(sql, (match, *parameters))) as rows:
-        for row in rows:
-            yield row[0]
+        yield from rows
 
 
 def passages_by_key(connection: sqlite3.Connection, keys: Collection[int]) -> dict[int, StoredPassage]:
