@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from nugget.dates import parse_day
-from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces, prefix_match
+from nugget.index.fulltext import STOP_WORDS, asked_word, has_unspaced, is_unspaced_character, pieces, prefix_match
 from nugget.models import Filter, KnowledgeType, SourceName
 from nugget.nuggets import NuggetType
 
@@ -368,6 +368,8 @@ def _is_stop_word(part: Expression) -> bool:
 
 
 def _compile_term(term: Term) -> str:
+    if is_unspaced_character(term.text):
+        return asked_word(term.text)
     if has_unspaced(term.text) and not term.prefix:  # the index holds such scripts as overlapping pairs
         spread = " ".join(piece for word in term.text.split() for piece in pieces(word) or [word])
         return f"({_quoted(term)} OR {_quoted(replace(term, text=spread))})"

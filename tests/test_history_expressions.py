@@ -51,6 +51,17 @@ def test_an_expression_decides_what_is_found_and_phrases_hold(world: World) -> N
     assert world.matching('"the of"') == []
 
 
+@pytest.mark.proves("HIS-UNSPACED")
+@pytest.mark.parametrize("word", ["検", "索", "能", "検索", "機能", "索機", "検索機能", "速"])
+def test_a_part_of_what_is_written_without_spaces_is_found_wherever_it_stands(world: World, word: str) -> None:
+    world.write([("検索機能が遅い。もっと速", "ok")], "a")
+    world.write([("The payments are slow.", "遅延")], "b")
+    world.sync()
+    assert world.found(word) == ["session:a#1"]
+    assert world.matching(f"{word} AND 遅い") == ["session:a#1"]
+    assert world.matching(f"payments NOT {word}") == ["session:b#1"]
+
+
 @pytest.mark.proves("HIS-PHRASE-FAR")
 def test_a_phrase_is_found_however_many_newer_passages_hold_its_words(world: World) -> None:
     turns = [("the lantern walnut stands here", "ok")]

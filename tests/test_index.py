@@ -260,6 +260,13 @@ def test_words_are_taken_apart_where_people_put_them_together(word: str, expecte
 
 
 @pytest.mark.proves("TEXT-IDENTIFIERS")
+def test_a_single_character_of_an_unspaced_script_is_asked_as_the_beginning_of_a_pair() -> None:
+    assert parts_of("检索功能 in Docker部署") == ["检索", "索功", "功能", "能", "部署", "Docker", "署"]
+    assert question_words("检索功能") == ["检索", "索功", "功能"], "the last one alone would find too much"
+    assert match_any(["索", "检索", "x"]) == '"索"* OR "检索" OR "x"'
+
+
+@pytest.mark.proves("TEXT-IDENTIFIERS")
 def test_german_compounds_are_indexed_by_heads_and_tails() -> None:
     parts = parts_of("Die Datenbankverbindung ist nicht offen und der Dienst wartet.")
     assert {"verbindung", "Datenbank"} <= set(parts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from nugget.index import passages as tables
-from nugget.index.fulltext import question_words
+from nugget.index.fulltext import asked_word, match_any, question_words
 from nugget.index.passages import PassageFilter
 from nugget.index.terms import inverse_frequency, stemmed
 
@@ -43,9 +43,9 @@ def query_terms(connection: sqlite3.Connection, query: str) -> list[QueryTerm]:
     for word, stem in stemmed(connection, question_words(query)):
         if stem in seen:
             continue
-        rows = tables.count_matches(connection, _any([word]), most=_RARE)
+        rows = tables.count_matches(connection, match_any([word]), most=_RARE)
         if rows >= _RARE:  # the share of the newest passages that hold a common word stands for all
-            share = tables.share_of_newest(connection, _any([word]), rows=min(total, _SAMPLE_ROWS))
+            share = tables.share_of_newest(connection, match_any([word]), rows=min(total, _SAMPLE_ROWS))
             rows = max(rows, int(total * share))
         seen[stem] = QueryTerm(word=word, stem=stem, rows=rows, weight=max(0.1, inverse_frequency(total, rows)))
     return sorted(seen.values(), key=lambda term: term.rows)
@@ -58,25 +58,21 @@ def candidates(
     present = [term for term in terms if term.rows]
     words = [term.word for term in present]
     if len(words) < 2:
-        return tables.newest_matches(connection, _any(words), filter_, most) if words else []
+        return tables.newest_matches(connection, match_any(words), filter_, most) if words else []
     keys = tables.newest_matches(connection, _all(words), filter_, most // 2)
     weights: dict[int, float] = {}
     for term in present:
         if term.is_rare:
-            for key in tables.newest_matches(connection, _any([term.word]), filter_, _RARE):
+            for key in tables.newest_matches(connection, match_any([term.word]), filter_, _RARE):
                 weights[key] = weights.get(key, 0.0) + term.weight
     keys += sorted(weights, key=lambda key: (-weights[key], -key))[:most]
     if len(keys) < most // 2 and len(words) > 2:
         pairs = " OR ".join(f"({_all(pair)})" for pair in combinations(words[:_MOST_PAIRED], 2))
         keys += tables.newest_matches(connection, pairs, filter_, most)
     if not keys:
-        keys = tables.newest_matches(connection, _any(words), filter_, most)
+        keys = tables.newest_matches(connection, match_any(words), filter_, most)
     return list(dict.fromkeys(keys))[:most]
 
 
 def _all(words: Sequence[str]) -> str:
-    return " AND ".join(f'"{word}"' for word in words)
-
-
-def _any(words: Sequence[str]) -> str:
-    return " OR ".join(f'"{word}"' for word in words)
+    return " AND ".join(map(asked_word, words))

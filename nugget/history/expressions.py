@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import AnyStr
 
 from nugget.history.words import Wanted, fold, folded_pieces, wanted
-from nugget.index.fulltext import STOP_WORDS, has_unspaced, pieces, prefix_match
+from nugget.index.fulltext import STOP_WORDS, asked_word, has_unspaced, pieces, prefix_match
 from nugget.search_language import All, Any, Expression, Near, Term, Without
 
 Stem = Callable[[str], str]
@@ -186,7 +186,7 @@ def _all_words(terms: Sequence[Term]) -> str:
         for number, word in enumerate(words):
             is_prefix = term.prefix and number == len(words) - 1
             if has_unspaced(word):
-                parts += [f'"{piece}"' for piece in pieces(word) or [word]]
+                parts += [asked_word(piece) for piece in pieces(word) or [word]]
             elif is_prefix or word.lower() not in STOP_WORDS:
                 parts.append(prefix_match(word) if is_prefix else f'"{word}"')
     return _joined(parts, " AND ")

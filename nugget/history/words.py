@@ -10,7 +10,7 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
-from nugget.index.fulltext import STOP_WORDS, pieces
+from nugget.index.fulltext import STOP_WORDS, has_unspaced, last_characters, pieces
 from nugget.models import SourceName
 
 _WORD = re.compile(r"[^\W_]+")
@@ -37,13 +37,15 @@ def mark_of_source(source: SourceName) -> str:
 class Wanted:
     """A word of the query: how it is found in a text, and what it weighs.
 
-    `start` is what a word must begin with, `tail` matches what may follow it.
+    `start` is what a word must begin with, `tail` matches what may follow it. Of a script that puts no spaces between
+    words it stands anywhere (`is_unspaced`).
     """
 
     word: str
     weight: float
     start: str
     tail: re.Pattern[str]
+    is_unspaced: bool = False
 
     def matches(self, word: str) -> bool:
         """Whether it is this word, in any of its forms; `word` is folded."""
@@ -54,7 +56,8 @@ class Wanted:
         found: list[int] = []
         at = folded.find(self.start)
         while at >= 0 and len(found) < most:
-            if (not at or not folded[at - 1].isalnum()) and self.tail.match(folded, at + len(self.start)):
+            begins = self.is_unspaced or not at or not folded[at - 1].isalnum()
+            if begins and self.tail.match(folded, at + len(self.start)):
                 found.append(at)
             at = folded.find(self.start, at + 1)
         return found
@@ -70,7 +73,7 @@ def wanted(word: str, stem: str, weight: float, *, is_prefix: bool = False) -> W
     tail = _ENDING if shared >= 3 else _END
     if is_prefix or not folded.isascii():
         tail = _ANYTHING
-    return Wanted(word=word, weight=weight, start=start, tail=tail)
+    return Wanted(word=word, weight=weight, start=start, tail=tail, is_unspaced=has_unspaced(folded))
 
 
 def fold(text: str) -> str:
@@ -93,4 +96,5 @@ def _look_at(word: str) -> tuple[str, tuple[str, ...]]:
     if word.lower() in STOP_WORDS or len(word) > _MOST_CHARS:
         return "", ()
     found = pieces(word) if _MIXED.search(word) else ()
+    found = (*found, *last_characters(word))
     return word, tuple(found) if len(found) <= _MOST_PIECES or not word.isascii() else ()

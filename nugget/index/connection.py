@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nugget.errors import IndexUnavailable
 
-SCHEMA_VERSION = "3"
+SCHEMA_VERSION = "4"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
 
 NO_INDEX = "there is no index yet"

@@ -73,7 +73,7 @@ def parts_of(text: str) -> list[str]:
 @lru_cache(maxsize=1 << 16)
 def _pieces_in(token: str) -> tuple[str, ...]:
     """The pieces of the words in what stands between spaces."""
-    return tuple(piece for word in _WORD.findall(token) for piece in pieces(word))
+    return tuple(piece for word in _WORD.findall(token) for piece in (*pieces(word), *last_characters(word)))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -96,6 +96,11 @@ def pieces(word: str) -> list[str]:
         return []
     cuts = [0, *(at for at in range(1, len(word)) if _starts_piece(word, at)), len(word)]
     return [word[start:end] for start, end in pairwise(cuts)] if len(cuts) > 2 else []
+
+
+def last_characters(word: str) -> list[str]:
+    """The last character of each unspaced run, with which no pair begins: `缓存失效` -> 效. See `asked_word`."""
+    return [] if word.isascii() else [run[-1] for run in _UNSPACED.findall(word) if len(run) > 1]
 
 
 def has_unspaced(text: str) -> bool:
@@ -132,6 +137,20 @@ def prefix_match(text: str) -> str:
     return f'({begins} OR "{text}e"*)' if text[-1:] in ("y", "Y") else begins
 
 
+def asked_word(word: str) -> str:
+    """The FTS5 query for one word, quoted, so that no text is ever syntax.
+
+    A single character of an unspaced script stands for every place where it stands: it begins a pair, or it is the
+    last one of its run and indexed alone.
+    """
+    return f'"{word}"*' if is_unspaced_character(word) else f'"{word}"'
+
+
+def is_unspaced_character(word: str) -> bool:
+    """Whether a word is one character of a script that puts no spaces between words."""
+    return len(word) == 1 and has_unspaced(word)
+
+
 def match_any(words: Sequence[str]) -> str:
-    """The FTS5 query that matches any of the words; each is quoted, so that no text is ever syntax."""
-    return " OR ".join(f'"{word}"' for word in (word.replace('"', "") for word in words) if word)
+    """The FTS5 query that matches any of the words."""
+    return " OR ".join(asked_word(word) for word in (word.replace('"', "") for word in words) if word)

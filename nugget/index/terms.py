@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nugget.index.fulltext import match_any, question_words
+from nugget.index.fulltext import is_unspaced_character, match_any, question_words
 
 LARGE_INDEX_CHUNKS = 20_000
 """Above this many chunks, document frequencies are kept in a table of their own and frequent words are not asked."""
@@ -59,7 +59,7 @@ def terms_of(connection: sqlite3.Connection, text: str, *, chunks: int) -> Terms
         if term in seen:
             continue
         seen.add(term)
-        words[word] = _frequency(connection, term)
+        words[word] = _beginning_with(connection, word) if is_unspaced_character(word) else _frequency(connection, term)
         stems[word] = " ".join(tokens)
         idfs[word] = inverse_frequency(chunks, words[word])
         if not words[word]:
@@ -143,6 +143,12 @@ def _frequency(connection: sqlite3.Connection, term: str) -> int:
     if row is None:
         row = connection.execute("SELECT doc FROM chunks_vocabulary WHERE term = ?", (term,)).fetchone()
     return 0 if row is None else int(row[0])
+
+
+def _beginning_with(connection: sqlite3.Connection, character: str) -> int:
+    """In how many chunks a character of an unspaced script stands."""
+    sql = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
+    return int(connection.execute(sql, (match_any([character]),)).fetchone()[0])
 
 
 def _meant(connection: sqlite3.Connection, word: str, term: str) -> list[str]:

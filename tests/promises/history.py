@@ -28,6 +28,7 @@ PROMISES: dict[str, str] = {
     "HIS-REAL": "real sessions are found by what was said in them, and every hit can be read",
     "HIS-INJECTED": "what client and hooks injected is not found as something that was said",
     "HIS-ANY-TEXT": "any text is a query over history",
+    "HIS-UNSPACED": "Of a script without spaces any part of a word is found, also a single character.",
     "HIS-PHRASE-FAR": "a phrase is found however many newer passages hold its words; where time ran out, it is said",
     "HIS-EXPRESSION": "phrases, operators and prefixes hold over history as everywhere",
 }
