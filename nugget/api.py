@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nugget import query_log
 from nugget.asked import as_depth, as_filter, as_sources, at_least_one
 from nugget.config import Environment, Settings, expanded, find_brain, load_settings, read_environment
 from nugget.embedding import Embedder, QuestionEmbedder, open_embedder
@@ -23,7 +22,7 @@ from nugget.index import Index, Unusable
 from nugget.index.home import discard_damaged, read_home
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.nuggets import NuggetBundle
-from nugget.query_log import Face
+from nugget.query_log import Face, QuestionLog
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.reranking import Reranker
 from nugget.search import DEFAULT_LIMIT
@@ -61,8 +60,9 @@ class Brain:
         self.settings = settings or load_settings(self.environment, path)
         self._resident = resident
         self._asks_once = face is Face.CLI
-        self._face = face if self.settings.retrieval.log_queries else None
-        self._unlogged: list[query_log.Asked] = []
+        self.query_log: QuestionLog | None = None
+        if face is not None and self.settings.retrieval.log_queries:
+            self.query_log = QuestionLog(path, face=face, environment=self.environment, settings=self.settings)
         self._lock = threading.RLock()
         self._index: Index | None = None
         self._machine: Index | None = None
@@ -196,8 +196,8 @@ class Brain:
         )
         if state.is_behind:
             bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
-        if self._face and log:
-            self._log(self._face, bundle, duration_ms=(time.perf_counter() - started) * 1000, now=moment)
+        if self.query_log and log:
+            self.query_log.note(bundle, started=started, now=moment)
         return bundle
 
     def search(self, text: str, *, limit: int = DEFAULT_LIMIT, **options: Any) -> Bundle:
@@ -256,9 +256,18 @@ class Brain:
             results = replace(results, degraded=(*results.degraded, "vectors_behind"))
         bundle = as_bundle(results, limit=wanted, depth=as_depth(depth), profile=profile, explain=explain)
         of_memory_alone = chosen == (SourceName.MEMORY,)  # of which the log may not even say that it was of use
-        if self._face and log and query.text.strip() and not of_memory_alone:
-            self._log(self._face, bundle, duration_ms=(time.perf_counter() - started) * 1000, now=moment)
+        if self.query_log and log and query.text.strip() and not of_memory_alone:
+            self.query_log.note(bundle, started=started, now=moment)
         return bundle, results
+
+    def related(self, given: str, **options: Any) -> tuple[Bundle, Results]:
+        """What is near a ref, or near a thought in words; `options` are those of `neighbours.near_to`.
+
+        Raises UsageError for memory without its identity, NuggetError for a ref by which nothing is known.
+        """
+        from nugget.neighbours import near_to
+
+        return near_to(self, given, **options)
 
     def get(self, ref: str, *, as_identity: str | None = None, neighbours: int = 1, fresh: bool = True) -> Shown:
         """What a ref names, whole: a unit or a section of it, an exchange or message with its neighbours.
@@ -354,8 +363,8 @@ class Brain:
             code_query(path=path, text=query, **options), home=self.environment.home, folder=folder or Path.cwd(),
             now=moment, brain_index=self.index, embedder=lambda: self.embedder,
         )  # fmt: skip
-        if self._face:
-            log_answer(answer, self.environment, self.settings, face=self._face, now=moment)
+        if self.query_log:
+            log_answer(answer, self.environment, self.settings, face=self.query_log.face, now=moment)
         return answer.bundle
 
     def import_notes(self, path: Path | str, **options: Any) -> ImportResult:
@@ -372,23 +381,10 @@ class Brain:
 
         An index closes itself when nobody reads it any more: closing it under a thread that does would end the process.
         """
-        self._write_log()
+        if self.query_log:
+            self.query_log.write()
         with self._lock:
             self._index = self._machine = None
-
-    def _log(self, face: Face, bundle: Bundle, *, duration_ms: float, now: datetime) -> None:
-        """Note a question. One from the command line is written when the answer is on the screen."""
-        session = self.environment.session
-        self._unlogged.append(
-            query_log.asked(bundle, brain=self.path, face=face, session=session, duration_ms=duration_ms, now=now)
-        )
-        if face is not Face.CLI:
-            self._write_log()
-
-    def _write_log(self) -> None:
-        with suppress(IndexError):  # emptied, perhaps by another thread
-            while True:
-                query_log.record(self.environment.home, self._unlogged.pop(0), settings=self.settings)
 
     def _reopen(self) -> None:
         """Let go of the index. Other threads may be reading it: it closes itself when the last of them is done."""

@@ -16,7 +16,7 @@ from nugget.capture import Capture, read_redacted
 from nugget.index import Index
 from nugget.markdown import subheadings_of
 from nugget.models import Event, EventKind, Session
-from nugget.query_log import Asked, Use
+from nugget.query_log import RELATED, Asked, Use
 from nugget.text import counted
 
 FEWEST_WORDS = 4
@@ -166,7 +166,8 @@ def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str],
     """
     asked_before = {" ".join(text.casefold().split()) for text in known}
     lines: list[str] = []
-    unanswered = [asking for asking in report(entries, (), unit_ids=()).askings if asking.weak and asking.text]
+    questions = [entry for entry in entries if RELATED not in entry.filters]
+    unanswered = [asking for asking in report(questions, (), unit_ids=()).askings if asking.weak and asking.text]
     for asking in unanswered:
         if " ".join(asking.text.casefold().split()) not in asked_before and len(lines) < 3 * limit:
             nearest = f" Nearest: {asking.units[0][0]}" if asking.units else ""

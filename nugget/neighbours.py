@@ -1,12 +1,18 @@
-"""What of a brain is near to a text or a unit: for whatever proposes units and must not say a thing twice."""
+"""What is near: to a ref or a thought that a person names, and to a unit that is proposed and must not stand twice."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from nugget.asked import as_sources, at_least_one
 from nugget.comparison import Similar
-from nugget.models import Hit, Unit
+from nugget.errors import NuggetError
+from nugget.models import Bundle, Depth, Hit, SourceName, Unit
+from nugget.search import DEFAULT_LIMIT, Results, as_bundle, chosen_sources
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +22,55 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = 5
 """How many of the brain's units a new one is compared with."""
+
+
+def near_to(
+    brain: Brain,
+    given: str,
+    *,
+    limit: int = DEFAULT_LIMIT,
+    sources: Sequence[SourceName | str] = (),
+    as_identity: str | None = None,
+    explain: bool = False,
+    fresh: bool = True,
+    log: bool = True,
+) -> tuple[Bundle, Results]:
+    """What is near a ref, or a thought in words, `limit` results of each source: one Bundle, and the same by source.
+
+    Memory takes part only for `as_identity`, and the query log tells nothing of it. Raises UsageError where it is asked
+    for without one, NuggetError for a ref by which nothing is known.
+    """
+    from nugget.exploring import related
+
+    started, moment = time.perf_counter(), datetime.now(UTC)
+    chosen = chosen_sources(as_sources(sources), identity=as_identity)
+    results = related(
+        _named(brain, given, as_identity, fresh=fresh), brain.indexes(as_identity), sources=chosen,
+        settings=brain.settings.retrieval, embedder=brain.embedder, limit=at_least_one("limit", limit),
+        today=moment.date(), now=moment,
+    )  # fmt: skip
+    results = replace(results, query=replace(results.query, given=given))
+    bundle = as_bundle(results, limit=limit, depth=Depth.SUMMARY, profile="search", explain=explain)
+    of_memory = given.strip().startswith(f"{SourceName.MEMORY}:") or chosen == (SourceName.MEMORY,)
+    if brain.query_log and log and not of_memory:
+        brain.query_log.note(bundle, started=started, now=moment, related=True)
+    return bundle, results
+
+
+def _named(brain: Brain, given: str, identity: str | None, *, fresh: bool) -> Unit | str:
+    """The unit that a ref names, or what was said in its exchange; what is no ref is a thought in words."""
+    try:
+        shown = brain.get(given, as_identity=identity, neighbours=0, fresh=fresh)
+    except NuggetError:
+        source, colon, _ = given.partition(":")
+        looks_like_an_id = "/" in given and " " not in given.strip()
+        if (colon and source in (*SourceName, "session")) or looks_like_an_id:
+            raise
+        return given
+    if shown.unit is not None:
+        return shown.unit
+    assert shown.stretch is not None
+    return " ".join(passage.text for passage in shown.stretch.passages if passage.is_asked_for)[:2000]
 
 
 def similar_units(brain: Brain) -> Similar:

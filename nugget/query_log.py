@@ -12,14 +12,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from nugget import ledger, spool
-from nugget.config import Settings
+from nugget.config import Environment, Settings
 from nugget.errors import UsageError
 from nugget.models import Bundle, Filter, Hit, SourceName
 from nugget.nuggets import NuggetBundle
@@ -29,6 +30,8 @@ MAX_BYTES = 4_000_000
 """About 8,000 questions; the file before this one is kept too."""
 MAX_TEXT_CHARS = 2000
 MAX_UNITS = 20
+RELATED = "related"
+"""Stands among the filters of what was no question, but a ref or a thought near which everything was wanted."""
 
 _SYMBOLS = re.compile(r"[\"$%&*+:;<=>@\[\\\]^`{|}~#]")
 _RUN = re.compile(r"[A-Za-z0-9_./-]{20,}")
@@ -90,6 +93,38 @@ class Use:
     asked: str
     unit: str
     how: str
+
+
+class QuestionLog:
+    """Notes the questions that come to a brain through one face. Thread-safe.
+
+    One from the command line (`face`) is written when the answer is on the screen: by `write`, any other at once.
+    """
+
+    def __init__(self, brain: Path, *, face: Face, environment: Environment, settings: Settings) -> None:
+        self._brain = brain
+        self.face = face
+        self._environment = environment
+        self._settings = settings
+        self._waiting: list[Asked] = []
+
+    def note(self, bundle: Bundle, *, started: float, now: datetime, related: bool = False) -> None:
+        """Note a question with its answer; `started` is `time.perf_counter()` when it came.
+
+        `related` says that its text is a ref, or a thought, near which everything was wanted.
+        """
+        duration_ms = (perf_counter() - started) * 1000
+        entry = asked(bundle, brain=self._brain, face=self.face, session=self._environment.session,
+                      duration_ms=duration_ms, now=now)  # fmt: skip
+        self._waiting.append(replace(entry, filters={**entry.filters, RELATED: True}) if related else entry)
+        if self.face is not Face.CLI:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was noted."""
+        with suppress(IndexError):  # emptied, perhaps by another thread
+            while True:
+                record(self._environment.home, self._waiting.pop(0), settings=self._settings)
 
 
 def asked(bundle: Bundle, *, brain: Path, face: Face, session: str | None, duration_ms: float, now: datetime) -> Asked:

@@ -254,6 +254,41 @@ def test_what_memory_answered_is_no_question_without_results(world: World, nugge
     assert (last.units, last.sources, last.weak) == ((), {}, True), "as if memory had not been asked"
 
 
+@pytest.mark.proves("SEARCH-QUERIES")
+def test_what_was_asked_for_by_related_or_in_order_of_time_stands_in_the_query_log(
+    world: World, nugget: Nugget, opened: Brain
+) -> None:
+    home = world.home / ".nugget"
+    ref = "canon:handbook/archaeology/space_experimental_architecture.md"
+    found = nugget("search", "--related", ref, "--json").json
+    last = query_log.read(home)[-1]
+    assert (last.text, last.filters, last.face) == (ref, {"related": True}, "cli")
+    assert (
+        last.units
+        and [unit for unit, _ in last.units]
+        == [hit["id"] if hit["source"] == "brain" else hit["ref"] for hit in found["hits"]][: len(last.units)]
+    )
+    before = len(query_log.read(home))
+    assert nugget("search", "--related", "qwzx gibberish thought").code == 0
+    entries = query_log.read(home)
+    assert (len(entries), entries[-1].weak) == (before + 1, True)
+    assert "qwzx" not in nugget("eval", "--suggest").out, "a thought is no question that could be a golden one"
+    assert nugget("search", "walrus", "--timeline").code == 0
+    assert query_log.read(home)[-1].text == "walrus"
+
+
+@pytest.mark.proves("SEARCH-QUERIES", "MEMORY-ISOLATION")
+def test_what_is_near_memory_is_not_in_the_query_log(world: World, nugget: Nugget) -> None:
+    home = world.home / ".nugget"
+    before = len(query_log.read(home))
+    for near in (["memory:zealot/plan.md"], ["a plan", "--source", "memory"]):
+        assert nugget("search", "--as", "zealot", "--related", *near).code == 0
+    assert len(query_log.read(home)) == before
+    near_a_thought = nugget("search", "--as", "zealot", "--related", f"a {SECRET} plan", "-q")
+    assert "memory:zealot/plan.md" in near_a_thought.out
+    assert all("memory" not in unit for unit, _ in query_log.read(home)[-1].units)
+
+
 @pytest.mark.proves("MEMORY-ISOLATION")
 def test_memory_is_no_canon_wherever_it_lies(
     nugget: Nugget, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,7 @@ from nugget.cli.completing import complete_ref
 from nugget.cli.paging import PagerOption, paged
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json
 from nugget.errors import NuggetError, UsageError
-from nugget.models import SourceName, Unit
+from nugget.models import SourceName
 from nugget.render import bundle_json, clean, one_line, shown_json
 from nugget.text import counted
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nugget.api import Brain
-    from nugget.search import Results
 
 AsOption = Annotated[
     str | None,
@@ -86,18 +85,17 @@ def search(
     _check_identity(identity)
     with open_brain(brain) as opened:
         behind = freshen(opened)
-        found = _related(opened, related, source, identity, limit) if related is not None else None
-        if found is None:
+        if related is not None:
+            sources = sources_of(source) if source else ()
+            bundle, found = opened.related(
+                related, limit=limit, sources=sources, as_identity=identity, explain=explain, fresh=False
+            )
+        else:
             behind = _freshen_machine(opened, sources_of(source), is_quiet=quiet) or behind
             bundle, found = opened.search_all(
                 text, limit=limit, sources=listed(source), types=_known(types), domains=listed(domains),
                 tags=listed(tags), since=day(since), as_identity=identity, explain=explain, fresh=False,
             )  # fmt: skip
-        else:
-            from nugget.models import Depth
-            from nugget.search import as_bundle
-
-            bundle = as_bundle(found, limit=limit, depth=Depth.SUMMARY, profile="search", explain=explain)
     from nugget.cli import results
 
     if behind:
@@ -199,34 +197,6 @@ def _known(values: list[str] | None) -> tuple[str, ...]:
     if unknown := next((value for value in types if value not in TYPES), None):
         raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(TYPES)}.")
     return types
-
-
-def _related(opened: Brain, given: str, source: list[str] | None, identity: str | None, limit: int) -> Results:
-    """What is near a ref; what is no ref is a thought in words."""
-    from nugget.exploring import related as look
-    from nugget.search import chosen_sources
-
-    thing: Unit | str = given
-    try:
-        shown = opened.get(given, as_identity=identity, neighbours=0, fresh=False)
-        if shown.unit is not None:
-            thing = shown.unit
-        elif shown.stretch is not None:
-            thing = " ".join(passage.text for passage in shown.stretch.passages if passage.is_asked_for)[:2000]
-    except NuggetError:
-        prefix = given.partition(":")[0]
-        if (":" in given and prefix in (*SourceName, "session")) or _looks_like_an_id(given):
-            raise
-    moment = datetime.now(UTC)
-    named = () if source is None else sources_of(source)
-    return look(
-        thing, opened.indexes(identity), sources=chosen_sources(named, identity=identity),
-        settings=opened.settings.retrieval, embedder=opened.embedder, limit=limit, today=moment.date(), now=moment,
-    )  # fmt: skip
-
-
-def _looks_like_an_id(text: str) -> bool:
-    return "/" in text and " " not in text.strip()
 
 
 def _freshen_machine(opened: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:

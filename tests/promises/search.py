@@ -11,7 +11,7 @@ PROMISES: dict[str, str] = {
     "SEARCH-RELATED": "what is near a ref: linked units, then those nearest by meaning",
     "SEARCH-SUGGEST": "suggest tells domains, tags, types, paths, people and frequent words",
     "SEARCH-COMPLETION": "a shell completes refs, domains, tags and types",
-    "SEARCH-QUERIES": "the query log tells what each source contributed",
+    "SEARCH-QUERIES": "the query log tells what each source contributed, also to `--related` and `--timeline`",
     "SEARCH-MCP": "agents search other sources and drill into refs, within their budget",
     "SEARCH-MCP-PLACE": "a path narrows provenance and sessions to it for agents, and what it cannot narrow is said",
     "SEARCH-FRESH": "a few changed files are found at once, many are left to the background, deleted ones vanish",
