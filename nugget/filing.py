@@ -98,8 +98,8 @@ def add_unit(
     it cannot take, KnowledgeError where the very same body is in the brain already; where that was never committed,
     as after an interruption, it is committed instead.
     """
-    if not text.strip():
-        raise UsageError("There is nothing to add: the text is empty.")
+    if not re.search(r"\w", text):
+        raise UsageError("There is nothing to add: the text has no words.")
     redacted = redact(text, allow=allow)
     text, title = redacted.text, redact(title, allow=allow).text if title else None
     report(redacted.counts)

@@ -57,7 +57,7 @@ def test_alone_it_shows_its_help(nugget: Nugget) -> None:
         (["get", ""], "Error: Give a ref.\n"),
         (["get", "brain:"], "Error: Give a ref.\n"),
         (["mv", "pattern/x"], "Error: Say where to: --domain, --name, or both.\n"),
-        (["add", " "], "Error: There is nothing to keep: the text is empty.\n"),
+        (["add", " "], "Error: There is nothing to add: the text has no words.\n"),
         (["capture-session"], "Error: Say which session: --transcript PATH, --session ID"),
     ],
 )

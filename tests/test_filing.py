@@ -160,6 +160,7 @@ def test_a_finished_file_whose_id_another_file_has_is_refused(own: Path) -> None
     ("text", "arguments", "error", "says"),
     [
         (" \n", {}, UsageError, "nothing to add"),
+        ("…", {}, UsageError, "nothing to add"),
         ("x", {"type": "recipe"}, UsageError, "There is no type 'recipe'"),
         ("x", {"domain": "../up"}, UsageError, "cannot be a domain"),
         ("x", {"confidence": 2.0}, UsageError, "from 0 to 1"),

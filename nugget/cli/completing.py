@@ -5,6 +5,7 @@ It answers within a moment or not at all: the indexes are read as they are, noth
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,20 +41,32 @@ def complete_tag(incomplete: str) -> list[str]:
 
 def complete_type(incomplete: str) -> list[str]:
     """The types of knowledge that begin so."""
-    return [name for name in KnowledgeType if name.startswith(incomplete.lower())]
+    return _beginning(KnowledgeType, incomplete.lower())
+
+
+def complete_any_type(incomplete: str) -> list[str]:
+    """The types of the units of any source that begin so."""
+    from nugget.search_language import TYPES
+
+    return _beginning(TYPES, incomplete.lower())
 
 
 def _named(kind: str, incomplete: str) -> list[str]:
-    """Names of a kind for the last of several with commas between."""
     from nugget.exploring import suggest
 
-    before, comma, last = incomplete.rpartition(",")
+    last = incomplete.rpartition(",")[2]
     try:
         with _opened() as opened:
             found = getattr(suggest(last, opened.indexes(), brain=opened.path, limit=_MOST), kind)
-            return [f"{before}{comma}{name}" for name, _ in found if name.startswith(last)]
+            return _beginning([name for name, _ in found], incomplete)
     except Exception:  # as above
         return []
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    """Those of the names that complete the last of several with commas between."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 
 def _opened() -> Brain:

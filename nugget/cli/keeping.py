@@ -55,8 +55,6 @@ def add(
     given = _stdin() if text == ["-"] else " ".join(text)
     if len(given) > _MAX_STDIN_CHARS:
         raise UsageError(f"The text is longer than {_MAX_STDIN_CHARS:,} characters.", hint="Keep it in parts.")
-    if not given.strip():
-        raise UsageError("There is nothing to keep: the text is empty.")
     folder = brain_folder(brain)
     path = add_unit(
         folder, given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,

@@ -116,7 +116,7 @@ def _summary(hit: Hit, spoken: str | None = None) -> str:
         said = f"[{one_line(speaker)}] {excerpt}" if speaker else excerpt
         return f"{spoken}: {said}" if spoken else said
     named = (unit.path or unit.id) if unit.source is SourceName.CANON else unit.title
-    if unit.source in _SPOKEN and text.startswith(unit.title):  # an incident begins with the words of its title
+    if text.startswith(named):  # an incident and a unit of one sentence begin with the words of their title
         return excerpt
     return f"{one_line(named)}: {excerpt}" if excerpt else one_line(named)
 

@@ -14,19 +14,19 @@ from nugget.cli.asking import (
     ExplainOption,
     SinceOption,
     TagOption,
-    TypeOption,
     day,
     freshen,
     listed,
     words,
 )
 from nugget.cli.background import sync_machine_in_background
-from nugget.cli.completing import complete_ref
+from nugget.cli.completing import complete_any_type, complete_ref
 from nugget.cli.paging import PagerOption, paged
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json
 from nugget.errors import NuggetError, UsageError
 from nugget.models import SourceName
 from nugget.render import bundle_json, clean, one_line, shown_json
+from nugget.search_language import TYPES
 from nugget.text import counted
 
 if TYPE_CHECKING:
@@ -43,6 +43,12 @@ SourceOption = Annotated[
     typer.Option("--source", "--scope", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}."),
 ]
 
+TypeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type", metavar="T,..", help=f"Only these types: {', '.join(TYPES)}.", autocompletion=complete_any_type
+    ),
+]
 RelatedOption = Annotated[
     str | None,
     typer.Option(
@@ -100,6 +106,8 @@ def search(
 
     if behind:
         bundle = _behind(bundle)
+    if sources_of(source) == (SourceName.CANON,) and not opened.settings.canon.folders:
+        note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
     if as_json:
         print_json(bundle_json(bundle) | ({"timeline": results.timeline_json(found)} if timeline else {}))
     elif quiet:
@@ -191,8 +199,6 @@ def _check_identity(identity: str | None) -> None:
 
 def _known(values: list[str] | None) -> tuple[str, ...]:
     """`listed`, for --type of any source. Raises UsageError for a type that no source has."""
-    from nugget.search_language import TYPES
-
     types = tuple(value.lower() for value in listed(values))
     if unknown := next((value for value in types if value not in TYPES), None):
         raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(TYPES)}.")
