@@ -14,7 +14,7 @@ from datetime import date
 
 from nugget import brain as brains
 from nugget import knowledge
-from nugget.errors import NuggetError
+from nugget.errors import KnowledgeError, NuggetError
 from nugget.extraction.proposals import Proposal
 from nugget.filing import Forgotten
 from nugget.ledger import Rejections, text_key
@@ -213,8 +213,11 @@ def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None, note:
     twin, score = _named(draft, updates) if updates in draft.paths else _twin(draft, unit)
     flagged = [note] if note else []
     if twin is not None and draft.edits:
-        _edit(draft, twin, unit, reason, score)
-        return
+        try:
+            _edit(draft, twin, unit, reason, score)
+            return
+        except KnowledgeError:  # its frontmatter is written in a way that only a person can edit
+            flagged.append(f"{twin.id} has to be edited by hand")
     if twin is not None:
         if not _what_is_new(twin.body, unit):
             draft.drop(unit, f"{twin.id} says it already")
@@ -262,7 +265,10 @@ def _committed(draft: _Draft, unit_id: str) -> Unit | None:
 
 
 def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | None) -> None:
-    """Propose what the unit adds to the file of its twin; nothing where it adds nothing."""
+    """Propose what the unit adds to the file of its twin; nothing where it adds nothing.
+
+    Raises KnowledgeError where that file cannot be edited.
+    """
     path = twin.path or ""
     change = draft.changes.get(path)
     committed = draft.brain.read(path)
@@ -299,7 +305,10 @@ def _mark_superseded(draft: _Draft, unit_id: str, by: Unit) -> None:
     known = knowledge.parse(text, path=path).unit if text is not None else None
     if text is None or known is None or (change and change.is_new):
         return
-    marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": draft.today})
+    try:
+        marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": draft.today})
+    except KnowledgeError:  # only a person can edit it; what supersedes it says so too
+        return
     draft.changes[path] = FileChange(
         path=path,
         unit=known,

@@ -190,6 +190,30 @@ def test_a_near_duplicate_is_proposed_as_an_edit_of_the_file_that_is_there(
 
 
 @pytest.mark.proves("CAPTURE-DUPLICATE")
+def test_what_adds_to_a_file_that_cannot_be_edited_becomes_one_of_its_own(
+    brain: Path, home: Path, projects: Path
+) -> None:
+    path = "domains/coding/patterns/one-line.md"
+    text = "---\n{id: pattern/one-line, type: pattern, domain: coding}\n---\n# One line\n\nWritten by a program.\n"
+    (brain / path).write_text(text)
+    for command in (["add", "-A"], ["commit", "-q", "-m", "One line"]):
+        subprocess.run(["git", "-C", str(brain), *command], check=True)
+    known = knowledge.parse(text, path=path).unit
+    assert known is not None
+    newer = replace(CACHE, related=(Relation(id=known.id, relation=RelationType.SUPERSEDES),))
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")])
+    capture = capture_into(brain, home, ScriptedExtraction([RETRY, newer]), similar=lambda asked: [(known, 0.91)])
+    result = capture_transcript(transcript, capture)
+    files = files_on(brain, result)
+    assert set(files) == {
+        "domains/coding/patterns/retry-only-idempotent-calls.md", "domains/coding/concepts/expire-caches-by-event.md",
+    }  # fmt: skip
+    note = "pattern/one-line has to be edited by hand; much like pattern/one-line (similarity 0.91)"
+    assert note in [change.note for change in result.changes]
+
+
+@pytest.mark.proves("CAPTURE-DUPLICATE")
 def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projects: Path) -> None:
     path = "domains/coding/patterns/retry-with-idempotency.md"
     known = knowledge.parse((brain / path).read_text("utf-8"), path=path).unit

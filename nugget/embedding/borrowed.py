@@ -107,6 +107,7 @@ def _ask_loading(question: dict[str, Any]) -> dict[str, Any] | None:
         answer = json.loads(process.communicate(json.dumps(question).encode(), timeout=_PATIENCE_S)[0])
     except (OSError, subprocess.SubprocessError, ValueError):
         process.kill()
+        process.wait()
         return None
     return answer if isinstance(answer, dict) else None
 
