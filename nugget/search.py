@@ -21,7 +21,7 @@ from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
 from nugget.retrieval import profiles, retrieve
 from nugget.search_language import SearchQuery
-from nugget.text import estimate_tokens
+from nugget.text import estimate_tokens, folded
 
 if TYPE_CHECKING:
     from nugget.history import PassageHit
@@ -312,7 +312,7 @@ def _by_relevance_and_recency(hits: Iterable[Hit]) -> list[Hit]:
 
 def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: Index) -> list[Hit]:
     """The notes in whose path every word stands before those that only say them; a match of the name itself first."""
-    words = [word for word in _NAME_WORD.findall(query.text) if word.lower() not in STOP_WORDS]
+    words = [word for word in _NAME_WORD.findall(folded(query.text)) if word not in STOP_WORDS]
     if not words or len(words) > 8:
         return list(hits)
     connection = index.connection
@@ -333,9 +333,9 @@ def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: I
         )
 
     def place(hit: Hit) -> tuple[bool, bool, int, str]:
-        path = (hit.unit.path or "").lower()
+        path = folded(hit.unit.path or "")
         name = path.rsplit("/", 1)[-1]
-        in_name = all(word.lower() in name for word in words)
+        in_name = all(word in name for word in words)
         return not in_name, not _matches_words(hit), len(path), path
 
     ordered = sorted(found, key=place)

@@ -61,6 +61,11 @@ def shorten(text: str, max_chars: int) -> str:
     return (room.rsplit(" ", 1)[0] if " " in room else room).rstrip() + " […]"
 
 
+def folded(name: str) -> str:
+    """A name as names are compared: in small letters, and composed, however a file system wrote its accents."""
+    return unicodedata.normalize("NFC", name).lower()
+
+
 def printable(path: str) -> str:
     """A path as a message shows it: on one line, whatever bytes its name has."""
     return _UNPRINTABLE.sub(lambda char: char[0].encode("unicode_escape").decode(), path)

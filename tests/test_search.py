@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+import unicodedata
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -189,6 +190,19 @@ def test_file_names_come_before_what_only_says_the_word(world: World, nugget: Nu
         "cupid.md", "roast.md", "space_experimental_architecture.md",
     ]  # fmt: skip
     assert "file name" in hits[0]["reasons"] and "file name" not in hits[2]["reasons"]
+
+
+@pytest.mark.proves("SEARCH-NAMES")
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_file_name_with_accents_is_found_however_it_is_written(world: World, nugget: Nugget, form: str) -> None:
+    note = world.canon / f"{unicodedata.normalize(form, 'Übersicht')}.md"
+    note.write_text("# Plan\n\nNothing else says it.")
+    try:
+        for query in ("übersicht", unicodedata.normalize("NFD", "Übersicht plan")[:10]):
+            first = nugget("search", query, "--source", "canon", "--json").json["hits"][0]
+            assert first["path"].endswith(note.name) and "file name" in first["reasons"]
+    finally:
+        note.unlink()
 
 
 @pytest.mark.proves("SEARCH-GROUPS")

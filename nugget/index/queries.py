@@ -25,7 +25,7 @@ from nugget.models import (
     SourceName,
     Unit,
 )
-from nugget.text import printable
+from nugget.text import folded, printable
 
 _IN_ONE_QUERY = 500
 _WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
@@ -283,14 +283,16 @@ def has_source(connection: sqlite3.Connection, source: SourceName) -> bool:
 
 
 def units_named(connection: sqlite3.Connection, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
-    """The units in whose path every one of these words stands, in any case of letters, as (key, path)."""
+    """The units in whose path every one of these `folded` words stands, in any case of letters, as (key, path)."""
     conditions, parameters = _conditions(filter_)
-    named = " AND ".join(["instr(lower(u.path), ?) > 0"] * len(words))
+    plain = [word for word in words if word.isascii()]  # SQLite knows no other small letters
+    tests = ["instr(lower(u.path), ?) > 0"] * len(plain) + ([conditions] if conditions else [])
     rows = connection.execute(
-        f"SELECT u.key, u.path FROM units u WHERE {named}{' AND ' if conditions else ''}{conditions} ORDER BY u.path",
-        (*(word.lower() for word in words), *parameters),
+        f"SELECT u.key, u.path FROM units u WHERE {' AND '.join(tests) or 'true'} ORDER BY u.path",
+        (*plain, *parameters),
     )
-    return list(rows)
+    others = [word for word in words if not word.isascii()]
+    return [(key, path) for key, path in rows if not others or all(word in folded(path) for word in others)]
 
 
 def newest_units(connection: sqlite3.Connection, filter_: Filter, limit: int) -> list[int]:
