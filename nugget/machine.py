@@ -7,7 +7,7 @@ says how much it left to a sync of its own. Memory is synced only for the identi
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -140,7 +140,7 @@ def freshen_machine(
     """Take in what little changed of these sources since the last search. Where nothing is to be known, do nothing."""
     waiting: dict[SourceName, int] = {}
     problems: list[Problem] = []
-    if not _anything(environment, settings):
+    if not _anything(environment, settings, brain):
         return Behind()
     with closing(open_home(environment.home)) as connection:
         before = connection.total_changes
@@ -185,16 +185,13 @@ def open_memory_of(
     return read_memory(environment.home, identity, resident=resident)
 
 
-def _anything(environment: Environment, settings: Settings) -> bool:
+def _anything(environment: Environment, settings: Settings, brain: Path) -> bool:
     """Whether there is anything on this machine to be searched beside the brain."""
-    return bool(settings.canon.folders) or any(_places(environment))
+    from nugget.history.finding import find_history
 
-
-def _places(environment: Environment) -> Iterator[bool]:
-    yield home_index_file(environment.home).is_file()
-    yield (environment.claude_config / "projects").is_dir()
-    yield (environment.home / "provenance").is_dir()
-    yield (environment.home / "bridge").is_dir()
+    if settings.canon.folders or home_index_file(environment.home).is_file():
+        return True
+    return (environment.home / "provenance").is_dir() or bool(find_history(environment, settings, brain))
 
 
 def _model_of(connection: sqlite3.Connection) -> str | None:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nugget.errors import NuggetError, UsageError
+from nugget.frontmatter import plain_line_ends
 from nugget.index import Index
+from nugget.markdown import headings_of
 from nugget.models import SourceName, Unit
 from nugget.search import Indexes
 from nugget.text import printable, slugify
@@ -97,17 +99,9 @@ def _unit(index: Index, source: SourceName, name: str) -> Shown | None:
 def section_of(body: str, wanted: str) -> str | None:
     """The part of a markdown text below the heading of that name (or slug), with the headings below that one."""
     slug = slugify(wanted)
-    lines: list[str] = []
-    level = 0
-    in_code = False
-    for line in body.splitlines():
-        if line.lstrip().startswith(("```", "~~~")):
-            in_code = not in_code
-        heading = None if in_code else re.match(r"(#{1,6})\s+(.*?)\s*#*\s*$", line)
-        if heading and level and len(heading[1]) <= level:
-            break
-        if heading and not level and slugify(heading[2]) == slug:
-            level = len(heading[1])
-        if level:
-            lines.append(line)
-    return "\n".join(lines).strip() if level else None
+    headings = headings_of(body)
+    for number, (level, name, line) in enumerate(headings):
+        if slugify(name) == slug:
+            end = next((later for other, _, later in headings[number + 1 :] if other <= level), None)
+            return "\n".join(plain_line_ends(body).split("\n")[line:end]).strip()
+    return None

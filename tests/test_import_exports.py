@@ -66,14 +66,14 @@ def test_memories_of_mem0_become_units_where_they_say_enough(
     brain: Path, home: Path, tmp_path: Path, form: str
 ) -> None:
     memories = [
-        {"id": "1", "memory": "Likes tea", "user_id": "ann", "hash": "x", "metadata": None, "categories": ["food"]},
+        {"id": "1", "memory": "Likes\u2028tea", "user_id": "ann", "metadata": None, "categories": ["food"]},
         {"id": "2", "memory": "The staging database is reset every night, so long imports fail there",
          "metadata": {"category": "gotcha"}, "categories": None, "created_at": "2025-11-02T08:00:00Z"},
         {"id": "3", "memory": "Prefers integration tests with a real database", "categories": ["preferences"]},
     ]  # fmt: skip
     file = tmp_path / ("m.jsonl" if form == "lines" else "m.json")
     texts = {"results": json.dumps({"results": memories}), "list": json.dumps(memories),
-             "lines": "\n".join(map(json.dumps, memories))}  # fmt: skip
+             "lines": "\n".join(json.dumps(one, ensure_ascii=False) for one in memories)}  # fmt: skip
     file.write_text(texts[form])
     result = bring_in(file, brain, home)
     assert [(change.unit.type, change.unit.confidence) for change in result.changes] == [("bug", 0.4), ("belief", 0.4)]

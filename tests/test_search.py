@@ -28,6 +28,7 @@ from nugget.config import read_environment
 from nugget.desk import Desk, Question
 from nugget.errors import NuggetError, UsageError
 from nugget.models import SourceName
+from nugget.refs import section_of
 
 REPOSITORY = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden" / "search"
@@ -183,6 +184,12 @@ def test_every_ref_that_a_search_gives_can_be_shown(world: World, nugget: Nugget
     assert nugget("get", "nowhere:x").code == 2
 
 
+def test_a_section_is_that_of_markdown_and_ends_at_the_next_of_its_level() -> None:
+    body = "# Pool\n\nWhy\n---\n\nOne.\n\n```sh\n~~~\n# no heading\n```\n\n### Deeper\n\nTwo.\n\n## After\n\nThree.\n"
+    assert section_of(body, "why") == body[body.index("Why") : body.index("## After")].strip()
+    assert section_of(body, "no heading") is None
+
+
 @pytest.mark.proves("SEARCH-NAMES")
 def test_file_names_come_before_what_only_says_the_word(world: World, nugget: Nugget) -> None:
     hits = nugget("search", "constitution", "--source", "canon", "--json").json["hits"]
@@ -203,6 +210,17 @@ def test_a_file_name_with_accents_is_found_however_it_is_written(world: World, n
             assert first["path"].endswith(note.name) and "file name" in first["reasons"]
     finally:
         note.unlink()
+
+
+def test_what_shells_kept_is_found_where_there_is_nothing_else(
+    nugget: Nugget, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    nugget("init", isolated_home / "brain", "--no-install")
+    log = isolated_home / ".local/share/aish/logs/bash-1/stdin.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("make lighthouse\n")
+    assert nugget("search", "lighthouse", "--quiet").out == "shell:bash-1#1\n"
 
 
 @pytest.mark.proves("SEARCH-GROUPS")

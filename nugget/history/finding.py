@@ -59,11 +59,18 @@ def _shell_files(logs: Path) -> Iterator[HistoryFile]:
             continue
         files = {file: entry for file, entry in _entries(folder) if entry.is_file(follow_symlinks=False)}
         merged = [file for file in shell.STREAMS if file in files][:1]
-        typed = shell.INPUT if shell.INPUT in files and files[shell.INPUT].stat().st_size else shell.EVENTS
+        typed = shell.INPUT if _has_content(files.get(shell.INPUT)) else shell.EVENTS
         for file in (typed, *merged, *(["stderr.log"] if merged == ["stdout.log"] else [])):
             if file in files:
                 subagent = "" if file == typed else file
                 yield from _found(files[file], SHELL, "shell", name, subagent).values()
+
+
+def _has_content(file: os.DirEntry[str] | None) -> bool:
+    try:
+        return file is not None and file.stat().st_size > 0
+    except OSError:
+        return False  # gone since its folder was listed
 
 
 def _claude_code(projects: Path) -> Iterator[HistoryFile]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nugget.importing.kinds import kind_of_sentence, named_kind
@@ -21,6 +22,8 @@ from nugget.text import shorten
 
 MIN_MEMORY_CHARS = 30
 _TITLE_CHARS = 120
+_FURTHEST_CHARS = 1_000_000
+"""An entry is looked for no further behind the one before it."""
 _WHAT_WAS_DONE = ("feature", "refactor", "change")
 _SENSITIVE = "sensitive"
 """claude-mem's type for what should not leak into anything else."""
@@ -81,18 +84,17 @@ def _as_they_are_now(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 def _loaded(text: str, path: str) -> Any:
     if path.endswith(".jsonl"):
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
     return json.loads(text)
 
 
 def _observations(entries: Sequence[object], *, text: str, path: str) -> Iterator[Note | LeftOut]:
-    place = 0
+    lines = _Lines(text)
     for entry in entries:
         if not isinstance(entry, Mapping):
             continue
         title = _words(entry.get("title")) or _words(entry.get("subtitle"))
-        place = _position(text, title, place)
-        line = text.count("\n", 0, place) + 1
+        line = lines.of(title)
         facts, concepts = _list(entry.get("facts")), _list(entry.get("concepts"))
         parts = [_words(entry.get("narrative")) or _words(entry.get("text")) or _words(entry.get("subtitle")),
                  "\n".join(f"- {fact}" for fact in facts)]  # fmt: skip
@@ -127,11 +129,10 @@ def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, s
 
 
 def _memories(entries: Sequence[Mapping[str, Any]], *, text: str, path: str) -> Iterator[Note | LeftOut]:
-    place = 0
+    lines = _Lines(text)
     for entry in entries:
         memory = _words(entry.get("memory"))
-        place = _position(text, memory, place)
-        line = text.count("\n", 0, place) + 1
+        line = lines.of(memory)
         if len(memory) < MIN_MEMORY_CHARS:
             yield LeftOut(path=path, line=line, reason="says too little to stand alone")
             continue
@@ -147,13 +148,23 @@ def _memories(entries: Sequence[Mapping[str, Any]], *, text: str, path: str) -> 
         )  # fmt: skip
 
 
-def _position(text: str, words: str, start: int) -> int:
-    """Where an entry stands in the file, looked for behind the one before it."""
-    for written in (json.dumps(words)[1:-1], json.dumps(words, ensure_ascii=False)[1:-1]):
-        found = text.find(written[:80], start) if written else -1
-        if found >= 0:
-            return found
-    return start
+@dataclass(slots=True)
+class _Lines:
+    """Tells on which line each entry of a file stands, going through it once: they are asked for in its order."""
+
+    text: str
+    place: int = 0
+    line: int = 1
+
+    def of(self, words: str) -> int:
+        """The line of the next entry, which has these words; that of the one before where they are not found."""
+        for written in (json.dumps(words)[1:-1], json.dumps(words, ensure_ascii=False)[1:-1]):
+            found = self.text.find(written[:80], self.place, self.place + _FURTHEST_CHARS) if written else -1
+            if found >= 0:
+                self.line += self.text.count("\n", self.place, found)
+                self.place = found
+                break
+        return self.line
 
 
 def _words(value: object) -> str:
