@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nugget.asked import as_sources, at_least_one
 from nugget.comparison import Similar
-from nugget.errors import NuggetError
+from nugget.errors import EmbeddingUnavailable, NuggetError
 from nugget.models import Bundle, Depth, Hit, SourceName, Unit
 from nugget.search import DEFAULT_LIMIT, Results, as_bundle, chosen_sources
 
@@ -76,7 +76,8 @@ def _named(brain: Brain, given: str, identity: str | None, *, fresh: bool) -> Un
 def similar_units(brain: Brain) -> Similar:
     """What compares a unit with the brain: retrieval finds the candidates, their embeddings say how close they are.
 
-    Without an embedding model every candidate has similarity 0, and the shared words decide.
+    Without an embedding model, and where it cannot be had now, every candidate has similarity 0, and the shared words
+    decide.
     """
 
     vectors: dict[str, NDArray[np.float32]] = {}
@@ -96,11 +97,14 @@ def similar_units(brain: Brain) -> Similar:
         # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
         wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
         parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
-        ours = vector(text)
-        best = [
-            max(float(ours @ vector(whole)), float(ours @ vector(part)))
-            for whole, part in zip(wholes, parts, strict=True)
-        ]
+        try:
+            ours = vector(text)
+            best = [
+                max(float(ours @ vector(whole)), float(ours @ vector(part)))
+                for whole, part in zip(wholes, parts, strict=True)
+            ]
+        except EmbeddingUnavailable:
+            return [(near, 0.0) for near in found]
         return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
 
     return similar

@@ -8,10 +8,13 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,9 @@ from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.embedding import Embedder, open_embedder
 from nugget.embedding import local as local_module
 from nugget.errors import EmbeddingUnavailable, UsageError
+from nugget.index import Index
+from nugget.retrieval.candidates import embed_question
+from nugget.sync import sync
 
 TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth.", "x", "长文本 " * 400]
 
@@ -134,6 +140,8 @@ class _Endpoint(BaseHTTPRequestHandler):
     """Answers /embeddings as OpenAI and Voyage do; the script says with what."""
 
     script: list[tuple[int, Any]]
+    size = 3
+    trickle_s = 0.0
     seen: list[tuple[dict[str, str], dict[str, Any]]]
 
     def do_POST(self) -> None:
@@ -141,14 +149,21 @@ class _Endpoint(BaseHTTPRequestHandler):
         self.seen.append((dict(self.headers), body))
         status, reply = self.script.pop(0) if self.script else (200, None)
         if reply is None:
-            entries = [{"index": i, "embedding": [float(len(t)), 1.0, 0.0]} for i, t in enumerate(body["input"])]
+            vectors = [[len(text), 1.0, *[0.0] * (self.size - 2)] for text in body["input"]]
+            entries = [{"index": number, "embedding": vector} for number, vector in enumerate(vectors)]
             reply = {"data": entries[::-1]}
         payload = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("retry-after", "0.01")
         self.send_header("content-length", str(len(payload)))
         self.end_headers()
-        self.wfile.write(payload)
+        try:
+            for byte in [bytes([byte]) for byte in payload] if self.trickle_s and status == 200 else [payload]:
+                self.wfile.write(byte)
+                self.wfile.flush()
+                time.sleep(self.trickle_s)
+        except OSError:
+            self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
         return
@@ -200,6 +215,114 @@ def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_n
         server.script[:] = [(200, hostile)]
         with pytest.raises(EmbeddingUnavailable):
             model.embed_query("abc")
+
+
+NUMBERS = (0, 1, -1.5, 1e30, 1e308, -1e308, 10**400, float("inf"), float("nan"), None, "1", "x", True, [], [1], {})
+INDEXES = (0, 1, -1, 99, 1e999, float("nan"), None, "0", 1.5, 10**30, True, [])
+VECTORS = ("AAAAAA==", None, {}, [], 7, "0.5", [[1, 2, 3]], [1, 2], [1, 2, 3, 4])
+
+
+def _odd_reply(random: Random, count: int) -> bytes:
+    """A reply to so many texts with some of it wrong, in most cases."""
+    entries: list[Any] = [{"index": i, "embedding": [random.random() + 0.1 for _ in range(3)]} for i in range(count)]
+    for entry in entries:
+        match random.randrange(12):
+            case 0:
+                entry["index"] = random.choice(INDEXES)
+            case 1:
+                entry["embedding"] = random.choice(VECTORS)
+            case 2:
+                entry["embedding"][random.randrange(3)] = random.choice(NUMBERS)
+            case 3:
+                del entry[random.choice(["index", "embedding"])]
+    random.shuffle(entries)
+    data = random.choice([entries] * 8 + [entries[1:], entries * 2, entries[0], None, {}])  # type: ignore[operator]
+    whole = json.dumps({"data": data}).encode()
+    broken = (whole[:-9], b"[" * 100_000, b"9" * 5_000, b"\xff\xfe", b"null", b"[]", b'{"data": "x"}', b"")
+    return random.choice([whole] * 9 + [random.choice(broken)])
+
+
+@pytest.mark.proves("EMB-HTTP")
+@pytest.mark.filterwarnings("error")
+def test_whatever_an_endpoint_answers_there_are_sound_vectors_or_one_sentence(
+    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, server = endpoint
+    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
+    model = embedder("openai:m", base_url=url)
+    random, came = Random(7), 0
+    for _ in range(150):
+        count = random.choice([1, 2, 3])
+        server.script[:] = [(200, _odd_reply(random, count))]
+        try:
+            vectors = list(model.embed(["a text"] * count))
+        except EmbeddingUnavailable as failure:
+            assert "\n" not in str(failure) and str(failure).isprintable()
+            continue
+        came += 1
+        assert [vector.shape for vector in vectors] == [(3,)] * count
+        assert all(vector.dtype == np.float32 for vector in vectors)
+        assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    assert 10 < came < 140
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_vectors_that_are_numbered_wrong_or_change_their_size_are_not_taken(
+    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, server = endpoint
+    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
+    model = embedder("openai:m", base_url=url)
+    twice = {"data": [{"index": 0, "embedding": [1, 2, 3]}, {"index": 0, "embedding": [3, 2, 1]}]}
+    server.script[:] = [(200, twice)]
+    with pytest.raises(EmbeddingUnavailable, match="no list of embeddings"):
+        list(model.embed(["a", "b"]))
+    server.script[:] = [(200, None), (200, {"data": [{"index": 0, "embedding": [1, 2]}]})]
+    with pytest.raises(EmbeddingUnavailable, match="different sizes"):
+        list(model.embed(["a"] * 65))
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_a_reply_that_trickles_ends_with_the_timeout_and_half_a_pair_of_surrogates_stops_nothing(
+    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, server = endpoint
+    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
+    assert embedder("openai:m", base_url=url).embed_query("half \ud83d of a pair").shape == (3,)
+    server.trickle_s = 0.2
+    server.script[:] = [(200, None), (401, {})]
+    started = time.monotonic()
+    with pytest.raises(EmbeddingUnavailable, match="HTTP 401"):
+        embedder("openai:m", base_url=url, timeout_s=0.5).embed_query("abc")
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_an_endpoint_whose_vectors_change_their_size_leaves_the_words_until_all_are_made_anew(
+    endpoint: tuple[str, type[_Endpoint]], brain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, server = endpoint
+    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
+    model = embedder("openai:m", base_url=url)
+    sync(brain, read_environment(), embedder=model)
+
+    def degraded() -> tuple[str, ...]:
+        model = embedder("openai:m", base_url=url)
+        with closing(Index(brain / ".nugget/index.db")) as index:
+            return embed_question("retry", index, model)[1]
+
+    assert degraded() == ()
+    server.size = 5
+    assert degraded() == ("no_vectors",)
+    (brain / "domains/coding/patterns/new.md").write_text("---\nid: pattern/new\ntype: pattern\n---\n# New\n\nRetry.\n")
+    changed = sync(brain, read_environment(), embedder=embedder("openai:m", base_url=url))
+    assert "`nugget rebuild` makes all anew" in str(changed.without_vectors)
+    server.size = 3
+    assert degraded() == (), "no vector of another size came in"
+    for server.size in (5, 4):  # the second time every text is in the cache
+        assert degraded() == ("no_vectors",)
+        assert sync(brain, read_environment(), embedder=embedder("openai:m", base_url=url), rebuild=True).rebuilt
+        assert degraded() == ()
 
 
 @pytest.mark.proves("EMB-HTTP")

@@ -14,7 +14,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from nugget.config import Settings, load_settings, read_environment
-from nugget.errors import LLMUnavailable, TranscriptError, UsageError
+from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError, UsageError
 from nugget.extraction import extract as run_extraction
 from nugget.extraction.fixes import check_commands, find_fixes, signature_of
 from nugget.extraction.heuristic import MAX_UNITS, extract_heuristic
@@ -390,3 +390,15 @@ def test_lines_wrapped_by_hand_are_one_passage() -> None:
     text = "The handler verifies the parsed body instead of the bytes that\nwere sent, so the signature differs.\n"
     (part,) = passages(session_of(said(text)))
     assert part.sentences[0].text == text.strip()
+
+
+def test_where_the_model_has_no_vectors_the_cue_phrases_choose_alone() -> None:
+    def unavailable(texts: Sequence[str]) -> Any:
+        raise EmbeddingUnavailable("no vectors now")
+
+    session = session_of(
+        said("Why do webhooks fail in staging?", PROMPT),
+        said("The root cause is that `proxy.py` re-serialises the JSON body, so the signature never matches."),
+    )
+    by_words = extract_heuristic(session, embed=None, now=NOW)
+    assert by_words and extract_heuristic(session, embed=unavailable, now=NOW) == by_words

@@ -6,6 +6,7 @@ docs.voyageai.com/reference/embeddings-api.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nugget.config import EmbeddingSettings, Environment
 from nugget.errors import EmbeddingUnavailable
 from nugget.redaction import redact
-from nugget.text import estimate_tokens
+from nugget.text import estimate_tokens, shorten
 
 if TYPE_CHECKING:
     import httpx
@@ -29,6 +30,9 @@ _BATCH = 64
 _ATTEMPTS = 4
 _RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
 _LONGEST_WAIT_S = 20.0
+_MAX_REPLY_BYTES = 64_000_000
+_LARGEST_NUMBER = 1e12
+"""No model gives numbers beyond this; their squares add up within a float."""
 
 
 class HttpEmbedder:
@@ -42,6 +46,7 @@ class HttpEmbedder:
         self._shown_url = _without_credentials(self._url)
         self._headers = {"Authorization": f"Bearer {key}"}
         self._timeout_s = timeout_s
+        self._size: int | None = None
 
     @classmethod
     def from_settings(cls, settings: EmbeddingSettings, environment: Environment) -> HttpEmbedder:
@@ -79,10 +84,16 @@ class HttpEmbedder:
         return estimate_tokens(text)
 
     def _request(self, client: httpx.Client, texts: Sequence[str], *, input_type: str) -> list[NDArray[np.float32]]:
-        body: dict[str, Any] = {"model": self._name, "input": [redact(text).text or " " for text in texts]}
+        cleaned = [redact(text).text.encode("utf-8", "replace").decode() for text in texts]
+        body: dict[str, Any] = {"model": self._name, "input": [text or " " for text in cleaned]}
         if self._vendor == "voyage":
             body["input_type"] = input_type
-        return _vectors(self._post(client, body), expected=len(texts), url=self._shown_url)
+        made = _vectors(self._post(client, body), expected=len(texts), url=self._shown_url)
+        sizes = {len(vector) for vector in made} | {self._size or len(made[0])}
+        if len(sizes) > 1:
+            raise EmbeddingUnavailable(f"{self._shown_url} answered with vectors of different sizes.")
+        self._size = len(made[0])
+        return made
 
     def _post(self, client: httpx.Client, body: dict[str, Any]) -> Any:
         import httpx
@@ -91,18 +102,17 @@ class HttpEmbedder:
         for attempt in range(_ATTEMPTS):
             time.sleep(wait_s)
             try:
-                response = client.post(self._url, json=body)
+                with client.stream("POST", self._url, json=body) as response:
+                    if response.status_code == 200:
+                        return json.loads(self._content(response))
             except httpx.InvalidURL as error:
                 reason = _without_credentials(str(error))
                 break
             except httpx.HTTPError as error:
-                reason, wait_s = str(error) or type(error).__name__, 0.5 * 2**attempt
+                reason, wait_s = shorten(str(error), 200) or type(error).__name__, 0.5 * 2**attempt
                 continue
-            if response.status_code == 200:
-                try:
-                    return response.json()
-                except ValueError:
-                    raise EmbeddingUnavailable(f"{self._shown_url} answered with something that is not JSON.") from None
+            except (ValueError, RecursionError):
+                raise EmbeddingUnavailable(f"{self._shown_url} answered with something that is not JSON.") from None
             reason = f"HTTP {response.status_code}"
             if response.status_code not in _RETRIED:
                 break
@@ -111,9 +121,25 @@ class HttpEmbedder:
             f"{self._shown_url} gave no vectors ({reason}).", hint="Check base URL, key and network."
         )
 
+    def _content(self, response: httpx.Response) -> bytes:
+        """The bytes of a reply, which may trickle for no longer than the timeout: httpx bounds each wait only."""
+        import httpx
+
+        until = time.monotonic() + self._timeout_s
+        content = bytearray()
+        for chunk in response.iter_bytes():
+            content += chunk
+            if time.monotonic() > until:
+                raise httpx.ReadTimeout("the reply took too long")
+            if len(content) > _MAX_REPLY_BYTES:
+                raise EmbeddingUnavailable(
+                    f"{self._shown_url} answered with more than {_MAX_REPLY_BYTES // 1_000_000} MB."
+                )
+        return bytes(content)
+
 
 def _retry_after_s(header: str | None) -> float | None:
-    return float(header) if header and re.fullmatch(r"\d+(\.\d+)?", header) else None
+    return float(header) if header and re.fullmatch(r"[0-9]+(\.[0-9]+)?", header) else None
 
 
 def _without_credentials(url: str) -> str:
@@ -125,11 +151,12 @@ def _vectors(reply: Any, *, expected: int, url: str) -> list[NDArray[np.float32]
     import numpy as np
 
     try:
-        entries = sorted(reply["data"], key=lambda entry: int(entry["index"]))
-        matrix = np.array([entry["embedding"] for entry in entries], dtype=np.float32)
-    except (KeyError, TypeError, ValueError):
+        entries = {entry["index"]: entry["embedding"] for entry in reply["data"]}
+        matrix = np.array([entries[number] for number in range(len(reply["data"]))], dtype=np.float64)
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise EmbeddingUnavailable(f"{url} answered in a form that is no list of embeddings.") from None
-    if matrix.ndim != 2 or matrix.shape[0] != expected or not np.isfinite(matrix).all():
-        raise EmbeddingUnavailable(f"{url} answered with {len(matrix)} usable vectors for {expected} texts.")
+    is_sound = matrix.ndim == 2 and matrix.size and bool((np.abs(matrix) < _LARGEST_NUMBER).all())
+    if not is_sound or len(matrix) != expected:
+        raise EmbeddingUnavailable(f"{url} answered with {len(matrix)} vectors, not all usable, for {expected} texts.")
     norms = np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-    return list(matrix / norms)
+    return list((matrix / norms).astype(np.float32))

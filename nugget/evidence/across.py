@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nugget.embedding import Embedder
-from nugget.errors import EmbeddingUnavailable
 from nugget.evidence.bundle import bundle_of
 from nugget.evidence.candidates import Candidate, SessionView, candidates_of, question_words, view_of
 from nugget.evidence.values import BundleOptions, EvidenceBundle
@@ -22,6 +21,7 @@ from nugget.index.connection import write_transaction
 from nugget.index.evidence import LogSession
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, Scope, SourceName, Unit
+from nugget.retrieval.candidates import embed_question
 
 _UNITS_A_SESSION = 100
 _LATEST_SESSIONS = 24
@@ -90,13 +90,9 @@ def _near_in_meaning(
     index: Index, query: str, workspace: str, embedder: Embedder | None, degraded: list[str]
 ) -> dict[int, float]:
     """Rows whose units are near a question: row id -> relevance (0..1)."""
-    if embedder is None or index.embedding_model != embedder.model or not query.strip():
-        degraded.append("no_vectors")
-        return {}
-    try:
-        vector = embedder.embed_query(query[:2000])
-    except EmbeddingUnavailable:
-        degraded.append("no_vectors")
+    vector, missing = embed_question(query[:2000], index, embedder)
+    degraded += missing
+    if vector is None:
         return {}
     filter_ = Filter(sources=(SourceName.SESSIONS, SourceName.SHELL))
     cosines = dict(index.search_vectors(vector, _BY_MEANING * 4, filter_))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import cues, wording
 from nugget.extraction.passages import Passage
 from nugget.models import EventKind, KnowledgeType
@@ -66,7 +68,8 @@ def score_passages(parts: Sequence[Passage], embed: Embed | None) -> list[list[S
         scored.append(row)
     if embed is not None:
         everything = sorted((one for row in scored for one in row), key=lambda one: -one.score)
-        _add_likeness([one for one in everything[:MAX_EMBEDDED] if one.score > _NOT_WORTH_EMBEDDING], embed)
+        with suppress(EmbeddingUnavailable):  # the cue phrases stand by themselves
+            _add_likeness([one for one in everything[:MAX_EMBEDDED] if one.score > _NOT_WORTH_EMBEDDING], embed)
     return scored
 
 

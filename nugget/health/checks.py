@@ -155,13 +155,13 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
         if embedder is None:
             yield _good("embedding model", "none: questions are answered by words alone")
             return
-        size = len(embedder.embed_query("Does the model answer?"))
+        vector = embedder.embed_query("Does the model answer?")
         index = index_state(brain, environment)
         if index.units and index.model != embedder.model:
             made = f"with vectors of {index.model}" if index.model else "without vectors"
             yield _odd("embedding model", f"{embedder.model} answers, but the index was made {made}", "nugget sync")
         else:
-            yield _good("embedding model", f"{embedder.model} answers, {size} dimensions")
+            yield _good("embedding model", f"{embedder.model} answers, {len(vector)} dimensions")
     except NuggetError as error:
         step = error.hint or "correct `embedding:` in brain.yaml; until then words alone are searched"
         yield _wrong("embedding model", f"{model} cannot be used: {error}", step)

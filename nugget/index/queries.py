@@ -129,6 +129,12 @@ def bm25_of_all(connection: sqlite3.Connection, table: str, match: str) -> list[
     return connection.execute(sql, (match,)).fetchall()
 
 
+def vector_size(connection: sqlite3.Connection) -> int | None:
+    """The size in bytes of a vector of the index; None where it holds none."""
+    row = connection.execute("SELECT length(embedding) FROM vectors LIMIT 1").fetchone()
+    return int(row[0]) if row else None
+
+
 def chunk_range(connection: sqlite3.Connection, unit_key: int) -> tuple[int, int] | None:
     """The first and the last key of a unit's chunks, which were given their keys in one go; None without chunks."""
     row = connection.execute("SELECT min(key), max(key) FROM chunks WHERE unit_key = ?", (unit_key,)).fetchone()

@@ -60,6 +60,10 @@ class VectorCache:
         self._connection.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM kept)")
         self._connection.execute("DROP TABLE kept")
 
+    def clear(self) -> None:
+        """Drop every vector: the model is another one by now, under the same name."""
+        self._connection.execute("DELETE FROM vectors")
+
     def close(self) -> None:
         """Close the file."""
         self._connection.close()

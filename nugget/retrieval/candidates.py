@@ -161,6 +161,7 @@ def embed_question(text: str, index: Index, embedder: QuestionEmbedder | None) -
     if embedder is None or index.embedding_model != embedder.model or not text.strip():
         return None, ("no_vectors",)
     try:
-        return embedder.embed_query(text), ()
+        vector = embedder.embed_query(text)
     except EmbeddingUnavailable:
         return None, ("no_vectors",)
+    return (vector, ()) if index.is_comparable(embedder.model, vector) else (None, ("no_vectors",))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.embedding import Embedder
+from nugget.embedding.remote import HttpEmbedder
+from nugget.errors import EmbeddingUnavailable
 from nugget.index import queries, writes
 from nugget.index.connection import write_transaction
 from nugget.index.vector_cache import VectorCache
@@ -48,7 +50,8 @@ def update(
         # Vectors of two models never stand in one index: what changed goes without until it is made anew.
         embedder, unavailable = None, unavailable or f"the index has vectors of {indexed or 'no model'}"
     cache = VectorCache(folder / "embeddings", embedder.model) if embedder else None
-    vectors = Vectors(embedder, cache, unavailable=unavailable)
+    size = _size_now(embedder) if rebuilt else queries.vector_size(connection)
+    vectors = Vectors(embedder, cache, size, unavailable=unavailable)
     try:
         with write_transaction(connection):
             result = _apply(brain, connection, changes, vectors, progress, has_model=bool(indexed) and not rebuilt)
@@ -66,6 +69,19 @@ def update(
         result, embedded=vectors.embedded, cached=vectors.cached, rebuilt=rebuilt, without_vectors=vectors.unavailable
     )
     return _result(connection, result, changes)
+
+
+def _size_now(embedder: Embedder | None) -> int | None:
+    """The size in bytes of what an endpoint answers with today, whatever is cached of it; None where it is not known.
+
+    A model of this machine stays what it is.
+    """
+    if not isinstance(embedder, HttpEmbedder):
+        return None
+    try:
+        return embedder.embed_query("How large is a vector?").nbytes
+    except EmbeddingUnavailable:
+        return None
 
 
 def _apply(

@@ -63,7 +63,7 @@ def embed_missing(
             if is_other and (problem := _switch_model(connection, embedder)):
                 return Embedded(unavailable=problem)
             with closing(VectorCache(cache_folder, embedder.model)) as cache:
-                return _embed_all(connection, Vectors(embedder, cache), progress)
+                return _embed_all(connection, Vectors(embedder, cache, queries.vector_size(connection)), progress)
     except Timeout:
         return Embedded(unavailable="another process is making the vectors")
 
@@ -93,6 +93,10 @@ def _embed_all(connection: sqlite3.Connection, vectors: Vectors, progress: Progr
         done, last = done + len(keys), keys[-1]
         if progress:
             progress("Embedding", done, total)
+    if vectors.is_outgrown:
+        with write_transaction(connection):
+            connection.execute("DELETE FROM vectors")
+            connection.execute("DELETE FROM unit_vectors")
     return Embedded(embedded=vectors.embedded, cached=vectors.cached, unavailable=vectors.unavailable)
 
 
