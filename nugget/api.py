@@ -22,6 +22,7 @@ from nugget.index import Index, Unusable
 from nugget.index.home import discard_damaged, read_home
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.nuggets import NuggetBundle
+from nugget.pace import Pace
 from nugget.query_log import Face, QuestionLog
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.reranking import Reranker
@@ -68,6 +69,7 @@ class Brain:
         self._machine: Index | None = None
         self._embedder: Embedder | None = None
         self._embedder_state = "unopened"
+        self._pace: Pace[Behind] | None = Pace() if resident else None
 
     def __enter__(self) -> Brain:
         return self
@@ -239,7 +241,7 @@ class Brain:
         query = replace(query, filter=replace(merged, sources=()), lists=lists)
         chosen = chosen_sources(merged.sources, identity=as_identity)
         wanted = at_least_one("limit", limit)
-        state = self.freshen() if fresh else Freshness()
+        state = self.freshen() if fresh and SourceName.BRAIN in chosen else Freshness()
         beside = self.freshen_machine(chosen) if fresh else None
 
         def search_once() -> Results:
@@ -305,8 +307,9 @@ class Brain:
 
         try:
             return freshen_machine(
-                self.environment, self.settings, brain=self.path, sources=sources, embedder=self.embedder
-            )
+                self.environment, self.settings, brain=self.path, sources=sources, embedder=self.embedder,
+                pace=self._pace,
+            )  # fmt: skip
         except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
             return Behind()
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from nugget.index import Index
 from nugget.index.home import discard_damaged, home_index_file, open_home
 from nugget.index.memory import open_memory, read_memory
 from nugget.models import Problem, SourceName
+from nugget.pace import Pace
 from nugget.sync.documents import document_changes, sync_documents
 from nugget.sync.result import Progress, SyncResult
 
@@ -136,29 +138,41 @@ def freshen_machine(
     brain: Path,
     sources: Sequence[SourceName],
     embedder: Embedder | None,
+    pace: Pace[Behind] | None = None,
 ) -> Behind:
-    """Take in what little changed of these sources since the last search. Where nothing is to be known, do nothing."""
-    waiting: dict[SourceName, int] = {}
-    problems: list[Problem] = []
-    if not _anything(environment, settings, brain):
-        return Behind()
-    with closing(open_home(environment.home)) as connection:
-        before = connection.total_changes
-        if SourceName.CANON in sources:
-            waiting[SourceName.CANON] = _freshen_canon(connection, environment, settings, brain, embedder, problems)
-        if SourceName.PROVENANCE in sources:
-            waiting[SourceName.PROVENANCE] = _freshen_provenance(connection, environment)
-        lacks_vectors = bool(embedder) and connection.total_changes > before and _lacks_vectors(connection)
-        if _HISTORY & {*sources}:
-            waiting[SourceName.SESSIONS] = _freshen_history(connection, environment, settings, brain)
-    files = {source: count for source, count in waiting.items() if count}
-    return Behind(files=files, lacks_vectors=lacks_vectors, problems=tuple(problems))
+    """Take in what little changed of these sources since the last search. Where nothing is to be known, do nothing.
+
+    A process that stays keeps a `pace`, by which it does not walk through thousands of files for each search.
+    """
+    pace = pace or Pace()
+    with ExitStack() as stack:
+
+        @cache
+        def connect() -> sqlite3.Connection:
+            return stack.enter_context(closing(open_home(environment.home)))
+
+        def look(part: SourceName) -> Behind:
+            if not _anything(environment, settings, brain):
+                return Behind()
+            if part is SourceName.CANON:
+                return _freshen_canon(connect(), environment, settings, brain, embedder)
+            if part is SourceName.PROVENANCE:
+                return _freshen_provenance(connect(), environment, embedder)
+            return _freshen_history(connect(), environment, settings, brain)
+
+        parts = dict.fromkeys(SourceName.SESSIONS if source in _HISTORY else source for source in sources)
+        found = [pace.lately(part, partial(look, part)) for part in parts if part in MACHINE_SOURCES]
+    return Behind(
+        files={source: count for one in found for source, count in one.files.items()},
+        lacks_vectors=any(one.lacks_vectors for one in found),
+        problems=tuple(problem for one in found for problem in one.problems),
+    )
 
 
-def _lacks_vectors(connection: sqlite3.Connection) -> bool:
+def _lacks_vectors(connection: sqlite3.Connection, embedder: Embedder | None) -> bool:
     from nugget.sync.missing_vectors import any_missing
 
-    return any_missing(connection)
+    return embedder is not None and any_missing(connection)
 
 
 def open_memory_of(
@@ -230,33 +244,33 @@ def _freshen_canon(
     settings: Settings,
     brain: Path,
     embedder: Embedder | None,
-    problems: list[Problem],
-) -> int:
-    """Take in a few changed notes; how many were left for later."""
+) -> Behind:
     source = canon_of(environment, settings, brain)
     changes = document_changes(source, connection)
-    problems += source.problems
+    problems = tuple(source.problems)
     if not changes or len(changes.modified) > INLINE_FILES:
-        return len(changes)
+        return _waiting(SourceName.CANON, len(changes), problems)
     model = embedder if embedder and len(changes) <= _WITH_VECTORS and _model_of(connection) == embedder.model else None
     sync_documents(source, connection, embedder=model, cache_folder=environment.home / "embeddings", changes=changes)
-    return 0
+    return Behind(lacks_vectors=_lacks_vectors(connection, embedder), problems=problems)
 
 
-def _freshen_provenance(connection: sqlite3.Connection, environment: Environment) -> int:
+def _freshen_provenance(connection: sqlite3.Connection, environment: Environment, embedder: Embedder | None) -> Behind:
     from nugget.sources.nugget_units import NuggetUnits
     from nugget.sync.provenance import sync_provenance
 
     if not (environment.home / "provenance").is_dir():
-        return 0
+        return Behind()
     changes = document_changes(NuggetUnits(environment.home), connection)
     if not changes or len(changes) > INLINE_FILES:
-        return len(changes)
+        return _waiting(SourceName.PROVENANCE, len(changes))
     sync_provenance(environment.home, connection)
-    return 0
+    return Behind(lacks_vectors=_lacks_vectors(connection, embedder))
 
 
-def _freshen_history(connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path) -> int:
+def _freshen_history(
+    connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path
+) -> Behind:
     from nugget.history.finding import find_history
     from nugget.history.syncing import is_outgrown, sync_history
     from nugget.index.history import known_states
@@ -270,14 +284,18 @@ def _freshen_history(connection: sqlite3.Connection, environment: Environment, s
     ]
     gone = known.keys() - found.keys()
     if known and is_outgrown(connection, settings):
-        return len(found)
+        return _waiting(SourceName.SESSIONS, len(found))
     if not changed and not gone:
-        return 0
+        return Behind()
     grown = sum(file.size - before if file.size >= before else file.size for file, before in changed)
-    if grown > INLINE_BYTES or len(changed) > INLINE_FILES:
-        return len(changed)
-    result = sync_history(connection, environment, settings, brain=brain, wait=False)
-    return len(changed) if result.is_busy else 0
+    if grown <= INLINE_BYTES and len(changed) <= INLINE_FILES:
+        result = sync_history(connection, environment, settings, brain=brain, wait=False)
+        changed = changed if result.is_busy else []
+    return _waiting(SourceName.SESSIONS, len(changed))
+
+
+def _waiting(source: SourceName, count: int, problems: tuple[Problem, ...] = ()) -> Behind:
+    return Behind(files={source: count} if count else {}, problems=problems)
 
 
 def _sync_history(

@@ -8,7 +8,7 @@ first. What only vectors point at, and that weakly, is left out beside the brain
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -156,11 +156,7 @@ def search_everything(
         listed = _listed(query, indexes, sources, limit=limit, depth=depth, allow=allow)
         return Results(query=query, groups=tuple(listed))
     # History goes without vectors: the model may still be loading in another process meanwhile.
-    of_history = {
-        source: _passages(query, source, index, limit=limit, allow=allow)
-        for source in sources
-        if source in _HISTORY and not _is_about_units(query.filter) and (index := indexes.of(source))
-    }
+    passages, cut = _passages(query, indexes, sources, limit=limit, allow=allow)
     once = None if embedder is None else _Once(embedder)
     chosen = profiles.configured(profile, settings)
     groups: list[Group] = []
@@ -180,10 +176,9 @@ def search_everything(
             degraded += bundle.degraded
             explained[str(source)] = bundle.explain
             hint = hint or bundle.more_context_hint
-        if source in of_history:
-            passages, cut = of_history[source]
-            degraded += [f"phrase_cut: {source}, {cut}"] if cut else []
-            hits = _by_relevance_and_recency([*hits, *passages])
+        if source in passages:
+            degraded += [f"phrase_cut: {source}, {cut[source]}"] if source in cut else []
+            hits = _by_relevance_and_recency([*hits, *passages[source]])
             weak = weak and not hits
         if hits:
             shown = min(limit, _WEAK_SHOWN) if weak else limit
@@ -350,17 +345,26 @@ def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
 
 
 def _passages(
-    query: SearchQuery, source: SourceName, index: Index, *, limit: int, allow: Sequence[re.Pattern[str]]
-) -> tuple[list[Hit], str]:
-    """The passages of a source, and how far back they were looked for, where that was not to the end."""
+    query: SearchQuery,
+    indexes: Indexes,
+    sources: Sequence[SourceName],
+    *,
+    limit: int,
+    allow: Sequence[re.Pattern[str]],
+) -> tuple[dict[SourceName, list[Hit]], Mapping[SourceName, str]]:
+    """The passages of each source of history, and how far back they were looked for where that was not to the end."""
     from nugget.history import ask_history
 
+    wanted = [source for source in sources if source in _HISTORY]
+    index = indexes.of(wanted[0]) if wanted and not _is_about_units(query.filter) else None
+    if index is None:
+        return {}, {}
     if not question_words(query.text) and not query.match:
-        return [], ""
+        return {source: [] for source in wanted}, {}
     found = ask_history(
         index.connection,
         query.given if query.expression is None and not query.problem and query.filter.is_empty else query.text,
-        sources=(source,),
+        sources=wanted,
         since=query.filter.since,
         until=query.filter.until,
         sessions=query.filter.sessions,
@@ -368,7 +372,8 @@ def _passages(
         expression=query.expression,
         allow=allow,
     )
-    return [passage_hit(hit) for hit in found.hits], found.cut
+    hits = {source: [passage_hit(hit) for hit in found.hits if hit.source is source] for source in wanted}
+    return hits, found.cut
 
 
 def passage_hit(found: PassageHit) -> Hit:

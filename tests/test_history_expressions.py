@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from nugget.history import ask_history
 from nugget.history.expressions import matcher, probe
+from nugget.models import SourceName
 from nugget.render import degraded_sentences
 from nugget.search_language import compile_match, parse_search
 
@@ -72,13 +73,16 @@ def test_a_phrase_is_found_however_many_newer_passages_hold_its_words(world: Wor
     assert world.matching("NEAR(here lantern, 3)") == ["session:a#1"]
     parsed = parse_search('"lantern walnut"', today=date(2026, 3, 1))
     whole = ask_history(world.connection, parsed.text, expression=parsed.expression)
-    assert (len(whole.hits), whole.cut) == (1, "")
+    assert (len(whole.hits), whole.cut) == (1, {})
     hasty = ask_history(world.connection, parsed.text, expression=parsed.expression, patience_s=0.0)
-    assert hasty.hits == () and hasty.cut.startswith("back to 20"), "what was not looked at is said"
+    assert hasty.hits == ()
+    cut = hasty.cut[SourceName.SESSIONS]
+    assert cut.startswith("back to 20"), "what was not looked at is said"
     few = ask_history(world.connection, "here", expression=parse_search("here*", today=date(2026, 3, 1)).expression,
                       patience_s=0.0)  # fmt: skip
-    assert few.cut == "", "all were looked at"
-    assert degraded_sentences([f"phrase_cut: sessions, {hasty.cut}"])[0].startswith("a phrase or NEAR was not looked")
+    assert few.cut == {}, "all were looked at"
+    told = degraded_sentences([f"phrase_cut: sessions, {cut}"])[0]
+    assert told.startswith("a phrase or NEAR was not looked")
 
 
 @pytest.mark.proves("HIS-EXPRESSION")

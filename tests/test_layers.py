@@ -36,7 +36,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "client_settings", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge", "brain", "golden",
         "filing", "sources", "index", "search_language",
     ),
-    "vocabulary": ("errors", "dates", "models", "nuggets", "text", "cutting", "markdown", "schema", "json_edits"),
+    "vocabulary": (
+        "errors", "dates", "pace", "models", "nuggets", "text", "cutting", "markdown", "schema", "json_edits",
+    ),
 }  # fmt: skip
 """Top row first. A module imports from the rows below its own, and inside its row only from names to its left."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice
 from time import perf_counter
@@ -47,10 +47,10 @@ _LEAST_SHARE = 0.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryAnswer:
-    """What history knows of a query, best first. `cut` says how far back it was looked for, where time ran out."""
+    """What history knows of a query, best first. `cut` says how far back it was looked for where time ran out."""
 
     hits: tuple[PassageHit, ...] = ()
-    cut: str = ""
+    cut: Mapping[SourceName, str] = field(default_factory=dict)
 
 
 def search_history(connection: sqlite3.Connection, query: str, **options: Any) -> list[PassageHit]:
@@ -98,13 +98,14 @@ def ask_history(
         )  # fmt: skip
     with Texts() as texts:
         hits: list[PassageHit] = []
-        cut = ""
+        cut: dict[SourceName, str] = {}
         for source in [source for source in sources if source in HISTORY_SOURCES]:
             filter_ = _filter_of(source, since=since, until=until, workspace=workspace, sessions=sessions)
             if expression:
                 rows = tables.each_match(connection, wider_match(expression), filter_)
                 found, left = _read_admitted(connection, rows, texts, clean, test, limit)
-                cut = cut or left
+                if left:
+                    cut[source] = left
             else:
                 found = _read(connection, candidates(connection, terms, filter_, most), texts, clean)
             _rank(found, weights, _phrases(query))
