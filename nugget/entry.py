@@ -16,6 +16,9 @@ from typing import NoReturn
 _QUESTIONS = ("ask", "search")
 """Commands that need the embedding model once."""
 
+_SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
+"""Variables from which rich and typer take the size of the terminal."""
+
 UNEXPECTED = 3
 INTERRUPTED = 130
 
@@ -64,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from nugget.embedding.borrowed import load_ahead
 
             load_ahead()
+        _forget_impossible_sizes()
         from nugget.cli import run
 
         return run(given)
@@ -90,6 +94,14 @@ def _command_in(arguments: Sequence[str]) -> str | None:
         elif not argument.startswith("-"):
             return argument
     return None
+
+
+def _forget_impossible_sizes() -> None:
+    """Hide sizes that no terminal has: `COLUMNS=²` makes rich and typer fail, a billion columns fill the memory."""
+    for name in _SIZES:
+        value = os.environ.get(name, "")
+        if value and not (value.isascii() and value.isdigit() and len(value) < 5 and int(value)):
+            del os.environ[name]
 
 
 def _stand_in_for_closed_streams() -> None:
