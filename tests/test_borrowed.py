@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,21 @@ def asked(brain: Path, **variables: str) -> tuple[list[str], set[str]]:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [hit["id"] for hit in json.loads(done.stdout)["hits"]], set(done.stderr.splitlines()[-1].split())
+
+
+def end_loading() -> None:
+    """End the second process, where there is one."""
+    if borrowed._loading is not None:
+        borrowed._loading.kill()
+        borrowed._loading.communicate()
+        borrowed._loading = None
+
+
+@pytest.fixture
+def stopped() -> Iterator[None]:
+    """No second process outlives the test."""
+    yield
+    end_loading()
 
 
 @pytest.mark.proves("ASK-BORROWED")
@@ -108,6 +124,56 @@ def test_no_process_is_started_in_vain(own: Embedder, isolated_home: Path, monke
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     load_ahead()
     assert borrowed._loading is None, "no vectors are wanted"
+
+
+@pytest.mark.proves("ASK-BORROWED")
+@pytest.mark.parametrize("where", ["flag", "variable", "folder", "default", "config"])
+@pytest.mark.parametrize(
+    ("settings", "started"),
+    [
+        ("embedding:\n  # which one\n\n  timeout_s: 5\n  model: 'other/model'  # ours\n", False),
+        ("embedding: {timeout_s: 5, model: none}\n", False),
+        (f"embedding:\n  model: {BUNDLED_MODEL}\n", True),
+        ("embedding:\n  # model: none\nllm:\n  model: claude\n", True),
+        ("", True),
+    ],
+    ids=str.split("other none-in-one-line bundled comment nothing"),
+)
+def test_no_process_is_started_for_a_brain_that_names_another_model(
+    tmp_path: Path,
+    isolated_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    settings: str,
+    started: bool,
+    stopped: None,
+) -> None:
+    brain, home = tmp_path / "a brain", isolated_home / ".nugget"
+    for folder in (brain / "domains" / "coding", home):
+        folder.mkdir(parents=True)
+    (brain / "brain.yaml").write_text("name: x\n" + ("" if where == "config" else settings))
+    (home / "config.yaml").write_text(settings if where == "config" else f'brain: "{brain}"\n')
+    monkeypatch.chdir(brain / "domains" / "coding" if where == "folder" else tmp_path)
+    if where == "variable":
+        monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    load_ahead(str(brain) if where == "flag" else None)
+    assert (borrowed._loading is not None) is started
+
+
+def test_settings_that_are_no_text_or_no_file_stop_no_question(
+    tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch, stopped: None
+) -> None:
+    os.mkfifo(tmp_path / "brain.yaml")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    (isolated_home / ".nugget").mkdir()
+    (isolated_home / ".nugget" / "config.yaml").write_bytes(b"embedding:\n" * 3000 + b"\xff\n")
+    for folder in (str(tmp_path), "\0", None):
+        load_ahead(folder)
+        assert borrowed._loading is not None
+        end_loading()
 
 
 @pytest.mark.proves("ASK-BORROWED", "CLI-EXIT")

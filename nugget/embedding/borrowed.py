@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from array import array
@@ -33,6 +34,11 @@ _PATIENCE_S = 5.0
 
 _ROUNDING = 1e-3
 
+_PEEKED_CHARS = 20_000
+_DEFAULT_BRAIN = re.compile(r"^brain:[ \t]*[\"']?([^\"'\n]+)", re.MULTILINE)
+_MODEL = re.compile(r"^embedding:(?:[^\n]*\n(?=[ \t#\n]))*?[^\n#]*?\bmodel:[ \t]*[\"']?([^\s\"'#,}]+)", re.MULTILINE)
+"""`model:` of the section `embedding:`, where it is no comment."""
+
 _loading: subprocess.Popen[bytes] | None = None
 
 
@@ -55,23 +61,50 @@ class Borrowing:
         return of_server or _vector_in(_ask_loading(question)) or self._own.embed_query(text)
 
 
-def load_ahead() -> None:
+def load_ahead(brain: str | None = None) -> None:
     """Have a second process load the bundled model from now on; not where that would be in vain.
 
-    Another model that a brain names is found out too late for this: there the second process is not asked.
+    `brain` is the folder that the command names.
     """
     global _loading
     from nugget.config import read_environment
 
     environment = read_environment()
-    wanted = environment.variables.get("NUGGET_EMBEDDING_MODEL", BUNDLED_MODEL)
-    if wanted != BUNDLED_MODEL or _cores() < 2 or resident.is_answered(environment.home):
+    if _model_named(environment, brain) != BUNDLED_MODEL or _cores() < 2 or resident.is_answered(environment.home):
         return
     with suppress(OSError):
         _loading = subprocess.Popen(
             [sys.executable, "-c", _START, str(environment.models), *sys.path],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+
+
+def _model_named(environment: Environment, brain: str | None) -> str:
+    """The model that the settings seem to name, told without a parser of YAML: its import would be waited for.
+
+    A mistake costs time and no answer: whoever uses another model does not ask the second process.
+    """
+    from nugget.config import expanded, is_brain
+
+    of_person = _beginning(environment.home / "config.yaml")
+    folder = Path(brain) if brain else environment.brain
+    with suppress(OSError):  # the current folder may be gone
+        folder = folder or next(filter(is_brain, (Path.cwd(), *Path.cwd().parents)), None)
+    if folder is None and (default := _DEFAULT_BRAIN.search(of_person)):
+        folder = expanded(default[1])
+    of_brain = _beginning(folder / "brain.yaml") if folder else ""
+    named = _MODEL.search(of_person) or _MODEL.search(of_brain)
+    return environment.variables.get("NUGGET_EMBEDDING_MODEL", named[1] if named else BUNDLED_MODEL)
+
+
+def _beginning(file: Path) -> str:
+    try:
+        if not file.is_file():
+            return ""
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            return opened.read(_PEEKED_CHARS)
+    except (OSError, ValueError):
+        return ""
 
 
 def lend_once() -> None:
