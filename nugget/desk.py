@@ -96,7 +96,7 @@ class Desk:
         try:
             self.open()
         except NuggetError as error:
-            print(f"nugget: {error}", file=sys.stderr)
+            tell(str(error))
 
     def ready(self) -> Brain:
         """The brain, once it has been read. Raises BrainError, and IndexUnavailable where that takes too long."""
@@ -181,7 +181,7 @@ class Desk:
             self._is_warm.set()
             brain.ask("What is known?", limit=1, fresh=False, log=False)
         except NuggetError as error:
-            print(f"nugget: {error}", file=sys.stderr)
+            tell(str(error))
         except Exception:
             print_traceback()
         finally:
@@ -206,18 +206,21 @@ class Desk:
             if beside:
                 brain.sync_machine()
         except NuggetError as error:
-            from nugget.redaction import redact
-
-            print(f"nugget: {redact(str(error)).text}", file=sys.stderr)
+            tell(str(error))
         except Exception:
             print_traceback()
 
 
-def print_traceback() -> None:
-    """The traceback of what nobody foresaw, on stderr, which a client may keep: without secrets."""
+def tell(failure: str) -> None:
+    """What went wrong beside the answers, on stderr, which a client may keep: without secrets."""
     from nugget.redaction import redact
 
-    print(redact(traceback.format_exc()).text, file=sys.stderr)
+    print(f"nugget: {redact(failure).text}", file=sys.stderr)
+
+
+def print_traceback() -> None:
+    """The traceback of what nobody foresaw."""
+    tell(traceback.format_exc().rstrip())
 
 
 def _check(question: Question) -> None:

@@ -10,7 +10,7 @@ import pytest
 from commands import Nugget
 
 from nugget.config import read_environment
-from nugget.desk import Desk, Question
+from nugget.desk import Desk, Question, print_traceback
 from nugget.errors import BrainError
 
 
@@ -55,3 +55,18 @@ def test_what_does_not_fit_into_the_budget_is_not_told_to_be_nothing(desk: Desk,
     with desk.open() as opened:
         bundle = opened.ask("cache invalidation", budget_tokens=10)
     assert bundle.hits == () and "concept/cache-invalidation" in (bundle.more_context_hint or "")
+
+
+@pytest.mark.proves("MCP-STDERR")
+def test_what_goes_wrong_beside_the_answers_is_told_on_stderr_without_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    Desk(flag=tmp_path / token, environment=read_environment(), cwd=tmp_path).warm()
+    try:
+        raise ValueError(token)
+    except ValueError:
+        print_traceback()
+    told = capsys.readouterr().err
+    assert told.startswith("nugget: ") and "does not exist." in told and "\nnugget: Traceback " in told
+    assert token not in told and told.count("[redacted:github-token]") == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
+from nugget.desk import print_traceback
 from nugget.errors import NuggetError
 from nugget.http_server.limits import Bodies, check_head, read_body, replayed
 from nugget.http_server.parameters import NothingRequest, Parameters, read_parameters
 from nugget.http_server.replies import Refusal, refusal_of
 from nugget.http_server.security import Access
-from nugget.redaction import redact
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -177,7 +175,7 @@ def _wrong_method(method: str, allow: Mapping[str, str]) -> Refusal:
 
 def _unexpected(error: Exception) -> Refusal:
     """What nobody foresaw: the details go to whoever started the server, without secrets."""
-    print(redact("".join(traceback.format_exception(error))).text, file=sys.stderr)
+    print_traceback()
     return Refusal(
         500, "internal", f"Something unexpected went wrong ({type(error).__name__}).",
         hint="The server's error output has the details.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pydantic import Field
 
 from nugget import evidence, spool
 from nugget.config import Environment, Settings
+from nugget.desk import tell
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.evidence.bundle import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
 from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
@@ -202,7 +202,7 @@ class LogDesk:
         except Exception as error:  # a thread of its own: nobody else hears of it
             told.state = "failed"
             told.problems.append(f"{type(error).__name__}: {redact(str(error)).text}")
-            print(f"nugget: reading the logs failed: {redact(str(error)).text}", file=sys.stderr)
+            tell(f"reading the logs failed: {error}")
 
 
 @contextmanager

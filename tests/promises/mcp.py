@@ -8,6 +8,7 @@ PROMISES: dict[str, str] = {
     "MCP-ERRORS": "What goes wrong comes back as text that says what to do: no brain, bad arguments, a lost index.",
     "MCP-THREADS": "Questions asked at once each get their own answer.",
     "MCP-START": "initialize and server/discover are answered before any model is loaded; then the brain is warmed up.",
+    "MCP-STDERR": "What goes wrong beside the answers is told on stderr without secrets.",
     "MCP-END": "The server ends with its client, and prints nothing but the protocol on stdout.",
 }
 GAPS: dict[str, str] = {}
