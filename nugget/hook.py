@@ -32,6 +32,10 @@ _QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
 _JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
 
 
+class _OutOfTime(BaseException):
+    """What was asked takes too long. No OSError, as TimeoutError is: what looks into files goes on after those."""
+
+
 def is_hook_call(arguments: Sequence[str]) -> bool:
     """Whether `nugget <arguments>` is a hook at work: `capture-session` alone, with the payload on stdin."""
     is_ours = list(arguments[:1]) == ["capture-session"] and all(flag in FLAGS for flag in arguments[1:])
@@ -57,7 +61,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             _say(_told(payload, "recall"))
         elif event in _QUEUED_EVENTS and (payload.get("transcript_path") or payload.get("session_id")):
             _session_ends(home, payload, str(event))
-    except Exception as error:
+    except (Exception, _OutOfTime) as error:
         _note(home, error)
     return 0
 
@@ -157,15 +161,17 @@ def _at_most(seconds: float) -> Iterator[None]:
     import signal
 
     def give_up(*_: object) -> None:
-        raise TimeoutError(f"nothing to tell within {seconds:g} s")
+        raise _OutOfTime
 
     if not hasattr(signal, "setitimer"):
         yield
         return
     signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
         yield
+    except _OutOfTime:
+        raise TimeoutError(f"nothing to tell within {seconds:g} s") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -184,7 +190,7 @@ def _has_brain(home: str) -> bool:
     return False
 
 
-def _note(home: str, error: Exception) -> None:
+def _note(home: str, error: BaseException) -> None:
     """Leave one line where `nugget status` and `nugget doctor` look; a full disk cannot be helped here."""
     with suppress(OSError):
         folder = os.path.join(home, "log")

@@ -1,8 +1,9 @@
-"""What a command line left behind, as the `nugget` fixture (conftest.py) gives it."""
+"""What a command line left behind, as the `nugget` fixture (conftest.py) gives it; and the hook as a process."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ class Result(NamedTuple):
         """stdout as the one JSON document that it has to be."""
         return json.loads(self.out)
 
+
+PATIENT = [sys.executable, "-P", "-c", "from nugget import entry, hook; hook._TELL_S = 60; entry.console()"]
+"""`nugget`, of which the hook says what it has to say also on a machine that is out of breath."""
 
 Nugget = Callable[..., Result]
 """Runs a command line in this process."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from commands import Nugget, Result
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from loopback_anthropic import AnthropicServer
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 
+# The same examples in every run, however slow the machine is. To search further: `pytest --hypothesis-profile=default`.
+settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 FOREIGN = (
     "NUGGET_", "ANTHROPIC_", "GITHUB_", "CLAUDE", "GIT_", "OPENAI_", "VOYAGE_", "AISH", "CODEX_", "GEMINI_", "XDG_DATA",
@@ -34,7 +39,8 @@ FOREIGN = (
 def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A HOME of its own for each test, with a git identity and no keys.
 
-    The converted embedding model is shared between tests through NUGGET_MODELS, as it is between brains.
+    The converted embedding model is shared between tests through NUGGET_MODELS, as it is between brains. What a command
+    has left running in the background ends with its test.
     """
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
@@ -49,6 +55,10 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
         "[user]\n\tname = Test Person\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
     )
     yield home
+    if "nugget.cli.background" in sys.modules:
+        for process in sys.modules["nugget.cli.background"].STARTED:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture

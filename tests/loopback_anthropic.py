@@ -53,13 +53,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raw:
-    """Bytes as they are, sent in `chunks` with `pause_s` between; `length` claims another content-length."""
+    """Bytes as they are, sent in `chunks` with `pause_s` between; `length` claims another content-length.
+
+    `before` is called with the number of each chunk but the first, and may wait.
+    """
 
     chunks: tuple[bytes, ...]
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
     pause_s: float = 0.0
+    before: Callable[[int], object] = lambda number: None
     length: int | None = None
 
 
@@ -166,6 +170,7 @@ def _handler(server: AnthropicServer) -> type[BaseHTTPRequestHandler]:
             for number, chunk in enumerate(answer.chunks):
                 if number:
                     time.sleep(answer.pause_s)
+                    answer.before(number)
                 self.wfile.write(chunk)
                 self.wfile.flush()
             if answer.length:

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
+
+from waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 START = [sys.executable, "-c", "import sys; from nugget.entry import console; sys.argv[0] = 'nugget'; console()"]
@@ -68,7 +69,7 @@ class Served:
 
     def ask(
         self, path: str, *, method: str | None = None, body: Any = None, headers: Mapping[str, str] | None = None,
-        timeout_s: float = 30.0, **query: Any,
+        timeout_s: float = PATIENCE_S, **query: Any,
     ) -> Answer:  # fmt: skip
         """One request; a body that is no bytes is sent as JSON."""
         sent = {**self.headers, **(headers or {})}
@@ -88,13 +89,13 @@ class Served:
 
     def socket(self) -> socket.socket:
         """A raw connection."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it with a signal; its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        rest = self.process.communicate(timeout=30)[1]
+        rest = self.process.communicate(timeout=PATIENCE_S)[1]
         self.said.append(rest or b"")
         return self.process.returncode
 
@@ -144,10 +145,22 @@ def served(
 
 
 @contextmanager
-def served_brain(**variables: str) -> Iterator[Served]:
-    """A server with a copy of tests/brain, in a new temporary folder."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        shutil.copytree(REPOSITORY / "tests" / "brain", folder / "brain")
-        with served(folder, brain=folder / "brain", **variables) as server:
-            yield server
+def served_brain(folder: Path, **variables: str) -> Iterator[Served]:
+    """A server with a copy of tests/brain, in an empty folder.
+
+    The folder is for pytest to remove: what a command left running in the background may still write there.
+    """
+    shutil.copytree(REPOSITORY / "tests" / "brain", folder / "brain")
+    with served(folder, brain=folder / "brain", **variables) as server:
+        yield server
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything that comes until the other end closes."""
+    received = b""
+    try:
+        while part := connection.recv(65536):
+            received += part
+    except ConnectionResetError:
+        pass
+    return received

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from served import served
 from test_resident import other_end, synced
+from waiting import PATIENCE_S, wait_for
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.embedding import BUNDLED_MODEL, Embedder, borrowed, open_embedder
@@ -51,7 +51,7 @@ def asked(brain: Path, **variables: str) -> tuple[list[str], set[str]]:
     """The ids that `nugget search` finds, and the top-level modules that it loaded for that."""
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "--brain", str(brain), "search", "--source", "brain", "--json", QUESTION],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -81,12 +81,14 @@ def test_a_command_finds_by_meaning_and_loads_no_model_itself(synced: Path, isol
     assert loaded & MODEL == set(), "the process beside it has"
     keep = {"NUGGET_HOME": str(isolated_home / ".nugget"), "NUGGET_MODELS": os.environ["NUGGET_MODELS"]}
     with served(isolated_home, brain=synced, NUGGET_EMBEDDING_MODEL=model, **keep) as server:
-        for _ in range(40):  # at first the server may be loading it still
-            found, loaded = asked(synced, NUGGET_EMBEDDING_MODEL=model)
-            if not loaded & MODEL:
-                break
-            time.sleep(0.25)
-        assert (found, loaded & MODEL) == (own_way, set())
+        answers: list[tuple[list[str], set[str]]] = []
+
+        def is_borrowed() -> bool:  # at first the server may be loading it still
+            answers.append(asked(synced, NUGGET_EMBEDDING_MODEL=model))
+            return not answers[-1][1] & MODEL
+
+        wait_for(is_borrowed)
+        assert answers[-1][0] == own_way
         assert server.stop(signal.SIGTERM) == 0
 
 
@@ -109,6 +111,7 @@ def test_whatever_the_others_answer_the_model_itself_is_fallen_back_on(own: Embe
                    json.dumps({"vector": short}).encode()):  # fmt: skip
         with other_end(environment.home, answer) as heard:
             assert Borrowing(own, environment).embed_query(QUESTION).tobytes() == expected
+            wait_for(lambda: heard)
             assert json.loads(heard[0]) == {"embed": QUESTION, "model": own.model}
     load_ahead()
     assert borrowed._loading is not None
@@ -188,7 +191,7 @@ sys.meta_path.insert(0, Interrupting())
 """
     done = subprocess.run(
         [sys.executable, "-c", interrupt + COMMAND, "--brain", str(synced), "ask", QUESTION],
-        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (130, "")
     assert len(done.stderr.splitlines()) == 1, "the modules that COMMAND reports"
@@ -209,7 +212,7 @@ console()
 """
     command = [sys.executable, "-c", kinds, "--brain", str(synced), "search", "--source", "brain", QUESTION]
     done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&- >&-', "sh", *command], capture_output=True, text=True, timeout=60,
+        ["sh", "-c", 'exec "$@" <&- >&-', "sh", *command], capture_output=True, text=True, timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": str(ROOT), "NUGGET_EMBEDDING_MODEL": EmbeddingSettings().model},
     )  # fmt: skip
     assert done.stderr == "0 [True, True]\n", "both are the null device"

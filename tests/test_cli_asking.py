@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from cli_stage import REPOSITORY, golden, write_unit
 from commands import Nugget
 from loopback_anthropic import AnthropicServer, Message, status, text, value
+from waiting import wait_for
 
 from nugget.api import Brain
 from nugget.config import read_environment
@@ -146,10 +146,7 @@ def test_many_changes_do_not_block_the_answer_and_are_caught_up_with(
     shown = nugget("ask", "wildebeest", "--json")
     assert shown.json["hits"] == [] and "index_behind" in shown.json["degraded"]
     assert "60 files changed; they are being indexed in the background, and this answer is from before." in shown.err
-    deadline = time.monotonic() + 60
-    while nugget("status", "--json").json["index"]["state"] != "ready":
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    wait_for(lambda: nugget("status", "--json").json["index"]["state"] == "ready")
     assert len(nugget("search", "wildebeest", "-q", "-n", "100").out.split()) == 60
 
 
@@ -163,10 +160,7 @@ def test_an_index_without_the_vectors_that_it_should_have_is_made_anew_behind_th
     shown = nugget("ask", "cache invalidation", "--json")
     assert shown.json["hits"][0]["id"] == "concept/cache-invalidation" and "no_vectors" in shown.json["degraded"]
     assert shown.err.startswith("The index is being made anew for all-MiniLM-L6-v2/int8;")
-    deadline = time.monotonic() + 90
-    while nugget("status", "--json").json["index"]["vectors"] == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
+    wait_for(lambda: nugget("status", "--json").json["index"]["vectors"])
     assert "no_vectors" not in nugget("ask", "cache invalidation", "--json").json["degraded"]
 
 
@@ -178,6 +172,7 @@ def claude(monkeypatch: pytest.MonkeyPatch) -> Any:
     with AnthropicServer() as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("NUGGET_RETRIEVAL_RERANK_TIMEOUT_S", "60")
         yield server
 
 

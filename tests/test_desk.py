@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from commands import Nugget
+from waiting import PATIENCE_S
 
+from nugget.api import Brain
 from nugget.config import read_environment
 from nugget.desk import Desk, Question, print_traceback
 from nugget.errors import BrainError
@@ -16,8 +19,13 @@ from nugget.errors import BrainError
 
 @pytest.fixture
 def desk(brain: Path) -> Iterator[Desk]:
+    with Brain(brain) as first:  # a slow machine reads it longer than an agent waits
+        first.sync()
     opened = Desk(flag=brain, environment=read_environment(), cwd=brain)
     yield opened
+    for thread in threading.enumerate():  # what it says must not end up in another test
+        if thread.name.startswith("nugget-"):
+            thread.join(PATIENCE_S)
     opened.close()
 
 

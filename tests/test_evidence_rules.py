@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from logs import NOW, Logs, logs_in
 from sessions import STARTED
+from waiting import slowness
 
 from nugget.config import CaptureSettings, Settings
 from nugget.evidence import ingest
@@ -258,10 +259,10 @@ def test_a_session_of_100_000_events_is_asked_within_30_ms(logs: Logs) -> None:
         bundle = logs.ask("s", f"what went wrong with module{number * 3} and what changed")
         spent.append(time.process_time() - began)
         assert f"module{number * 3}" in bundle.context_text
-    assert sorted(spent)[len(spent) // 2] <= 0.030
+    assert sorted(spent)[len(spent) // 2] <= 0.030 * slowness()
     began = time.process_time()
     assert logs.ingest("s").is_empty
-    assert time.process_time() - began < 0.1
+    assert time.process_time() - began < 0.1 * slowness()
 
 
 @pytest.mark.proves("EVI-SHELL-BOUNDED")

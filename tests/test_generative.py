@@ -478,7 +478,7 @@ WEIRD = st.recursive(
 )
 
 
-@hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[*HealthCheck])
 @given(units=st.lists(WEIRD | st.fixed_dictionaries({key: WEIRD | st.just(sound) for key, sound in unit().items()})))
 def test_any_json_at_all_gives_sound_proposals_or_reasons(units: list[Any], llm: LLM, server: AnthropicServer) -> None:
     server.default = lambda request: value({"summary": "s", "units": units})

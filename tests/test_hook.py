@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S, wait_for
 
 from nugget import queue, spool
 from nugget.hook import NOTICE
@@ -35,14 +36,9 @@ def variables(**more: str) -> dict[str, str]:
 def hook(payload: object, **more: str) -> subprocess.CompletedProcess[bytes]:
     text = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     command = [sys.executable, "-P", "-m", "nugget.entry", "capture-session"]
-    return subprocess.run(command, input=text, capture_output=True, env=variables(**more), timeout=20, check=False)
-
-
-def wait_for(condition: Callable[[], object], *, timeout_s: float = 20.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.02)
+    return subprocess.run(
+        command, input=text, capture_output=True, env=variables(**more), timeout=PATIENCE_S, check=False
+    )
 
 
 def is_idle(home: Path) -> bool:
@@ -106,14 +102,14 @@ def test_a_pipe_that_stays_open_does_not_hold_the_hook(home: Path, queue_lock: N
         assert process.stdin is not None
         process.stdin.write(json.dumps(PAYLOAD).encode())
         process.stdin.flush()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
     assert len(queue.jobs(home, "pending")) == 1
 
 
 def test_a_pipe_that_says_nothing_is_given_up(home: Path) -> None:
     command = [sys.executable, "-P", "-m", "nugget.entry", "capture-session"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=variables()) as process:
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
 
 
 @pytest.mark.proves("HOOK-NOTICE")
@@ -192,8 +188,8 @@ def test_twenty_sessions_that_end_in_the_same_second_start_one_worker(home: Path
         process.stdin.write(json.dumps(PAYLOAD | {"session_id": f"s{number}"}).encode())
         process.stdin.close()
         processes.append(process)
-    assert [process.wait(timeout=60) for process in processes] == [0] * 20
-    wait_for(lambda: len(queue.jobs(home, "failed") + queue.jobs(home, "skipped")) == 20, timeout_s=60)
+    assert [process.wait(timeout=PATIENCE_S) for process in processes] == [0] * 20
+    wait_for(lambda: len(queue.jobs(home, "failed") + queue.jobs(home, "skipped")) == 20)
     wait_for(lambda: is_idle(home))
     ended = queue.jobs(home, "failed") + queue.jobs(home, "skipped")
     assert sorted(job.session or "" for job in ended) == sorted(f"s{number}" for number in range(20))
@@ -216,7 +212,9 @@ def test_the_shipped_scripts_pass_the_payload_on_and_never_fail(
     def start(path: str) -> subprocess.CompletedProcess[bytes]:
         text = json.dumps(payload).encode()
         environment = variables(PATH=path)
-        return subprocess.run([str(script)], input=text, capture_output=True, env=environment, timeout=20, check=False)
+        return subprocess.run(
+            [str(script)], input=text, capture_output=True, env=environment, timeout=PATIENCE_S, check=False
+        )
 
     done = start(f"{shim.parent}:{os.environ['PATH']}")
     assert (done.returncode, done.stderr) == (0, b"")

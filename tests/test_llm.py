@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback_anthropic import AnthropicServer, Message, Raw, Slow, status, text, tool_use, value
+from waiting import within
 
 from nugget.config import Environment, LLMSettings, RedactionSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
@@ -43,7 +43,7 @@ def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
 def ask(llm: LLM, prompt: str = "how many?", **changed: Any) -> Reply:
     asked: dict[str, Any] = {
         "purpose": "test", "model": "claude-haiku-5-5", "system": "Count.", "prompt": prompt, "schema": SCHEMA,
-        "max_tokens": 300, "timeout_s": 10.0, "max_usd": 1.0,
+        "max_tokens": 300, "timeout_s": 60.0, "max_usd": 1.0,
     }  # fmt: skip
     return llm.structured(**{**asked, **changed})
 
@@ -51,7 +51,7 @@ def ask(llm: LLM, prompt: str = "how many?", **changed: Any) -> Reply:
 def stream(llm: LLM, **changed: Any) -> Iterator[str]:
     asked: dict[str, Any] = {
         "purpose": "test", "model": "claude-sonnet-5-5", "system": "Tell.", "prompt": "tell", "max_tokens": 300,
-        "timeout_s": 10.0,
+        "timeout_s": 60.0,
     }  # fmt: skip
     return llm.stream(**{**asked, **changed})
 
@@ -256,11 +256,11 @@ def test_overload_and_rate_limits_are_retried_as_the_server_asks(llm: LLM, serve
 @pytest.mark.parametrize(
     "reply",
     [
-        Slow(wait_s=3, reply=text("late")),
+        Slow(wait_s=30, reply=text("late")),
         status(429, headers={"retry-after": "3600"}),
-        status(503, headers={"retry-after": "2"}),
-        Raw(chunks=(b'{"content": [',) + (b" ",) * 60, pause_s=0.05),
-        Raw(chunks=(b'event: ping\ndata: {"type": "ping"}\n\n',) * 60, pause_s=0.05, content_type="text/event-stream"),
+        status(503, headers={"retry-after": "30"}),
+        Raw(chunks=(b'{"content": [',) + (b" ",) * 600, pause_s=0.05),
+        Raw(chunks=(b'event: ping\ndata: {"type": "ping"}\n\n',) * 600, pause_s=0.05, content_type="text/event-stream"),
     ],
     ids=["silence", "retry-after of an hour", "retry-after beyond the deadline", "trickle", "pings without end"],
 )
@@ -268,20 +268,16 @@ def test_no_call_outlasts_its_timeout(reply: Any, llm: LLM, server: AnthropicSer
     llm.warm()
     server.default = lambda request: reply
     for call in (lambda: ask(llm, timeout_s=0.5), lambda: list(stream(llm, timeout_s=0.5))):
-        started = time.monotonic()
-        with pytest.raises(LLMUnavailable):
+        with within(10), pytest.raises(LLMUnavailable):
             call()
-        assert time.monotonic() - started < 1.5
 
 
 @pytest.mark.proves("LLM-DEADLINE")
 def test_retries_without_end_stop_at_the_deadline(llm: LLM, server: AnthropicServer) -> None:
     llm.warm()
-    server.default = lambda request: Slow(wait_s=0.3, reply=status(500))
-    started = time.monotonic()
-    with pytest.raises(LLMUnavailable):
-        ask(llm, timeout_s=1.0)
-    assert time.monotonic() - started < 2.5
+    server.default = lambda request: Slow(wait_s=3, reply=status(500))
+    with within(10), pytest.raises(LLMUnavailable):  # the retries would take 15 s
+        ask(llm, timeout_s=4.0)
 
 
 @pytest.mark.proves("LLM-DEADLINE")
@@ -301,10 +297,8 @@ def test_a_wait_in_any_form_is_kept_within_the_deadline(
 ) -> None:
     llm.warm()
     server.default = lambda request: status(429, headers=headers)
-    started = time.monotonic()
-    with pytest.raises(LLMUnavailable):
+    with within(10), pytest.raises(LLMUnavailable):
         ask(llm, timeout_s=0.5)
-    assert time.monotonic() - started < 3
 
 
 @pytest.mark.proves("LLM-REDIRECT")
@@ -398,7 +392,7 @@ def test_an_endpoint_that_is_not_there_is_told(url: str, sentence: str, environm
     llm = open_llm(Settings(), replace(environment, anthropic_base_url=url))
     assert llm is not None
     with pytest.raises(LLMUnavailable, match=sentence):
-        ask(llm, timeout_s=20.0)
+        ask(llm)
     assert costs(environment)[-1]["usd"] in (0.0, None)
 
 

@@ -297,6 +297,6 @@ def test_shell_init_prints_and_does_nothing_else(logs: Logs, run: Run) -> None:
         done = run("shell-init", shell)
         assert done.returncode == 0 and done.stdout == resource(f"shell_hooks/nugget.{shell}").read_text("utf-8")
         if program := shutil.which(shell):
-            subprocess.run([program, "-n"], input=done.stdout, text=True, check=True, timeout=30)
+            subprocess.run([program, "-n"], input=done.stdout, text=True, check=True, timeout=120)
     assert not logs.folder.exists()
     assert run("shell-init", "tcsh").returncode == 2

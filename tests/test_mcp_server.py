@@ -19,12 +19,15 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 from provenance_store import make_shop
+from waiting import PATIENCE_S
 
 import nugget
 from nugget.mcp_server import INSTRUCTIONS
 from nugget.render import MAX_CHARS
 
 REPOSITORY = Path(__file__).parent.parent
+MOST_S = 5 * PATIENCE_S
+"""When a conversation is given up."""
 SERVE = [sys.executable, "-c", "from nugget.entry import console; console()", "serve"]
 TOOL = "get_relevant_context"
 
@@ -70,11 +73,16 @@ def with_client(talk: Callable[[Client], Awaitable[None]], *, cwd: Path, mode: s
         if failure:
             raise failure
 
-    asyncio.run(asyncio.wait_for(session(), 90))
+    asyncio.run(asyncio.wait_for(session(), MOST_S))
 
 
 async def ask(client: Client, task: str, **arguments: Any) -> CallToolResult:
-    return await client.call_tool(TOOL, {"task_description": task, **arguments})
+    """One question; while the brain is still being read for the first time, again, as the reply says."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        result = await client.call_tool(TOOL, {"task_description": task, **arguments})
+        if "reading this brain for the first time" not in text_of(result) or time.monotonic() > until:
+            return result
 
 
 def text_of(result: CallToolResult) -> str:
@@ -86,9 +94,16 @@ def text_of(result: CallToolResult) -> str:
 
 
 @contextmanager
-def raw_server(cwd: Path, *, stderr: int = subprocess.DEVNULL, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+def raw_server(
+    cwd: Path, *, code: str = SERVE[2], stderr: int = subprocess.DEVNULL, **variables: str
+) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=cwd, env=environment(**variables)
+        [*SERVE[:2], code, *SERVE[3:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        cwd=cwd,
+        env=environment(**variables),
     )
     try:
         yield process
@@ -103,10 +118,13 @@ def send(process: subprocess.Popen[bytes], message: dict[str, Any] | bytes) -> N
     process.stdin.flush()
 
 
-def receive(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+def receive(process: subprocess.Popen[bytes], number: int | str = 1) -> dict[str, Any]:
+    """The reply to the request of this number; replies to others may come before it."""
     assert process.stdout
-    message: dict[str, Any] = json.loads(process.stdout.readline())
-    return message
+    while True:
+        message: dict[str, Any] = json.loads(process.stdout.readline())
+        if message.get("id") == number:
+            return message
 
 
 def write_unit(brain: Path, slug: str, text: str) -> Path:
@@ -190,7 +208,7 @@ def test_many_changes_are_synced_behind_the_answer(brain: Path) -> None:
             write_unit(brain, f"mass-{n}", f"Note {n} about quokkas in wire formats.")
         first = text_of(await ask(client, "how do I refresh stored copies of prices, cache invalidation"))
         assert "concept/cache-invalidation" in first, "the old index serves while the new files are read"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while "pattern/mass-" not in text_of(await ask(client, "quokkas in wire formats")):
             assert time.monotonic() < deadline, "the changes were never synced"
             await asyncio.sleep(0.1)
@@ -369,7 +387,9 @@ def test_questions_go_on_while_another_process_makes_the_index_anew(
 
 @pytest.mark.proves("MCP-START")
 def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
-    with raw_server(brain, stderr=subprocess.STDOUT, PYTHONPROFILEIMPORTTIME="1") as process:
+    # What is imported is told where the replies are, so a reply must not be on its way when the warm-up begins.
+    later = "from nugget import entry, mcp_server; mcp_server.WARM_UP_DELAY_S = 2; entry.console()"
+    with raw_server(brain, code=later, stderr=subprocess.STDOUT, PYTHONPROFILEIMPORTTIME="1") as process:
         send(process, INITIALIZE)
         assert process.stdout
         imported: set[str] = set()
@@ -392,16 +412,16 @@ def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -
 def test_claude_codes_probe_and_its_fallback_are_both_answered(brain: Path) -> None:
     with raw_server(brain, NUGGET_EMBEDDING_MODEL="none") as process:
         send(process, PROBE)
-        discovered = receive(process)
-        assert discovered["id"] == PROBE["id"]
+        discovered = receive(process, PROBE["id"])
         assert discovered["result"]["instructions"] == INSTRUCTIONS
     with raw_server(brain, NUGGET_EMBEDDING_MODEL="none") as process:
         send(process, b"this is no JSON\n")
         send(process, {"jsonrpc": "2.0", "id": 7, "method": "no/such/method", "params": {}})
         send(process, INITIALIZE)
-        replies = {}
-        while 1 not in replies:
-            reply = receive(process)
+        replies: dict[int, dict[str, Any]] = {}
+        while not {1, 7} <= replies.keys():
+            assert process.stdout
+            reply = json.loads(process.stdout.readline())
             replies[reply.get("id")] = reply
         assert "error" in replies[7]
         assert replies[1]["result"]["protocolVersion"] == "2025-11-25"
@@ -412,7 +432,7 @@ def test_claude_codes_probe_and_its_fallback_are_both_answered(brain: Path) -> N
             "_meta": {"claudecode/toolUseId": "toolu_01", "progressToken": 2},
         }
         send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
-        result = receive(process)["result"]
+        result = receive(process, 2)["result"]
         assert "structuredContent" not in result
         assert "concept/cache-invalidation" in result["content"][0]["text"]
 
@@ -427,8 +447,8 @@ def test_it_ends_when_its_client_goes_away(brain: Path, is_warming: bool) -> Non
             send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
             call = {"name": TOOL, "arguments": {"task_description": "cache"}}
             send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
-            receive(process)
-        output, errors = process.communicate(timeout=20)
+            receive(process, 2)
+        output, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
         assert output == b"", "stdout belongs to the protocol"
         assert b"Traceback" not in errors

@@ -11,7 +11,6 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +20,7 @@ from typing import Any
 
 import pytest
 from commands import Nugget
+from waiting import wait_for
 
 from nugget import query_log
 from nugget.api import Brain
@@ -580,11 +580,8 @@ def test_notes_that_a_search_takes_in_by_their_words_get_their_vectors_behind_it
     for name in ("ocelot", "puma", "lynx", "caracal", "serval"):
         (notes / f"{name}.md").write_text(f"The {name} is a cat that hunts at night.")
     assert nugget("search", "serval", "--source", "canon", "--quiet").out == "canon:notes/serval.md\n"
-    deadline = time.monotonic() + 30
     near = ("search", "--related", "a feline predator in the dark", "--source", "canon", "--quiet")
-    while len(nugget(*near).out.split()) < 5:
-        assert time.monotonic() < deadline, "they were never embedded"
-        time.sleep(0.2)
+    wait_for(lambda: len(nugget(*near).out.split()) == 5, "they were never embedded")
     (notes / "margay.md").write_text("The margay climbs.")
     for name in ("kodkod", "colocolo", "oncilla"):
         (notes / f"{name}.md").write_text(f"The {name} is a small cat.")

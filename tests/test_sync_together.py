@@ -9,16 +9,17 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sync_stage import unit
+from waiting import PATIENCE_S
 
 from nugget.api import Brain
 from nugget.config import RetrievalSettings, Settings, read_environment
@@ -30,11 +31,11 @@ from nugget.sync import SyncResult, index_folder, pending_changes, sync
 from nugget.sync.preparing import WORTH_A_PROCESS
 
 
-def _sync_process(brain: str, home: str, start: float) -> None:
+def _sync_process(brain: str, home: str, start: Barrier) -> None:
     os.environ["HOME"] = home
-    time.sleep(max(0.0, start - time.time()))
     environment = read_environment()
     found = open_embedder(Settings(), environment)
+    start.wait()
     sync(Path(brain), environment, embedder=found)
 
 
@@ -44,9 +45,8 @@ def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(
 ) -> None:
     for number in range(30):
         (brain / f"domains/coding/bugs/parallel-{number}.md").write_text(unit(f"bug/parallel-{number}"))
-    start = time.time() + 1.0
     spawn = multiprocessing.get_context("spawn")
-    arguments = (str(brain), os.environ["HOME"], start)
+    arguments = (str(brain), os.environ["HOME"], spawn.Barrier(4, timeout=PATIENCE_S))
     processes = [spawn.Process(target=_sync_process, args=arguments) for _ in range(4)]
     for process in processes:
         process.start()
@@ -111,8 +111,8 @@ def test_a_sync_that_is_killed_leaves_a_whole_index_and_the_next_one_finishes(
         body = " ".join(f"word{number}-{i}" for i in range(60))
         (brain / f"domains/coding/bugs/many-{number}.md").write_text(unit(f"bug/many-{number}", body=body))
     code = (
-        "import sys; from pathlib import Path; from nugget.api import Brain\n"
-        "def told(stage, done, total):\n    if done == 20: print('go', flush=True)\n"
+        "import sys, time; from pathlib import Path; from nugget.api import Brain\n"
+        "def told(stage, done, total):\n    if done == 20: print('go', flush=True); time.sleep(600)\n"
         "Brain(Path(sys.argv[1])).sync(progress=told)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(brain)], stdout=subprocess.PIPE)

@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sessions import NOW, unit, write_transcript
+from waiting import PATIENCE_S, wait_for
 
 import nugget
 from nugget import git, knowledge, queue, review, spool
@@ -57,13 +57,6 @@ def variables(home: Path, **more: str) -> dict[str, str]:
     return {**os.environ, **ours, **more}
 
 
-def wait_for(condition: Callable[[], object], *, timeout_s: float = 60.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.05)
-
-
 @pytest.mark.proves("WORKER-EXACTLY-ONCE")
 def test_a_worker_killed_at_any_step_leaves_a_session_that_is_captured_exactly_once(tmp_path: Path) -> None:
     script = REPOSITORY / "tests/crashing_worker.py"
@@ -106,7 +99,9 @@ def test_from_a_payload_on_stdin_to_an_answer(tmp_path: Path, monkeypatch: pytes
     payload = {"session_id": "s", "transcript_path": str(transcript), "hook_event_name": "SessionEnd"}
     command = [sys.executable, "-P", "-m", "nugget.entry", "capture-session"]
     environment = variables(tmp_path, NUGGET_BRAIN=str(brain))
-    done = subprocess.run(command, input=json.dumps(payload), env=environment, text=True, check=True, timeout=20)
+    done = subprocess.run(
+        command, input=json.dumps(payload), env=environment, text=True, check=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0
     wait_for(lambda: queue.jobs(home, "done") or queue.jobs(home, "failed"))
     assert queue.jobs(home, "failed") == []
@@ -117,7 +112,9 @@ def test_from_a_payload_on_stdin_to_an_answer(tmp_path: Path, monkeypatch: pytes
         bundle = opened.ask("why was a customer charged twice by a payment retry")
     assert bundle.hits[0].unit.id in {file.id for file in proposal.files}
     assert "idempotency" in bundle.hits[0].unit.body
-    again = subprocess.run(command, input=json.dumps(payload), env=environment, text=True, check=True, timeout=20)
+    again = subprocess.run(
+        command, input=json.dumps(payload), env=environment, text=True, check=True, timeout=PATIENCE_S
+    )
     assert again.returncode == 0
     wait_for(lambda: queue.jobs(home, "skipped"))
     assert queue.jobs(home, "skipped")[0].reason == "nothing new since it was captured"
@@ -140,7 +137,7 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
     command = [sys.executable, "-P", "-m", "nugget.worker"]
     environment = variables(tmp_path, NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain))
     workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0, 0]
+    assert [worker.wait(timeout=600) for worker in workers] == [0, 0, 0]
     wait_for(lambda: not queue.jobs(home, "pending") and not queue.is_working(home))
     assert queue.overview(home).counts["done"] == 20, queue.jobs(home, "skipped") + queue.jobs(home, "failed")
     assert len(review.proposals(brain)) == 20

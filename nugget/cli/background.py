@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nugget import spool
 from nugget.config import Environment
 
+if TYPE_CHECKING:
+    import subprocess
+
 MACHINE_LOCK = "machine-sync.lock"
 """Held in `$NUGGET_HOME` by whoever syncs what is searched beside the brain."""
 
-_STARTED: list[object] = []
+STARTED: list[subprocess.Popen[bytes]] = []
 """Nobody waits for these; kept, because Python takes a forgotten child for a mistake."""
 
 
@@ -29,20 +33,32 @@ def sync_machine_in_background(brain: Path, environment: Environment) -> bool:
 
 
 def _start(brain: Path, lock_file: Path, *arguments: str) -> bool:
+    """Start `nugget <arguments>`, unless a process that holds the lock file is at the same work.
+
+    The new process takes that lock as soon as it has started. Until then, and for as long as it lives, it holds another
+    one, which is taken here and inherited: of any number of commands at the same moment one starts a process.
+    """
     import subprocess
 
-    lock = spool.try_lock(lock_file)
+    lock = spool.try_lock(lock_file.with_suffix(".started"))
     if lock is None:
         return False
-    os.close(lock)
-    _STARTED.append(
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", "nugget.entry", "--brain", str(brain), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=brain,
-            start_new_session=True,
+    try:
+        others = spool.try_lock(lock_file)
+        if others is None:
+            return False
+        os.close(others)
+        STARTED.append(
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", "nugget.entry", "--brain", str(brain), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=brain,
+                start_new_session=True,
+                pass_fds=(lock,) if os.name == "posix" else (),
+            )
         )
-    )
+    finally:
+        os.close(lock)
     return True

@@ -110,9 +110,9 @@ def log_sessions(
 ) -> list[LogSession]:
     """Ingested sessions, the latest first."""
     rows = connection.execute(
-        f"SELECT {_SESSION_COLUMNS} FROM log_sessions WHERE (?1 IS NULL OR workspace = ?1) "
-        "AND (?2 IS NULL OR source = ?2) ORDER BY ended_ms DESC NULLS LAST, key DESC LIMIT ?3",
-        (workspace, source, limit),
+        f"SELECT {_SESSION_COLUMNS} FROM log_sessions WHERE (:workspace IS NULL OR workspace = :workspace) "
+        "AND (:source IS NULL OR source = :source) ORDER BY ended_ms DESC NULLS LAST, key DESC LIMIT :limit",
+        {"workspace": workspace, "source": source, "limit": limit},
     )
     return [_session(row) for row in rows]
 

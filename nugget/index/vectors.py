@@ -230,13 +230,13 @@ def unit_cosines_by_sql(connection: sqlite3.Connection, vector: Vector, units: S
     """The same as `unit_cosines`, by sqlite-vec."""
     nearest = best_chunks_by_sql(connection, vector, units)
     sql = (
-        "SELECT unit_key, vec_distance_L2(embedding, ?1), "
-        "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?1) END "
+        "SELECT unit_key, vec_distance_L2(embedding, ?), "
+        "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
         "FROM unit_vectors WHERE unit_key IN"
     )
     found = {
         unit: (_cosine(whole), None if title is None else _cosine(title))
-        for unit, whole, title in select_in(connection, sql, units, [vector.tobytes()])
+        for unit, whole, title in select_in(connection, sql, units, [vector.tobytes()] * 2)
     }
     return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
 
