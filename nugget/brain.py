@@ -27,6 +27,8 @@ from nugget.text import printable
 
 _OWN_FOLDERS = frozenset({".git", ".nugget"})
 _IGNORED = ".nugget/"
+_TEMPLATE_DEPTH = 20
+"""More folders within one another than any template has."""
 _SPACES = re.compile(r"\s+")
 
 
@@ -177,21 +179,31 @@ def validate_domain(domain: str) -> str:
 
 
 def _walk(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[str]:
-    try:
-        with os.scandir(brain / folder) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        unlisted.append(Problem(path=printable(folder), reason=f"cannot be listed ({_reason(error)})"))
-        return
-    for entry in entries:
+    waiting = [(folder, _listed(brain, folder, unlisted))]
+    while waiting:  # no recursion: a folder may be deeper than Python lets functions call each other
+        folder, entries = waiting[-1]
+        entry = next(entries, None)
+        if entry is None:
+            waiting.pop()
+            continue
         path = f"{folder}/{entry.name}"
         if entry.is_dir(follow_symlinks=False):
             if not entry.name.startswith("."):
-                yield from _walk(brain, path, unlisted)
+                waiting.append((path, _listed(brain, path, unlisted)))
         elif is_knowledge_path(path):
             yield path
+
+
+def _listed(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder, sorted; nothing, and told in `unlisted`, where it cannot be listed."""
+    try:
+        with os.scandir(brain / folder) as listing:
+            return iter(sorted(listing, key=lambda entry: entry.name))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        unlisted.append(Problem(path=printable(folder), reason=f"cannot be listed ({_reason(error)})"))
+    return iter(())
 
 
 def _inside(brain: Path, path: str) -> Path:
@@ -298,6 +310,9 @@ def _refuse_foreign(path: Path, files: Mapping[str, str], *, now: datetime) -> N
     for folder, folders, names in os.walk(path):
         if Path(folder) == path:
             folders[:] = [name for name in folders if name not in _OWN_FOLDERS]
+        name = Path(folder).relative_to(path).as_posix()
+        if name.count("/") > _TEMPLATE_DEPTH:  # before 3.12 os.walk recurses
+            raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is no brain.", hint=hint)
         for file in (Path(folder, name) for name in names if name != ".DS_Store"):
             name = file.relative_to(path).as_posix()
             if name not in files or not _is_same(file, files[name], now=now):

@@ -20,6 +20,8 @@ from nugget.text import printable
 
 _ONE_WAY = (RelationType.SUPERSEDES, RelationType.REQUIRES_UNDERSTANDING_OF)
 """Relations that make no sense in a circle."""
+_DEEPEST = 100
+"""Folders within one another that are looked at as folders; their files are read however deep they lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +164,8 @@ def _links_and_folders(brain: Path) -> Iterator[Problem]:
     if (brain / "domains").is_symlink():
         yield Problem(path="domains", reason="is a symbolic link, which is not followed")
     for folder, folders, _ in os.walk(brain / "domains", onerror=refused.append):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        is_entered = len(Path(folder).relative_to(brain).parts) < _DEEPEST  # before 3.12 os.walk recurses
+        folders[:] = sorted(name for name in folders if is_entered and not name.startswith("."))
         for name in folders:
             place = Path(folder, name)
             if place.is_symlink():
@@ -210,8 +213,9 @@ def _place(known: _Known) -> Iterator[Problem]:
     if len(parts) < 4 or parts[-2] != f"{known.unit.type}s":
         folder = f"domains/{known.unit.domain or '<domain>'}/{known.unit.type}s"
         yield known.warn(f"a {known.unit.type} belongs in the folder {folder}", "type")
-    if unit_type == known.unit.type and "/".join(parts[1:-2]) != (known.unit.domain or "") and len(parts) >= 4:
-        yield known.warn(f"the domain {known.unit.domain} belongs in the folder domains/{known.unit.domain}", "domain")
+    domain = known.unit.domain
+    if unit_type == known.unit.type and domain and "/".join(parts[1:-2]) != domain and len(parts) >= 4:
+        yield known.warn(f"the domain {domain} belongs in the folder domains/{domain}", "domain")
 
 
 def _dangling(units: Sequence[_Known]) -> Iterator[Problem]:

@@ -154,6 +154,22 @@ def test_the_walk_lists_knowledge_files_only_and_in_order(new: Path) -> None:
     assert not any(map(brains.is_knowledge_path, ["notes.md", "domains/README.md", "domains/.x.md", "domains/.t/a.md"]))
 
 
+def test_folders_deeper_than_python_calls_functions_stop_nothing(new: Path, tmp_path: Path) -> None:
+    deepest = "/".join(["domains", *"d" * 1100])
+    for top in (new, tmp_path / "foreign"):
+        if subprocess.run(["mkdir", "-p", str(top / deepest)], check=False).returncode:
+            pytest.skip("paths of this length cannot be made here")
+        (top / deepest / "x.md").write_text("---\nid: pattern/deep\ntype: pattern\n---\n# Deep\n")
+    try:
+        assert f"{deepest}/x.md" in list(brains.knowledge_paths(new))
+        assert {problem.path for problem in lint(new)} == {f"{deepest}/x.md"}
+        assert not any("None" in problem.reason for problem in lint(new))
+        with pytest.raises(BrainError, match="is not empty"):
+            brains.init_brain(tmp_path / "foreign", owner="Ada", now=NOW)
+    finally:
+        subprocess.run(["rm", "-r", str(new / "domains/d"), str(tmp_path / "foreign")], check=True)
+
+
 @pytest.mark.proves("BRAIN-CONTAINED")
 @pytest.mark.parametrize(
     "path", ["../outside.md", "/etc/passwd", "domains/../../outside.md", "", ".", "domains//x.md", "./brain.yaml",
