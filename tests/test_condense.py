@@ -46,6 +46,8 @@ def test_a_session_is_cut_at_its_prompts() -> None:
         ("mcp__plugin_nugget_nugget__get_relevant_context", None),
         ("Bash", "nugget ask 'cache'"),
         ("Bash", "cd /w && ~/.local/bin/nugget context src/a.py"),
+        ("Bash", "cd /w\nNO_COLOR=1 nugget --brain ~/b recall 'the cache' | head"),
+        ("Bash", 'echo "$(nugget review show)"'),
     ],
 )
 def test_what_nugget_recalled_is_left_out(tool: str, command: str | None) -> None:

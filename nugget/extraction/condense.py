@@ -18,7 +18,12 @@ _OUTPUT_CHARS = (1600, 600, 200, 0)
 
 _CALLS_SHOWN = ("Task", "Agent", "TodoWrite", "ExitPlanMode", "AskUserQuestion", "WebFetch", "WebSearch", "SendMessage")
 _RECALL_TOOL = re.compile(r"^mcp__(?:plugin_)?nugget(?:_nugget)?__")
-_RECALL_COMMAND = re.compile(r"(?:^|[;&|]\s*)(?:\S*/)?nugget\s+(?:ask|search|context|get|brief|logs)\b")
+_RECALL_COMMAND = re.compile(
+    r"(?:^|[;&|(`\n])[ \t]{0,8}(?:\w{1,40}=\S{0,80}[ \t]{1,8}){0,3}(?:[^\s;&|]{0,200}/)?"
+    r"nugget[ \t]{1,8}(?:--brain[= \t]{1,8}\S{1,200}[ \t]{1,8})?"
+    r"(?:ask|search|context|get|suggest|brief|recall|logs|nuggets|sessions|review|queries)\b"
+)
+"""Commands that print what is remembered. Bounded everywhere: a command may be megabytes of anything."""
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
 _BLANK_LINES = re.compile(r"\n\s*\n(?:\s*\n)+")
 _CUT = "[…]"
