@@ -26,7 +26,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlencode
 
 from nugget.config import Settings, read_environment
 from nugget.history import search_history, sync_history
@@ -292,6 +294,8 @@ def search(home: Path, passages: int) -> None:
         row(f"  search, {what}: p95", p95, "ms", "")
         every += times
     row("  search, all of these together: p50", statistics.median(every), "ms", "<= 20")
+    connection.close()
+    ask_server(home, queries_of(wording))
     code = (
         "import sys,time; from nugget.config import read_environment; from nugget.index.home import open_home;"
         "from nugget.history import search_history;"
@@ -306,6 +310,40 @@ def search(home: Path, passages: int) -> None:
             1000 * (after.children_user + after.children_system - before.children_user - before.children_system)
         )
     row("  search in a new process, with the interpreter's start", statistics.median(cold), "ms", "<= 300")
+
+
+def ask_server(home: Path, queries: dict[str, list[str]]) -> None:
+    """The same queries to a running server with a brain, over HTTP and by the clock: what an agent waits for."""
+    variables = {
+        "HOME": str(home), "PATH": os.environ["PATH"], "NUGGET_HTTP_BACKFILL": "false",
+        "NUGGET_MODELS": str(Path(__file__).resolve().parent.parent / ".models"),
+    }  # fmt: skip
+    start = [sys.executable, "-c", "import sys; from nugget.entry import console; sys.argv[0] = 'nugget'; console()"]
+    subprocess.run([*start, "init", str(home / "brain")], env=variables, check=True, capture_output=True)
+    command = [*start, "serve", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE) as process:
+        assert process.stderr
+        address = re.search(rb"http://(\S+:\d+)", process.stderr.readline())
+        assert address
+        asking = HTTPConnection(address[1].decode(), timeout=600)
+        for _ in range(3):  # the first ones load the model, and catch up
+            ask(asking, "hello world", "")
+        for what, sources in (("of sessions", "sessions"), ("of every source", "")):
+            times = []
+            for query in [query for some in queries.values() for query in some[::4]]:
+                started = time.perf_counter()
+                ask(asking, query, sources)
+                times.append(1000 * (time.perf_counter() - started))
+            row(f"  search {what} by a server, over HTTP, all of these: p50", statistics.median(times), "ms", "<= 20")
+        process.terminate()
+
+
+def ask(asking: HTTPConnection, query: str, sources: str) -> None:
+    """One search over a connection that stays."""
+    asking.request("GET", "/v1/search?" + urlencode({"q": query, "limit": 10, "sources": sources}))
+    answer = asking.getresponse()
+    document = answer.read()
+    assert answer.status == 200, document
 
 
 def queries_of(wording: Wording, count: int = 60) -> dict[str, list[str]]:

@@ -18,8 +18,9 @@ from served import START, Served, read_all, served, served_brain, variables_for
 from waiting import wait_for, within
 
 from nugget.errors import UsageError
-from nugget.http_server import connections, limits
+from nugget.http_server import connections, limits, replies
 from nugget.http_server.security import Address, access_for, parse_address
+from nugget.redaction import redact
 
 TOKEN = "a-long-and-random-token-0123456789"
 
@@ -285,3 +286,17 @@ def is_let_in(server: Served) -> bool:
 def test_the_limits_fit_each_other() -> None:
     assert limits.MAX_TARGET_BYTES < limits.MAX_HEAD_BYTES
     assert max(limits.LARGER_BODIES.values()) * 4 < limits.MAX_BUFFERED_BYTES
+
+
+@pytest.mark.proves("HTTP-ASK")
+def test_no_reply_holds_a_secret_whatever_stands_beside_it() -> None:
+    folder = Path(__file__).parent / "redaction_corpus"
+    read = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("secrets", "lookalikes")}
+    beside = ["".join(row["text"]) for row in read["lookalikes"]]
+    for number, row in enumerate(read["secrets"]):
+        text = "".join(row["text"])
+        value = {"hits": [{"title": beside[number % len(beside)], "score": 0.5, "tags": [text]}], "weak": False}
+        (cleaned,) = replies.without_secrets(value)["hits"][0]["tags"]
+        assert cleaned == redact(text).text, row["kind"]
+    clean = {"hits": [{"title": text, "path": None} for text in beside]}
+    assert replies.without_secrets(clean) == clean
