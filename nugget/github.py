@@ -33,6 +33,10 @@ MAX_WAIT_S = 60.0
 MAX_TRIES = 4
 MAX_BODY_CHARS = 65_000
 """GitHub takes 65,536 characters in the text of a pull request."""
+_NO_ANSWER = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, RuntimeError)
+"""What PyGithub raises for a reply of another form than GitHub's, and for a redirect to another host."""
+_COUNT = re.compile(r"[0-9]{1,12}")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NEW_TOKEN = "Renew GITHUB_TOKEN, or run `gh auth login`."
 
 
@@ -112,35 +116,33 @@ class Repository:
         """The pull request of a branch of this repository: the open one, else the latest; None where there is none."""
         owner = self.name.partition("/")[0]
 
-        def get() -> list[GitHubPullRequest]:
-            return list(islice(self._remote.get_pulls(state="all", head=f"{owner}:{branch}"), 20))
+        def get() -> list[PullRequest]:
+            found = islice(self._remote.get_pulls(state="all", head=f"{owner}:{branch}"), 20)
+            return [_pull(pull) for pull in found if pull.head.ref == branch]
 
-        ours = [pull for pull in self._ask(get) if pull.head.ref == branch]
-        opened = [pull for pull in ours if pull.state == "open"]
-        newest = sorted(ours, key=lambda pull: -pull.number)
-        return _pull(next(iter(opened or newest))) if ours else None
+        ours = sorted(self._ask(get), key=lambda pull: (pull.state != "open", -pull.number))
+        return ours[0] if ours else None
 
     def pull(self, number: int) -> PullRequest:
         """A pull request by its number."""
 
-        def get() -> GitHubPullRequest:
+        def get() -> PullRequest:
             pull = self._remote.get_pull(number)
             pull.complete()
-            return pull
+            return _pull(pull)
 
-        return _pull(self._ask(get))
+        return self._ask(get)
 
     def open_pull(self, branch: str, *, base: str, title: str, body: str) -> PullRequest:
         """Open a pull request; where there is one already, also because a reply got lost, that one."""
         text = body if len(body) <= MAX_BODY_CHARS else body[: MAX_BODY_CHARS - 20] + "\n\n(shortened)"
         try:
-            made = self._ask(lambda: self._remote.create_pull(base, branch, title=title[:250], body=text))
+            return self._ask(lambda: _pull(self._remote.create_pull(base, branch, title=title[:250], body=text)))
         except GitHubError as error:
             found = self.find_pull(branch) if "already exists" in str(error) else None
             if found is None:
                 raise
             return found
-        return _pull(made)
 
     def label(self, number: int, labels: Sequence[str]) -> None:
         """Put labels on a pull request; those that do not exist yet come to be."""
@@ -156,18 +158,18 @@ class Repository:
         """
         if (pull := self.pull(number)).state != "open":
             return pull
-        closed = _pull(self._ask(lambda: self._closed(number)))
+        closed = self._ask(lambda: self._closed(number))
         self._ask(lambda: self._remote.get_issue(number).create_comment(comment))
         return closed
 
-    def _closed(self, number: int) -> GitHubPullRequest:
+    def _closed(self, number: int) -> PullRequest:
         pull = self._remote.get_pull(number)
         pull.edit(state="closed")
-        return pull
+        return _pull(pull)
 
     def _ask(self, request: Callable[[], T]) -> T:
         import requests
-        from github import GithubException
+        from github import BadAttributeException, GithubException
 
         for tried in range(1, MAX_TRIES + 1):
             begun = time.monotonic()
@@ -184,7 +186,7 @@ class Repository:
                 if tried == MAX_TRIES or is_final:
                     reason = f"GitHub cannot be reached ({_why(error)})."
                     raise GitHubError(reason, hint="Look at the network, or at GITHUB_API_URL.") from None
-            except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
+            except (BadAttributeException, *_NO_ANSWER) as error:
                 raise GitHubError(f"GitHub answered what is no answer ({type(error).__name__}).") from error
             self._waited_s += pause
             self._sleep(pause)
@@ -210,7 +212,8 @@ class Repository:
         """GitHub's own words, which may hold anything: one short line without the token."""
         body: object = error.data
         parts = [str(body.get("message", ""))] if isinstance(body, Mapping) else [str(body or "")]
-        for detail in (body.get("errors") or []) if isinstance(body, Mapping) else []:
+        details = body.get("errors") if isinstance(body, Mapping) else None
+        for detail in details if isinstance(details, list) else []:
             parts.append(
                 str(detail.get("message") or detail.get("code")) if isinstance(detail, Mapping) else str(detail)
             )
@@ -229,20 +232,21 @@ def _asked_pause(error: GithubException, tried: int) -> float | None:
     ):
         return None
     after, reset = headers.get("retry-after", ""), headers.get("x-ratelimit-reset", "")
-    if after.isdigit():
+    if _COUNT.fullmatch(after):
         return float(after)
-    if headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
+    if headers.get("x-ratelimit-remaining") == "0" and _COUNT.fullmatch(reset):
         return max(1.0, float(reset) - time.time() + 1)
     return 60.0
 
 
 def _pull(pull: GitHubPullRequest) -> PullRequest:
+    """The values of a pull request. Raises one of _NO_ANSWER, also while it fetches what is not there yet."""
     merged = pull.merged_at is not None
     state = "open" if pull.state == "open" else "merged" if merged else "closed"
-    return PullRequest(
-        number=int(pull.number), url=str(pull.html_url), state=state,
-        merged_as=pull.merge_commit_sha if merged else None,
-    )  # fmt: skip
+    number, url, commit = int(pull.number), str(pull.html_url), pull.merge_commit_sha
+    if not (number > 0 and url.isprintable() and (not commit or _COMMIT.fullmatch(commit))):
+        raise ValueError("no pull request")
+    return PullRequest(number=number, url=url, state=state, merged_as=commit or None if merged else None)
 
 
 def _why(error: Exception) -> str:

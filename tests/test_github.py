@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from github_description import described, reply_misfits, request_misfits
@@ -207,3 +209,93 @@ def test_a_reply_that_github_does_not_describe_is_named(server: GitHubServer) ->
         (401, whole, False),
     ]:
         assert (not list(reply_misfits("GET", address, status, json.dumps(said).encode()))) == fits, (status, said)
+
+
+SOUND = {
+    "id": 1, "number": 1, "html_url": "https://github.com/acme/brain/pull/1", "state": "closed", "locked": True,
+    "merged_at": "2026-03-02T10:00:00Z", "merge_commit_sha": "a" * 40, "head": {"ref": BRANCH}, "body": None,
+}  # fmt: skip
+ODD = [None, True, 0, -1, 1e999, 10**400, "", "\ud800", "a\nb", "HEAD", "--all", [], [1], {}, {"a": 1}]
+
+
+class _Odd(BaseHTTPRequestHandler):
+    """Answers every request with the next bytes of the script."""
+
+    script: list[tuple[int, bytes, dict[str, str]]]
+    seen: list[str]
+
+    def do_GET(self) -> None:
+        self.seen.append(self.path)
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        status, body, headers = self.script[0]
+        self.send_response(status)
+        for name, value in {"content-type": "application/json", **headers}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_PATCH = do_GET
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def odd() -> Iterator[tuple[str, type[_Odd]]]:
+    kind = type("Scripted", (_Odd,), {"script": [], "seen": []})
+    running = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}", kind
+    running.shutdown()
+    running.server_close()
+
+
+def _odd_answers() -> Iterator[tuple[int, bytes, dict[str, str]]]:
+    for name in SOUND:
+        for value in ODD:
+            yield 200, json.dumps(SOUND | {name: value}).encode(), {}
+    for body in (b"", b"<html>", b"[" * 100_000, b"9" * 5_000, b"\xff", b"null", b"7", b"[[]]", b"{}"):
+        yield from ((status, body, {}) for status in (200, 204, 403, 422, 451))
+    for value in ODD:
+        yield 422, json.dumps({"message": value, "errors": value}).encode(), {}
+    for wait in ("\xb2", "9" * 400, "-5", "nan", "Wed, 21 Oct 2099 07:28:00 GMT"):
+        yield 403, b'{"message": "rate limit"}', {"retry-after": wait}
+        yield 403, b'{"message": "rate limit"}', {"x-ratelimit-remaining": "0", "x-ratelimit-reset": wait}
+    yield 200, b"[]", {"content-type": "application/json; charset=rot13"}
+
+
+@pytest.mark.proves("GITHUB-SENTENCE")
+def test_whatever_github_answers_there_is_a_pull_request_or_one_sentence(odd: tuple[str, type[_Odd]]) -> None:
+    url, server = odd
+    waits: list[float] = []
+    came = 0
+    for number, answer in enumerate(_odd_answers()):
+        waits.clear()
+        repository = Repository("acme/brain", token=TOKEN, api_url=url, sleep=waits.append)
+        server.script[:] = [answer]
+        asked = [
+            lambda at=repository: at.pull(1),
+            lambda at=repository: at.open_pull(BRANCH, base="main", title="T", body="B"),
+            lambda at=repository: at.close_pull(1, comment="no"),
+        ][number % 3]  # fmt: skip
+        try:
+            pull = asked()
+        except GitHubError as told:
+            assert str(told).isprintable() and TOKEN not in str(told) and len(str(told)) < 400
+        else:
+            came += 1
+            assert pull.number > 0 and pull.url.isprintable()
+            assert pull.merged_as is None or re.fullmatch("[0-9a-f]{40}", pull.merged_as)
+        assert sum(waits) <= github.MAX_WAIT_S
+    assert came > 20
+
+
+@pytest.mark.proves("GITHUB-TOKEN")
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_the_token_follows_no_redirect_to_another_host(status: int, odd: tuple[str, type[_Odd]]) -> None:
+    url, server = odd
+    server.script[:] = [(status, b"", {"location": url.replace("127.0.0.1", "localhost") + "/elsewhere"})]
+    with pytest.raises(GitHubError):
+        Repository("acme/brain", token=TOKEN, api_url=url, sleep=lambda wait: None).pull(1)
+    assert not any("elsewhere" in path for path in server.seen)

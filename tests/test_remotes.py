@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,21 @@ def test_the_token_is_a_header_for_one_address_and_stands_nowhere_else(
     assert "does not accept" in said and "hunter2" not in said and TOKEN not in said
     assert "push" in seen.read_text() and TOKEN not in seen.read_text()
     assert TOKEN not in (brain / ".git" / "config").read_text()
+
+
+@pytest.mark.proves("GITHUB-TOKEN")
+def test_the_token_follows_no_redirect(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    brain, _ = pair
+    with GitHubServer(tmp_path / "named") as named, GitHubServer(tmp_path / "elsewhere") as elsewhere:
+        elsewhere.commit("main", {"README.md": "hello\n"})
+        there = elsewhere.url.replace("127.0.0.1", "localhost")
+        git.run(brain, "remote", "set-url", "origin", named.url)
+        remote = replace(remote_of(brain), token=TOKEN)
+        for service, ask in (
+            ("git-upload-pack", lambda: git.fetch(brain, remote, "main")),
+            ("git-receive-pack", lambda: git.push(brain, remote, str(git.head(brain)), branch="main")),
+        ):
+            named.fail(301, headers={"Location": f"{there}/info/refs?service={service}"})
+            with pytest.raises(GitError, match="redirects to another address"):
+                ask()
+        assert elsewhere.requests == []

@@ -31,6 +31,8 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
      "the remote cannot be reached", "Look at the network; nothing is lost, and the next attempt goes on from here."),
     (r"Authentication failed|could not read (Username|Password)|Invalid username|error: 401|Bad credentials",
      "the remote does not accept the token or password", "Renew GITHUB_TOKEN, or run `gh auth login`."),
+    (r"error: 30\d|redirect",
+     "the remote redirects to another address, where the token does not go", "`git remote set-url` with that address."),
     (r"error: 403|Permission to .* denied|Write access .* not granted|Permission denied|not permitted",
      "there is no permission to push", "Use a token or key that may write to the repository."),
     (r"[Rr]epository .*not found|error: 404|does not appear to be a git repository|does not exist|not found",
@@ -168,9 +170,12 @@ def _variables(repo: Path, remote: Remote) -> dict[str, str]:
     if remote.token and parts.scheme in ("http", "https"):
         header = base64.b64encode(f"x-access-token:{remote.token}".encode()).decode()
         variables |= {
-            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": f"http.{parts.scheme}://{parts.netloc.rpartition('@')[2]}/.extraHeader",
             "GIT_CONFIG_VALUE_0": f"Authorization: Basic {header}",
+            # git would send the header along with whatever it asks of the address that it was redirected to.
+            "GIT_CONFIG_KEY_1": "http.followRedirects",
+            "GIT_CONFIG_VALUE_1": "false",
         }
     return variables
 
