@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget.asked import as_depth, as_filter, as_sources, at_least_one
 from nugget.config import Environment, Settings, expanded, find_brain, load_settings, read_environment
-from nugget.embedding import Embedder, QuestionEmbedder, open_embedder
-from nugget.embedding.borrowed import Borrowing
-from nugget.errors import BrainError, EmbeddingUnavailable, IndexUnavailable
+from nugget.embedding import Embedder, QuestionEmbedder
+from nugget.embedding.in_use import ModelInUse
+from nugget.errors import BrainError, IndexUnavailable
 from nugget.index import Index, Unusable
 from nugget.index.home import discard_damaged, read_home
 from nugget.models import Bundle, Depth, Query, SourceName
@@ -67,8 +67,7 @@ class Brain:
         self._lock = threading.RLock()
         self._index: Index | None = None
         self._machine: Index | None = None
-        self._embedder: Embedder | None = None
-        self._embedder_state = "unopened"
+        self._model = ModelInUse(self.settings, self.environment)
         self._pace: Pace[Behind] | None = Pace() if resident else None
 
     def __enter__(self) -> Brain:
@@ -82,27 +81,16 @@ class Brain:
     @property
     def embedder(self) -> Embedder | None:
         """The configured embedding model; None for `none`, or where it cannot be had (`embedder_problem` says why)."""
-        with self._lock:
-            if self._embedder_state == "unopened":
-                try:
-                    self._embedder = open_embedder(self.settings, self.environment)
-                    self._embedder_state = ""
-                except EmbeddingUnavailable as error:
-                    self._embedder_state = str(error)
-            return self._embedder
-
-    @property
-    def _question_embedder(self) -> QuestionEmbedder | None:
-        """The model for questions: a command, which asks once, has others load it."""
-        if self.embedder is None or not self._asks_once:
-            return self.embedder
-        return Borrowing(self.embedder, self.environment)
+        return self._model.embedder
 
     @property
     def embedder_problem(self) -> str | None:
         """Why there is no embedding model although one is configured."""
-        _ = self.embedder
-        return self._embedder_state or None
+        return self._model.problem
+
+    @property
+    def _question_embedder(self) -> QuestionEmbedder | None:
+        return self._model.for_one_question() if self._asks_once else self._model.embedder
 
     @property
     def index(self) -> Index:
