@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nugget.api import Brain
+    from nugget.models import Bundle
+    from nugget.search import Results
 
 AsOption = Annotated[
     str | None,
@@ -102,12 +104,17 @@ def search(
                 text, limit=limit, sources=listed(source), types=_known(types), domains=listed(domains),
                 tags=listed(tags), since=day(since), as_identity=identity, explain=explain, fresh=False,
             )  # fmt: skip
-    from nugget.cli import results
-
     if behind:
         bundle = _behind(bundle)
     if sources_of(source) == (SourceName.CANON,) and not opened.settings.canon.folders:
         note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
+    _show(bundle, found, timeline=timeline, quiet=quiet, explain=explain, as_json=as_json)
+
+
+def _show(bundle: Bundle, found: Results, *, timeline: bool, quiet: bool, explain: bool, as_json: bool) -> None:
+    """What was found, in the form that was asked for."""
+    from nugget.cli import results
+
     if as_json:
         print_json(bundle_json(bundle) | ({"timeline": results.timeline_json(found)} if timeline else {}))
     elif quiet:
@@ -221,7 +228,7 @@ def _freshen_machine(opened: Brain, sources: Sequence[SourceName], *, is_quiet: 
     return True
 
 
-def _behind(bundle: Any) -> Any:
+def _behind(bundle: Bundle) -> Bundle:
     from dataclasses import replace
 
     return replace(bundle, degraded=tuple(dict.fromkeys((*bundle.degraded, "index_behind"))))
