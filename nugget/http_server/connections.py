@@ -123,4 +123,6 @@ class Connection(H11Protocol):
             head = h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, b"Refused"))
             sent = [self.conn.send(event) for event in (head, h11.Data(data=body), h11.EndOfMessage())]
             self.transport.write(b"".join(part or b"" for part in sent))
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # the application may be at work on an answer, which has no place any more
         self.transport.close()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from nugget import __version__, lending
@@ -18,7 +19,7 @@ from nugget.http_server.app import Call, Operation
 from nugget.http_server.completions import CompletionDesk, CompletionRequest
 from nugget.http_server.limits import Lane
 from nugget.http_server.logs import LogDesk, LogsContextRequest
-from nugget.http_server.parameters import AskRequest, RefRequest, SearchRequest, SessionRequest
+from nugget.http_server.parameters import AskRequest, RefRequest, SearchRequest, SessionRequest, check_is_json
 from nugget.http_server.replies import json_reply
 from nugget.resident import Resident
 from nugget.source_answers import BEHIND
@@ -127,6 +128,7 @@ def mcp_endpoint(server: Server, app: ASGIApp) -> ASGIApp:
     """MCP behind the same bounded lane as the other questions."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        check_is_json(Headers(scope=scope).get("content-type", ""))
         with server.quick.place():
             await app(scope, receive, send)
 

@@ -97,12 +97,17 @@ def read_parameters(model: type[_M], *, query_string: bytes, body: bytes, conten
         raise _invalid(error, model) from None
 
 
-def json_object(body: bytes, content_type: str) -> dict[str, Any]:
-    """The JSON object of a body. Raises Refusal."""
+def check_is_json(content_type: str) -> None:
+    """Refuse a body that says it is something else. Raises Refusal."""
     if content_type.split(";")[0].strip().lower() != "application/json":
         raise Refusal(
             415, "unsupported_media_type", "The body has to be JSON.", hint="Send `Content-Type: application/json`."
         )
+
+
+def json_object(body: bytes, content_type: str) -> dict[str, Any]:
+    """The JSON object of a body. Raises Refusal."""
+    check_is_json(content_type)
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -130,7 +130,7 @@ def parse_address(text: str | None) -> Address:
     if not colon:
         host, port = ("", text) if text.isdigit() else (text, str(DEFAULT_PORT))
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not _PORT.match(port) or int(port) > 65535 or (bare and _ip(bare) is None and not _NAME.match(bare)):
+    if not _is_port(port) or (bare and _ip(bare) is None and not _NAME.match(bare)):
         raise UsageError(f"{text!r} is no address.", hint=f"Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT}.")
     return Address(host=bare or DEFAULT_HOST, port=int(port))
 
@@ -161,12 +161,16 @@ def _host_name(host: str | None) -> str | None:
         return None
     if host.startswith("["):
         inner, bracket, rest = host[1:].partition("]")
-        sound = bracket and (not rest or (rest[0] == ":" and _PORT.match(rest[1:])))
+        sound = bracket and (not rest or (rest[0] == ":" and _is_port(rest[1:])))
         return inner if sound and _ip(inner) is not None else None
     name, colon, port = host.partition(":")
-    if colon and not _PORT.match(port):
+    if colon and not _is_port(port):
         return None
     return name.lower().rstrip(".") if _NAME.match(name) else None
+
+
+def _is_port(text: str) -> bool:
+    return _PORT.match(text) is not None and int(text) <= 65535
 
 
 def _own_origins(host: str) -> set[str]:

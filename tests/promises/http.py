@@ -1,6 +1,7 @@
 """The HTTP face, and what is injected into sessions."""
 
 PROMISES: dict[str, str] = {
+    "HTTP-ODD": "Whatever is sent, the answer is in form or none at all: never a traceback, and the server lives on.",
     "HTTP-ASK": "/v1/ask and /v1/search answer with the very JSON of the command line, by GET and POST, redacted.",
     "HTTP-UNIT": "/v1/units/{ref} gives one unit whole; no id leads out of the brain.",
     "HTTP-REF": "Every ref that /v1/search gives is shown whole by /v1/units/{ref}, as by `nugget get`, redacted.",
