@@ -217,16 +217,14 @@ def _tokens(text: str, today: date) -> tuple[list[Term | Near | str], Filter]:
             at = behind.end() if behind else value.end()
             if tokens and tokens[-1] == "AND" and not behind:
                 tokens.pop()
-            continue
         else:
             word = _WORD.match(text, at)
             assert word is not None
             _add_word(tokens, word[0], groups=groups)
             at = word.end()
-        if sum(not isinstance(token, str) for token in tokens) > _MAX_TERMS and (
-            groups or any(not isinstance(token, str) and _is_special(token) for token in tokens)
-        ):
-            raise _Malformed(f"it has more than {_MAX_TERMS} words")
+    terms = [token for token in tokens if not isinstance(token, str)]
+    if len(terms) > _MAX_TERMS and (groups or any(map(_is_special, terms))):
+        raise _Malformed(f"it has more than {_MAX_TERMS} words")
     return tokens, _filter(values, today)
 
 
