@@ -42,7 +42,7 @@ _TOPICS = {
 }
 _TOPIC_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TOPICS.items()}
 
-_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
+_LINK = re.compile(r"\[([^\[\]]{1,500})\]\([^)]{0,500}\)")
 _BOLD = re.compile(r"\*\*(.+?)\*\*|__(.+?)__")
 _CLAUSE_ENDS = (
     re.compile(r"\s[—–]\s|;\s|:\s|\.\s|\s\("),
