@@ -98,7 +98,7 @@ def test_stale_nuggets_are_marked_in_every_form(known: Shop, capsys: pytest.Capt
 @pytest.mark.proves("CONTEXT-TEXT")
 def test_people_read_what_the_design_shows(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["context", "src/auth.ts"]) == 0
-    day = f"{datetime.now(UTC) - timedelta(days=4):%Y-%m-%d}"
+    day = f"{provenance_store.NOW - timedelta(days=4):%Y-%m-%d}"
     assert capsys.readouterr().out == (
         "Context for src/auth.ts (3 nuggets, 153 tokens)\n"
         "\n"

@@ -29,8 +29,9 @@ _START = "import sys; sys.path[:] = sys.argv[2:]; from nugget.embedding.borrowed
 _SERVER_PATIENCE_S = 0.2
 """How long a server is waited for: loading the model here takes about as long."""
 
-_PATIENCE_S = 5.0
-"""How long the second process is waited for; it is as fast as this one would be, and began earlier."""
+_PATIENCE_S = 20.0
+"""How long the second process is waited for; it is as fast as this one would be, and began earlier, so only where
+something holds it up is giving it up worth while."""
 
 _ROUNDING = 1e-3
 
