@@ -145,6 +145,8 @@ def _server_class() -> "type[MCPServer[Any]]":
     """The SDK's server, with arguments of a wrong type told in a sentence instead of pydantic's report."""
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.shared.exceptions import MCPError
+    from mcp.types import INVALID_PARAMS
     from pydantic import ValidationError
 
     class Server(MCPServer[Any]):
@@ -158,6 +160,10 @@ def _server_class() -> "type[MCPServer[Any]]":
                 raise ToolError(
                     " ".join(_wrong_argument(one["loc"], one["type"], one["msg"]) for one in wrong)
                 ) from None
+
+        async def get_prompt(self, name: str, *called: Any, **named: Any) -> Any:
+            # The SDK's own answer to a prompt that is not there puts a traceback on stderr.
+            raise MCPError(INVALID_PARAMS, f"There is no prompt {name[:60]!r}.")
 
     return Server
 

@@ -289,3 +289,22 @@ def test_a_queue_file_that_cannot_be_read_now_waits_untouched_and_holds_up_nobod
     unread.write_text(json.dumps({"session": "back", "transcript": "/x/back.jsonl"}))
     assert drain(home, lambda job: Outcome(branch="b")) == 1
     assert {job.session for job in queue.jobs(home, "done")} == {"good", "back"}
+
+
+@pytest.mark.proves("QUEUE-STATES")
+@pytest.mark.parametrize(
+    "named", ["a\0b", "\ud800", "a" * 5000, "/x/" + "a" * 300], ids=str.split("nul surrogate long name")
+)
+def test_what_can_be_no_file_is_skipped_without_being_looked_for(named: str, home: Path) -> None:
+    put(home, transcript=named)
+    put(home, named, transcript=None)
+    asked: list[Job] = []
+
+    def capture(job: Job) -> Outcome:
+        asked.append(job)
+        return Outcome()
+
+    assert drain(home, capture) == 2 and asked == []
+    assert {job.reason for job in queue.jobs(home, "skipped")} == {
+        "the hook was given a transcript or session that can be no file"
+    }
