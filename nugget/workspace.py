@@ -121,7 +121,7 @@ def normalised_remote(url: str) -> str | None:
 def _repository(folder: Path) -> Workspace | None:
     """The repository that `folder` is in, None where it is in none."""
     asked = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--show-toplevel")
-    said = git.run(folder, *asked, check=False).decode("utf-8", "surrogateescape").splitlines()
+    said = os.fsdecode(git.run(folder, *asked, check=False)).removesuffix("\n").split("\n")
     if len(said) < 2 or said[0] not in ("true", "false"):
         return None
     common = Path(said[1])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nugget.git import hooks_folder
 from nugget.workspace import Workspace, find_workspace, normalised_remote, relative_path, vanished_workspace
 
 
@@ -119,6 +120,12 @@ def test_a_bare_repository_and_its_worktrees_are_one_workspace(tmp_path: Path) -
     assert bare.name == "shop"
     assert found(tmp_path / "tree").identity == bare.identity == found(repo).identity
     assert found(tmp_path / "tree").root == tmp_path / "tree"
+
+
+def test_a_folder_may_have_separators_of_lines_in_its_name(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "shop\u2028north\x0b")
+    assert found(folder).root == folder
+    assert hooks_folder(folder).path == folder / ".git" / "hooks"
 
 
 @pytest.mark.proves("PROVENANCE-WORKSPACE")

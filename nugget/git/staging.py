@@ -141,9 +141,9 @@ class HooksFolder:
 def hooks_folder(repo: Path) -> HooksFolder:
     """Where git looks for the hooks of a checkout; `core.hooksPath` is honoured. Raises GitError outside of git."""
     asked = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel")
-    common, *top = run(repo, *asked).decode("utf-8", "surrogateescape").splitlines()
+    common, *top = os.fsdecode(run(repo, *asked)).removesuffix("\n").split("\n")
     told = run(repo, "config", "--type=path", "--show-scope", "--get-all", "core.hooksPath", check=False)
-    set_by = [line.split("\t", 1) for line in os.fsdecode(told).splitlines() if "\t" in line]
+    set_by = [line.split("\t", 1) for line in os.fsdecode(told).split("\n") if "\t" in line]
     # Our own git processes switch hooks off by this very setting, in the scope `command`.
     named = [(scope, value) for scope, value in set_by if scope != "command" and value]
     if not named:
