@@ -14,7 +14,8 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import RetrievalSettings, Settings
-from nugget.embedding import QuestionEmbedder, Vector
+from nugget.embedding import QuestionEmbedder
+from nugget.embedding.once import Once
 from nugget.errors import UsageError
 from nugget.index import Index, queries
 from nugget.index.fulltext import STOP_WORDS, question_words
@@ -155,9 +156,12 @@ def search_everything(
     if query.lists:
         listed = _listed(query, indexes, sources, limit=limit, depth=depth, allow=allow)
         return Results(query=query, groups=tuple(listed))
-    # History goes without vectors: the model may still be loading in another process meanwhile.
+    once = None if embedder is None else Once(embedder)
+    models = {index.embedding_model for index in map(indexes.of, sources) if index}
+    if once and once.model in models and query.text.strip():
+        once.begin(query.text)
+    # History goes without vectors: the question's is made meanwhile.
     passages, cut = _passages(query, indexes, sources, limit=limit, allow=allow)
-    once = None if embedder is None else _Once(embedder)
     chosen = profiles.configured(profile, settings)
     groups: list[Group] = []
     degraded: list[str] = []
@@ -259,25 +263,6 @@ def _units_of(
 def day_of(hit: Hit) -> date | None:
     """When what was found was made or changed last."""
     return hit.unit.last_modified or hit.unit.created
-
-
-class _Once:
-    """An embedder that makes the vector of a question once, however many sources are asked."""
-
-    def __init__(self, embedder: QuestionEmbedder) -> None:
-        self._embedder = embedder
-        self._made: dict[str, Vector] = {}
-
-    @property
-    def model(self) -> str:
-        """The name of the model."""
-        return self._embedder.model
-
-    def embed_query(self, text: str) -> Vector:
-        """The vector of a question. Raises EmbeddingUnavailable."""
-        if text not in self._made:
-            self._made[text] = self._embedder.embed_query(text)
-        return self._made[text]
 
 
 def _is_about_units(filter_: Filter) -> bool:
