@@ -47,8 +47,8 @@ class Shop:
         file.write_text(text, "utf-8", newline="")
         return hashlib.sha256(file.read_bytes()).hexdigest()
 
-    def commit(self, message: str = "Work", *, at: datetime = NOW) -> str:
-        return commit(self.repo, message, at=at)
+    def commit(self, message: str = "Work", *, at: datetime | None = None) -> str:
+        return commit(self.repo, message, at=at or NOW)
 
     def learn(
         self, summary: str, *, session: int = 1, days_ago: float | None = None, path: str | None = None,

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 from contextlib import closing
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_a_proposal_from_a_year_that_no_clock_shows_is_listed(nugget: Nugget, wo
     commit = f"tree {tree}\nparent {git('rev-parse', 'HEAD')}\nauthor {who}\ncommitter {who}\n\nProposal\n"
     sha = git("hash-object", "-t", "commit", "-w", "--stdin", given=commit.encode())
     git("update-ref", "refs/heads/nugget/session-x", sha)
-    assert [branch.committed.year for branch in branches(words, "nugget/")] == [9999]
+    assert [branch.committed.astimezone(UTC).year for branch in branches(words, "nugget/")] == [9999]
     assert nugget("review", "list", "--json").code == 0
 
 
