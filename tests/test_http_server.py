@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 from served import REPOSITORY, START, Served, read_all, served, served_brain, variables_for
 from sessions import write_transcript
-from waiting import within
+from waiting import PATIENCE_S, within
 
 from nugget.mcp_server import INSTRUCTIONS
 
@@ -102,7 +102,7 @@ def test_mcp_answers_over_streamable_http(server: Served) -> None:
             (block,) = result.content
             assert isinstance(block, TextContent) and "concept/cache-invalidation" in block.text
 
-    asyncio.run(asyncio.wait_for(talk(), 60))
+    asyncio.run(asyncio.wait_for(talk(), PATIENCE_S))
     opened = server.ask("/mcp")
     assert (opened.status, opened.headers["allow"]) == (405, "POST"), "no stream is left open for nothing"
 
@@ -164,7 +164,7 @@ def test_mcp_can_offer_the_tools_of_openqed(tmp_path: Path) -> None:
             return [tool.name for tool in (await client.list_tools()).tools]
 
     with served(tmp_path, "--compat", "openqed") as server:
-        assert "openqed_context" in asyncio.run(asyncio.wait_for(talk(server.url), 60))
+        assert "openqed_context" in asyncio.run(asyncio.wait_for(talk(server.url), PATIENCE_S))
 
 
 @pytest.mark.proves("HTTP-HEALTH")
