@@ -157,10 +157,7 @@ def search_everything(
         listed = _listed(query, indexes, sources, limit=limit, depth=depth, allow=allow)
         return Results(query=query, groups=tuple(listed))
     once = None if embedder is None else Once(embedder)
-    models = {index.embedding_model for index in map(indexes.of, sources) if index}
-    if once and once.model in models and query.text.strip():
-        once.begin(query.text)
-    # History goes without vectors: the question's is made meanwhile.
+    # History goes without vectors: the model may still be loading in another process meanwhile.
     passages, cut = _passages(query, indexes, sources, limit=limit, allow=allow)
     chosen = profiles.configured(profile, settings)
     groups: list[Group] = []
@@ -338,14 +335,14 @@ def _passages(
     allow: Sequence[re.Pattern[str]],
 ) -> tuple[dict[SourceName, list[Hit]], Mapping[SourceName, str]]:
     """The passages of each source of history, and how far back they were looked for where that was not to the end."""
-    from nugget.history import ask_history
-
     wanted = [source for source in sources if source in _HISTORY]
     index = indexes.of(wanted[0]) if wanted and not _is_about_units(query.filter) else None
     if index is None:
         return {}, {}
     if not question_words(query.text) and not query.match:
         return {source: [] for source in wanted}, {}
+    from nugget.history import ask_history
+
     found = ask_history(
         index.connection,
         query.given if query.expression is None and not query.problem and query.filter.is_empty else query.text,

@@ -1,8 +1,6 @@
-"""The vector of one question: made once, beside other work."""
+"""The vector of one question: made once, however many sources are asked."""
 
 from __future__ import annotations
-
-import threading
 
 import numpy as np
 import pytest
@@ -12,53 +10,39 @@ from nugget.embedding.once import Once
 from nugget.errors import EmbeddingUnavailable
 
 
-class Waiting:
-    """An embedder that is told when it may answer, and fails where it is to."""
+class Counting:
+    """An embedder that keeps what it was asked, and fails for an empty question."""
 
-    model = "waiting"
+    model = "counting"
 
-    def __init__(self, failure: Exception | None = None) -> None:
-        self.may_answer = threading.Event()
+    def __init__(self) -> None:
         self.asked: list[str] = []
-        self._failure = failure
 
     def embed_query(self, text: str) -> list[float]:
         self.asked.append(text)
-        assert self.may_answer.wait(60)
-        if self._failure:
-            raise self._failure
+        if not text:
+            raise EmbeddingUnavailable("the endpoint does not answer")
         return [1.0, 0.0]
 
 
-def test_the_vector_is_made_beside_other_work_and_once() -> None:
-    slow = Waiting()
-    once = Once(slow)
-    once.begin("retry")
-    slow.may_answer.set()  # which was not waited for
-    assert [list(once.embed_query("retry")) for _ in range(3)] == [[1.0, 0.0]] * 3
-    assert list(once.embed_query("another")) == [1.0, 0.0]
-    assert slow.asked == ["retry", "another"]
+def test_each_question_is_embedded_once() -> None:
+    counting = Counting()
+    once = Once(counting)
+    assert [list(once.embed_query(text)) for text in ("retry", "retry", "another", "retry")] == [[1.0, 0.0]] * 4
+    assert counting.asked == ["retry", "another"]
 
 
-def test_what_goes_wrong_is_told_to_whoever_asks_and_not_tried_again() -> None:
-    failing = Waiting(EmbeddingUnavailable("the endpoint does not answer"))
-    failing.may_answer.set()
-    once = Once(failing)
-    once.begin("retry")
-    for _ in range(2):
+def test_an_endpoint_that_does_not_answer_is_asked_once() -> None:
+    counting = Counting()
+    once = Once(counting)
+    for _ in range(3):
         with pytest.raises(EmbeddingUnavailable, match="does not answer"):
-            once.embed_query("retry")
-    assert failing.asked == ["retry"]
-    mistaken = Waiting(ZeroDivisionError("a mistake"))
-    mistaken.may_answer.set()
-    once = Once(mistaken)
-    once.begin("retry")
-    with pytest.raises(ZeroDivisionError):
-        once.embed_query("retry")
+            once.embed_query("")
+    assert counting.asked == [""]
 
 
 def test_it_is_the_vector_of_the_model(model: Embedder) -> None:
     question = "how often is it tried again?"
     once = Once(model)
-    once.begin(question)
-    assert np.array_equal(once.embed_query(question), model.embed_query(question))
+    vectors = [once.embed_query(question) for _ in range(2)]
+    assert all(np.array_equal(vector, model.embed_query(question)) for vector in vectors)
