@@ -154,14 +154,10 @@ class Index:
         allowed_sql, parameters = queries.allowed_chunks(filter_)
         if self.vector_search == "sqlite-vec":
             return vectors.search_by_sql(self.connection, vector, k, allowed_sql, parameters)
-        allowed = None
-        if allowed_sql:
-            import numpy as np
-
-            allowed = np.array([row[0] for row in self.connection.execute(allowed_sql, parameters)], dtype=np.int64)
         snapshot = self._current_snapshot()
+        admitted = vectors.rows_admitted(self.connection, snapshot, allowed_sql, parameters)
         cosines = self._cosines(snapshot, vector)
-        return vectors.search_snapshot(self.connection, snapshot, vector, k, cosines=cosines, allowed=allowed)
+        return vectors.search_snapshot(self.connection, snapshot, vector, k, cosines=cosines, admitted=admitted)
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
         """The cosines with each of these units that has vectors: of its nearest chunk, of the whole, of its title."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nugget.index.queries import select_in
@@ -27,6 +27,7 @@ RESCORED = 400
 """Candidates by sign that are scored by their true vectors; recall of the top 50 is then .99 and more."""
 
 _ROWS_A_READ = 8192
+_FILTERS_KEPT = 8
 
 UnitCosines: TypeAlias = tuple[float, float, float | None]
 """With the nearest chunk of a unit, with the unit as a whole, and with its title where it has one of its own."""
@@ -40,7 +41,7 @@ class Snapshot:
     and `signs` has shape (n, dimensions / 64) uint64. The chunks of a unit stand in one run of rows: `starts` are the
     first rows of the runs, `runs` the number of each unit's run; `unit_of` is the unit of each chunk. `whole_and_title`
     has shape (runs, 2, dimensions), float32; a unit without a title of its own has zeros there and False in
-    `has_title`.
+    `has_title`. `admitted` keeps which rows the last filters admit.
     """
 
     generation: int
@@ -52,6 +53,7 @@ class Snapshot:
     unit_of: Mapping[int, int]
     whole_and_title: NDArray[np.float32]
     has_title: NDArray[np.bool_]
+    admitted: dict[tuple[object, ...], NDArray[np.intp]] = field(default_factory=dict)
 
 
 def search_by_sql(
@@ -123,6 +125,27 @@ def _unit_matrices(
     return both, np.array([title is not None for _, title in found], dtype=np.bool_)
 
 
+def rows_admitted(
+    connection: sqlite3.Connection, snapshot: Snapshot, allowed_sql: str, parameters: Sequence[object]
+) -> NDArray[np.intp] | None:
+    """The rows of the chunks that a SELECT of keys admits, ascending; None for an empty one, which admits all.
+
+    Those of the last filters are kept: the same few come back, as each source has one, and some admit most of an index.
+    """
+    import numpy as np
+
+    if not allowed_sql:
+        return None
+    rows = snapshot.admitted.get((allowed_sql, *parameters))
+    if rows is None:
+        keys = np.array([row[0] for row in connection.execute(allowed_sql, parameters)], dtype=np.int64)
+        rows = np.flatnonzero(np.isin(snapshot.keys, keys))
+        if len(snapshot.admitted) >= _FILTERS_KEPT:
+            snapshot.admitted.clear()
+        snapshot.admitted[(allowed_sql, *parameters)] = rows
+    return rows
+
+
 def search_snapshot(
     connection: sqlite3.Connection,
     snapshot: Snapshot,
@@ -130,22 +153,22 @@ def search_snapshot(
     k: int,
     *,
     cosines: NDArray[np.float32] | None,
-    allowed: NDArray[np.int64] | None,
+    admitted: NDArray[np.intp] | None,
 ) -> list[tuple[int, float]]:
-    """The k chunks of highest cosine as (chunk key, cosine); `allowed` holds the keys that may be found.
+    """The k chunks of highest cosine as (chunk key, cosine); `admitted` are the rows that may be found, None for all.
 
     `cosines` are those of every row, where the snapshot holds whole vectors.
     """
     import numpy as np
 
-    rows = np.arange(len(snapshot.keys)) if allowed is None else np.flatnonzero(np.isin(snapshot.keys, allowed))
+    rows = np.arange(len(snapshot.keys)) if admitted is None else admitted
     if not len(rows):
         return []
     if cosines is not None:
-        best = rows[_largest(cosines if allowed is None else cosines[rows], k)]
+        best = rows[_largest(cosines if admitted is None else cosines[rows], k)]
         return list(zip(snapshot.keys[best].tolist(), cosines[best].tolist(), strict=True))
     assert snapshot.signs is not None
-    signs = snapshot.signs if allowed is None else snapshot.signs[rows]
+    signs = snapshot.signs if admitted is None else snapshot.signs[rows]
     differing = np.bitwise_count(signs ^ _signs(as_row(vector).reshape(1, -1))).sum(axis=1, dtype=np.int32)
     near = snapshot.keys[rows[_largest(-differing, max(RESCORED, 4 * k))]]
     scored = cosines_of(connection, vector, [int(key) for key in near])
