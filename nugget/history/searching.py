@@ -34,9 +34,9 @@ EXCERPT_CHARS = 150
 
 PATIENCE_S = 0.5
 """So long an expression is tried on the texts of passages that hold all its words, the newest first."""
-_BATCH = 240
-_MANY = 1000
-"""After so many of them, as many as are shown are enough to rank, twice for what is said twice."""
+_BATCH = 160
+_MANY = 300
+"""After so many of them, half again as many as are shown are enough to rank: some may say the same."""
 _RECENCY = 0.1
 """How much the newest passage gains over a very old one of the same score."""
 _HALF_LIFE_S = 90 * 86_400
