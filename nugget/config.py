@@ -359,9 +359,7 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path)
 
     Raises BrainError when there is none, when the folder named is no brain, or when `cwd` itself is half a one.
     """
-    named = flag or environment.brain
-    if named is None:
-        named = next((folder for folder in [cwd, *cwd.parents] if is_brain(folder)), None)
+    named = brain_at_hand(environment, flag=flag, cwd=cwd)
     if named is None and (cwd / "brain.yaml").is_file():
         named = cwd
     if named is None:
@@ -376,6 +374,11 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path)
         missing = "does not exist" if not named.exists() else "is no brain (it has no brain.yaml)"
         raise BrainError(f"{named} {missing}.", hint=f"Run `nugget init {named}`, or name another brain.")
     return named.resolve()
+
+
+def brain_at_hand(environment: Environment, *, flag: Path | None, cwd: Path) -> Path | None:
+    """`--brain` > `NUGGET_BRAIN` > the brain that `cwd` is in; not looked at, and None where there is none of them."""
+    return flag or environment.brain or next(filter(is_brain, (cwd, *cwd.parents)), None)
 
 
 def is_brain(folder: Path) -> bool:

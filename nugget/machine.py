@@ -144,6 +144,8 @@ def freshen_machine(
 
     A process that stays keeps a `pace`, by which it does not walk through thousands of files for each search.
     """
+    if not _anything(environment, settings, brain):
+        return Behind()
     pace = pace or Pace()
     with ExitStack() as stack:
 
@@ -152,8 +154,6 @@ def freshen_machine(
             return stack.enter_context(closing(open_home(environment.home)))
 
         def look(part: SourceName) -> Behind:
-            if not _anything(environment, settings, brain):
-                return Behind()
             if part is SourceName.CANON:
                 return _freshen_canon(connect(), environment, settings, brain, embedder)
             if part is SourceName.PROVENANCE:

@@ -182,6 +182,14 @@ def endpoint() -> Iterator[tuple[str, type[_Endpoint]]]:
     thread.join()
 
 
+@pytest.fixture
+def openai(endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch) -> tuple[Embedder, type[_Endpoint]]:
+    """A model at the endpoint, and what scripts its replies."""
+    url, server = endpoint
+    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
+    return embedder("openai:m", base_url=url), server
+
+
 @pytest.mark.proves("EMB-HTTP")
 @pytest.mark.parametrize("vendor", ["openai", "voyage"])
 def test_http_embeddings_keep_their_order_and_are_normalised(
@@ -201,11 +209,9 @@ def test_http_embeddings_keep_their_order_and_are_normalised(
 
 @pytest.mark.proves("EMB-HTTP")
 def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_not(
-    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+    openai: tuple[Embedder, type[_Endpoint]],
 ) -> None:
-    url, server = endpoint
-    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
-    model = embedder("openai:m", base_url=url)
+    model, server = openai
     server.script[:] = [(429, {}), (529, {}), (200, None)]
     assert model.embed_query("abc").shape == (3,)
     assert len(server.seen) == 3
@@ -246,11 +252,9 @@ def _odd_reply(random: Random, count: int) -> bytes:
 @pytest.mark.proves("EMB-HTTP")
 @pytest.mark.filterwarnings("error")
 def test_whatever_an_endpoint_answers_there_are_sound_vectors_or_one_sentence(
-    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+    openai: tuple[Embedder, type[_Endpoint]],
 ) -> None:
-    url, server = endpoint
-    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
-    model = embedder("openai:m", base_url=url)
+    model, server = openai
     random, came = Random(7), 0
     for _ in range(150):
         count = random.choice([1, 2, 3])
@@ -269,11 +273,9 @@ def test_whatever_an_endpoint_answers_there_are_sound_vectors_or_one_sentence(
 
 @pytest.mark.proves("EMB-HTTP")
 def test_vectors_that_are_numbered_wrong_or_change_their_size_are_not_taken(
-    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+    openai: tuple[Embedder, type[_Endpoint]],
 ) -> None:
-    url, server = endpoint
-    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
-    model = embedder("openai:m", base_url=url)
+    model, server = openai
     twice = {"data": [{"index": 0, "embedding": [1, 2, 3]}, {"index": 0, "embedding": [3, 2, 1]}]}
     server.script[:] = [(200, twice)]
     with pytest.raises(EmbeddingUnavailable, match="no list of embeddings"):

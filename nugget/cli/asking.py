@@ -135,16 +135,20 @@ def known_types(values: Sequence[str] | None) -> tuple[str, ...]:
 
 def day(text: str | None) -> date | None:
     """The day that --since names. Raises UsageError for what is no date."""
-    found = parse_day(text.strip(), today=datetime.now(UTC).date()) if text is not None else None
-    if found is None and text is not None:
+    if text is None:
+        return None
+    found = parse_day(text.strip(), today=datetime.now(UTC).date())
+    if found is None:
         raise _no_date(text)
     return found
 
 
 def moment(text: str | None, *, now: datetime) -> datetime | None:
     """The moment that --since names. Raises UsageError for what is no date."""
-    found = parse_moment(text.strip(), now=now) if text is not None else None
-    if found is None and text is not None:
+    if text is None:
+        return None
+    found = parse_moment(text.strip(), now=now)
+    if found is None:
         raise _no_date(text)
     return found
 

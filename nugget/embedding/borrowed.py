@@ -85,12 +85,12 @@ def _model_named(environment: Environment, brain: str | None) -> str:
 
     A mistake costs time and no answer: whoever uses another model does not ask the second process.
     """
-    from nugget.config import expanded, is_brain
+    from nugget.config import brain_at_hand, expanded
 
     of_person = _beginning(environment.home / "config.yaml")
     folder = Path(brain) if brain else environment.brain
     with suppress(OSError):  # the current folder may be gone
-        folder = folder or next(filter(is_brain, (Path.cwd(), *Path.cwd().parents)), None)
+        folder = brain_at_hand(environment, flag=folder, cwd=Path.cwd())
     if folder is None and (default := _DEFAULT_BRAIN.search(of_person)):
         folder = expanded(default[1])
     of_brain = _beginning(folder / "brain.yaml") if folder else ""

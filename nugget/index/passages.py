@@ -101,21 +101,20 @@ def newest(connection: sqlite3.Connection, filter_: PassageFilter, limit: int) -
 
 def each_match(connection: sqlite3.Connection, match: str, filter_: PassageFilter) -> Iterator[Candidate]:
     """All passages that match, newest first, found as they are asked for; none for an empty `match`."""
-    columns = "p.key, p.role, p.at, p.place, f.path, f.reader"
-    return map(Candidate._make, _matches(connection, columns, match, filter_))
+    columns, files = "p.key, p.role, p.at, p.place, f.path, f.reader", "JOIN history_files f ON f.key = p.file"
+    return map(Candidate._make, _matches(connection, columns, match, filter_, joined=files))
 
 
 def _matches(
-    connection: sqlite3.Connection, columns: str, match: str, filter_: PassageFilter
+    connection: sqlite3.Connection, columns: str, match: str, filter_: PassageFilter, *, joined: str = ""
 ) -> Iterator[tuple[Any, ...]]:
     if not match:
         return
     if filter_.mark:
         match = f'({match}) AND "{filter_.mark}"'
     tests, parameters = _tests(filter_)
-    files = " JOIN history_files f ON f.key = p.file" if "f." in columns else ""
     sql = (
-        f"SELECT {columns} FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid{files}"
+        f"SELECT {columns} FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid {joined}"
         f" WHERE {' AND '.join(['passages_fts MATCH ?', *tests])} ORDER BY passages_fts.rowid DESC"
     )
     with closing(connection.execute(sql, (match, *parameters))) as rows:
