@@ -175,6 +175,8 @@ def test_paths_are_meant_from_where_one_stands(known: Shop, capsys: pytest.Captu
         (["src/auth.ts", "--budget", "0"], "at least 1"),
         (["--symbol", "get"], "defined in 2 files: lib/cache.py:1-2 (function get); src/cache.py:1-2"),
         (["--symbol", "rm -rf /"], "cannot be the name"),
+        (["--symbol", "#####"], "cannot be the name"),
+        (["src/auth.ts", "--symbol", ".::#"], "cannot be the name"),
         ([" "], "empty"),
     ],
 )

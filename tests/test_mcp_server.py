@@ -246,6 +246,7 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
         ({"task_description": ["a"]}, "task_description must be text."),
         ({"types": [1]}, "types must be a list of words."),
         ({"types": {"a": 1}, "path": 3}, "path must be text."),
+        ({"symbol": "x" * 2_000}, "symbol is 2,000 characters long"),
         ({"path": "x" * 200_000}, "path is 200,000 characters long; 1,000 are the limit."),
         ({"types": ["bug", "z" * 2_000]}, "types is 2,000 characters long"),
         ({"ref": "two\nlines\x1b[1m"}, "There is no unit two\\nlines\\x1b[1m in the brain."),

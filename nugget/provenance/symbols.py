@@ -59,8 +59,8 @@ class _Found:
 
 
 def is_symbol(name: str) -> bool:
-    """Whether a text can be the name of a symbol: `login`, `Session.refresh`, `Session::refresh`."""
-    return _SYMBOL.fullmatch(name) is not None
+    """Return True for a text that can name a symbol: `login`, `Session.refresh`, `Session::refresh`."""
+    return _SYMBOL.fullmatch(name) is not None and bool(_parts(name))
 
 
 def find_definitions(checkout: Checkout, name: str, *, path: str | None = None) -> list[Definition]:
