@@ -16,6 +16,8 @@ PROMISES: dict[str, str] = {
     "HOUSE-DOCS-COMPLETE": "Every command, option, configuration key, error and profile is in the documentation.",
     "HOUSE-DOCS-COMMANDS": "Every command line that a page names exists, with the options that it shows.",
     "HOUSE-DOCS-GENERATED": "The reference pages for the CLI, configuration and MCP are what the code says.",
+    "HOUSE-OLD-HOME": "A home and a brain of 0.1.0 open as they are: every command works, nothing is lost "
+    "or captured twice.",
     "HOUSE-DEMO": "The demo runs the main job, from transcript to an answer over MCP, offline in a temporary HOME.",
 }
 GAPS: dict[str, str] = {}
