@@ -19,6 +19,7 @@ PAYLOAD = {"session_id": "s", "transcript_path": "/nowhere/s.jsonl", "cwd": "/",
 CONSOLE_SCRIPT = """\
 import re
 import sys
+from nugget import files
 from nugget.entry import main
 if __name__ == '__main__':
     sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
@@ -30,7 +31,7 @@ if __name__ == '__main__':
 def main() -> None:
     """Measure each way in turn, so that a slow moment hits all of them."""
     sys.path.insert(0, str(REPOSITORY))
-    from nugget import spool
+    from nugget import files
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
@@ -40,7 +41,7 @@ def main() -> None:
         start = [sys.executable, str(script), "capture-session"]
         end = json.dumps(PAYLOAD).encode()
         begin = json.dumps(PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}).encode()
-        lock = spool.try_lock(home / "queue/worker.lock")
+        lock = files.try_lock(home / "queue/worker.lock")
         ways = {
             "python -c pass": ([sys.executable, "-c", "pass"], b""),
             "SessionEnd, a worker is at work": (start, end),

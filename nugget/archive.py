@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nugget import spool
+from nugget import files
 from nugget.config import Settings
 from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session
@@ -95,7 +95,7 @@ def redact_anew(home: Path, settings: Settings) -> Redone:
 
 
 def _alone(home: Path) -> AbstractContextManager[None]:
-    return spool.locked(home / "locks" / "archive.lock")
+    return files.locked(home / "locks" / "archive.lock")
 
 
 def _files(home: Path) -> list[Path]:
@@ -116,8 +116,8 @@ def _write(file: Path, session: Session, stamps: Sequence[str]) -> None:
     header: dict[str, Any] = {"format": FORMAT, "redacted_by": list(stamps)} | asdict(replace(session, events=()))
     lines = [header, *map(_event_line, session.events)]
     text = "".join(json.dumps(line, ensure_ascii=False, default=datetime.isoformat) + "\n" for line in lines)
-    spool.replace(file, gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0))
-    spool.sync_folder(file.parent)
+    files.replace(file, gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0))
+    files.sync_folder(file.parent)
 
 
 def read_archive(file: Path) -> Session:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nugget import archive, git, knowledge, ledger, proposal_text, spool
+from nugget import archive, files, git, knowledge, ledger, proposal_text
 from nugget.comparison import Comparison, FileChange, KnownBrain, Similar, compare
 from nugget.config import Settings
 from nugget.errors import BrainError, TranscriptError
@@ -126,7 +126,7 @@ def _capture_session(
     }  # fmt: skip
     if not capture.dry_run and session.events:
         archive.write_archive(home, session, stamps=[rules_stamp(capture.settings)])
-    with spool.locked(home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
+    with files.locked(home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
         fresh = _not_captured_yet(session, capture, key)
         if reason := _nothing_to_do(session, fresh, capture):
             _note(capture, line | {"reason": reason})

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import stat
-import uuid
-from contextlib import suppress
 from pathlib import Path
 
+from nugget import files
 from nugget.errors import ConflictError, InstallError
 
 MAX_BYTES = 64_000_000
@@ -49,24 +48,10 @@ def write(path: Path, text: str | None, *, expected: str | None, mode: int = 0o6
             if not os.access(target, os.W_OK):
                 raise InstallError(f"{path} is read-only; it was left alone.", hint=f"Make {target} writable.")
             mode = stat.S_IMODE(target.stat().st_mode)
-        _replace(path, target, text, expected=expected, mode=mode)
+        content = text.encode("utf-8")
+        files.replace(target, content, mode=mode, check=lambda: _check_unchanged(path, expected))
     except OSError as error:
         raise InstallError(f"{path} cannot be written: {error.strerror or error}.") from error
-
-
-def _replace(path: Path, target: Path, text: str, *, expected: str | None, mode: int) -> None:
-    partial = target.with_name(f".{target.name[:80]}.{uuid.uuid4().hex}.partial")
-    try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.chmod(mode)
-        _check_unchanged(path, expected)
-        partial.replace(target)
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def _check_unchanged(path: Path, expected: str | None) -> None:

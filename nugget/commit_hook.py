@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nugget import spool
+from nugget import files
 from nugget.config import Environment, load_settings, read_environment
 
 _MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
@@ -70,9 +70,7 @@ def _give_up(number: int, frame: object) -> None:
 
 def _note(environment: Environment, error: Exception) -> None:
     try:
-        folder = environment.home / "log"
-        spool.private_folder(folder)
-        with (folder / "hook.log").open("a", encoding="utf-8", errors="replace") as log:
+        with files.open_private(environment.home / "log" / "hook.log", "a") as log:
             line = f"{datetime.now(UTC).isoformat(timespec='seconds')} commit hook: {type(error).__name__}: {error}"
             log.write(" ".join(line.split()) + "\n")
     except OSError:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from nugget import spool
+from nugget import files
 from nugget.errors import BrainError, UsageError
 from nugget.overlay import overlay, read_yaml
 
@@ -351,7 +351,7 @@ def set_default_brain(environment: Environment, brain: Path) -> None:
         raise UsageError(f"{file} is no UTF-8 text.", hint="`iconv -t UTF-8` converts it.") from None
     kept = [line for line in lines if not line.startswith("brain:")]
     text = "\n".join([f"brain: {json.dumps(str(brain), ensure_ascii=False)}", *kept]) + "\n"
-    spool.replace(file, text.encode())
+    files.replace(file, text.encode())
 
 
 def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path) -> Path:

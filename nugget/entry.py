@@ -140,7 +140,7 @@ def _write_log(error: Exception) -> str:
     import traceback
     from datetime import UTC, datetime
 
-    from nugget import __version__, spool
+    from nugget import __version__, files
     from nugget.config import read_environment
     from nugget.redaction import redact
 
@@ -150,11 +150,8 @@ def _write_log(error: Exception) -> str:
         moment.isoformat(timespec="seconds"),
         *traceback.format_exception(error),
     ]
-    folder = read_environment().home / "log"
-    spool.private_folder(folder)
-    file = folder / f"error-{moment:%Y%m%d-%H%M%S}-{os.getpid()}.log"
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as log:
+    file = read_environment().home / "log" / f"error-{moment:%Y%m%d-%H%M%S}-{os.getpid()}.log"
+    with files.open_private(file, "w") as log:
         log.write(redact("\n".join(told)).text)
     return str(file)
 

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nugget import __version__, spool
+from nugget import __version__, files
 from nugget.embedding import Embedder
 from nugget.errors import NuggetError
 from nugget.golden import GoldenQuestion
@@ -250,7 +250,7 @@ def store(file: Path, run: Run, *, partial: bool) -> None:
         with suppress(OSError, ValueError, KeyError, TypeError):
             kept["results"] += [row for row in json.loads(file.read_text("utf-8"))["results"] if row["key"] not in own]
     try:
-        spool.replace(file, json.dumps(kept, ensure_ascii=False).encode())
+        files.replace(file, json.dumps(kept, ensure_ascii=False).encode())
     except OSError as error:
         raise NuggetError(f"The run cannot be kept in {file} ({error.strerror or error}).") from error
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from nugget import spool
+from nugget import files, spool
 
 NOTICE = "This session will be analyzed for knowledge capture"
 CATCH_UP_EVERY_S = 3600
@@ -127,8 +127,8 @@ def _session_starts(home: str, payload: dict[str, object], *, is_briefed: bool) 
     except FileNotFoundError:
         due = True
     if due and spool.start_worker(home, "--catch-up"):
-        with open(stamp, "ab"):
-            os.utime(stamp)
+        files.private_file(stamp)
+        os.utime(stamp)
 
 
 def _wants(arguments: Sequence[str], flag: str, variable: str) -> bool:
@@ -193,10 +193,8 @@ def _has_brain(home: str) -> bool:
 def _note(home: str, error: BaseException) -> None:
     """Leave one line where `nugget status` and `nugget doctor` look; a full disk cannot be helped here."""
     with suppress(OSError):
-        folder = os.path.join(home, "log")
-        spool.private_folder(folder)
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {type(error).__name__}: {_redacted(str(error))}"[:500]
-        with open(os.path.join(folder, "hook.log"), "a", encoding="utf-8", errors="replace") as log:
+        with files.open_private(os.path.join(home, "log", "hook.log"), "a") as log:
             log.write(" ".join(line.split()) + "\n")
 
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nugget import spool
+from nugget import files
 from nugget.models import Event, Session
 
 CAPTURES = "captures.jsonl"
@@ -39,8 +39,7 @@ def append(home: Path, name: str, line: Mapping[str, Any], *, durable: bool = Tr
     A line that a crash or a full disk cut short is closed off first, so that it spoils nothing but itself.
     """
     file = home / "ledger" / name
-    spool.private_folder(file.parent)
-    with spool.locked(file.with_suffix(".lock")), file.open("ab+") as ledger:
+    with files.locked(file.with_suffix(".lock")), files.open_private(file, "ab+") as ledger:
         end = ledger.seek(0, os.SEEK_END)
         if end:
             ledger.seek(end - 1)

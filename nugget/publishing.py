@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from nugget import git, github, ledger, review, spool
+from nugget import files, git, github, ledger, review
 from nugget.capture import brain_key
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, GitHubError, NuggetError, UsageError
@@ -207,7 +207,7 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
 
 def locked(brain: Path, home: Path) -> AbstractContextManager[None]:
     """What is done with pull requests of a brain is done by one at a time."""
-    return spool.locked(home / "locks" / f"{brain_key(brain).replace('/', '_')[-60:]}-publish.lock")
+    return files.locked(home / "locks" / f"{brain_key(brain).replace('/', '_')[-60:]}-publish.lock")
 
 
 def note(brain: Path, home: Path, publication: Publication, *, known: Mapping[str, Publication], now: datetime) -> None:

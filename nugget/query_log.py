@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from nugget import ledger, spool
+from nugget import files, ledger
 from nugget.config import Environment, Settings
 from nugget.errors import UsageError
 from nugget.models import Bundle, Filter, Hit, SourceName
@@ -269,7 +269,7 @@ def _make_room(file: Path) -> None:
     """Put a log grown too long aside, once, whoever else has the same idea."""
     if _size(file) <= MAX_BYTES:
         return
-    with spool.locked(file.with_suffix(".lock")):
+    with files.locked(file.with_suffix(".lock")):
         if _size(file) > MAX_BYTES:
             file.replace(file.with_name(OLD_QUERIES))
 

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from nugget import ledger, spool
+from nugget import files, ledger, spool
 from nugget.errors import NuggetError, TranscriptError
 from nugget.models import SessionFile
 
@@ -227,7 +227,7 @@ def is_working(home: Path) -> bool:
         return False
     except OSError:
         pass
-    lock = spool.try_lock(file)
+    lock = files.try_lock(file)
     if lock is not None:
         os.close(lock)
     return lock is None
@@ -300,14 +300,14 @@ def _rewrite(home: Path, job: Job) -> Job:
     """Write a job anew where it is; its state does not change."""
     kept = {name: getattr(job, name) for name in Job.__slots__ if name not in ("name", "state", "is_unread", "other")}
     line = {**job.other, **{name: value for name, value in kept.items() if value is not None}}
-    spool.replace(Path(spool.queue_folder(home)) / job.state / job.name, json.dumps(line).encode())
+    files.replace(Path(spool.queue_folder(home)) / job.state / job.name, json.dumps(line).encode())
     return job
 
 
 def _move(home: Path, job: Job, state: str) -> Job | None:
     """Rename a job into a state; None when it is not where it was (another process took it)."""
     queue = Path(spool.queue_folder(home))
-    spool.private_folder(queue / state)
+    files.private_folder(queue / state)
     try:
         (queue / job.state / job.name).rename(queue / state / job.name)
     except FileNotFoundError:

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from nugget import spool
+from nugget import files
 
 PATIENCE_S = 0.1
 """How long a hook waits for a server: it has 0.3 s in all, and 0.2 s is what it takes alone."""
@@ -73,8 +73,7 @@ class Resident:
     def start(self) -> bool:
         """Begin to answer; False where another server of this NUGGET_HOME does, or there are no such sockets."""
         with suppress(OSError, AttributeError):
-            spool.private_folder(self._file.parent)
-            self._file.parent.chmod(0o700)
+            files.private_folder(self._file.parent)
             if not _is_answered(self._file):
                 self._listening = self._bound()
         if self._listening is None:

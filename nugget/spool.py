@@ -11,8 +11,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+
+from nugget import files
 
 STATES = ("pending", "running", "failed", "done", "skipped")
 GUARD = "NUGGET_CAPTURING"
@@ -29,19 +30,9 @@ def queue_folder(home: str | os.PathLike[str]) -> str:
 def make_queue(home: str | os.PathLike[str]) -> str:
     """Make the queue's folder where it is not there yet, with a file whose time says since when it exists."""
     queue = queue_folder(home)
-    private_folder(queue)
-    with suppress(FileExistsError):
-        os.close(os.open(os.path.join(queue, "installed"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    files.private_folder(queue)
+    files.private_file(os.path.join(queue, "installed"))
     return queue
-
-
-def private_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder, and those above it that are not there yet, so that nobody else can look into them."""
-    path = os.fspath(path)
-    above = os.path.dirname(path)
-    if above and not os.path.isdir(above):
-        private_folder(above)
-    os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def put(home: str | os.PathLike[str], job: Mapping[str, object]) -> str:
@@ -52,80 +43,9 @@ def put(home: str | os.PathLike[str], job: Mapping[str, object]) -> str:
     make_queue(home)
     name = f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}.json"
     pending = os.path.join(queue_folder(home), "pending")
-    replace(os.path.join(pending, name), json.dumps(job).encode())
-    sync_folder(pending)
+    files.replace(os.path.join(pending, name), json.dumps(job).encode())
+    files.sync_folder(pending)
     return name
-
-
-def replace(path: str | os.PathLike[str], content: bytes) -> None:
-    """Give the file `path` this content by fsync and rename: readers see the old or the new, never a part.
-
-    A power cut may bring the old back; who cannot have that calls `sync_folder`.
-    """
-    folder, name = os.path.split(path)
-    private_folder(folder)
-    partial = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
-    try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(partial, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(partial)
-        raise
-
-
-def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make renames in a folder durable, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def try_lock(path: str | os.PathLike[str], *, wait: bool = False) -> int | None:
-    """Take the lock file `path`: a descriptor that holds it until closed, None where another process has it.
-
-    The kernel drops the lock when its last holder dies, so a lock is never stale.
-    """
-    private_folder(os.path.dirname(path))
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if os.name == "posix":
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        else:
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    except OSError:
-        os.close(descriptor)
-        if wait:
-            raise
-        return None
-    return descriptor
-
-
-@contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock file `path`, waiting for it as long as it takes."""
-    descriptor = try_lock(path, wait=True)
-    try:
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def start_worker(home: str | os.PathLike[str], *arguments: str, python: str = "") -> bool:
@@ -133,7 +53,7 @@ def start_worker(home: str | os.PathLike[str], *arguments: str, python: str = ""
 
     The lock is taken here and inherited, so of any number of hooks at the same moment one starts a worker.
     """
-    lock = try_lock(os.path.join(queue_folder(home), "worker.lock"))
+    lock = files.try_lock(os.path.join(queue_folder(home), "worker.lock"))
     if lock is None:
         return False
     try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from nugget import publishing, queue, spool, withdrawal
+from nugget import files, publishing, queue, spool, withdrawal
 from nugget.api import Brain
 from nugget.capture import Capture, CaptureResult, capture_transcript
 from nugget.config import Environment, default_brain, find_brain, load_settings, read_environment
@@ -93,7 +93,7 @@ def work(
     """
     home = environment.home
     lock_file = Path(spool.queue_folder(home)) / "worker.lock"
-    held = lock if lock is not None else spool.try_lock(lock_file)
+    held = lock if lock is not None else files.try_lock(lock_file)
     if held is None:
         raise NuggetError("A capture worker is at work already.", hint="`nugget status` shows how far it is.")
     queue.sign(held)
@@ -213,10 +213,9 @@ def write_log(home: Path, text: str) -> None:
     """Add a line with the time to `$NUGGET_HOME/log/worker.log`; a log grown too long is put aside first."""
     file = home / "log" / "worker.log"
     with suppress(OSError):
-        spool.private_folder(file.parent)
         if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
             file.replace(file.with_suffix(".log.old"))
-        with file.open("a", encoding="utf-8", errors="replace") as log:
+        with files.open_private(file, "a") as log:
             log.write(f"{_now().isoformat(timespec='seconds')} {text.rstrip()}\n")
 
 

@@ -17,7 +17,7 @@ from commands import PATIENT
 from sessions import write_transcript
 from waiting import PATIENCE_S, slowness
 
-from nugget import briefing, evidence, spool
+from nugget import briefing, evidence, files
 from nugget.api import Brain
 from nugget.config import load_settings, read_environment
 from nugget.hook import NOTICE
@@ -50,7 +50,7 @@ def shop(tmp_path: Path) -> Path:
 def home(isolated_home: Path) -> Iterator[Path]:
     """`$NUGGET_HOME`, with the worker's lock held, so that no worker starts."""
     folder = isolated_home / ".nugget"
-    lock = spool.try_lock(folder / "queue/worker.lock")
+    lock = files.try_lock(folder / "queue/worker.lock")
     assert lock is not None
     yield folder
     os.close(lock)

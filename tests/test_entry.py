@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nugget import spool
+from nugget import files
 from nugget.entry import main
 
 REPOSITORY = Path(__file__).parent.parent
@@ -115,7 +115,7 @@ def test_a_reader_that_leaves_early_is_no_failure(brain: Path, monkeypatch: pyte
 @pytest.mark.proves("CLI-HOOK")
 def test_a_hook_call_is_queued_without_the_command_line(isolated_home: Path) -> None:
     # With the queue's lock held, as while a worker is at work, the hook starts none.
-    lock = spool.try_lock(isolated_home / ".nugget/queue/worker.lock")
+    lock = files.try_lock(isolated_home / ".nugget/queue/worker.lock")
     assert lock is not None
     try:
         payload = {"hook_event_name": "SessionEnd", "session_id": "s1", "transcript_path": "/nowhere/s1.jsonl"}

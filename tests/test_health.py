@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nugget import git, health, queue, spool
+from nugget import files, git, health, queue, spool
 from nugget.api import Brain
 from nugget.brain import knowledge_paths
 from nugget.cli import run
@@ -145,7 +145,7 @@ def test_a_waiting_queue_without_a_worker_is_seen(words: Path, isolated_home: Pa
     spool.put(isolated_home / ".nugget", {"session": "s1"})
     found = findings(words)["capture"]
     assert (found.state, found.next_step) == (State.WARNING, "nugget capture")
-    lock = spool.try_lock(isolated_home / ".nugget/queue/worker.lock")
+    lock = files.try_lock(isolated_home / ".nugget/queue/worker.lock")
     assert lock is not None
     queue.sign(lock)
     try:
@@ -213,28 +213,6 @@ def test_a_git_that_is_not_installed_is_named_and_the_other_checks_go_on(
     assert (found["git"].state, found["git"].next_step) == (State.ERROR, "Install git and run this again.")
     assert "is not installed" in found["git"].said
     assert {"index", "embedding model", "LLM", "settings", "folders", "capture", "Claude Code"} <= found.keys()
-
-
-def test_what_nugget_makes_in_its_home_is_for_nobody_else(
-    words: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = os.umask(0o022)
-    try:
-        for number, line in enumerate(
-            (["search", "cache"], ["sync"], ["capture"], ["init", str(words), "--no-install"])
-        ):
-            home = isolated_home / str(number) / "home"
-            monkeypatch.setenv("NUGGET_HOME", str(home))
-            assert run(["--brain", str(words), *line]) == 0
-            assert home.stat().st_mode & 0o077 == 0, line
-            databases = [file for file in home.glob("*.db*") if file.is_file()]
-            assert all(file.stat().st_mode & 0o077 == 0 for file in databases), databases
-            spool.put(home, {})
-        assert (isolated_home / "1/home/index.db").is_file()
-        spool.put(isolated_home / "new" / "home", {})
-        assert (isolated_home / "new" / "home").stat().st_mode & 0o077 == 0
-    finally:
-        os.umask(before)
 
 
 @pytest.mark.proves("HEALTH-GIT-LOCK")

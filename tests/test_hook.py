@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE_S, wait_for
 
-from nugget import queue, spool
+from nugget import files, queue
 from nugget.hook import NOTICE
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -23,7 +23,7 @@ PAYLOAD = {"session_id": "abc", "transcript_path": "/x/abc.jsonl", "cwd": "/srv/
 @pytest.fixture
 def queue_lock(home: Path) -> Iterator[None]:
     """Hold the worker's lock, so that the hook finds a worker at work and what it queues stays where it is."""
-    lock = spool.try_lock(home / "queue/worker.lock")
+    lock = files.try_lock(home / "queue/worker.lock")
     assert lock is not None
     yield
     os.close(lock)
@@ -43,7 +43,7 @@ def hook(payload: object, **more: str) -> subprocess.CompletedProcess[bytes]:
 
 def is_idle(home: Path) -> bool:
     """Whether nobody holds the queue, not even a worker that has only just been started."""
-    lock = spool.try_lock(home / "queue/worker.lock")
+    lock = files.try_lock(home / "queue/worker.lock")
     if lock is not None:
         os.close(lock)
     return lock is not None
@@ -229,7 +229,7 @@ def test_the_hook_imports_nothing_but_the_light_part_of_the_standard_library() -
     shown = subprocess.run([sys.executable, "-c", code], env=variables(), capture_output=True, text=True, check=True)
     loaded = set(shown.stdout.split())
     assert {name for name in loaded if name.startswith("nugget")} == {
-        "nugget", "nugget.entry", "nugget.hook", "nugget.spool",
+        "nugget", "nugget.entry", "nugget.hook", "nugget.spool", "nugget.files",
     }  # fmt: skip
     assert not loaded & {"subprocess", "dataclasses", "inspect", "pathlib", "typer", "yaml", "logging"}
 
@@ -246,8 +246,8 @@ def test_hook_and_commands_mean_the_same_home(
     monkeypatch.setenv("NUGGET_HOME", named)
     meant = isolated_home / "my nugget" if named.startswith("~") else tmp_path / named
     assert read_environment().home == meant == Path(home_folder())
-    os.close(spool.try_lock(meant / "queue/worker.lock") or -1)
-    lock = spool.try_lock(meant / "queue/worker.lock")
+    os.close(files.try_lock(meant / "queue/worker.lock") or -1)
+    lock = files.try_lock(meant / "queue/worker.lock")
     assert lock is not None
     try:
         assert hook(PAYLOAD, NUGGET_HOME=named).returncode == 0

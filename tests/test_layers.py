@@ -30,7 +30,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "feedback", "evidence", "machine", "health", "search", "refs", "exploring",
     ),
     "adapters": (
-        "guarded_yaml", "overlay", "spool", "config", "client_files", "resources", "resident", "ledger", "queue",
+        "guarded_yaml", "overlay", "files", "spool", "config", "client_files", "resources", "resident", "ledger",
+        "queue",
         "redaction_shapes", "redaction_words", "redaction_commands", "redaction_rules", "redaction_passwords",
         "redaction_assignments", "redaction_paths", "redaction", "archive", "query_log", "git", "workspace", "github",
         "client_settings", "prices", "llm", "embedding", "frontmatter", "patching", "knowledge", "brain", "golden",

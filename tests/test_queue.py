@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sessions import write_transcript
 
-from nugget import ledger, queue, spool
+from nugget import files, ledger, queue, spool
 from nugget.config import read_environment
 from nugget.errors import GitError, TranscriptError
 from nugget.queue import Job, Outcome
@@ -197,14 +197,14 @@ def test_catch_up_finds_what_was_never_captured_and_nothing_else(home: Path, iso
 
 def test_the_lock_is_free_again_when_its_holder_is_killed(home: Path) -> None:
     code = (
-        "import sys, time; from nugget import queue, spool\n"
-        "lock = spool.try_lock(sys.argv[1]); queue.sign(lock); print(lock is not None, flush=True); time.sleep(60)"
+        "import sys, time; from nugget import files, queue\n"
+        "lock = files.try_lock(sys.argv[1]); queue.sign(lock); print(lock is not None, flush=True); time.sleep(60)"
     )
     lock = home / "queue/worker.lock"
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     holder = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, env=environment)
     assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
-    assert spool.try_lock(lock) is None
+    assert files.try_lock(lock) is None
     assert queue.is_working(home)
     holder.kill()
     holder.wait()

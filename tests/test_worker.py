@@ -14,7 +14,7 @@ from sessions import NOW, unit, write_transcript
 from waiting import PATIENCE_S, wait_for
 
 import nugget
-from nugget import git, knowledge, queue, review, spool
+from nugget import files, git, knowledge, queue, review, spool
 from nugget.comparison import LIKELY_DUPLICATE
 from nugget.config import read_environment
 from nugget.errors import NuggetError
@@ -147,7 +147,7 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
 
 def test_a_second_worker_says_that_one_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUGGET_HOME", str(tmp_path))
-    lock = spool.try_lock(tmp_path / "queue/worker.lock")
+    lock = files.try_lock(tmp_path / "queue/worker.lock")
     assert lock is not None
     with pytest.raises(NuggetError, match="at work already"):
         work(read_environment())

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget import spool
+from nugget import files
 from nugget.config import Environment
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def _start(brain: Path, lock_file: Path, *arguments: str) -> bool:
     """
     import subprocess
 
-    lock = spool.try_lock(lock_file.with_suffix(".started"))
+    lock = files.try_lock(lock_file.with_suffix(".started"))
     if lock is None:
         return False
     try:
-        others = spool.try_lock(lock_file)
+        others = files.try_lock(lock_file)
         if others is None:
             return False
         os.close(others)

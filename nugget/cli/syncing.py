@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget import spool
+from nugget import files
 from nugget.cli.asking import listed
 from nugget.cli.background import MACHINE_LOCK
 from nugget.cli.keeping import print_problems, problem_json
@@ -89,11 +89,7 @@ def _chosen(given: Sequence[str] | None) -> tuple[SourceName, ...]:
 
 def _sync_beside(opened: Brain, sources: Sequence[SourceName], tell: Progress) -> dict[SourceName, SyncResult]:
     """Sync what is beside the brain; one process at a time, the others wait."""
-    from filelock import FileLock
-
-    home = opened.environment.home
-    spool.private_folder(home)
-    with FileLock(home / MACHINE_LOCK):
+    with files.locked(opened.environment.home / MACHINE_LOCK):
         return opened.sync_machine(sources, progress=tell)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+from nugget import files
 from nugget.cli.extracting import settings_here, workspace_here
 from nugget.cli.provenance import nuggets
 from nugget.cli.terminal import JsonOption, console, note, print_json
@@ -28,7 +29,6 @@ def export_nuggets(
     everything: Annotated[bool, typer.Option("--all", help="The nuggets of every workspace.")] = False,
 ) -> None:
     """Write the nuggets and file touches of this workspace as JSON lines, to be imported on another machine."""
-    from nugget import spool
     from nugget.provenance_travel import export_lines
 
     environment = read_environment()
@@ -43,7 +43,7 @@ def export_nuggets(
             if target.exists() and not target.is_file():  # a device or a pipe is written to, never replaced
                 target.write_bytes(content)
             else:
-                spool.replace(Path(os.path.realpath(target)), content)
+                files.replace(Path(os.path.realpath(target)), content)
         except OSError as error:
             raise UsageError(f"{file} cannot be written ({error.strerror or error}).") from error
     sessions = sum('"kind": "session"' in line[:60] for line in told)

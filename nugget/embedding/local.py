@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from nugget import spool
+from nugget import files
 from nugget.errors import EmbeddingUnavailable
 
 if TYPE_CHECKING:
@@ -180,12 +180,9 @@ def _shipped_model() -> Path:
 
 def _convert_once(target: Path) -> bool:
     """Convert under a lock, atomically; False where that is not possible here (the shipped file then serves)."""
-    from filelock import FileLock
-
     source = _shipped_model()
     try:
-        spool.private_folder(target.parent)
-        with FileLock(target.with_suffix(".lock")):
+        with files.locked(target.with_suffix(".lock")):
             if _is_intact(target):
                 return True
             partial = target.with_name(f"{target.stem}.{os.getpid()}.partial.onnx")
@@ -208,9 +205,7 @@ def _convert_once(target: Path) -> bool:
 def _remember(file: Path) -> None:
     stat = file.stat()
     record = {"sha256": _sha256(file), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-    partial = file.with_suffix(f".{os.getpid()}.partial.json")
-    partial.write_text(json.dumps(record), "utf-8")
-    partial.replace(file.with_suffix(".json"))
+    files.replace(file.with_suffix(".json"), json.dumps(record).encode())
 
 
 def _is_intact(file: Path) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from nugget import spool
+from nugget import files
 from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.text import estimate_tokens, slugify
 
@@ -74,7 +74,7 @@ def _load(name: str, cache: Path, *, download: bool) -> Any:
         return model
     except Exception as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
-        spool.private_folder(cache)
+        files.private_folder(cache)
         failed.write_text(reason, "utf-8", "replace")
         raise _unavailable(name, reason) from error
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nugget.errors import ConflictError
+from nugget.files import try_lock
 from nugget.git.process import PATIENCE_S, locked
 from nugget.git.reading import git_dir, is_repository
-from nugget.spool import try_lock
 
 _LOCK = "nugget.lock"
 _OF_CHECKOUT = ("index.lock", "HEAD.lock")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from nugget import archive, git
+from nugget import archive, files, git
 from nugget.config import Environment, Settings, config_files, unknown_keys
 from nugget.errors import GitError, NuggetError
 from nugget.health.status import State, capture_state, index_file, index_state, proposals, publishing_state, when
@@ -44,6 +45,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
         lambda: _check_llm(settings, environment),
         lambda: _check_settings(brain, environment),
         lambda: _check_folders(brain, environment),
+        lambda: _check_privacy(brain, environment),
         lambda: _check_capture(brain, settings, environment),
         lambda: _check_claude_code(environment),
     )
@@ -177,12 +179,12 @@ def _check_llm(settings: Settings, environment: Environment) -> Iterator[Finding
 
 
 def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
-    files = config_files(environment, brain)
-    for file in files:
+    read = config_files(environment, brain)
+    for file in read:
         if unknown := unknown_keys(file):
             yield _odd("settings", f"{file}: nothing is called {', '.join(unknown)}", f"correct it in {file}")
-    if not any(unknown_keys(file) for file in files):
-        yield _good("settings", ", ".join(str(file) for file in files))
+    if not any(unknown_keys(file) for file in read):
+        yield _good("settings", ", ".join(map(str, read)))
 
 
 def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
@@ -194,6 +196,16 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _odd("folders", f"{brain} is read-only: questions work, capture does not", f"make {brain} writable")
     else:
         yield _good("folders", f"{brain} and {home} can be written")
+
+
+def _check_privacy(brain: Path, environment: Environment) -> Iterator[Finding]:
+    roots = [folder for folder in (environment.home, brain / ".nugget") if folder.is_dir()]
+    if exposed := files.exposed(*roots):
+        more = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
+        step = f"chmod -R go-rwx {shlex.join(map(str, roots))}"
+        yield _odd("privacy", f"others on this machine have rights to {exposed[0]}{more}", step)
+    else:
+        yield _good("privacy", "what Nugget keeps is readable by you alone")
 
 
 def _check_capture(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:

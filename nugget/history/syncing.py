@@ -7,6 +7,7 @@ megabytes, so that an interruption loses little and other writers get their turn
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nugget import files
 from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, TranscriptError
 from nugget.history import finding, reading
@@ -95,13 +97,13 @@ def sync_history(
 
     One process reads at a time; `wait=False` returns at once where another one does. Safe to interrupt at any point.
     """
-    from filelock import FileLock, Timeout
-
-    try:
-        with FileLock(environment.home / "history.lock", timeout=-1 if wait else 0):
-            return _sync(connection, environment, settings, brain, progress)
-    except Timeout:
+    lock = files.try_lock(environment.home / "history.lock", wait=wait)
+    if lock is None:
         return HistoryResult(is_busy=True)
+    try:
+        return _sync(connection, environment, settings, brain, progress)
+    finally:
+        os.close(lock)
 
 
 def _sync(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from nugget import evidence, spool
+from nugget import evidence, files
 from nugget.config import Environment, Settings
 from nugget.desk import tell
 from nugget.errors import IndexUnavailable, NuggetError
@@ -107,9 +107,9 @@ class LogDesk:
         created_ms = int(now.timestamp() * 1000)
         title = redact(request.title, allow=self._allow).text
         try:
-            spool.private_folder(folder)
+            files.private_folder(folder)
             about = {"id": session, "title": title, "created_ms": created_ms}
-            spool.replace(folder / "session.json", json.dumps(about).encode())
+            files.replace(folder / "session.json", json.dumps(about).encode())
         except OSError as error:
             raise NuggetError(
                 f"The folder of a new session cannot be made ({error.strerror}).", hint="Check AISH_LOG_DIR."

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from nugget import git, ledger, proposal_text, spool
+from nugget import git, ledger, proposal_text
 from nugget.capture import base_commit, brain_key, waiting_units
 from nugget.comparison import Comparison, FileChange, KnownBrain, Similar, compare
 from nugget.config import Environment, Settings, is_brain
 from nugget.errors import BrainError, UsageError
 from nugget.extraction.proposals import Proposal
+from nugget.files import locked
 from nugget.filing import forgotten
 from nugget.importing.exports import may_be_export, notes_of_export
 from nugget.importing.finding import DATABASE_ENDINGS, EXPORT_ENDINGS, FoundFile, find_files, read_text
@@ -93,7 +94,7 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
         raise UsageError(f"{path} is a brain already.", hint="What is in a brain is found without being imported.")
     read = _read(path, bound)
     key = brain_key(bound.brain)
-    with spool.locked(bound.home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
+    with locked(bound.home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
         base = base_commit(bound.brain)
         files = git.files_at(bound.brain, base, under="domains") if base else {}
         waiting = waiting_units(bound.brain)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from nugget import files
 from nugget.errors import IndexUnavailable
 
 SCHEMA_VERSION = "4"
@@ -30,6 +31,9 @@ class Unusable(IndexUnavailable):
 def connect(file: Path | str) -> sqlite3.Connection:
     """Open (or create) a database with Nugget's pragmas; autocommit, usable from any one thread at a time."""
     _register_everywhere()
+    if str(file) != ":memory:":
+        with suppress(OSError):  # SQLite says it better
+            files.private_file(file)  # SQLite gives what it puts beside a database the permissions that this has
     connection = sqlite3.connect(
         str(file), timeout=_BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )

@@ -15,7 +15,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
-from nugget import spool
+from nugget import files
 from nugget.errors import IndexUnavailable
 from nugget.index import Index
 from nugget.index.connection import SCHEMA_VERSION, Unusable, connect, create, open_existing, remove_database
@@ -45,11 +45,8 @@ def open_or_make(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3
         return open_existing(file, version=version)
     except Unusable:
         pass
-    from filelock import FileLock  # here, where the index must be made: it takes longer to import than to open that
-
     try:
-        spool.private_folder(file.parent)
-        with FileLock(file.with_suffix(".lock")):
+        with files.locked(file.with_suffix(".lock")):
             try:
                 return open_existing(file, version=version)  # another process has just made it
             except Unusable:
@@ -57,7 +54,6 @@ def open_or_make(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3
             fresh = file.with_name(f"{file.name}.new")
             remove_database(fresh)
             create(fresh, schemas=schemas, version=version).close()
-            fresh.chmod(0o600)  # what SQLite puts beside it gets the same permissions
             fresh.replace(file)
             return open_existing(file, version=version)
     except (OSError, sqlite3.Error) as error:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nugget import files
 from nugget.index.connection import connect
 from nugget.text import slugify
 
@@ -28,7 +29,7 @@ class VectorCache:
     """The cached vectors of one model. Not shared between threads."""
 
     def __init__(self, folder: Path, model: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.private_folder(folder)
         suffix = hashlib.sha256(model.encode()).hexdigest()[:8]
         self._file = folder / f"{slugify(model, max_chars=40)}-{suffix}.db"
         self._connection = self._open()

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nugget import spool
+from nugget import files, spool
 from nugget.errors import LLMUnavailable
 from nugget.llm.call import Call, Reply
 from nugget.llm.gate import Gate, utc_now
@@ -94,7 +94,7 @@ class ClaudeCode(Gate):
             call.sent = False
             raise LLMUnavailable("Nugget was started by a `claude` that Nugget started, and starts no other.")
         folder = self._home / "claude-code"
-        spool.private_folder(folder)
+        files.private_folder(folder)
         kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
         with subprocess.Popen(
             [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", spool.GUARD: "1"}, stdin=subprocess.PIPE,

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nugget import spool
+from nugget import files
 from nugget.errors import TranscriptError
 from nugget.models import Evidence, Problem, Scope
 from nugget.nuggets import FileTouch, Nugget, SessionRecord
@@ -110,14 +110,14 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
     """
     file = session_file(home, record.workspace, record.session)
     record = _redacted(record, allow)
-    with spool.locked(home / "locks" / f"provenance-{file.parent.name}.lock"):
+    with files.locked(home / "locks" / f"provenance-{file.parent.name}.lock"):
         known, old = _known(file)
         record = _numbered(home, record, known, file)
         added = _difference(known, record, is_new=not old)
         if added:
             prefix = b"\n" if old and not old.endswith(b"\n") else b""
-            spool.replace(file, old + prefix + b"".join(added))
-            spool.sync_folder(file.parent)
+            files.replace(file, old + prefix + b"".join(added))
+            files.sync_folder(file.parent)
     return file
 
 
@@ -134,12 +134,12 @@ def note_workspace(home: Path, workspace: Workspace) -> None:
     for other in sorted((home / "provenance").glob("*/workspace.json")):
         if other.parent != folder and workspace.common_dir is not None and place in _noted(other.parent):
             for file in other.parent.glob("*.jsonl"):
-                spool.private_folder(folder)
+                files.private_folder(folder)
                 if not (folder / file.name).exists():
                     file.rename(folder / file.name)
             other.unlink()
     told = {"format": lines.FORMAT, "identity": workspace.identity, "name": workspace.name, "roots": [*noted, place]}
-    spool.replace(folder / _WORKSPACE_FILE, json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+    files.replace(folder / _WORKSPACE_FILE, json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def known_workspaces(home: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nugget import spool
+from nugget import files
 from nugget.models import SessionFile
 
 VERSION = 1
@@ -57,4 +57,4 @@ class Seen:
     def save(self) -> None:
         """Write the memory; a failure costs nothing but reading again."""
         with suppress(OSError):
-            spool.replace(self.file, json.dumps(self.entries).encode())
+            files.replace(self.file, json.dumps(self.entries).encode())

@@ -10,12 +10,12 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from nugget import spool
+from nugget import files
 from nugget.config import Environment
 from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable
@@ -31,14 +31,14 @@ def index_folder(brain: Path, environment: Environment) -> Path:
     """Where a brain's index lives: `<brain>/.nugget`, or under `$NUGGET_HOME` when the brain is read-only."""
     folder = brain / ".nugget"
     try:
-        folder.mkdir(exist_ok=True)
+        files.private_folder(folder)
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
     except OSError:
         pass
     name = hashlib.sha256(os.fsencode(brain.resolve())).hexdigest()[:16]
     folder = environment.home / "indexes" / name
-    spool.private_folder(folder)
+    files.private_folder(folder)
     return folder
 
 
@@ -72,7 +72,7 @@ def sync(
     folder = index_folder(brain, environment)
     file = folder / "index.db"
     try:
-        with _one_writer(folder):
+        with files.locked(folder / "sync.lock"):
             try:
                 with closing(open_existing(file)) as connection:
                     if not rebuild:
@@ -89,15 +89,6 @@ def sync(
         raise IndexUnavailable(f"{file} cannot be written ({error}).", hint="Check space and permissions.") from error
     except OSError as error:
         raise IndexUnavailable(f"{folder} cannot be written ({error.strerror or error}).") from error
-
-
-@contextmanager
-def _one_writer(folder: Path) -> Iterator[None]:
-    """Hold the brain's writer lock; it is the operating system's, so that a killed process holds nothing."""
-    from filelock import FileLock
-
-    with FileLock(folder / "sync.lock"):
-        yield
 
 
 def _update(

@@ -6,6 +6,7 @@ batch. That makes a long first indexing resumable, and a switch of the embedding
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget import spool
+from nugget import files
 from nugget.embedding import Embedder
 from nugget.errors import EmbeddingUnavailable
 from nugget.index import queries, writes
@@ -52,20 +53,19 @@ def embed_missing(
     Vectors of another model are dropped first, once this one has shown that it can be had. While another process is
     at the same work, it is left to that one.
     """
-    from filelock import FileLock, Timeout
-
     is_other = queries.meta(connection, "embedding_model") != embedder.model
     if not is_other and not _missing(connection, after=0, limit=1):
         return Embedded()
-    spool.private_folder(cache_folder)
-    try:
-        with FileLock(cache_folder / "embedding.lock", timeout=0):
-            if is_other and (problem := _switch_model(connection, embedder)):
-                return Embedded(unavailable=problem)
-            with closing(VectorCache(cache_folder, embedder.model)) as cache:
-                return _embed_all(connection, Vectors(embedder, cache, queries.vector_size(connection)), progress)
-    except Timeout:
+    lock = files.try_lock(cache_folder / "embedding.lock")
+    if lock is None:
         return Embedded(unavailable="another process is making the vectors")
+    try:
+        if is_other and (problem := _switch_model(connection, embedder)):
+            return Embedded(unavailable=problem)
+        with closing(VectorCache(cache_folder, embedder.model)) as cache:
+            return _embed_all(connection, Vectors(embedder, cache, queries.vector_size(connection)), progress)
+    finally:
+        os.close(lock)
 
 
 def _switch_model(connection: sqlite3.Connection, embedder: Embedder) -> str | None:

@@ -1,0 +1,171 @@
+"""Nugget's own files: private whatever the umask is, written whole or not at all, locked by the kernel.
+
+Everything under `$NUGGET_HOME` and in a brain's `.nugget` is made here, so that nobody else on the machine can read it.
+Standard library only, because the hooks import it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+TYPE_CHECKING = False  # `typing` costs a hook more than the rest of this module
+if TYPE_CHECKING:
+    from typing import IO, Any
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+_PRIVATE = 0o077
+
+StrPath = str | os.PathLike[str]
+
+
+def private_folder(path: StrPath) -> None:
+    """Make a folder, and its missing parents, that only their owner can enter."""
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    if parent and parent != path:
+        private_folder(parent)
+    try:
+        os.mkdir(path, FOLDER_MODE)
+        os.chmod(path, FOLDER_MODE)  # a umask may have taken the owner's rights as well
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def private_file(path: StrPath) -> None:
+    """Make an empty private file if there is none; one that exists is not opened.
+
+    Closing any descriptor of a SQLite database would drop the locks that this process holds on it.
+    """
+    with suppress(FileExistsError):
+        os.close(_open(path, os.O_WRONLY | os.O_EXCL))
+
+
+def open_private(path: StrPath, mode: str) -> IO[Any]:
+    """Open a private file of ours as `open` does, in UTF-8 unless `mode` is binary; its folder is made first."""
+    private_folder(os.path.dirname(path))
+    text = {} if "b" in mode else {"encoding": "utf-8", "errors": "replace"}
+    return open(path, mode, opener=_open, **text)  # type: ignore[call-overload,no-any-return]
+
+
+def replace(path: StrPath, content: bytes, *, mode: int = FILE_MODE, check: Callable[[], None] | None = None) -> None:
+    """Give a file this content by fsync and rename: readers see the old or the new, never a part.
+
+    `check` runs last before the rename and may raise to prevent it. A power cut may bring the old content back, unless
+    `sync_folder` is called afterwards.
+    """
+    folder, name = os.path.split(path)
+    private_folder(folder)
+    partial = os.path.join(folder, f".{name[:80]}.{os.getpid()}.{os.urandom(4).hex()}.partial")
+    try:
+        with open(partial, "xb", opener=_open) as file:
+            file.write(content)
+            file.flush()
+            if mode != FILE_MODE:
+                os.chmod(partial, mode)
+            os.fsync(file.fileno())
+        if check:
+            check()
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def sync_folder(folder: StrPath) -> None:
+    """Make renames in a folder durable, where the system can."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(path: StrPath, *, wait: bool = False) -> int | None:
+    """Take a lock file: a descriptor that holds it until it is closed, None if another process has it.
+
+    The kernel drops the lock when its last holder dies, so a lock is never stale.
+    """
+    private_folder(os.path.dirname(path))
+    descriptor = _open(path, os.O_RDWR)
+    try:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        else:
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    except OSError:
+        os.close(descriptor)
+        if wait:
+            raise
+        return None
+    return descriptor
+
+
+@contextmanager
+def locked(path: StrPath, *, wait: bool = True) -> Iterator[None]:
+    """Hold a lock file; with `wait=False`, raise BlockingIOError at once if another process has it."""
+    descriptor = try_lock(path, wait=wait)
+    if descriptor is None:
+        raise BlockingIOError(f"{path} is locked")
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def exposed(*roots: StrPath) -> list[str]:
+    """Return the files and folders in and under `roots` that are ours and that others may read, write or enter."""
+    return [path for root in roots for path in _tree(os.fspath(root)) if _exposed_mode(path) is not None]
+
+
+def make_private(*roots: StrPath) -> list[str]:
+    """Take the rights of others off everything in and under `roots` that is ours; return what changed."""
+    mended = []
+    for path in exposed(*roots):
+        with suppress(OSError):
+            if (mode := _exposed_mode(path)) is not None:
+                os.chmod(path, mode & ~_PRIVATE)
+                mended.append(path)
+    return mended
+
+
+def _open(path: StrPath, flags: int) -> int:
+    """Open a file, making it if it is missing; a file of ours that others can read is closed to them."""
+    descriptor = os.open(path, flags | os.O_CREAT, FILE_MODE)
+    if os.name == "posix":
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != FILE_MODE and found.st_uid == os.getuid():
+            os.fchmod(descriptor, FILE_MODE)
+    return descriptor
+
+
+def _tree(root: str) -> Iterator[str]:
+    """Yield a folder and everything under it, without following links."""
+    yield root
+    for folder, folders, files in os.walk(root):
+        yield from (os.path.join(folder, name) for name in (*folders, *files))
+
+
+def _exposed_mode(path: str) -> int | None:
+    """Return the mode of a file, folder or socket of ours that others have rights to."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    if os.name != "posix" or stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid():
+        return None
+    return stat.S_IMODE(found.st_mode) if found.st_mode & _PRIVATE else None
