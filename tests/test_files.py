@@ -122,7 +122,7 @@ def test_wider_modes_are_named_and_mended_and_nothing_foreign_is_touched(
         listening.bind(str(home / "run" / "s"))
         (home / "run" / "s").chmod(0o666)
         found = nugget("doctor", "--json").json
-        (privacy,) = [check for check in found["checks"] if check["name"] == "privacy"]
+        (privacy,) = [check for check in found["findings"] if check["name"] == "privacy"]
         assert str(home / "run") in privacy["said"] and "and 2 more" in privacy["said"]
         named = {str(home / "run"), str(home / "run" / "token"), str(home / "run" / "s")}
         assert {*files.make_private(home)} == named and modes(home / "run") == {}
