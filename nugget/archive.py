@@ -22,7 +22,7 @@ from typing import Any
 from nugget import files
 from nugget.config import Settings
 from nugget.errors import TranscriptError
-from nugget.models import Event, EventKind, Session
+from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
 from nugget.redaction import is_excluded_project, redact_session, rules_stamp
 
 FORMAT = 1
@@ -149,7 +149,11 @@ def _event_line(event: Event) -> dict[str, Any]:
 
 def _event(line: dict[str, Any]) -> Event:
     line = {"text": ""} | line
-    return Event(**{**line, "kind": EventKind(line["kind"]), "timestamp": _moment(line.get("timestamp"))})
+    said_by = {
+        "speaker": Speaker(line.get("speaker", Speaker.AGENT)),
+        "origin": SpeechOrigin(line.get("origin", SpeechOrigin.WRITTEN)),
+    }
+    return Event(**{**line, **said_by, "kind": EventKind(line["kind"]), "timestamp": _moment(line.get("timestamp"))})
 
 
 def _moment(value: str | None) -> datetime | None:

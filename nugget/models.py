@@ -79,6 +79,7 @@ class EventKind(StrEnum):
     """What one happening in a session was."""
 
     PROMPT = "prompt"
+    PASTE = "paste"
     REPLY = "reply"
     COMMAND = "command"
     OUTPUT = "output"
@@ -86,6 +87,26 @@ class EventKind(StrEnum):
     TOOL_CALL = "tool_call"
     TOOL_RESULT = "tool_result"
     SUMMARY = "summary"
+
+
+class Speaker(StrEnum):
+    """Who said something, from the most to the least trusted. What nobody is known to have said is the agent's."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOL = "tool"
+    QUOTED = "quoted"
+
+
+class SpeechOrigin(StrEnum):
+    """How words came into a session; `WRITTEN` are the agent's own replies and calls."""
+
+    TYPED = "typed"
+    WRITTEN = "written"
+    TOOL_RESULT = "tool_result"
+    PASTED = "pasted"
+    COMPACTION_SUMMARY = "compaction_summary"
+    HOOK = "hook"
 
 
 class Severity(StrEnum):
@@ -208,7 +229,8 @@ class Chunk:
 class Event:
     """One timestamped happening in a session.
 
-    `uuid` is the transcript record's; `text` is what was said, run or printed. For a `file_edit`, `path` is
+    `uuid` is the transcript record's; `text` is what was said, run or printed, `speaker` who said it and `origin` how
+    it came into the session. A prompt's pasted part is a `paste` with the prompt's `uuid`. For a `file_edit`, `path` is
     the file as the agent named it, `before`/`after` the replaced and the new text (None where unknown, `before` empty
     for a file that was not there), and `before_hash`/`after_hash` the SHA-256 (hex) of the whole file in UTF-8 where
     the transcript tells its content; of several edits in one call, the first bears the one and the last the other.
@@ -218,6 +240,8 @@ class Event:
 
     kind: EventKind
     text: str
+    speaker: Speaker = Speaker.AGENT
+    origin: SpeechOrigin = SpeechOrigin.WRITTEN
     uuid: str = ""
     timestamp: datetime | None = None
     tool: str | None = None

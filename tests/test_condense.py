@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nugget.extraction.condense import clip, condense, exchanges, plain, windows
 from nugget.models import Event, EventKind, Session
+from nugget.sources.speakers import SAID_BY
 from nugget.sources.transcripts import read_session
 
 
@@ -18,7 +19,9 @@ def session_of(*events: Event) -> Session:
 
 
 def said(kind: EventKind, text: str, **values: object) -> Event:
-    return Event(kind=kind, text=text, uuid=f"{kind}-{text[:6]}", **values)  # type: ignore[arg-type]
+    speaker, origin = SAID_BY[kind]
+    values = {"speaker": speaker, "origin": origin, "uuid": f"{kind}-{text[:6]}"} | values
+    return Event(kind=kind, text=text, **values)  # type: ignore[arg-type]
 
 
 def test_a_session_is_cut_at_its_prompts() -> None:

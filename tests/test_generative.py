@@ -26,6 +26,7 @@ from nugget.extraction.proposals import Extraction
 from nugget.extraction.replies import Shown, find_quote
 from nugget.llm import LLM, CostCapReached, spending
 from nugget.models import Event, EventKind, Origin, Relation, RelationType, Session, SourceName, Unit
+from nugget.sources.speakers import SAID_BY
 from nugget.sources.transcripts import read_session
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -37,7 +38,7 @@ BODY = "A proxy that re-serialises JSON changes the bytes that the sender signed
 def session_of(*said: tuple[EventKind, str]) -> Session:
     events = tuple(
         Event(kind=kind, text=content, uuid=f"uuid-{number}", exit_code=1 if kind is EventKind.OUTPUT else None,
-              ok=False if kind is EventKind.OUTPUT else None)
+              ok=False if kind is EventKind.OUTPUT else None, speaker=SAID_BY[kind][0], origin=SAID_BY[kind][1])
         for number, (kind, content) in enumerate(said)
     )  # fmt: skip
     return Session(id="0d3f9b14-0000-4000-8000-000000000001", agent="claude-code", path="s.jsonl", events=events)

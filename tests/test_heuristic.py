@@ -23,6 +23,7 @@ from nugget.extraction.proposals import Proposal
 from nugget.extraction.wording import TITLE_CHARS, title_from
 from nugget.models import Event, EventKind, KnowledgeType, Session
 from nugget.resources import resource
+from nugget.sources.speakers import SAID_BY
 from nugget.sources.transcripts import read_session
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -53,7 +54,8 @@ def session_of(*events: Event, cwd: str = "/home/robin/src/shop") -> Session:
 
 
 def said(text: str, kind: EventKind = REPLY) -> Event:
-    return Event(kind=kind, text=text)
+    speaker, origin = SAID_BY[kind]
+    return Event(kind=kind, text=text, speaker=speaker, origin=origin)
 
 
 def extract(*events: Event) -> list[Proposal]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transcript_records import SESSION, call, read, record, result, texts
+from transcript_records import SESSION, call, read, record, refusal, result, texts
 
 from nugget.models import EventKind
 
@@ -70,16 +70,16 @@ def test_reminders_and_editor_notices_are_cut_out_of_a_prompt(tmp_path: Path) ->
 
 @pytest.mark.proves("SES-HUMAN")
 def test_what_the_person_says_in_a_dialog_is_theirs(tmp_path: Path) -> None:
-    refusal = (
-        "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, "
-        "the new_string was NOT written to the file). To tell you how to proceed, the user said:\nuse the v2 API"
-    )
     session = read(
         tmp_path,
         call("c1", "Bash", command="rm -rf build"),
-        result("c1", refusal, error=True),
+        refusal("c1", "use the v2 API"),
         call("c2", "AskUserQuestion", questions=[]),
-        result("c2", 'User has answered your questions: "Which?"="The second". You can now continue with these.'),
+        result(
+            "c2",
+            'User has answered your questions: "Which?"="The second". You can now continue with these.',
+            details={"questions": [], "answers": {"Which?": "The second"}},
+        ),
     )
     assert texts(session, EventKind.PROMPT) == ["use the v2 API", '"Which?"="The second"']
     assert texts(session, EventKind.OUTPUT) == [], "a refused command printed nothing"

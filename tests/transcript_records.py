@@ -34,7 +34,16 @@ def call(call_id: str, name: str, /, *, uuid: str = "", **given: Any) -> dict[st
 
 def result(call_id: str, text: str, *, error: bool = False, details: Any = None) -> dict[str, Any]:
     block = {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": error}
-    return record("user", [block], toolUseResult=details)
+    return record("user", [block], toolUseResult=details, version="2.1.36")
+
+
+def refusal(call_id: str, reason: str) -> dict[str, Any]:
+    """What the client writes when a person refuses a call and says why."""
+    text = (
+        "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, "
+        f"the new_string was NOT written to the file). To tell you how to proceed, the user said:\n{reason}"
+    )
+    return result(call_id, text, error=True, details=f"Error: {text}")
 
 
 def write(path: Path, *lines: Any) -> Path:

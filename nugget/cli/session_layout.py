@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nugget.history.transcript import Exchange, WholeSession
-from nugget.models import Event, EventKind
+from nugget.models import Event, EventKind, Speaker
 from nugget.render import clean, one_line
 from nugget.text import counted, shorten
 
@@ -54,14 +54,14 @@ def _lines_of(exchange: Exchange, *, full: bool) -> Iterator[Line]:
         name = _speaker(event)
         if name and name != speaker:
             moment = f"  {event.timestamp:%H:%M}" if event.timestamp else ""
-            yield f"\n{name}{moment}", "bold cyan" if name == "You" else "bold green"
+            yield f"\n{name}{moment}", "bold cyan" if name.startswith("You") else "bold green"
             speaker = name
         yield from _shown(event, full=full)
 
 
 def _speaker(event: Event) -> str:
     if event.kind is EventKind.PROMPT and not event.agent_id:
-        return "You"
+        return "You" if event.speaker is Speaker.USER else "You, pasted"
     if event.kind is EventKind.REPLY or event.kind in _RUN:
         return f"Agent ({one_line(event.agent_id)[:40]})" if event.agent_id else "Agent"
     return ""
@@ -70,6 +70,8 @@ def _speaker(event: Event) -> str:
 def _shown(event: Event, *, full: bool) -> Iterator[Line]:
     if event.kind in (EventKind.PROMPT, EventKind.REPLY):
         yield event.text.strip(), ""
+    elif event.kind is EventKind.PASTE:
+        yield f"  pasted: {_folded(event.text, full=full)}", "dim"
     elif event.kind is EventKind.SUMMARY:
         yield "\nThe conversation was compacted here." + (f"\n{event.text}" if full else ""), "dim italic"
     elif event.kind is EventKind.COMMAND:

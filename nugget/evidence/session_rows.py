@@ -17,8 +17,9 @@ from nugget.sources.log_lines import MAX_LINE_CHARS, is_opaque, looks_failed
 
 _OUTPUT_CHARS = 200_000
 _TEXT_CHARS = {
-    EventKind.PROMPT: 4000, EventKind.REPLY: 1500, EventKind.SUMMARY: 4000, EventKind.COMMAND: 2000,
-    EventKind.TOOL_CALL: 1500, EventKind.TOOL_RESULT: 1500, EventKind.FILE_EDIT: 500, EventKind.OUTPUT: _OUTPUT_CHARS,
+    EventKind.PROMPT: 4000, EventKind.PASTE: 4000, EventKind.REPLY: 1500, EventKind.SUMMARY: 4000,
+    EventKind.COMMAND: 2000, EventKind.TOOL_CALL: 1500, EventKind.TOOL_RESULT: 1500, EventKind.FILE_EDIT: 500,
+    EventKind.OUTPUT: _OUTPUT_CHARS,
 }  # fmt: skip
 _WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
 _TODO = re.compile(r"\[(?P<status>\w+)\] (?P<text>.+)")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from nugget.models import Event, EventKind, Session
+from nugget.models import Event, EventKind, Session, Speaker
 
 _OUTPUT_CHARS = (1600, 600, 200, 0)
 """Most characters of one command output, edit or result; the next smaller limit is tried while the text is too long."""
@@ -105,8 +105,10 @@ def exchange_text(exchange: Exchange, *, output_chars: int) -> str:
 def event_text(event: Event, *, max_chars: int) -> str:
     """One event as text for people and models; empty for what says nothing on its own."""
     kind, by = event.kind, f" ({event.agent_id})" if event.agent_id else ""
-    if kind is EventKind.PROMPT:
+    if kind is EventKind.PROMPT and event.speaker is Speaker.USER:
         return f"USER: {event.text}"
+    if kind in (EventKind.PROMPT, EventKind.PASTE):
+        return f"PASTED BY USER: {event.text}"
     if kind is EventKind.REPLY:
         return f"AGENT{by}: {event.text}"
     if kind is EventKind.SUMMARY:

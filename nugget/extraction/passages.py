@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nugget.extraction.condense import without_recalled
-from nugget.models import Event, EventKind, Session
+from nugget.models import Event, EventKind, Session, Speaker
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.+?)\s*#*$|^\*\*(?P<bold>[^*]{2,80})\*\*:?$")
@@ -39,9 +39,6 @@ _TRAILER = re.compile(r"^\s*(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)
 _NO_PROSE = (_CODE_LINE, _LOG_LINE, _NUMBERED_READ, _TRAILER)
 _SUMMARY_SECTIONS = re.compile(r"concept|error|fix|problem|solv|feedback|decision|learn|files and code", re.IGNORECASE)
 _NUMBERED_HEADING = re.compile(r"^\d{1,2}\.\s+(?P<text>[A-Z][^:]{3,60}):$")
-
-PLAN_OPENING = "Implement the following plan:"
-"""How the client opens a prompt that it made of an approved plan: the agent's words, not the person's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +80,7 @@ def passages(session: Session) -> Iterator[Passage]:
     """All passages of prompts, replies, summaries and commit messages, in order."""
     for place, event in enumerate(without_recalled(session.events)):
         if event.kind is EventKind.PROMPT:
-            yield from _cut(event, place, 0, len(event.text), by_user=not event.text.startswith(PLAN_OPENING))
+            yield from _cut(event, place, 0, len(event.text), by_user=event.speaker is Speaker.USER)
         elif event.kind is EventKind.REPLY:
             yield from _cut(event, place, 0, len(event.text))
         elif event.kind is EventKind.SUMMARY:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from nugget.extraction import wording
-from nugget.extraction.passages import PLAN_OPENING
 from nugget.nuggets import SUMMARY_CHARS
+from nugget.sources.speakers import PLAN_OPENING
 
 _FENCED = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _TAG = re.compile(r"<(\w[\w-]*)(?:\s[^<>]*)?>.*?</\1>|</?\w[\w-]*/?>", re.DOTALL)

@@ -21,19 +21,20 @@ from nugget.history.expressions import Probe
 from nugget.history.values import Passage, Place, Role, Span
 from nugget.models import Event, EventKind
 from nugget.sources import bridge, log_lines, shell
-from nugget.sources.records import ANSWERED_TOOL, Reading, read_line
+from nugget.sources.records import Reading, read_line
 from nugget.sources.transcripts import MAX_LINE_BYTES
 
 PORTION_BYTES = 16 * 1024 * 1024
 """Read between two commits: what an interruption loses, and what bounds the memory."""
 
-_ROLES = {EventKind.PROMPT: Role.YOU, EventKind.REPLY: Role.AGENT}
+_ROLES = {EventKind.PROMPT: Role.YOU, EventKind.PASTE: Role.YOU, EventKind.REPLY: Role.AGENT}
+_CALLS = (EventKind.COMMAND, EventKind.FILE_EDIT, EventKind.TOOL_CALL)
 _UUID = re.compile(rb'"uuid":\s?"([^"\\]{1,100})"')
 _SESSION = re.compile(rb'"sessionId":\s?"([A-Za-z0-9_-]{1,100})"')
 _CONVERSATION = (b'"message"', b"queued_command", b'itle"', b'"summary"')
 _STATE = (b'"type":"progress"', b'"type":"file-history-snapshot"', b'"type":"file-history-delta"')
-_TOOL = (b'"type":"tool_result"', b'"type":"tool_use"')
-_SAYS = (b"the user said", b"answered your question", b"AskUserQuestion", b'"type": "text"', *bridge.SIGNS)
+_RESULT = b'"type":"tool_result"'
+_SAYS = (b"the user said", b"answered your question", b'"type": "text"', *bridge.SIGNS)
 _TEXT, _TEXT_OF_FILE = b'"type":"text"', b'"toolUseResult":{"type":"text"'
 _EDGE_BYTES = 1024
 
@@ -164,11 +165,19 @@ def text_of_shell(file: BinaryIO, place: Place, clean: Clean, *, of_events: bool
 def read_events(events: Iterable[Event], clean: Clean, *, at: int, known: Collection[str] = ()) -> Portion:
     """The passages of a session that was read whole; `at` is when it was written, for events without a time."""
     assembly = Assembly(clean)
+    groups: list[list[tuple[int, Event]]] = []
     for position, event in enumerate(events):
         if event.kind in _ROLES and event.text.strip():
-            is_known = bool(event.uuid) and event.uuid in known
-            span = (Span(position, 1),)
-            assembly.add(_ROLES[event.kind], event.text, span, seconds(event.timestamp) or at, is_known=is_known)
+            if event.kind is EventKind.PASTE and groups and groups[-1][0][1].uuid == event.uuid:
+                groups[-1].append((position, event))
+            else:
+                groups.append([(position, event)])
+    for group in groups:
+        first = group[0][1]
+        is_known = bool(first.uuid) and first.uuid in known
+        text = "\n\n".join(event.text for _, event in group)
+        spans = tuple(Span(position, 1) for position, _ in group)
+        assembly.add(_ROLES[first.kind], text, spans, seconds(first.timestamp) or at, is_known=is_known)
     assembly.flush()
     return Portion(passages=assembly.passages, exchanges=assembly.exchanges)
 
@@ -280,10 +289,10 @@ def seconds(moment: datetime | None) -> int:
 def _take(
     events: Sequence[Event], span: Span, assembly: Assembly, asked: dict[str, Span], known: Collection[str]
 ) -> None:
-    """Add what one line says, by role; an answer in a dialog can only be read together with its question's line."""
+    """Add what one line says, by role; what was said in a dialog can only be read together with its call's line."""
     said: dict[Role, list[Event]] = {}
     for event in events:
-        if event.kind is EventKind.TOOL_CALL and event.tool == ANSWERED_TOOL and event.call_id:
+        if event.call_id and event.kind in _CALLS:
             asked[event.call_id] = span
         if event.kind in _ROLES:
             said.setdefault(_ROLES[event.kind], []).append(event)
@@ -296,13 +305,13 @@ def _take(
 
 
 def _is_silent(line: bytes) -> bool:
-    """Whether a line can be passed over unparsed: the client's state, or a tool's call or result and nothing else.
+    """Whether a line can be passed over unparsed: the client's state, or a tool's result and nothing else.
 
     A key that is quoted inside a text has backslashes before its quotation marks, so that it is not taken for one.
     """
     if not any(sign in line for sign in _CONVERSATION) or any(sign in line for sign in _STATE):
         return True
-    if not any(sign in line for sign in _TOOL):
+    if _RESULT not in line:
         return False
     texts = line.count(_TEXT)
     return (texts == 0 or (texts == 1 and _TEXT_OF_FILE in line)) and not any(sign in line for sign in _SAYS)

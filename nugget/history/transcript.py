@@ -93,6 +93,8 @@ def _event_json(event: Event) -> dict[str, Any]:
     values = {
         "kind": str(event.kind),
         "text": event.text,
+        "speaker": event.speaker.value,
+        "origin": event.origin.value,
         "timestamp": event.timestamp.isoformat() if event.timestamp else None,
         "tool": event.tool,
         "path": event.path,

@@ -18,6 +18,24 @@ MEMORY_TAG = "nugget-memory"
 
 _ANSWER = re.compile(r"^User has answered your questions?: (?P<said>.+?)(?:\. You can now continue\b.*)?$", re.DOTALL)
 _REFUSAL = "The user doesn't want to proceed with this tool use."
+_REFUSED = re.compile(
+    r"The user doesn't want to proceed with this tool use\. The tool use was rejected "
+    r"\(eg\. if it was a file edit, the new_string was NOT written to the file\)\. "
+    r"(?:To tell you how to proceed, the user said:\n|STOP what you are doing)"
+)
+_PERSONS_DECISIONS = ("user_reject", "user_abort")
+_SHELLS = ("Bash", "PowerShell")
+_OWN_TOOLS = frozenset(
+    [
+        *_SHELLS, "Agent", "AskUserQuestion", "Edit", "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "LS",
+        "MultiEdit", "NotebookEdit", "NotebookRead", "Read", "Skill", "SlashCommand", "Task", "TodoRead",
+        "TodoWrite", "Write",
+    ]
+)  # fmt: skip
+"""Tools that come with the client, whose errors it words."""
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
+_SHELL_ERRORS_MARKED = (2, 0, 60)
+"""The client that began to put `Exit code N` before what a failed command printed."""
 _SAID = re.compile(r"the user said:\n(?P<said>.+)", re.DOTALL)
 _CLARIFY = "The user wants to clarify these questions."
 
@@ -92,15 +110,46 @@ def shell_output(text: str) -> str | None:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a tool result says that the person refused the call, so that it never ran."""
+    """Whether a tool result reads like a call that the person refused, so that it never ran."""
     return text.startswith(_REFUSAL)
 
 
-def said_in_result(text: str, *, refused: bool, answered: bool) -> str:
-    """What the person said through a tool's dialog: a reason for refusing a call, or an answer to a question."""
-    if refused:
-        found = _SAID.search(text)
-        said = found.group("said").strip() if found else ""
-        return "" if said.startswith(_CLARIFY) else said
-    found = _ANSWER.match(text) if answered else None
+def refused_by_person(text: str, block: Mapping[str, Any], record: Mapping[str, Any], *, tool: str) -> bool:
+    """Whether the client itself recorded that the person refused a call of `tool`; its text alone proves nothing.
+
+    Newer clients say who decided. Older ones leave the error that they worded themselves in both places, which the
+    tools of other makers and, before 2.0.60, the shell can imitate.
+    """
+    if block.get("is_error") is not True or not _REFUSED.match(text):
+        return False
+    decision = record.get("permissionDecision")
+    if isinstance(decision, Mapping):
+        return decision.get("decision") == "reject" and decision.get("source") in _PERSONS_DECISIONS
+    if tool not in _OWN_TOOLS or (tool in _SHELLS and _version(record) < _SHELL_ERRORS_MARKED):
+        return False
+    return record.get("toolUseResult") in (f"Error: {text}", "User rejected tool use")
+
+
+def refused_by_hook(record: Mapping[str, Any]) -> bool:
+    """Whether the client recorded that a hook refused a call."""
+    decision = record.get("permissionDecision")
+    return isinstance(decision, Mapping) and decision.get("decision") == "reject" and decision.get("source") == "hook"
+
+
+def refusal_reason(text: str) -> str:
+    """The reason that a person gave when they refused a call; empty if they gave none."""
+    found = _SAID.search(text)
+    said = found.group("said").strip() if found else ""
+    return "" if said.startswith(_CLARIFY) else said
+
+
+def answer_in(details: Mapping[str, Any], text: str) -> str:
+    """What the person answered in a question's dialog, as the client recorded it apart from the tool's text."""
+    found = _ANSWER.match(text) if isinstance(details.get("answers"), Mapping) and details["answers"] else None
     return found.group("said").strip() if found else ""
+
+
+def _version(record: Mapping[str, Any]) -> tuple[int, ...]:
+    version = record.get("version")
+    found = _VERSION.match(version) if isinstance(version, str) else None
+    return tuple(map(int, found.groups())) if found else ()

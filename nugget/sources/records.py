@@ -15,9 +15,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from nugget.models import Event, EventKind
+from nugget.models import Event, EventKind, Speaker, SpeechOrigin
 from nugget.sources import injected
 from nugget.sources.contents import edited_hashes
+from nugget.sources.speakers import SAID_BY, prompt_parts
 
 ANSWERED_TOOL = "AskUserQuestion"
 USER_SHELL = "user-shell"
@@ -31,33 +32,9 @@ _RAW_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")
 _NEVER_RAN = ("<tool_use_error>", "Claude requested permissions", "Permission to use ", "Sibling tool call errored")
 _CONVERSATION_TYPES = frozenset(["user", "assistant"])
 _STATE_TYPES = frozenset(
-    [
-        "agent-name",
-        "ai-title",
-        "api-request",
-        "api-request-blob",
-        "api-request-shape",
-        "atis-latch",
-        "attachment",
-        "bridge-session",
-        "content-replacement",
-        "continued-in",
-        "cost-state",
-        "custom-title",
-        "file-history-delta",
-        "file-history-snapshot",
-        "last-prompt",
-        "mode",
-        "permission-mode",
-        "pr-link",
-        "progress",
-        "queue-operation",
-        "relocated",
-        "summary",
-        "system",
-        "tag",
-        "tools-used",
-    ]
+    "agent-name ai-title api-request api-request-blob api-request-shape atis-latch attachment bridge-session"
+    " content-replacement continued-in cost-state custom-title file-history-delta file-history-snapshot last-prompt"
+    " mode permission-mode pr-link progress queue-operation relocated summary system tag tools-used".split()
 )
 
 
@@ -85,10 +62,15 @@ class Reading:
         """Append an event with the uuid and the time of the record that it stands in."""
         if "\0" in text or self.has_surrogates:
             text = storable(text)
+        speaker, origin = SAID_BY[kind]
+        if speaker is Speaker.USER and record.get("isSidechain"):
+            speaker, origin = Speaker.AGENT, SpeechOrigin.WRITTEN
         self.events.append(
             Event(
                 kind=kind,
                 text=text,
+                speaker=values.pop("speaker", speaker),
+                origin=values.pop("origin", origin),
                 uuid=text_of(record.get("uuid")),
                 timestamp=parse_timestamp(record.get("timestamp")),
                 agent_id=_agent_of(record),
@@ -183,7 +165,7 @@ def _read_attachment(record: Mapping[str, Any], reading: Reading) -> None:
     text = injected.typed_text(_joined_text(attachment.get("prompt")))
     if text:
         reading.queued.add(text)
-        reading.add(EventKind.PROMPT, text, record)
+        _add_prompt(text, record, reading)
 
 
 def _read_assistant(record: Mapping[str, Any], reading: Reading) -> None:
@@ -215,16 +197,23 @@ def _read_user(record: Mapping[str, Any], reading: Reading) -> None:
 
 def _read_prompt(said: list[str], text: str, record: Mapping[str, Any], reading: Reading) -> None:
     if command := injected.shell_input(text):
-        reading.add(EventKind.COMMAND, command, record, tool=USER_SHELL)
+        reading.add(
+            EventKind.COMMAND, command, record, tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED
+        )
     elif (printed := injected.shell_output(text)) is not None:
         reading.add(EventKind.OUTPUT, printed, record, tool=USER_SHELL)
     elif typed := "\n".join(part for part in map(injected.typed_text, said) if part):
         if typed in reading.queued:
             reading.queued.remove(typed)
             return
-        reading.add(EventKind.PROMPT, typed, record)
+        _add_prompt(typed, record, reading)
         if uuid := text_of(record.get("uuid")):
             reading.prompts.append(uuid)
+
+
+def _add_prompt(text: str, record: Mapping[str, Any], reading: Reading, **values: Any) -> None:
+    for part in prompt_parts(text, is_paste=record.get("promptSource") == "paste"):
+        reading.add(part.kind, part.text, record, speaker=part.speaker, origin=part.origin, **values)
 
 
 def _read_call(block: Mapping[str, Any], record: Mapping[str, Any], reading: Reading) -> None:
@@ -260,18 +249,27 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reading: R
     details = record.get("toolUseResult")
     details = details if isinstance(details, Mapping) else {}
     failed = bool(block.get("is_error"))
-    refused = injected.is_refusal(text)
+    refused = injected.refused_by_person(text, block, record, tool=tool)
+    origin = SpeechOrigin.HOOK if injected.refused_by_hook(record) else SpeechOrigin.TOOL_RESULT
     if tool in SHELL_TOOLS and not refused and not text.startswith(_NEVER_RAN):
         _read_output(text, details, record, reading, tool=tool, call_id=call_id, failed=failed)
     elif any(reading.events[position].kind is EventKind.FILE_EDIT for position in positions):
         _settle_edits(positions, details, reading, ok=not failed)
         if failed:
-            reading.add(EventKind.TOOL_RESULT, text, record, tool=tool, call_id=call_id, ok=False)
+            reading.add(EventKind.TOOL_RESULT, text, record, tool=tool, call_id=call_id, ok=False, origin=origin)
     else:
-        reading.add(EventKind.TOOL_RESULT, text, record, tool=tool or None, call_id=call_id, ok=not failed)
-    said = injected.said_in_result(text, refused=refused, answered=tool == ANSWERED_TOOL)
-    if said and not record.get("isSidechain"):
-        reading.add(EventKind.PROMPT, said, record, tool=tool or None, call_id=call_id)
+        reading.add(
+            EventKind.TOOL_RESULT, text, record, tool=tool or None, call_id=call_id, ok=not failed, origin=origin
+        )
+    said = injected.refusal_reason(text) if refused else ""
+    if tool == ANSWERED_TOOL and not failed:
+        said = injected.answer_in(details, text)
+    if said and positions and not record.get("isSidechain"):
+        del reading.calls[call_id]
+        if tool == ANSWERED_TOOL:
+            reading.add(EventKind.PROMPT, said, record, tool=tool, call_id=call_id)
+        else:
+            _add_prompt(said, record, reading, tool=tool, call_id=call_id)
 
 
 def _read_output(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nugget.errors import TranscriptError
-from nugget.models import EventKind, Session, SessionFile
+from nugget.models import EventKind, Session, SessionFile, Speaker, SpeechOrigin
 from nugget.sources.agents.calls import SHELL, Call, arguments, read_call, shell_words
 from nugget.sources.agents.gathering import Gathering, joined_text, parse_record
 from nugget.sources.files import session_file
@@ -174,7 +174,9 @@ def _read_message(payload: Mapping[str, Any], gathering: Gathering) -> None:
         said = [text for part in parts if (text := joined_text([part])) and not _INJECTED.match(text.lstrip())]
         text = "\n".join(said)
         if shell := _USER_SHELL.match(text.strip()):
-            gathering.add(EventKind.COMMAND, shell["command"], tool=USER_SHELL)
+            gathering.add(
+                EventKind.COMMAND, shell["command"], tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED
+            )
             gathering.add(EventKind.OUTPUT, _printed(shell["result"]), tool=USER_SHELL)
         elif text:
             gathering.prompt(_REQUEST.split(text)[-1])

@@ -14,6 +14,7 @@ from nugget.models import Event, EventKind, Session
 from nugget.sources import injected
 from nugget.sources.agents.calls import SHELL, Call
 from nugget.sources.records import parse_timestamp, storable, text_of
+from nugget.sources.speakers import SAID_BY, prompt_parts
 
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 """A session in one JSON document is read whole: a bigger one is refused."""
@@ -52,14 +53,15 @@ class Gathering:
 
     def add(self, kind: EventKind, text: str, **values: Any) -> None:
         """Append an event of the record that is being read."""
-        self.events.append(
-            Event(kind=kind, text=bounded(text), uuid=self.uuid, timestamp=self.moment, **values),
-        )
+        speaker, origin = SAID_BY[kind]
+        said_by = {"speaker": speaker, "origin": origin} | values
+        self.events.append(Event(kind=kind, text=bounded(text), uuid=self.uuid, timestamp=self.moment, **said_by))
 
     def prompt(self, text: str) -> None:
         """Append what the person said, without what the client wove into it."""
         if typed := injected.typed_text(text):
-            self.add(EventKind.PROMPT, typed)
+            for part in prompt_parts(typed):
+                self.add(part.kind, part.text, speaker=part.speaker, origin=part.origin)
 
     def reply(self, text: str) -> None:
         """Append what the agent said, when it said something."""
