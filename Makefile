@@ -18,6 +18,7 @@ test: $(INSTALLED)  ## Everything that CI runs: lint, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest -n 2 --dist worksteal
 
 demo: $(INSTALLED)  ## From a bundled session to an answer over MCP, and by pull request, in a temporary HOME

@@ -19,8 +19,8 @@ from markdown_it import MarkdownIt
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from nugget.brain import knowledge_paths, read_file
-from nugget.frontmatter import split
-from nugget.knowledge import parse_bytes
+from nugget.brain.frontmatter import split
+from nugget.brain.knowledge_file import parse_bytes
 from nugget.markdown import chunk_markdown
 from nugget.models import Unit
 

@@ -24,7 +24,7 @@ LIMIT_MS = 500.0
 
 def main(rounds: int) -> int:
     """Make the repository and the store, then measure each case in turn; 1 where one is over the limit."""
-    sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
+    sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests/support")]
     with tempfile.TemporaryDirectory() as folder:
         home, repo = Path(folder) / "home", Path(folder) / "repo"
         home.mkdir()
@@ -34,7 +34,7 @@ def main(rounds: int) -> int:
         os.environ["HOME"] = str(home)
         texts = _repository(repo)
         known = _sessions(repo, home / ".nugget", texts)
-        hook = [sys.executable, "-m", "nugget.entry", "commit", "--hook", ".git/COMMIT_EDITMSG"]
+        hook = [sys.executable, "-m", "nugget", "commit", "--hook", ".git/COMMIT_EDITMSG"]
         print(f"{known} sessions known, {STAGED} files staged, limit {LIMIT_MS:g} ms")
         print(f"{'case':46} {'cpu ms':>8} {'x limit':>8}")
         taken = []
@@ -84,11 +84,11 @@ def _repository(repo: Path) -> list[str]:
 
 def _sessions(repo: Path, home: Path, texts: list[str]) -> int:
     """A store of sessions that each touched some of the files; returns how many."""
+    from nugget.infra.workspace import find_workspace
     from nugget.models import Scope
     from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-    from nugget.sources import provenance
+    from nugget.sources import nugget_store as provenance
     from nugget.sources.contents import line_hash
-    from nugget.workspace import find_workspace
 
     chance = random.Random(5)
     workspace = find_workspace(repo)

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from nugget.config import Settings, load_settings, read_environment
-from nugget.embedding import open_embedder
 from nugget.extraction.heuristic import extract_heuristic
 from nugget.extraction.proposals import Proposal
+from nugget.infra.embedding import open_embedder
 from nugget.models import Unit
 from nugget.redaction import redact_session
-from nugget.sources.transcripts import read_session
+from nugget.sources.claude_code import read_session
 
 TRANSCRIPTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
 JUDGED = Path(__file__).with_name("extraction_judged.json")

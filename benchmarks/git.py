@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from nugget import git
+from nugget.infra import git
 
 ROUNDS = 9
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

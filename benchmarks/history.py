@@ -36,7 +36,7 @@ from nugget.history.texts import Texts
 from nugget.index.fulltext import STOP_WORDS
 from nugget.index.home import home_index_file, open_home
 from nugget.index.passages import passages_by_key
-from nugget.search_language import parse_search
+from nugget.index.query_language import parse_search
 
 REAL = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "transcripts" / "claude-code"
 _DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
@@ -318,7 +318,7 @@ def ask_server(home: Path, queries: dict[str, list[str]]) -> None:
         "HOME": str(home), "PATH": os.environ["PATH"], "NUGGET_HTTP_BACKFILL": "false",
         "NUGGET_MODELS": str(Path(__file__).resolve().parent.parent / ".models"),
     }  # fmt: skip
-    start = [sys.executable, "-c", "import sys; from nugget.entry import console; sys.argv[0] = 'nugget'; console()"]
+    start = [sys.executable, "-c", "import sys; from nugget.__main__ import console; sys.argv[0] = 'nugget'; console()"]
     subprocess.run([*start, "init", str(home / "brain")], env=variables, check=True, capture_output=True)
     command = [*start, "serve", "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE) as process:

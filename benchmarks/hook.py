@@ -19,8 +19,8 @@ PAYLOAD = {"session_id": "s", "transcript_path": "/nowhere/s.jsonl", "cwd": "/",
 CONSOLE_SCRIPT = """\
 import re
 import sys
-from nugget import files
-from nugget.entry import main
+from nugget.infra import files
+from nugget.__main__ import main
 if __name__ == '__main__':
     sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
     sys.exit(main())
@@ -31,7 +31,7 @@ if __name__ == '__main__':
 def main() -> None:
     """Measure each way in turn, so that a slow moment hits all of them."""
     sys.path.insert(0, str(REPOSITORY))
-    from nugget import files
+    from nugget.infra import files
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"

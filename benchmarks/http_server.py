@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 CONNECTIONS = 8
 SECONDS = 6.0
 EVENTS = 2_000
-START = [sys.executable, "-c", "import sys; from nugget.entry import console; sys.argv[0] = 'nugget'; console()"]
+START = [sys.executable, "-c", "import sys; from nugget.__main__ import console; sys.argv[0] = 'nugget'; console()"]
 PROMPT = "users still see old prices after we changed them: cache invalidation of stored copies"
 
 
@@ -172,7 +172,7 @@ def served(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[subpr
 
 def cold(shop: Path, brain: Path, environment: Mapping[str, str]) -> None:
     """How long the hooks take from a cold start, against an empty Python."""
-    command = [sys.executable, "-P", "-m", "nugget.entry", "capture-session"]
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
     held = {**environment, "NUGGET_BRAIN": str(brain)}
     start = {"hook_event_name": "SessionStart", "source": "startup", "cwd": str(shop), "session_id": "s"}
     prompt = {"hook_event_name": "UserPromptSubmit", "prompt": PROMPT, "cwd": str(shop), "session_id": "s"}

@@ -22,11 +22,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from corpus import questions, write_brain
 
-from nugget.api import Brain
+from nugget.app import Brain
 from nugget.config import Environment, Settings, read_environment
-from nugget.embedding import Embedder, open_embedder
 from nugget.index.connection import open_existing
-from nugget.sync import pending_changes, sync
+from nugget.index.sync import pending_changes, sync
+from nugget.infra.embedding import Embedder, open_embedder
 
 
 def main() -> None:
@@ -151,7 +151,7 @@ def fill_cache(brain: Path, environment: Environment, embedder: Embedder) -> Non
 def server_memory(brain: Path) -> float:
     """Resident megabytes of a process of its own that has answered questions from this brain."""
     code = (
-        "import sys, resource; from pathlib import Path; from nugget.api import Brain\n"
+        "import sys, resource; from pathlib import Path; from nugget.app import Brain\n"
         "b = Brain(Path(sys.argv[1]), resident=True)\n"
         "for q in sys.argv[2:]: b.ask(q, fresh=False)\n"
         'print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024)'

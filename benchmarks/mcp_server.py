@@ -37,7 +37,7 @@ def echo(text: str) -> str:
 server.run()
 """,
 ]
-NUGGET = [sys.executable, "-c", "from nugget.entry import console; console()", "serve"]
+NUGGET = [sys.executable, "-c", "from nugget.__main__ import console; console()", "serve"]
 
 
 def time_to_reply_s(command: list[str], environment: dict[str, str], cwd: Path) -> float:
@@ -78,7 +78,7 @@ async def call_times_s(
 
 def ask_times_s(brain: Path) -> list[float]:
     """Seconds of each question in this process, without any protocol."""
-    from nugget.api import Brain
+    from nugget.app import Brain
 
     with Brain(brain, resident=True) as opened:
         opened.ask(QUESTION)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from nugget.extraction.condense import condense
-from nugget.sources.transcripts import read_session
+from nugget.sources.claude_code import read_session
+from nugget.sources.condense import condense
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts" / "claude-code"
 

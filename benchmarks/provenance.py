@@ -21,10 +21,10 @@ from nugget.extraction import tuning
 from nugget.extraction.places import Places
 from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
 from nugget.extraction.touches import file_touches
+from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.nuggets import FileTouch, SessionRecord, TouchAction
+from nugget.sources.claude_code import read_session
 from nugget.sources.contents import content_hash
-from nugget.sources.transcripts import read_session
-from nugget.workspace import find_workspace, vanished_workspace
 
 TRANSCRIPTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-START = "import sys; from nugget.entry import console; sys.argv[0] = 'nugget'; console()"
+START = "import sys; from nugget.__main__ import console; sys.argv[0] = 'nugget'; console()"
 LIMIT_MS = 400
 ROUNDS = 12
 PER_SESSION = 20
@@ -82,11 +82,11 @@ def _make_repository(repo: Path) -> Path:
 
 
 def _fill_store(home: Path, repo: Path, count: int) -> None:
+    from nugget.infra.workspace import find_workspace
     from nugget.models import Scope
     from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-    from nugget.sources import provenance_lines as lines
-    from nugget.sources.provenance import session_file
-    from nugget.workspace import find_workspace
+    from nugget.sources import nugget_store_lines as lines
+    from nugget.sources.nugget_store import session_file
 
     workspace = find_workspace(repo)
     assert workspace is not None

@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from nugget.extraction.condense import condense
 from nugget.redaction import redact
-from nugget.sources.transcripts import read_session
+from nugget.sources.claude_code import read_session
+from nugget.sources.condense import condense
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FOLDER = REPOSITORY.parent / "shared" / "data" / "transcripts" / "claude-code"

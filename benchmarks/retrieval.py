@@ -25,10 +25,10 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from nugget.api import Brain
+from nugget.app import Brain
+from nugget.brain.knowledge_file import serialise
 from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
 from nugget.evaluation import metrics
-from nugget.knowledge import serialise
 from nugget.models import Depth, Filter, KnowledgeType, Relation, RelationType, SourceName, Unit
 
 CONVERSATIONS = Path(__file__).resolve().parent / "conversations"

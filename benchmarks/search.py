@@ -52,7 +52,7 @@ def main() -> None:
             "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
         }  # fmt: skip
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        nugget = [sys.executable, "-c", "from nugget.entry import console; console()", "--brain", str(brain)]
+        nugget = [sys.executable, "-c", "from nugget.__main__ import console; console()", "--brain", str(brain)]
         empty = statistics.median(_measure({"": [sys.executable, "-c", "pass"]}, environment)[""])
         print(
             f"An empty Python takes {empty:.0f} ms. Each search: median ms, and its share of the limit of {LIMIT_MS}."

@@ -58,13 +58,13 @@ def main() -> None:
         words = folder / "words"
         brain = write_brain(folder / "brain", units)
         write_brain(words, units)
-        nugget = [sys.executable, "-c", "from nugget.entry import console; console()", "--brain"]
+        nugget = [sys.executable, "-c", "from nugget.__main__ import console; console()", "--brain"]
         without = {"NUGGET_EMBEDDING_MODEL": "none"}
         print(f"Indexing {units} units…", file=sys.stderr)
         subprocess.run([*nugget, str(brain), "sync"], env=environment, check=True, capture_output=True)
         subprocess.run([*nugget, str(words), "sync"], env=environment | without, check=True, capture_output=True)
         model = next(models.glob("*.onnx"))
-        tokenizer = REPOSITORY / "nugget/embedding/minilm/tokenizer.json"
+        tokenizer = REPOSITORY / "nugget/infra/embedding/minilm/tokenizer.json"
         (folder / "empty.py").write_text(TYPER, "utf-8")
         empty = [sys.executable, str(folder / "empty.py")]
         times = _measure({

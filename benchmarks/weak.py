@@ -18,7 +18,7 @@ from pathlib import Path
 
 from retrieval import CONVERSATIONS, read_gains, scopes, write_brain
 
-from nugget.api import Brain
+from nugget.app import Brain
 from nugget.config import EmbeddingSettings, Settings
 
 

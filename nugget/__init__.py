@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nugget.api import Brain, open
+    from nugget.app import Brain, open
 
 __all__ = ["Brain", "__version__", "open"]
 __version__ = "0.1.0"
@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name in ("open", "Brain"):
-        from nugget import api
+        from nugget import app as api
 
         return getattr(api, name)
     raise AttributeError(f"module 'nugget' has no attribute {name!r}")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from nugget import files
 from nugget.errors import BrainError, UsageError
+from nugget.infra import files
 from nugget.overlay import overlay, read_yaml
 
 

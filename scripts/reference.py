@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from configparser import ConfigParser
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ from nugget import config, errors
 from nugget.cli import app
 from nugget.index.fulltext import COLUMN_WEIGHTS, STOP_WORDS
 from nugget.markdown import DEFAULT_LIMITS
-from nugget.mcp_server import DESCRIPTION, INSTRUCTIONS, Desk, make_server
-from nugget.redaction_rules import rules
+from nugget.mcp.server import DESCRIPTION, INSTRUCTIONS, Desk, make_server
+from nugget.redaction.rules import rules
 from nugget.retrieval import expansion, scoring
 from nugget.retrieval.candidates import BM25_DEPTH
 from nugget.retrieval.profiles import PROFILES
@@ -107,13 +108,11 @@ def redaction_part() -> str:
 
 
 def layers_part() -> str:
-    """The rows of tests/test_layers.py, which is what enforces them."""
-    sys.path.insert(0, str(DOCS.parent / "tests"))
-    from test_layers import LAYERS
-
-    rows = ["| row | modules |", "|---|---|"]
-    rows += [f"| {row} | {' '.join(f'`{name}`' for name in names)} |" for row, names in LAYERS.items()]
-    return "\n".join(rows) + "\n"
+    """The rows of .importlinter, top first."""
+    contracts = ConfigParser()
+    contracts.read(DOCS.parent / ".importlinter")
+    rows = contracts["importlinter:contract:layers"]["layers"].replace("nugget.", "").strip().splitlines()
+    return "\n".join(["```text", *(re.sub(r"\s*[:|]\s*", "  ", row).strip() for row in rows), "```"]) + "\n"
 
 
 def constants_part() -> str:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 from commands import Nugget, Result
 from hypothesis import HealthCheck, settings
+from paths import REPOSITORY
 
 if TYPE_CHECKING:
     from loopback_anthropic import AnthropicServer
 
     from nugget.config import Environment
-    from nugget.embedding import Embedder
-    from nugget.llm import LLM
-    from nugget.sync import SyncResult
+    from nugget.index.sync import SyncResult
+    from nugget.infra.embedding import Embedder
+    from nugget.infra.llm import LLM
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 
 # The same examples in every run, however slow the machine is. To search further: `pytest --hypothesis-profile=default`.
@@ -89,7 +89,7 @@ def brain(tmp_path: Path) -> Path:
 def model() -> Embedder:
     """The bundled embedding model."""
     from nugget.config import Settings, read_environment
-    from nugget.embedding import open_embedder
+    from nugget.infra.embedding import open_embedder
 
     found = open_embedder(Settings(), read_environment())
     assert found is not None
@@ -100,7 +100,7 @@ def model() -> Embedder:
 def synced(brain: Path, model: Embedder) -> Callable[..., SyncResult]:
     """The brain is indexed; a call syncs it again."""
     from nugget.config import read_environment
-    from nugget.sync import sync
+    from nugget.index.sync import sync
 
     def run(**options: bool) -> SyncResult:
         return sync(brain, read_environment(), embedder=model, **options)
@@ -154,7 +154,7 @@ def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
 def llm(environment: Environment) -> LLM:
     """The LLM behind `server`."""
     from nugget.config import Settings
-    from nugget.llm import open_llm
+    from nugget.infra.llm import open_llm
 
     opened = open_llm(Settings(), environment)
     assert opened is not None

@@ -2,7 +2,7 @@
 
 Each area lists its own in `tests/promises/<area>.py` as `PROMISES: dict[str, str]` (id -> the promise in one
 sentence) and `GAPS: dict[str, str]` (id -> why there is no proof). A test names the ids that it proves with
-`@pytest.mark.proves("ID", ...)`; tests/test_requirements.py holds both sides to each other.
+`@pytest.mark.proves("ID", ...)`; tests/house/test_requirements.py holds both sides to each other.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from nugget.render import bundle_json, clean, one_line
 from nugget.text import counted
 
 if TYPE_CHECKING:
-    from nugget.api import Brain
-    from nugget.llm import LLM
+    from nugget.app import Brain
+    from nugget.infra.llm import LLM
 
 TypeOption = Annotated[
     list[str] | None,
@@ -66,7 +66,7 @@ def ask(
     With an LLM key (ANTHROPIC_API_KEY) the answer is written out, with its sources; without one you get the best
     passages themselves.
     """
-    from nugget.llm import open_llm
+    from nugget.infra.llm import open_llm
     from nugget.retrieval.reranking import choose_reranker
 
     text = words(question, "a question")

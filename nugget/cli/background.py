@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget import files
 from nugget.config import Environment
+from nugget.infra import files
 
 if TYPE_CHECKING:
     import subprocess
@@ -22,7 +22,7 @@ STARTED: list[subprocess.Popen[bytes]] = []
 
 def sync_in_background(brain: Path, environment: Environment) -> bool:
     """Start a `nugget sync` that outlives this process; False when one is at work already."""
-    from nugget.sync import index_folder
+    from nugget.index.sync import index_folder
 
     return _start(brain, index_folder(brain, environment) / "sync.lock", "sync", "--source", "brain")
 
@@ -50,7 +50,7 @@ def _start(brain: Path, lock_file: Path, *arguments: str) -> bool:
         os.close(others)
         STARTED.append(
             subprocess.Popen(
-                [sys.executable, "-P", "-m", "nugget.entry", "--brain", str(brain), *arguments],
+                [sys.executable, "-P", "-m", "nugget", "--brain", str(brain), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from nugget import briefing
 from nugget.cli.asking import words
 from nugget.cli.terminal import JsonOption, console, current_folder, print_json
 from nugget.config import read_environment
 from nugget.render import clean
 from nugget.text import estimate_tokens
+from nugget.upkeep import briefing
 
 
 def brief(as_json: JsonOption = False) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nugget.capture import CaptureResult
-    from nugget.publishing import Published
-    from nugget.queue import Job
+    from nugget.capture.publish import Published
+    from nugget.capture.queue import Job
 
 
 class Method(StrEnum):
@@ -55,9 +55,9 @@ def capture_session(
     The units are written on a branch of the brain, to be reviewed. With a hook payload on stdin and no options, the
     session is queued and this returns at once.
     """
-    from nugget import publishing
+    from nugget.app.worker import keep_provenance, open_capture
     from nugget.capture import capture_transcript
-    from nugget.worker import keep_provenance, open_capture
+    from nugget.capture import publish as publishing
 
     environment = read_environment()
     file = _transcript(transcript, session, foreground=foreground)
@@ -91,7 +91,7 @@ def capture(
     brain: BrainOption = None,
 ) -> None:
     """Work the queue of ended sessions, here and now."""
-    from nugget.worker import work
+    from nugget.app.worker import work
 
     environment = read_environment()
     flag = brain_folder(brain, environment)
@@ -129,8 +129,8 @@ def capture(
 
 def _re_redact(folder: Path, *, as_json: bool) -> int:
     """Redact the archive anew; the exit code."""
-    from nugget import archive
     from nugget.config import load_settings
+    from nugget.sources import archive
 
     environment = read_environment()
     done = archive.redact_anew(environment.home, load_settings(environment, folder))

@@ -28,11 +28,12 @@ def commit(
     editor opens as with git; the commit runs your hooks and is signed as your git is set up.
     """
     if hook is not None:
-        from nugget import commit_hook
+        from nugget.hooks import commit as commit_hook
 
         raise typer.Exit(commit_hook.main(["commit", "--hook", str(hook)]))
-    from nugget import commits, git
-    from nugget.llm import open_llm
+    from nugget import commits
+    from nugget.infra import git
+    from nugget.infra.llm import open_llm
 
     environment, here = read_environment(), current_folder()
     settings = load_settings(environment, environment.brain or default_brain(environment))

@@ -13,14 +13,14 @@ from nugget.config import read_environment
 from nugget.models import KnowledgeType
 
 if TYPE_CHECKING:
-    from nugget.api import Brain
+    from nugget.app import Brain
 
 _MOST = 100
 
 
 def complete_ref(incomplete: str) -> list[tuple[str, str]]:
     """Refs that begin so, with their titles. Memory is never among them."""
-    from nugget.exploring import refs_beginning
+    from nugget.retrieval.exploring import refs_beginning
 
     try:
         with _opened() as opened:
@@ -46,13 +46,13 @@ def complete_type(incomplete: str) -> list[str]:
 
 def complete_any_type(incomplete: str) -> list[str]:
     """The types of the units of any source that begin so."""
-    from nugget.search_language import TYPES
+    from nugget.index.query_language import TYPES
 
     return _beginning(TYPES, incomplete.lower())
 
 
 def _named(kind: str, incomplete: str) -> list[str]:
-    from nugget.exploring import suggest
+    from nugget.retrieval.exploring import suggest
 
     last = incomplete.rpartition(",")[2]
     try:
@@ -71,7 +71,7 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 def _opened() -> Brain:
     """The brain in use, opened as it is. Raises NuggetError where there is none."""
-    from nugget.api import Brain
+    from nugget.app import Brain
     from nugget.config import find_brain
 
     environment = read_environment()

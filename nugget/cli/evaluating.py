@@ -30,9 +30,9 @@ from nugget.text import counted, shorten
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.api import Brain
+    from nugget.app import Brain
     from nugget.evaluation import Baseline, Comparison, Outcome, Pipeline, Run
-    from nugget.feedback import Asking, Report
+    from nugget.evaluation.feedback import Asking, Report
 
 SUGGESTED = 20
 _QUESTION_CHARS = 100
@@ -64,11 +64,11 @@ def evaluate(
     is compared with, or when a question expects a unit that never existed or was lost. One that was forgotten on
     purpose is told, and no failure. No LLM is asked.
     """
+    from nugget.brain.filing import forgotten
+    from nugget.brain.golden import read_golden
     from nugget.config import expanded
     from nugget.evaluation import compare, comparison_json, evaluate, read_baseline, run_json, store
-    from nugget.filing import forgotten
-    from nugget.golden import read_golden
-    from nugget.sync import index_folder
+    from nugget.index.sync import index_folder
 
     if suggest and as_json:
         raise UsageError("What is suggested is YAML.", hint="Leave --json out.")
@@ -112,8 +112,8 @@ def queries(
 
     What came back, what found nothing, how long it took, and how much of the brain was ever of use.
     """
-    from nugget import query_log
-    from nugget.feedback import report, report_json
+    from nugget.evaluation.feedback import report, report_json
+    from nugget.infra import query_log
 
     with open_brain(brain) as opened:
         home = opened.environment.home
@@ -162,8 +162,8 @@ def _last_run(file: Path) -> Baseline | None:
 
 
 def _print_suggestions(brain: Brain, known: Sequence[str]) -> None:
-    from nugget import query_log
-    from nugget.feedback import suggestions
+    from nugget.evaluation.feedback import suggestions
+    from nugget.infra import query_log
 
     entries = query_log.read(brain.environment.home, brain=brain.path)
     text = suggestions(brain.index, entries, known=known, limit=SUGGESTED)

@@ -19,10 +19,10 @@ from nugget.text import counted
 
 if TYPE_CHECKING:
     from nugget.config import Environment, Settings
-    from nugget.llm import LLM, ClaudeCode
+    from nugget.infra.llm import LLM, ClaudeCode
+    from nugget.infra.workspace import Workspace
     from nugget.models import SessionFile
-    from nugget.provenance_extraction import Outcome
-    from nugget.workspace import Workspace
+    from nugget.provenance.extraction import Outcome
 
 
 def extract(
@@ -42,7 +42,7 @@ def extract(
     The workspace is the repository that the current folder is in; any worktree or clone of it counts. A session that
     was extracted is skipped until it has grown.
     """
-    from nugget.provenance_extraction import Extractor, extract_sessions, note_tunings
+    from nugget.provenance.extraction import Extractor, extract_sessions, note_tunings
 
     environment = read_environment()
     settings = settings_here(environment)
@@ -75,8 +75,8 @@ def settings_here(environment: Environment) -> Settings:
 
 def workspace_here(environment: Environment) -> Workspace:
     """The workspace that the current folder is in."""
-    from nugget.sources.provenance import provenance_folder
-    from nugget.workspace import find_workspace, vanished_workspace
+    from nugget.infra.workspace import find_workspace, vanished_workspace
+    from nugget.sources.nugget_store import provenance_folder
 
     def is_known(identity: str) -> bool:
         return provenance_folder(environment.home, identity).is_dir()
@@ -88,7 +88,7 @@ def _llm(method: Method, settings: Settings, environment: Environment) -> LLM | 
     """What generative extraction asks; None for the heuristics. Raises LLMUnavailable."""
     if method is Method.HEURISTIC:
         return None
-    from nugget.llm import open_extractor
+    from nugget.infra.llm import open_extractor
 
     llm = open_extractor(settings, environment)
     if llm is None and method is Method.GENERATIVE:

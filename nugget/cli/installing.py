@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nugget.cli.terminal import console, current_folder
-from nugget.client_settings import Scope
 from nugget.config import Environment, read_environment
 from nugget.render import clean
+from nugget.upkeep.client_settings import Scope
 
 if TYPE_CHECKING:
-    from nugget.install import FileChange
+    from nugget.upkeep.install import FileChange
 
 
 class Place(StrEnum):
@@ -58,7 +58,7 @@ def install(
     in the settings stays as it is; safe to run again. Nothing is put into a session unasked: --brief and --recall do.
     With git-hook: have git propose the messages of commits.
     """
-    from nugget.install import own_command, plan_install
+    from nugget.upkeep.install import own_command, plan_install
 
     environment = read_environment()
     if place is Place.GIT_HOOK:
@@ -84,7 +84,7 @@ def uninstall(
     A file that nobody else changed since becomes what it was, byte for byte; of any other, only Nugget's entries go.
     The brain stays. With git-hook: take the hook out of the repository in the current folder.
     """
-    from nugget.install import plan_uninstall
+    from nugget.upkeep.install import plan_uninstall
 
     if place is Place.GIT_HOOK:
         _uninstall_git_hook(dry_run=dry_run)
@@ -96,7 +96,7 @@ def uninstall(
 
 
 def _install_git_hook(command: Path, *, dry_run: bool) -> None:
-    from nugget.git_hook import KEPT, inspect_hook, install_hook
+    from nugget.upkeep.git_hook import KEPT, inspect_hook, install_hook
 
     out, here = console(), current_folder()
     state = inspect_hook(here, command)
@@ -118,7 +118,7 @@ def _install_git_hook(command: Path, *, dry_run: bool) -> None:
 
 
 def _uninstall_git_hook(*, dry_run: bool) -> None:
-    from nugget.git_hook import inspect_hook, uninstall_hook
+    from nugget.upkeep.git_hook import inspect_hook, uninstall_hook
 
     out, here = console(), current_folder()
     if dry_run:
@@ -138,7 +138,7 @@ def offer_install(environment: Environment) -> bool:
 
     Nothing is asked where Nugget is installed already.
     """
-    from nugget.install import own_command, plan_install
+    from nugget.upkeep.install import own_command, plan_install
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
@@ -150,7 +150,7 @@ def offer_install(environment: Environment) -> bool:
 
 def _carry_out(changes: Sequence[FileChange], environment: Environment, *, dry_run: bool) -> bool:
     """Write the changes, or show them; whether anything was written."""
-    from nugget.install import apply, diff
+    from nugget.upkeep.install import apply, diff
 
     out = console()
     if dry_run:

@@ -48,8 +48,8 @@ def add(
     It becomes one new file, committed. A text with frontmatter is a finished knowledge file and kept as it is.
     """
     from nugget.brain import load
+    from nugget.brain.filing import add_unit
     from nugget.config import load_settings, read_environment
-    from nugget.filing import add_unit
     from nugget.redaction import allow_list
 
     given = _stdin() if text == ["-"] else " ".join(text)
@@ -93,9 +93,9 @@ def forget(
     Its file goes, with the relations to it, and it is not proposed again. Its text stays in git's history
     (`git filter-repo` rewrites that), and what it was learned from in the archive of sessions ($NUGGET_HOME/archive).
     """
-    from nugget.filing import forget_unit
-    from nugget.golden import expecting
-    from nugget.sync import pending_changes
+    from nugget.brain.filing import forget_unit
+    from nugget.brain.golden import expecting
+    from nugget.index.sync import pending_changes
 
     with open_brain(brain) as opened:
         result = forget_unit(opened.path, unit_id.removeprefix("brain:"))
@@ -128,8 +128,8 @@ def move(
 
     Relations to it follow.
     """
-    from nugget.filing import move_unit
-    from nugget.golden import expecting
+    from nugget.brain.filing import move_unit
+    from nugget.brain.golden import expecting
 
     if domain is None and name is None:
         raise UsageError("Say where to: --domain, --name, or both.")
@@ -159,8 +159,8 @@ def lint(
 
     Made for the brain's own CI: the exit code is 1 when a file has an error.
     """
+    from nugget.brain.lint import lint as check
     from nugget.config import expanded
-    from nugget.lint import lint as check
 
     here = current_folder()
     problems = check(brain_folder(brain), [here / expanded(path) for path in paths or ()])
@@ -212,8 +212,8 @@ def _tell_golden(out: Console, asked_for: Sequence[tuple[str, int]], said: str) 
 
 def _tell_uncommitted(folder: Path) -> None:
     """Say where nothing was committed, because the brain is not the root of a repository."""
-    from nugget import git
     from nugget.errors import GitError
+    from nugget.infra import git
 
     if git.is_repository(folder):
         return

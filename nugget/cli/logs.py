@@ -134,7 +134,7 @@ def sessions(
     """The sessions that have been taken in, the latest first, and how many there are beside."""
     from nugget import evidence
     from nugget.index.evidence import log_sessions
-    from nugget.sources.agents.gathering import parse_moment
+    from nugget.sources.event_builder import parse_moment
 
     with _index() as (connection, environment, _):
         known = log_sessions(connection)
@@ -174,7 +174,7 @@ def shell_init(
     Nothing is recorded until you have your shell read it, as in `eval "$(nugget shell-init bash)"`. A command that
     begins with a space, or that NUGGET_SHELL_IGNORE names, is not recorded.
     """
-    from nugget.resources import resource
+    from nugget.infra.resources import resource
 
     typer.echo(resource(f"shell_hooks/nugget.{shell.value}").read_text("utf-8"), nl=False)
 
@@ -231,7 +231,7 @@ def _ask_workspace(
     from nugget import evidence
     from nugget.index.evidence import log_sessions
     from nugget.index.home import read_home
-    from nugget.workspace import find_workspace
+    from nugget.infra.workspace import find_workspace
 
     now = datetime.now(UTC)
     with progress() as tell:
@@ -259,8 +259,8 @@ def _ask_workspace(
 def _sync_units(connection: sqlite3.Connection, environment: Environment, settings: Settings) -> Any:
     """Make incidents and notes searchable by meaning, as far as there is a model; returns it."""
     from nugget import evidence
-    from nugget.embedding import open_embedder
-    from nugget.sync.missing_vectors import embed_missing
+    from nugget.index.sync.missing_vectors import embed_missing
+    from nugget.infra.embedding import open_embedder
 
     evidence.put_evidence_units(connection)
     try:

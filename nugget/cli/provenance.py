@@ -17,8 +17,8 @@ from nugget.models import Depth
 from nugget.nuggets import NuggetType
 
 if TYPE_CHECKING:
-    from nugget.embedding import Embedder
     from nugget.index import Index
+    from nugget.infra.embedding import Embedder
     from nugget.models import StaleReason
     from nugget.nuggets import Nugget
     from nugget.provenance.checking import Missing
@@ -52,9 +52,9 @@ def code_context(
     Give a path, a --query, or both: what matches both then comes first. The answer holds what earlier sessions decided,
     tried and turned down, and what a person reviewed and kept in the brain.
     """
+    from nugget.infra.query_log import Face
     from nugget.provenance.answering import answer_code, code_query, log_answer
-    from nugget.query_log import Face
-    from nugget.render_nuggets import context_json
+    from nugget.render.nuggets import context_json
 
     environment, now = read_environment(), datetime.now(UTC)
     asked = code_query(
@@ -95,7 +95,7 @@ def _brain_index(brain: Path | None) -> Index | None:
 
     file = brain / ".nugget" / "index.db"
     if not file.is_file():  # of a read-only brain it lies elsewhere
-        from nugget.sync import index_folder
+        from nugget.index.sync import index_folder
 
         file = index_folder(brain, read_environment()) / "index.db"
     try:
@@ -105,8 +105,8 @@ def _brain_index(brain: Path | None) -> Index | None:
 
 
 def _embedder(environment: Environment, brain: Path | None) -> Embedder | None:
-    from nugget.embedding import open_embedder
     from nugget.errors import EmbeddingUnavailable
+    from nugget.infra.embedding import open_embedder
 
     try:
         return open_embedder(load_settings(environment, brain), environment)
@@ -191,8 +191,9 @@ def show_coverage(
     as_json: JsonOption = False,
 ) -> None:
     """Show how many nuggets each file has, or with --gaps where they are missing."""
-    from nugget import coverage, query_log
     from nugget.cli import provenance_layout as layout
+    from nugget.infra import query_log
+    from nugget.provenance import coverage
     from nugget.provenance.asking import find_here, opened_index
     from nugget.provenance.checkout import Checkout
 

@@ -9,15 +9,15 @@ from nugget.cli.layout import explained_score
 from nugget.models import StaleReason
 from nugget.nuggets import Nugget, NuggetBundle, NuggetHit
 from nugget.render import clean, one_line
-from nugget.render_nuggets import iso_date, origin_text
+from nugget.render.nuggets import iso_date, origin_text
 from nugget.retrieval.nugget_packing import scope_text
 from nugget.text import counted, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.coverage import Covered, Gap, Gaps
     from nugget.provenance.checking import Missing
+    from nugget.provenance.coverage import Covered, Gap, Gaps
 
 _PROMPT_CHARS = 2000
 _BAR_CHARS = 30

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nugget.cli import layout
-from nugget.exploring import timeline
 from nugget.models import Bundle, Hit, SourceName
 from nugget.render import clean, degraded_sentences, one_line, stale_words, without_title
-from nugget.search import Group, Results
+from nugget.retrieval.exploring import timeline
+from nugget.retrieval.search import Group, Results
 from nugget.text import shorten
 
 if TYPE_CHECKING:

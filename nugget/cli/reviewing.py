@@ -18,8 +18,8 @@ from nugget.render import clean, one_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.publishing import Published
-    from nugget.review import ProposalBranch, ProposedFile
+    from nugget.capture.publish import Published
+    from nugget.capture.review import ProposalBranch, ProposedFile
 
 BranchArgument = Annotated[
     str | None, typer.Argument(metavar="[BRANCH]", help="The proposal, or a part of its name; else the only one.")
@@ -39,7 +39,7 @@ def review_default(ctx: typer.Context, brain: BrainOption = None, as_json: JsonO
 @review.command("list")
 def review_list(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """List the proposals that wait, oldest first."""
-    from nugget.review import proposals
+    from nugget.capture.review import proposals
 
     waiting = proposals(brain_folder(brain))
     if as_json:
@@ -66,7 +66,7 @@ def review_show(
     brain: BrainOption = None,
 ) -> None:
     """Show a proposal: every unit with the evidence behind it."""
-    from nugget import review as reviewing
+    from nugget.capture import review as reviewing
 
     folder = brain_folder(brain)
     proposal = reviewing.show(folder, branch)
@@ -92,7 +92,7 @@ def review_accept(
     branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
 ) -> None:
     """Merge a proposal, or some units of it, into the brain."""
-    from nugget.review import accept
+    from nugget.capture.review import accept
 
     now = datetime.now(UTC)
     done = accept(brain_folder(brain), branch, now=now, units=listed(units) or None)
@@ -118,9 +118,9 @@ def review_reject(
     branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
 ) -> None:
     """Turn down a proposal, or some units of it, for good."""
+    from nugget.capture.review import reject
+    from nugget.capture.withdrawal import withdraw
     from nugget.config import load_settings
-    from nugget.review import reject
-    from nugget.withdrawal import withdraw
 
     now, environment = datetime.now(UTC), read_environment()
     folder = brain_folder(brain, environment)

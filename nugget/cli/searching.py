@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.asked import as_sources
+from nugget.app.asked import as_sources
 from nugget.cli import layout
 from nugget.cli.asking import (
     DomainOption,
@@ -24,17 +24,17 @@ from nugget.cli.completing import complete_any_type, complete_ref
 from nugget.cli.paging import PagerOption, paged
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json
 from nugget.errors import NuggetError, UsageError
+from nugget.index.query_language import TYPES
 from nugget.models import SourceName
 from nugget.render import bundle_json, clean, one_line, shown_json
-from nugget.search_language import TYPES
 from nugget.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nugget.api import Brain
+    from nugget.app import Brain
     from nugget.models import Bundle
-    from nugget.search import Results
+    from nugget.retrieval.search import Results
 
 AsOption = Annotated[
     str | None,
@@ -174,7 +174,7 @@ def suggest(
     brain: BrainOption = None,
 ) -> None:
     """Show what can be asked for: domains, tags, types, paths, people and frequent words, with counts."""
-    from nugget.exploring import suggest as look
+    from nugget.retrieval.exploring import suggest as look
 
     with open_brain(brain) as opened:
         freshen(opened)

@@ -20,8 +20,8 @@ from nugget.text import counted, shorten
 if TYPE_CHECKING:
     import sqlite3
 
+    from nugget.infra.workspace import Workspace
     from nugget.provenance.sessions import KnownSession, SessionDetail
-    from nugget.workspace import Workspace
 
 SHOWN_PROMPTS = 20
 SHOWN_FILES = 40
@@ -80,7 +80,7 @@ def _opened() -> Iterator[tuple[sqlite3.Connection, Workspace]]:
 
 
 def _session_json(one: KnownSession) -> dict[str, object]:
-    from nugget.render_nuggets import iso_date
+    from nugget.render.nuggets import iso_date
 
     record = one.record
     return {
@@ -131,7 +131,7 @@ def _print_sessions(found: list[KnownSession], workspace: Workspace) -> None:
 def _print_detail(detail: SessionDetail) -> None:
     from rich.text import Text
 
-    from nugget.render_nuggets import iso_date
+    from nugget.render.nuggets import iso_date
 
     out, record = console(), detail.known.record
     facts = [

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget import files
 from nugget.cli.asking import listed
 from nugget.cli.background import MACHINE_LOCK
 from nugget.cli.keeping import print_problems, problem_json
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json, progress
 from nugget.errors import NuggetError, UsageError
+from nugget.infra import files
 from nugget.models import Severity, SourceName
 from nugget.render import clean, one_line
 from nugget.text import counted
@@ -22,8 +22,8 @@ from nugget.text import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.api import Brain
-    from nugget.sync.result import Progress, SyncResult
+    from nugget.app import Brain
+    from nugget.index.sync.result import Progress, SyncResult
 
 _MACHINE = "machine"
 """A name for all sources beside the brain, but memory, which is synced when it is asked for."""
@@ -100,7 +100,7 @@ def _result_json(result: SyncResult) -> dict[str, object]:
 
 def _pull(opened: Brain) -> NuggetError | None:
     """Bring in what was merged on the remote; what stands in the way, where something does."""
-    from nugget import publishing
+    from nugget.capture import publish as publishing
 
     try:
         commit = publishing.pull(opened.path, environment=opened.environment)

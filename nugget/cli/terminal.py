@@ -17,9 +17,9 @@ from nugget.errors import NuggetError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.api import Brain
+    from nugget.app import Brain
     from nugget.config import Environment
-    from nugget.sync import Progress
+    from nugget.index.sync import Progress
 
 BAR_FROM = 10
 """Shorter work is over before a bar could be read."""
@@ -65,9 +65,9 @@ def brain_folder(flag: Path | None, environment: Environment | None = None) -> P
 
 def open_brain(flag: Path | None) -> Brain:
     """The brain in use, opened. Raises BrainError where there is none, UsageError for settings it cannot take."""
-    from nugget.api import Brain
+    from nugget.app import Brain
     from nugget.config import read_environment
-    from nugget.query_log import Face
+    from nugget.infra.query_log import Face
 
     environment = read_environment()
     return Brain(brain_folder(flag, environment), environment=environment, face=Face.CLI)

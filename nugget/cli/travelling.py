@@ -10,12 +10,12 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from nugget import files
 from nugget.cli.extracting import settings_here, workspace_here
 from nugget.cli.provenance import nuggets
 from nugget.cli.terminal import JsonOption, console, note, print_json
 from nugget.config import expanded, read_environment
 from nugget.errors import UsageError
+from nugget.infra import files
 from nugget.render import clean, one_line
 from nugget.text import counted
 
@@ -29,7 +29,7 @@ def export_nuggets(
     everything: Annotated[bool, typer.Option("--all", help="The nuggets of every workspace.")] = False,
 ) -> None:
     """Write the nuggets and file touches of this workspace as JSON lines, to be imported on another machine."""
-    from nugget.provenance_travel import export_lines
+    from nugget.provenance.transfer import export_lines
 
     environment = read_environment()
     workspace = None if everything else workspace_here(environment).identity
@@ -59,7 +59,7 @@ def import_nuggets(
     as_json: JsonOption = False,
 ) -> None:
     """Take in exported nuggets. What is known already is left as it is."""
-    from nugget.provenance_travel import import_lines
+    from nugget.provenance.transfer import import_lines
 
     environment = read_environment()
     settings = settings_here(environment)

@@ -30,7 +30,7 @@ from nugget.text import counted, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.health import Finding, Status
+    from nugget.upkeep import Finding, Status
 
 
 def init(
@@ -84,7 +84,7 @@ def init(
 
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Show what is indexed, captured, queued, failed and spent."""
-    from nugget import health
+    from nugget import upkeep as health
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
@@ -100,7 +100,7 @@ def doctor(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 
     Changes nothing. The exit code is 1 when something is wrong.
     """
-    from nugget import health
+    from nugget import upkeep as health
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
@@ -139,7 +139,7 @@ def serve(
 
         check_identity(identity)
     if http:
-        from nugget.http_server import serve as answer_requests
+        from nugget.http import serve as answer_requests
 
         answer_requests(
             address, brain=expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity
@@ -147,7 +147,7 @@ def serve(
         return
     if address:
         raise UsageError(f"{address!r} is only used with --http.", hint=f"nugget serve --http {address}")
-    from nugget.mcp_server import serve as answer_agents
+    from nugget.mcp.server import serve as answer_agents
 
     answer_agents(expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity)
 
@@ -159,8 +159,8 @@ def _usual_folder() -> Path:
 
 def _owner() -> str:
     """Whose brain it is: as git knows the person, else the login name."""
-    from nugget import git
     from nugget.errors import GitError
+    from nugget.infra import git
 
     try:
         named = git.run(current_folder(), "config", "--get", "user.name", check=False).decode("utf-8", "replace")
@@ -175,7 +175,7 @@ def _owner() -> str:
 
 
 def _set_remote(brain: Path, url: str) -> None:
-    from nugget import git
+    from nugget.infra import git
 
     known = git.run(brain, "remote", check=False).decode().split()
     git.run(brain, "remote", "set-url" if "origin" in known else "add", "origin", "--", url)
@@ -184,7 +184,7 @@ def _set_remote(brain: Path, url: str) -> None:
 def _print_status(out: Console, seen: Status) -> None:
     from rich.text import Text
 
-    from nugget.health import when
+    from nugget.upkeep import when
 
     index, capture, repository = seen.index, seen.capture, seen.repository
     sizes = ((index.units, "unit"), (index.chunks, "chunk"), (index.vectors, "vector"), (index.relations, "relation"))

@@ -19,9 +19,9 @@ from nugget.config import Environment, read_environment
 from nugget.demo.stage import Stage, run, title
 from nugget.demo.team import play_team
 from nugget.errors import NuggetError
+from nugget.infra.resources import resource
 from nugget.render import clean
-from nugget.resources import resource
-from nugget.sources.transcripts import find_transcripts, read_session
+from nugget.sources.claude_code import find_transcripts, read_session
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from nugget.embedding import Embedder
 from nugget.evidence.bundle import bundle_of
 from nugget.evidence.candidates import Candidate, SessionView, candidates_of, question_words, view_of
 from nugget.evidence.values import BundleOptions, EvidenceBundle
@@ -19,6 +18,7 @@ from nugget.index import Index, queries, writes
 from nugget.index import evidence as store
 from nugget.index.connection import write_transaction
 from nugget.index.evidence import LogSession
+from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, Scope, SourceName, Unit
 from nugget.retrieval.candidates import embed_question

@@ -31,11 +31,12 @@ from nugget.evidence.values import Ingested
 from nugget.index import evidence as store
 from nugget.index.connection import write_transaction
 from nugget.index.evidence import Ids
+from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models import Problem, Session, SourceName
 from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
 from nugget.sources.log_lines import MAX_LINE_CHARS
 from nugget.sources.sessions import SessionFile, find_session_by_id, find_sessions, read_any
-from nugget.sources.shell import (
+from nugget.sources.shell_logs import (
     EVENTS,
     INPUT,
     STREAMS,
@@ -48,7 +49,6 @@ from nugget.sources.shell import (
     rotated_rest,
     shell_sessions,
 )
-from nugget.workspace import find_workspace, vanished_workspace
 
 Log = ShellLog | SessionFile
 Progress = Callable[[str, int, int], None]

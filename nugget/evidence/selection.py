@@ -22,7 +22,7 @@ from nugget.index import evidence as store
 from nugget.text import CHARS_PER_TOKEN, shorten
 
 if TYPE_CHECKING:
-    from nugget.llm import LLM, Reply
+    from nugget.infra.llm import LLM, Reply
 
 LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS = 500, 500_000, 64
 _MOST_CHOSEN = 60

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from nugget.evidence.cleaning import MARGIN_CHARS
-from nugget.extraction.condense import plain, without_recalled
 from nugget.index.evidence import Ids
 from nugget.models import Event, EventKind, Session
-from nugget.sources.injected import is_refusal
+from nugget.sources.condense import plain, without_recalled
+from nugget.sources.injected_text import is_refusal
 from nugget.sources.log_lines import MAX_LINE_CHARS, is_opaque, looks_failed
 
 _OUTPUT_CHARS = 200_000

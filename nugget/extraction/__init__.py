@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.extraction.condense import exchanges
 from nugget.extraction.heuristic import extract_heuristic
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.models import Session
+from nugget.sources.condense import exchanges
 from nugget.text import shorten
 
 if TYPE_CHECKING:
     from nugget.extraction.generative import Nearest
     from nugget.extraction.scoring import Embed
-    from nugget.llm import LLM, ClaudeCode
+    from nugget.infra.llm import LLM, ClaudeCode
 
 __all__ = ["METHODS", "Extraction", "Proposal", "extract"]
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nugget.extraction.condense import plain
 from nugget.extraction.cues import TOOL_OUTPUT
 from nugget.models import Event, EventKind
+from nugget.sources.condense import plain
 from nugget.text import shorten
 
 MAX_EVENTS_BETWEEN = 60

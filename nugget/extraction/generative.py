@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
-from nugget.extraction.condense import condense, windows
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.extraction.replies import WINDOW_SCHEMA, Shown, read_units
+from nugget.infra.llm.prices import estimate_cost_usd
 from nugget.models import Session, Unit
-from nugget.prices import estimate_cost_usd
 from nugget.redaction import allow_list
+from nugget.sources.condense import condense, windows
 from nugget.text import shorten
 
 if TYPE_CHECKING:
-    from nugget.llm import LLM, ClaudeCode
+    from nugget.infra.llm import LLM, ClaudeCode
 
 _T = TypeVar("_T")
 
@@ -116,7 +116,7 @@ def plan_windows(work: Work) -> list[str]:
     """The session as texts that the cap can pay for. What was said comes before what programs printed."""
     chars = _affordable_chars(work)
     if chars < _LEAST_WINDOW_CHARS:
-        from nugget.llm import CostCapReached
+        from nugget.infra.llm import CostCapReached
 
         raise CostCapReached(
             f"A session may cost ${work.settings.llm.max_usd_per_session:.2f}, of which ${max(work.left_usd, 0):.2f} "
@@ -178,7 +178,7 @@ def ask_model(
 
     Raises BadReply when neither holds anything that can be read.
     """
-    from nugget.llm import BadReply, CostCapReached
+    from nugget.infra.llm import BadReply, CostCapReached
 
     def ask(purpose: str, asked: str) -> object:
         try:
@@ -232,7 +232,7 @@ def read_each(work: Work, texts: Sequence[str], read: Callable[[str, int], _T]) 
 
 def _is_survivable(error: LLMUnavailable) -> bool:
     """Whether other parts of the session may still be worth having: asking again later would change nothing."""
-    from nugget.llm import BadReply, CostCapReached
+    from nugget.infra.llm import BadReply, CostCapReached
 
     return isinstance(error, (BadReply, CostCapReached))
 

@@ -27,14 +27,14 @@ from nugget.extraction.places import Places
 from nugget.extraction.replies import Shown, find_quote, is_foreign, without_invisible
 from nugget.extraction.requests import one_line
 from nugget.extraction.scoring import shared_words
+from nugget.infra.schema import problems_in
 from nugget.models import EventKind, Scope, Session
 from nugget.nuggets import FileTouch, Nugget, NuggetType
 from nugget.redaction import allow_list, redact
-from nugget.schema import problems_in
 from nugget.text import shorten
 
 if TYPE_CHECKING:
-    from nugget.llm import LLM, ClaudeCode
+    from nugget.infra.llm import LLM, ClaudeCode
 
 MAX_NUGGETS = 16
 """Nuggets asked for in one window, at most."""

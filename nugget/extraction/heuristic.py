@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nugget.extraction.condense import without_recalled
 from nugget.extraction.fixes import Fix, find_fixes
 from nugget.extraction.passages import Passage, passages
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.scoring import Scored, score_passages, shared_words
 from nugget.extraction.units import Finding, Writer
 from nugget.models import Event, EventKind, Session
+from nugget.sources.condense import without_recalled
 
 if TYPE_CHECKING:
     from nugget.extraction.scoring import Embed

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nugget.extraction.condense import without_recalled
 from nugget.models import Event, EventKind, Session, Speaker
+from nugget.sources.condense import without_recalled
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.+?)\s*#*$|^\*\*(?P<bold>[^*]{2,80})\*\*:?$")

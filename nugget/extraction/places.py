@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from nugget.infra.workspace import Workspace, relative_path
 from nugget.models import Event, Session
-from nugget.workspace import Workspace, relative_path
 
 _MENTION = re.compile(r"(?<![\w/])@?((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*)")
 """What may be a path in prose; what is none is not found among the files."""

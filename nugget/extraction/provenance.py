@@ -14,7 +14,6 @@ from pathlib import PurePosixPath
 
 from nugget.config import Settings
 from nugget.extraction import file_nuggets
-from nugget.extraction.condense import Exchange, exchanges, without_recalled
 from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
 from nugget.extraction.passages import Passage, passages
 from nugget.extraction.places import Mentions, Places, definitions
@@ -26,6 +25,7 @@ from nugget.extraction.units import Writer
 from nugget.models import Event, EventKind, Evidence, Scope, Session
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType
 from nugget.redaction import redact_session
+from nugget.sources.condense import Exchange, exchanges, without_recalled
 from nugget.text import shorten
 
 INTENT, DEPENDENCY, ANSWER = 0.6, 0.7, 0.7

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from nugget.extraction.proposals import Proposal
+from nugget.infra.schema import problems_in
 from nugget.models import (
     Event,
     EventKind,
@@ -29,7 +30,6 @@ from nugget.models import (
     Unit,
 )
 from nugget.redaction import redact
-from nugget.schema import problems_in
 from nugget.text import shorten, slugify
 
 UPDATES = "updates"

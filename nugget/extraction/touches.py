@@ -18,8 +18,8 @@ from nugget.extraction.shell_changes import ShellAction, ShellChange, shell_chan
 from nugget.extraction.traces import Traces
 from nugget.models import Event, EventKind, Session
 from nugget.nuggets import FileTouch, TouchAction
+from nugget.sources.claude_records import SHELL_TOOLS
 from nugget.sources.contents import MAX_CHARS, apply_edit, content_hash, line_hash
-from nugget.sources.records import SHELL_TOOLS
 
 MAX_LINES = 20_000
 """Lines of one file whose hashes are kept; more of them are generated."""

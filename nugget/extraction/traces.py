@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from nugget import git
 from nugget.errors import GitError
 from nugget.extraction.shell_changes import ShellChange
-from nugget.git.periods import CommittedChange, commit_before, committed_between, committed_in, files_below
+from nugget.infra import git
+from nugget.infra.git.periods import CommittedChange, commit_before, committed_between, committed_in, files_below
+from nugget.infra.workspace import Workspace
 from nugget.models import Session
 from nugget.sources.contents import MAX_CHARS, content_hash
-from nugget.workspace import Workspace
 
 MAX_DELETED = 200
 """Files below one deleted folder that are taken up."""

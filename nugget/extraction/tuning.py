@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from nugget import git
 from nugget.errors import GitError
 from nugget.extraction.file_nuggets import TUNING, is_generated
 from nugget.extraction.requests import one_line
-from nugget.git.periods import PathVersion, versions_of
+from nugget.infra import git
+from nugget.infra.git.periods import PathVersion, versions_of
+from nugget.infra.workspace import Workspace
 from nugget.models import Scope
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.sources.contents import MAX_CHARS, content_hash, line_hash
 from nugget.text import counted
-from nugget.workspace import Workspace
 
 LEAST_SHARE = 0.3
 """Share of the agent's lines that must still stand in a file for a change of it to be tuning."""

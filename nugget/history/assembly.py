@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nugget.history.values import PASSAGE_CHARS, Passage, Place, Role, Span, cut_text
-from nugget.sources.bridge import Message
+from nugget.sources.channels import Message
 
 Clean = Callable[[str], str]
 """Takes the secrets out of a text."""

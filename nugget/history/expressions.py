@@ -12,7 +12,7 @@ from typing import AnyStr
 
 from nugget.history.words import Wanted, fold, folded_pieces, wanted
 from nugget.index.fulltext import STOP_WORDS, asked_word, has_unspaced, pieces, prefix_match
-from nugget.search_language import All, Any, Expression, Near, Term, Without
+from nugget.index.query_language import All, Any, Expression, Near, Term, Without
 
 Stem = Callable[[str], str]
 """The stem of a word, as the index has it."""

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from nugget.config import Environment, Settings
 from nugget.index.history import HistoryFile
-from nugget.sources import bridge, sessions, shell
+from nugget.sources import channels as bridge
+from nugget.sources import sessions
+from nugget.sources import shell_logs as shell
 
 LINES, EVENTS, ARCHIVE, CHANNEL, SHELL = "lines", "events", "archive", "channel", "shell"
 """How a file is read, and what the places of its passages mean."""

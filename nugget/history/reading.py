@@ -20,9 +20,11 @@ from nugget.history.assembly import Assembly, Clean
 from nugget.history.expressions import Probe
 from nugget.history.values import Passage, Place, Role, Span
 from nugget.models import Event, EventKind
-from nugget.sources import bridge, log_lines, shell
-from nugget.sources.records import Reading, read_line
-from nugget.sources.transcripts import MAX_LINE_BYTES
+from nugget.sources import channels as bridge
+from nugget.sources import log_lines
+from nugget.sources import shell_logs as shell
+from nugget.sources.claude_code import MAX_LINE_BYTES
+from nugget.sources.claude_records import Reading, read_line
 
 PORTION_BYTES = 16 * 1024 * 1024
 """Read between two commits: what an interruption loses, and what bounds the memory."""

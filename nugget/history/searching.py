@@ -25,9 +25,9 @@ from nugget.history.values import HISTORY_SOURCES, PassageHit, Role
 from nugget.history.words import Wanted, fold, mark_of_source, wanted
 from nugget.index import passages as tables
 from nugget.index.passages import Candidate, PassageFilter, StoredPassage
+from nugget.index.query_language import Expression
 from nugget.models import SourceName
 from nugget.redaction import redact
-from nugget.search_language import Expression
 from nugget.text import shorten
 
 EXCERPT_CHARS = 150

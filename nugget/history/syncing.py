@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget import files
 from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, TranscriptError
 from nugget.history import finding, reading
@@ -27,12 +26,13 @@ from nugget.history.words import indexed_text, mark_of_source
 from nugget.index import history as tables
 from nugget.index.connection import write_transaction
 from nugget.index.history import HistoryFile, NewPassage
+from nugget.infra import files
 from nugget.models import Problem, Session, SourceName
 from nugget.redaction import allow_list, is_excluded_project, redact
-from nugget.sources import bridge
+from nugget.sources import channels as bridge
 
 if TYPE_CHECKING:
-    from nugget.sync.result import Progress
+    from nugget.index.sync.result import Progress
 
 READING_VERSION = 1
 """Raise it when what is read of a file changes: everything is then read anew."""
@@ -306,7 +306,7 @@ def _read_whole(work: _Work, file: HistoryFile, old: HistoryFile | None) -> None
 
 
 def _archived_uuids(path: str) -> set[str]:
-    from nugget.archive import read_archive
+    from nugget.sources.archive import read_archive
 
     with suppress(TranscriptError):
         return {event.uuid for event in read_archive(Path(path)).events}
@@ -368,7 +368,7 @@ def _commit(work: _Work) -> None:
 
 def _name_workspaces(connection: sqlite3.Connection) -> None:
     """Look up which repositories the folders of new files belong to."""
-    from nugget.workspace import find_workspace, vanished_workspace
+    from nugget.infra.workspace import find_workspace, vanished_workspace
 
     unnamed = tables.folders_without_workspace(connection)
     named = {}

@@ -19,14 +19,15 @@ from nugget.history.values import Place, Role, only_span, unpack_place
 from nugget.index.history import HistoryFile
 from nugget.index.passages import Candidate, StoredPassage
 from nugget.models import Event, Session
-from nugget.sources import sessions, shell
+from nugget.sources import sessions
+from nugget.sources import shell_logs as shell
 
 
 def read_session_of(file: HistoryFile) -> Session:
     """The whole session in a file that is not read by lines. Raises TranscriptError."""
     path = Path(file.path.removesuffix(f"::{file.session}"))
     if file.reader == finding.ARCHIVE:
-        from nugget.archive import read_archive
+        from nugget.sources.archive import read_archive
 
         return read_archive(path)
     return sessions.read_any(

@@ -122,7 +122,7 @@ def _exchanges(events: Sequence[Event], numbers: Mapping[str, int]) -> tuple[Exc
 
 
 def _read_archived(folder: Path, prefix: str) -> Session:
-    from nugget.archive import read_archive
+    from nugget.sources.archive import read_archive
 
     files = sorted(file for file in folder.glob("*" + _ARCHIVED) if file.name.startswith(prefix))
     exact = folder / f"{prefix}{_ARCHIVED}"

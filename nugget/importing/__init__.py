@@ -15,21 +15,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from nugget import git, ledger, proposal_text
+from nugget.brain.filing import forgotten
 from nugget.capture import base_commit, brain_key, waiting_units
-from nugget.comparison import Comparison, FileChange, KnownBrain, Similar, compare
+from nugget.capture import proposals as proposal_text
+from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
+from nugget.capture.publish import Published, publish
 from nugget.config import Environment, Settings, is_brain
 from nugget.errors import BrainError, UsageError
 from nugget.extraction.proposals import Proposal
-from nugget.files import locked
-from nugget.filing import forgotten
 from nugget.importing.exports import may_be_export, notes_of_export
 from nugget.importing.finding import DATABASE_ENDINGS, EXPORT_ENDINGS, FoundFile, find_files, read_text
 from nugget.importing.kinds import named_kind
 from nugget.importing.notes import LeftOut, Note, page_of
 from nugget.importing.pages import notes_of
+from nugget.infra import git, ledger
+from nugget.infra.files import locked
 from nugget.models import Evidence, Origin, SourceName, Unit
-from nugget.publishing import Published, publish
 from nugget.redaction import allow_list, redact
 from nugget.text import shorten, slugify
 

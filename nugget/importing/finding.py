@@ -12,8 +12,8 @@ from nugget.config import is_brain
 from nugget.errors import UsageError
 from nugget.importing.databases import DATABASE_NAMES, export_of, is_database
 from nugget.importing.notes import LeftOut
-from nugget.redaction_paths import is_excluded
-from nugget.sources.ignoring import IGNORE_FILES, Rules, is_ignored, rules_above, rules_in
+from nugget.redaction.paths import is_excluded
+from nugget.sources.ignore_files import IGNORE_FILES, Rules, is_ignored, rules_above, rules_in
 from nugget.text import counted
 
 MAX_NOTE_BYTES = 1_000_000

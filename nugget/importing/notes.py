@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from nugget.frontmatter import FrontmatterError, nodes, plain_line_ends, split
+from nugget.brain.frontmatter import FrontmatterError, nodes, plain_line_ends, split
 
 _DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})|(\d{2})/(\d{2})/(\d{4})")
 _KEY_VALUE = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)")

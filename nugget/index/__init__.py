@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nugget.embedding import Vector
+    from nugget.infra.embedding import Vector
 
 __all__ = ["Edge", "Index", "StoredChunk", "Terms", "Unusable"]
 

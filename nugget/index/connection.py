@@ -10,8 +10,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from nugget import files
 from nugget.errors import IndexUnavailable
+from nugget.infra import files
 
 SCHEMA_VERSION = "4"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""

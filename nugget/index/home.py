@@ -15,10 +15,10 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
-from nugget import files
 from nugget.errors import IndexUnavailable
 from nugget.index import Index
 from nugget.index.connection import SCHEMA_VERSION, Unusable, connect, create, open_existing, remove_database
+from nugget.infra import files
 
 _SCHEMAS = ("provenance.sql", "history.sql", "evidence.sql")
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget import files
 from nugget.index.connection import connect
+from nugget.infra import files
 from nugget.text import slugify
 
 if TYPE_CHECKING:

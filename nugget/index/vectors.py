@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nugget.embedding import Vector
+    from nugget.infra.embedding import Vector
 
 EXACT_LIMIT = 20_000
 """Vectors kept whole in memory (30 MB at 384 dimensions); more are kept as bits (5 MB for 100,000)."""

@@ -10,21 +10,21 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from nugget import query_log
 from nugget.config import Environment, Settings
-from nugget.embedding import Embedder
 from nugget.errors import UsageError
 from nugget.index import Index, Unusable
 from nugget.index import provenance as stored
 from nugget.index.provenance import IndexedSession
+from nugget.infra import query_log
+from nugget.infra.embedding import Embedder
+from nugget.infra.query_log import Face
+from nugget.infra.workspace import Workspace
 from nugget.models import Depth, Filter, SourceName
 from nugget.nuggets import NuggetBundle, NuggetQuery, NuggetType
 from nugget.provenance import Reviewed, file_names
 from nugget.provenance.asking import ask_code, find_place, has_nuggets, nuggets_meant, opened_index
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.symbols import Definition
-from nugget.query_log import Face
-from nugget.workspace import Workspace
 
 NEAREST = 50
 """Chunks taken from vectors, at most."""

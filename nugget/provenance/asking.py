@@ -17,6 +17,7 @@ from nugget.index import provenance as stored
 from nugget.index import queries
 from nugget.index.changes import document_changes
 from nugget.index.home import open_home
+from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 from nugget.models import SourceName
 from nugget.nuggets import Nugget, NuggetBundle, NuggetQuery
 from nugget.provenance import Reviewed, why
@@ -24,7 +25,6 @@ from nugget.provenance.checkout import Checkout
 from nugget.provenance.renames import follow_renames
 from nugget.provenance.symbols import Definition, can_read, find_definitions, is_symbol
 from nugget.sources.nugget_units import NuggetUnits
-from nugget.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 
 MEANT_FROM = 0.35
 """The least cosine at which a nugget is taken to mean the like of a question."""
@@ -45,7 +45,7 @@ def opened_index(home: Path) -> Iterator[sqlite3.Connection]:
     with closing(open_home(home)) as connection:
         source = NuggetUnits(home)
         if document_changes(source, connection):
-            from nugget.sync.provenance import sync_provenance
+            from nugget.index.sync.provenance import sync_provenance
 
             sync_provenance(home, connection)
         yield connection

@@ -7,9 +7,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nugget import git
 from nugget.errors import GitError
 from nugget.index import provenance as stored
+from nugget.infra import git
 from nugget.models import Unit
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.renames import follow_renames

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
-from nugget import git
-from nugget.workspace import Workspace
+from nugget.infra import git
+from nugget.infra.workspace import Workspace
 
 MAX_HASHED_BYTES = 64 * 1024 * 1024
 """Larger files (generated, vendored) are not read for an answer: whether they changed stays unknown."""

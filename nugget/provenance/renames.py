@@ -11,10 +11,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from nugget import git
 from nugget.errors import GitError
 from nugget.index import provenance as stored
 from nugget.index.connection import write_transaction
+from nugget.infra import git
 from nugget.provenance.checkout import Checkout
 
 TIMEOUT_S = 5.0

@@ -6,10 +6,10 @@ import hashlib
 from datetime import date
 
 from nugget.index import Index
+from nugget.infra.workspace import Workspace, normalised_remote
 from nugget.models import Filter
 from nugget.provenance import Reviewed
 from nugget.retrieval.staleness import stale_reasons
-from nugget.workspace import Workspace, normalised_remote
 
 _TEXT_CANDIDATES = 200
 

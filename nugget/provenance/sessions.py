@@ -15,10 +15,10 @@ from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, UsageError
 from nugget.index import provenance as stored
 from nugget.index.provenance import IndexedSession
+from nugget.infra.workspace import Workspace, find_workspace
 from nugget.models import EventKind, Session, SessionFile
 from nugget.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.sources.sessions import find_sessions, read_any
-from nugget.workspace import Workspace, find_workspace
 
 _HEAD_BYTES = 65_536
 _FOLDER = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')

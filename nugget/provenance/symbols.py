@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nugget import git
 from nugget.errors import GitError
+from nugget.infra import git
 from nugget.provenance.checkout import Checkout
 
 MAX_FILE_BYTES = 2_000_000

@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from nugget.embedding import QuestionEmbedder
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.index import Index
+from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Bundle, Contribution, Hit, Query
 from nugget.retrieval.candidates import Gathered, gather
 from nugget.retrieval.grouping import to_hits

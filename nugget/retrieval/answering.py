@@ -12,7 +12,7 @@ from nugget.errors import LLMUnavailable
 from nugget.models import Bundle, Hit
 
 if TYPE_CHECKING:
-    from nugget.llm import LLM
+    from nugget.infra.llm import LLM
 
 NOTHING_FOUND = "The brain has nothing on this."
 

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from nugget.embedding import QuestionEmbedder
 from nugget.errors import EmbeddingUnavailable
 from nugget.index import Index, Terms
+from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Query
 from nugget.retrieval.fusion import fuse
 from nugget.retrieval.profiles import Profile
 
 if TYPE_CHECKING:
-    from nugget.embedding import Vector
     from nugget.index.vectors import UnitCosines
+    from nugget.infra.embedding import Vector
 
 BM25_DEPTH = 200
 """Rows read of each BM25 list, so that units which only vectors name have their BM25 score too."""

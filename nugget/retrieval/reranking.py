@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nugget.config import Environment, Settings
-from nugget.embedding.cross_encoder import CrossEncoder
 from nugget.errors import LLMUnavailable, UsageError
+from nugget.infra.embedding.cross_encoder import CrossEncoder
 from nugget.models import Unit
 
 if TYPE_CHECKING:
-    from nugget.llm import LLM
+    from nugget.infra.llm import LLM
 
 PASSAGE_CHARS = 1200
 """Characters of a passage that a re-ranker is shown."""

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nugget import brain as brains
-from nugget import git, knowledge
+from nugget.brain import knowledge_file as knowledge
 from nugget.errors import GitError, NuggetError
+from nugget.infra import git
 from nugget.models import FileState, Problem, Unit
 from nugget.text import printable
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from nugget import git
 from nugget.config import expanded
 from nugget.errors import GitError
+from nugget.infra import git
 from nugget.models import Problem, SourceName
 from nugget.sources.documents import ReadDocument
-from nugget.sources.ignoring import Private, Walk
+from nugget.sources.ignore_files import Private, Walk
 from nugget.sources.notes import SUFFIXES, Names, Redact, modified_day, read_bytes, read_note
 from nugget.text import slugify
 

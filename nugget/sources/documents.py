@@ -19,7 +19,7 @@ class ReadDocument:
 
 
 class DocumentSource(Protocol):
-    """Files of which each holds units. `nugget.sync.documents` brings the machine's index in line with them."""
+    """Files of which each holds units. `nugget.index.sync.documents` brings the machine's index in line with them."""
 
     @property
     def name(self) -> SourceName:

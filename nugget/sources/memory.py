@@ -19,7 +19,7 @@ from nugget.config import Environment
 from nugget.errors import UsageError
 from nugget.models import SourceName
 from nugget.sources.documents import ReadDocument
-from nugget.sources.ignoring import Private, Walk
+from nugget.sources.ignore_files import Private, Walk
 from nugget.sources.notes import SUFFIXES, Names, Redact, modified_day, read_bytes, read_note
 from nugget.text import slugify
 

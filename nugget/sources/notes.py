@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
+from nugget.brain.frontmatter import Fields, FrontmatterError, nodes, plain_line_ends, split
 from nugget.errors import KnowledgeError
-from nugget.frontmatter import Fields, FrontmatterError, nodes, plain_line_ends, split
 from nugget.markdown import title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
 from nugget.text import shorten

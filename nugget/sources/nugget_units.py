@@ -9,7 +9,7 @@ from pathlib import Path
 from nugget.models import Origin, SourceName, Unit
 from nugget.nuggets import Nugget, SessionRecord
 from nugget.sources.documents import ReadDocument
-from nugget.sources.provenance import read_session_file, session_files
+from nugget.sources.nugget_store import read_session_file, session_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

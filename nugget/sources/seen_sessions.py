@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nugget import files
+from nugget.infra import files
 from nugget.models import SessionFile
 
 VERSION = 1

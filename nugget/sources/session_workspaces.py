@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import EventKind, Session
-from nugget.sources.provenance import known_workspaces
-from nugget.workspace import Workspace, find_workspace, vanished_workspace
+from nugget.sources.nugget_store import known_workspaces
 
 
 @dataclass(slots=True)

@@ -13,11 +13,12 @@ from pathlib import Path
 from nugget.config import Environment
 from nugget.errors import TranscriptError
 from nugget.models import Session, SessionFile
-from nugget.sources import transcripts
-from nugget.sources.agents import codex, cursor, gemini, opencode, snapshots
-from nugget.sources.agents.folders import AgentFolders, agent_folders
-from nugget.sources.agents.gathering import MAX_DOCUMENT_BYTES, parse_record, read_document
+from nugget.sources import claude_code as transcripts
+from nugget.sources import codex, cursor, gemini, opencode
+from nugget.sources import sqlite_snapshot as snapshots
+from nugget.sources.event_builder import MAX_DOCUMENT_BYTES, parse_record, read_document
 from nugget.sources.files import session_file, split_locator
+from nugget.sources.folders import AgentFolders, agent_folders
 
 __all__ = ["AGENTS", "ALL_AGENTS", "CLAUDE_CODE", "SessionFile", "find_session_by_id", "find_sessions", "read_any"]
 

@@ -1,0 +1,161 @@
+"""The console entry: standard library only, until it is known what is wanted.
+
+A hook call is answered before typer is imported. What nobody foresaw ends here: one line on stderr, the details in
+a log file that can be pasted into a report, exit code 3.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+_QUESTIONS = ("ask", "search")
+"""Commands that need the embedding model once."""
+
+_SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
+"""Variables from which rich and typer take the size of the terminal."""
+
+UNEXPECTED = 3
+INTERRUPTED = 130
+
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+"""Importing makes tens of thousands of objects that stay: looking through them for garbage is a tenth of a start."""
+
+
+def console() -> NoReturn:
+    """The `nugget` command: run it, and leave without taking the interpreter apart, which is a sixth of a question.
+
+    Nothing is left for that: files and indexes are closed where they are opened, and no thread has work to finish.
+    """
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 10, 10)
+    try:
+        code = main()
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except KeyboardInterrupt:  # a second one, or one before `main` was ready for it
+        code = INTERRUPTED
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # `nugget.cli.run` has told what it could not print
+            stream.flush()
+    os._exit(code)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `nugget <arguments>` and return its exit code; None is the process's own command line.
+
+    Only there is a second process of use: it loads the embedding model while this one starts.
+    """
+    # Before numpy is imported: starting its threads costs 50 ms, and nothing here multiplies large matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _stand_in_for_closed_streams()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["capture-session"]:
+            from nugget.hooks import session as hook
+
+            if hook.is_hook_call(given):
+                return hook.main(given)
+        if given[:2] == ["commit", "--hook"]:
+            from nugget.hooks import commit as commit_hook
+
+            return commit_hook.main(given)
+        if arguments is None and _command_in(given) in _QUESTIONS:
+            from nugget.infra.embedding.borrowed import load_ahead
+
+            load_ahead(_brain_in(given))
+        _forget_impossible_sizes()
+        from nugget.cli import run
+
+        return run(given)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return _reader_left()
+        raise
+    except Exception as error:
+        return _unexpected(error)
+
+
+def _command_in(arguments: Sequence[str]) -> str | None:
+    """The command that is called, as far as that can be told before there is a parser."""
+    if "--help" in arguments:
+        return None
+    given = iter(arguments)
+    for argument in given:
+        if argument == "--brain":
+            next(given, None)
+        elif not argument.startswith("-"):
+            return argument
+    return None
+
+
+def _brain_in(arguments: Sequence[str]) -> str | None:
+    """The folder that `--brain` names, as far as that can be told before there is a parser."""
+    for name, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        if name == "--brain" or name.startswith("--brain="):
+            return value if name == "--brain" else name.removeprefix("--brain=")
+    return None
+
+
+def _forget_impossible_sizes() -> None:
+    """Hide sizes that no terminal has: `COLUMNS=²` makes rich and typer fail, a billion columns fill the memory."""
+    for name in _SIZES:
+        value = os.environ.get(name, "")
+        if value and not (value.isascii() and value.isdigit() and len(value) < 5 and int(value)):
+            del os.environ[name]
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Nobody hears what is printed where the caller closed a stream (`>&-`), and no file takes its number."""
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def _reader_left() -> int:
+    """Whoever read our output (`| head`) has enough; nothing failed, and nothing more can be said."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
+
+
+def _unexpected(error: Exception) -> int:
+    try:
+        where = f"Details are in {_write_log(error)}"
+    except Exception as failure:  # this is the last line of defence: whatever it is, it ends in a sentence
+        where = f"The details could not be written ({failure})"
+    print(f"Error: something unexpected went wrong ({type(error).__name__}). {where}.", file=sys.stderr)
+    return UNEXPECTED
+
+
+def _write_log(error: Exception) -> str:
+    """Write the redacted traceback under `$NUGGET_HOME/log` and return the file's path."""
+    import platform
+    import traceback
+    from datetime import UTC, datetime
+
+    from nugget import __version__
+    from nugget.config import read_environment
+    from nugget.infra import files
+    from nugget.redaction import redact
+
+    moment = datetime.now(UTC)
+    told = [
+        f"nugget {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        moment.isoformat(timespec="seconds"),
+        *traceback.format_exception(error),
+    ]
+    file = read_environment().home / "log" / f"error-{moment:%Y%m%d-%H%M%S}-{os.getpid()}.log"
+    with files.open_private(file, "w") as log:
+        log.write(redact("\n".join(told)).text)
+    return str(file)
+
+
+if __name__ == "__main__":
+    console()

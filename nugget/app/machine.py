@@ -1,0 +1,332 @@
+"""What is searched beside the brain: canon, provenance, history and memory, kept in the machine's indexes.
+
+`sync_machine` brings everything in line. `freshen_machine` is for a search: it takes in the little that changed and
+says how much it left to a sync of its own. Memory is synced only for the identity that was named.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nugget.config import Environment, Settings, expanded
+from nugget.index import Index
+from nugget.index.home import discard_damaged, home_index_file, open_home
+from nugget.index.memory import open_memory, read_memory
+from nugget.index.sync.documents import document_changes, sync_documents
+from nugget.index.sync.result import Progress, SyncResult
+from nugget.infra.embedding import Embedder
+from nugget.infra.pace import Pace
+from nugget.models import Problem, SourceName
+
+if TYPE_CHECKING:
+    from nugget.sources.canon import Canon
+
+MACHINE_SOURCES = (
+    SourceName.CANON,
+    SourceName.PROVENANCE,
+    SourceName.SESSIONS,
+    SourceName.SHELL,
+    SourceName.BRIDGE,
+)
+"""The sources of the machine's index, in the order in which they are synced. Memory has indexes of its own."""
+
+INLINE_FILES = 50
+"""Up to this many changed files are taken in before a search; more are left to a sync of their own."""
+INLINE_BYTES = 4_000_000
+"""Up to this much of transcripts is read before a search: a tenth of a second."""
+_WITH_VECTORS = 3
+
+_HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """What a search does not know of yet: changed files by source. `problems` are of the folders that were walked.
+
+    `lacks_vectors`: what was taken in is found by its words alone, until a sync of its own gives it vectors.
+    """
+
+    files: Mapping[SourceName, int] = field(default_factory=dict)
+    lacks_vectors: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """All files that wait."""
+        return sum(self.files.values())
+
+
+def redacting(settings: Settings) -> Callable[[str], str]:
+    """A function that takes the secrets out of a text. The rules are loaded when it is first called."""
+
+    def redact_text(text: str) -> str:
+        from nugget.redaction import allow_list, redact
+
+        return redact(text, allow=allow_list(settings)).text
+
+    return redact_text
+
+
+def sync_machine(
+    environment: Environment,
+    settings: Settings,
+    *,
+    brain: Path,
+    sources: Sequence[SourceName] = MACHINE_SOURCES,
+    embedder: Embedder | None,
+    now: datetime,
+    progress: Progress | None = None,
+) -> dict[SourceName, SyncResult]:
+    """Bring the machine's index in line with these sources; what was done, by source.
+
+    Sessions and bridge are read in one go and reported as sessions. A damaged index is made anew. Raises
+    IndexUnavailable where it cannot be written.
+    """
+    try:
+        return _sync_all(environment, settings, brain, sources, embedder, now, progress)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        if not discard_damaged(environment.home):
+            raise
+        return _sync_all(environment, settings, brain, sources, embedder, now, progress)
+
+
+def _sync_all(
+    environment: Environment,
+    settings: Settings,
+    brain: Path,
+    sources: Sequence[SourceName],
+    embedder: Embedder | None,
+    now: datetime,
+    progress: Progress | None,
+) -> dict[SourceName, SyncResult]:
+    done: dict[SourceName, SyncResult] = {}
+    with closing(open_home(environment.home)) as connection:
+        if SourceName.CANON in sources:
+            done[SourceName.CANON] = _sync_canon(connection, environment, settings, brain, embedder, progress)
+        if SourceName.PROVENANCE in sources:
+            from nugget.index.sync.provenance import sync_provenance
+
+            done[SourceName.PROVENANCE] = sync_provenance(
+                environment.home, connection, embedder=embedder, progress=progress
+            )
+        if {SourceName.SESSIONS, SourceName.BRIDGE} & {*sources}:
+            done[SourceName.SESSIONS] = _sync_history(connection, environment, settings, brain, progress)
+        if SourceName.SHELL in sources:
+            done[SourceName.SHELL] = _sync_shell(connection, environment, settings, now, progress)
+        if embedder and done:
+            from nugget.index.sync.missing_vectors import embed_missing
+
+            embed_missing(
+                connection, embedder=embedder, cache_folder=environment.home / "embeddings", progress=progress
+            )
+    return done
+
+
+def freshen_machine(
+    environment: Environment,
+    settings: Settings,
+    *,
+    brain: Path,
+    sources: Sequence[SourceName],
+    embedder: Embedder | None,
+    pace: Pace[Behind] | None = None,
+) -> Behind:
+    """Take in what little changed of these sources since the last search. Where nothing is to be known, do nothing.
+
+    A process that stays keeps a `pace`, by which it does not walk through thousands of files for each search.
+    """
+    if not _anything(environment, settings, brain):
+        return Behind()
+    pace = pace or Pace()
+    with ExitStack() as stack:
+
+        @cache
+        def connect() -> sqlite3.Connection:
+            return stack.enter_context(closing(open_home(environment.home)))
+
+        def look(part: SourceName) -> Behind:
+            if part is SourceName.CANON:
+                return _freshen_canon(connect(), environment, settings, brain, embedder)
+            if part is SourceName.PROVENANCE:
+                return _freshen_provenance(connect(), environment, embedder)
+            return _freshen_history(connect(), environment, settings, brain)
+
+        parts = dict.fromkeys(SourceName.SESSIONS if source in _HISTORY else source for source in sources)
+        found = [pace.lately(part, partial(look, part)) for part in parts if part in MACHINE_SOURCES]
+    return Behind(
+        files={source: count for one in found for source, count in one.files.items()},
+        lacks_vectors=any(one.lacks_vectors for one in found),
+        problems=tuple(problem for one in found for problem in one.problems),
+    )
+
+
+def _lacks_vectors(connection: sqlite3.Connection, embedder: Embedder | None) -> bool:
+    from nugget.index.sync.missing_vectors import any_missing
+
+    return embedder is not None and any_missing(connection)
+
+
+def open_memory_of(
+    identity: str,
+    environment: Environment,
+    settings: Settings,
+    *,
+    brain: Path,
+    workspaces: Sequence[Path] = (),
+    embedder: Embedder | None,
+    resident: bool = False,
+) -> Index:
+    """The index of an identity's memory, in line with its files. Raises UsageError for what is no identity."""
+    from nugget.sources.memory import Memory
+
+    named = [expanded(folder) for folder in settings.memory.workspaces]
+    source = Memory(identity, environment, redact=redacting(settings), brain=brain, workspaces=[*workspaces, *named])
+    with closing(open_memory(environment.home, identity)) as connection:
+        changes = document_changes(source, connection)
+        if changes or (embedder and _model_of(connection) != embedder.model):
+            sync_documents(
+                source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", changes=changes
+            )
+    return read_memory(environment.home, identity, resident=resident)
+
+
+def _anything(environment: Environment, settings: Settings, brain: Path) -> bool:
+    """Whether there is anything on this machine to be searched beside the brain."""
+    from nugget.history.finding import find_history
+
+    if settings.canon.folders or home_index_file(environment.home).is_file():
+        return True
+    return (environment.home / "provenance").is_dir() or bool(find_history(environment, settings, brain))
+
+
+def _model_of(connection: sqlite3.Connection) -> str | None:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'embedding_model'").fetchone()
+    return None if row is None else str(row[0])
+
+
+def canon_of(environment: Environment, settings: Settings, brain: Path) -> Canon:
+    """The folders of canon as the settings name them, without what is memory."""
+    from nugget.sources.canon import Canon, canon_folders
+    from nugget.sources.memory import private_places
+
+    folders = canon_folders(settings.canon.folders, base=brain)
+    private = private_places(environment, brain)
+    return Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files, private=private)
+
+
+def _sync_canon(
+    connection: sqlite3.Connection,
+    environment: Environment,
+    settings: Settings,
+    brain: Path,
+    embedder: Embedder | None,
+    progress: Progress | None,
+) -> SyncResult:
+    source = canon_of(environment, settings, brain)
+    result = sync_documents(
+        source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", progress=progress
+    )
+    return replace(result, problems=(*source.problems, *source.left_out, *result.problems))
+
+
+def _freshen_canon(
+    connection: sqlite3.Connection,
+    environment: Environment,
+    settings: Settings,
+    brain: Path,
+    embedder: Embedder | None,
+) -> Behind:
+    source = canon_of(environment, settings, brain)
+    changes = document_changes(source, connection)
+    problems = tuple(source.problems)
+    if not changes or len(changes.modified) > INLINE_FILES:
+        return _waiting(SourceName.CANON, len(changes), problems)
+    model = embedder if embedder and len(changes) <= _WITH_VECTORS and _model_of(connection) == embedder.model else None
+    sync_documents(source, connection, embedder=model, cache_folder=environment.home / "embeddings", changes=changes)
+    return Behind(lacks_vectors=_lacks_vectors(connection, embedder), problems=problems)
+
+
+def _freshen_provenance(connection: sqlite3.Connection, environment: Environment, embedder: Embedder | None) -> Behind:
+    from nugget.index.sync.provenance import sync_provenance
+    from nugget.sources.nugget_units import NuggetUnits
+
+    if not (environment.home / "provenance").is_dir():
+        return Behind()
+    changes = document_changes(NuggetUnits(environment.home), connection)
+    if not changes or len(changes) > INLINE_FILES:
+        return _waiting(SourceName.PROVENANCE, len(changes))
+    sync_provenance(environment.home, connection)
+    return Behind(lacks_vectors=_lacks_vectors(connection, embedder))
+
+
+def _freshen_history(
+    connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path
+) -> Behind:
+    from nugget.history.finding import find_history
+    from nugget.history.syncing import is_outgrown, sync_history
+    from nugget.index.history import known_states
+
+    found = find_history(environment, settings, brain)
+    known = known_states(connection)
+    changed = [
+        (file, known.get(path, (0, 0, 0))[1])
+        for path, file in found.items()
+        if known.get(path, (0, -1, -1))[1:] != (file.size, file.mtime_ns)
+    ]
+    gone = known.keys() - found.keys()
+    if known and is_outgrown(connection, settings):
+        return _waiting(SourceName.SESSIONS, len(found))
+    if not changed and not gone:
+        return Behind()
+    grown = sum(file.size - before if file.size >= before else file.size for file, before in changed)
+    if grown <= INLINE_BYTES and len(changed) <= INLINE_FILES:
+        result = sync_history(connection, environment, settings, brain=brain, wait=False)
+        changed = changed if result.is_busy else []
+    return _waiting(SourceName.SESSIONS, len(changed))
+
+
+def _waiting(source: SourceName, count: int, problems: tuple[Problem, ...] = ()) -> Behind:
+    return Behind(files={source: count} if count else {}, problems=problems)
+
+
+def _sync_history(
+    connection: sqlite3.Connection,
+    environment: Environment,
+    settings: Settings,
+    brain: Path,
+    progress: Progress | None,
+) -> SyncResult:
+    from nugget.history import sync_history
+
+    result = sync_history(connection, environment, settings, brain=brain, progress=progress)
+    return SyncResult(
+        added=result.added,
+        modified=result.modified,
+        removed=result.removed,
+        unchanged=result.unchanged,
+        problems=result.problems,
+    )
+
+
+def _sync_shell(
+    connection: sqlite3.Connection,
+    environment: Environment,
+    settings: Settings,
+    now: datetime,
+    progress: Progress | None,
+) -> SyncResult:
+    """Read the logs of shells and what went wrong in sessions into evidence."""
+    from nugget.evidence import ingest_all, put_evidence_units
+
+    taken, problems = ingest_all(connection, environment, settings=settings, now=now, progress=progress)
+    put_evidence_units(connection)
+    return SyncResult(added=len(taken), problems=tuple(problems))

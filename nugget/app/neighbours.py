@@ -1,0 +1,115 @@
+"""What is near: to a ref or a thought that a person names, and to a unit that is proposed and must not stand twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from nugget.app.asked import as_sources, at_least_one
+from nugget.capture.compare import Similar
+from nugget.errors import EmbeddingUnavailable, NuggetError
+from nugget.models import Bundle, Depth, Hit, SourceName, Unit
+from nugget.retrieval.search import DEFAULT_LIMIT, Results, as_bundle, chosen_sources
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nugget.app import Brain
+
+NEIGHBOURS = 5
+"""How many of the brain's units a new one is compared with."""
+
+
+def near_to(
+    brain: Brain,
+    given: str,
+    *,
+    limit: int = DEFAULT_LIMIT,
+    sources: Sequence[SourceName | str] = (),
+    as_identity: str | None = None,
+    explain: bool = False,
+    fresh: bool = True,
+    log: bool = True,
+) -> tuple[Bundle, Results]:
+    """What is near a ref, or a thought in words, `limit` results of each source: one Bundle, and the same by source.
+
+    Memory takes part only for `as_identity`, and the query log tells nothing of it. Raises UsageError where it is asked
+    for without one, NuggetError for a ref by which nothing is known.
+    """
+    from nugget.retrieval.exploring import related
+
+    started, moment = time.perf_counter(), datetime.now(UTC)
+    chosen = chosen_sources(as_sources(sources), identity=as_identity)
+    results = related(
+        _named(brain, given, as_identity, fresh=fresh), brain.indexes(as_identity), sources=chosen,
+        settings=brain.settings.retrieval, embedder=brain.embedder, limit=at_least_one("limit", limit),
+        today=moment.date(), now=moment,
+    )  # fmt: skip
+    results = replace(results, query=replace(results.query, given=given))
+    bundle = as_bundle(results, limit=limit, depth=Depth.SUMMARY, profile="search", explain=explain)
+    of_memory = given.strip().startswith(f"{SourceName.MEMORY}:") or chosen == (SourceName.MEMORY,)
+    if brain.query_log and log and not of_memory:
+        brain.query_log.note(bundle, started=started, now=moment, related=True)
+    return bundle, results
+
+
+def _named(brain: Brain, given: str, identity: str | None, *, fresh: bool) -> Unit | str:
+    """The unit that a ref names, or what was said in its exchange; what is no ref is a thought in words."""
+    try:
+        shown = brain.get(given, as_identity=identity, neighbours=0, fresh=fresh)
+    except NuggetError:
+        source, colon, _ = given.partition(":")
+        looks_like_an_id = "/" in given and " " not in given.strip()
+        if (colon and source in (*SourceName, "session")) or looks_like_an_id:
+            raise
+        return given
+    if shown.unit is not None:
+        return shown.unit
+    assert shown.stretch is not None
+    return " ".join(passage.text for passage in shown.stretch.passages if passage.is_asked_for)[:2000]
+
+
+def similar_units(brain: Brain) -> Similar:
+    """What compares a unit with the brain: retrieval finds the candidates, their embeddings say how close they are.
+
+    Without an embedding model, and where it cannot be had now, every candidate has similarity 0, and the shared words
+    decide.
+    """
+
+    vectors: dict[str, NDArray[np.float32]] = {}
+
+    def vector(text: str) -> NDArray[np.float32]:
+        # The units of one session have neighbours in common.
+        if text not in vectors and brain.embedder is not None:
+            vectors[text] = next(iter(brain.embedder.embed([text])))
+        return vectors[text]
+
+    def similar(unit: Unit) -> list[tuple[Unit, float]]:
+        text = f"{unit.title}\n{unit.body[:2000]}"
+        hits = neighbours(brain, text)
+        found = [brain.index.unit(hit.unit.id) or hit.unit for hit in hits]
+        if brain.embedder is None or not found:
+            return [(near, 0.0) for near in found]
+        # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
+        wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
+        parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
+        try:
+            ours = vector(text)
+            best = [
+                max(float(ours @ vector(whole)), float(ours @ vector(part)))
+                for whole, part in zip(wholes, parts, strict=True)
+            ]
+        except EmbeddingUnavailable:
+            return [(near, 0.0) for near in found]
+        return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
+
+    return similar
+
+
+def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
+    """What the brain holds that is nearest to a text."""
+    return brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"], log=False).hits

@@ -1,0 +1,336 @@
+"""The capture worker: what turns queued sessions into proposals, started by the hook or by `nugget capture`.
+
+One worker holds the queue's lock; it ends when there is nothing left to do. Nothing of a session reaches its log.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from nugget.app import Brain
+from nugget.app.neighbours import neighbours, similar_units
+from nugget.capture import Capture, CaptureResult, capture_transcript, queue, withdrawal
+from nugget.capture import publish as publishing
+from nugget.capture.publish import Published
+from nugget.capture.queue import Job, Outcome
+from nugget.config import Environment, default_brain, find_brain, load_settings, read_environment
+from nugget.errors import NuggetError, TranscriptError
+from nugget.evaluation.feedback import note_uses
+from nugget.infra import files, spool
+from nugget.models import SessionFile
+from nugget.redaction import redact
+from nugget.sources.sessions import find_session_by_id, find_sessions
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nugget.extraction.scoring import Embed
+
+MAX_JOBS = 100
+"""A worker hands over to a fresh one after so many jobs, so that nothing it leaks can add up."""
+MAX_JOB_S = 1800
+MAX_MEMORY_BYTES = 2 * 1024**3
+MAX_LOG_BYTES = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a worker did: how many transcripts catch-up queued, each job as it ended, what was published by brain."""
+
+    found: int
+    jobs: tuple[Job, ...]
+    published: Mapping[Path, Published]
+
+
+class _OutOfTime(Exception):
+    """A job took longer than `MAX_JOB_S`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """A detached worker's life: `python -m nugget.app.worker [--catch-up]`. Exit code 0; failures are in the queue."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    environment = read_environment()
+    _leave_the_session(environment.home)
+    inherited = environment.variables.get(spool.WORKER_LOCK, "")
+    lock = int(inherited) if inherited.isdigit() and _is_open(int(inherited)) else None
+    try:
+        work(environment, catch_up="--catch-up" in given, since_install=True, lock=lock, max_jobs=MAX_JOBS)
+    except Exception:
+        write_log(environment.home, _redacted(traceback.format_exc()))
+    return 0
+
+
+def work(
+    environment: Environment,
+    *,
+    catch_up: bool = False,
+    retry: bool = False,
+    since_install: bool = False,
+    lock: int | None = None,
+    max_jobs: int | None = None,
+    flag: Path | None = None,
+    publish: bool = False,
+    report: Callable[[Job], None] = lambda job: None,
+) -> Work:
+    """Work the queue until it is empty. `flag` is `--brain`; a job that names its own brain goes there.
+
+    `catch_up` first queues transcripts that were never captured; with `since_install` only those written since the
+    queue exists. `retry` takes up everything that failed. `publish` opens pull requests also where the settings say
+    never. `lock` is the queue's lock where the caller holds it.
+    Raises NuggetError when another worker is at work.
+    """
+    home = environment.home
+    lock_file = Path(spool.queue_folder(home)) / "worker.lock"
+    held = lock if lock is not None else files.try_lock(lock_file)
+    if held is None:
+        raise NuggetError("A capture worker is at work already.", hint="`nugget status` shows how far it is.")
+    queue.sign(held)
+    ended: list[Job] = []
+    found = 0
+
+    def note(job: Job) -> None:
+        ended.append(job)
+        report(job)
+
+    try:
+        queue.recover(home, now=_now())
+        queue.release(home, now=_now(), everything=retry)
+        queue.prune(home, now=_now())
+        if catch_up:
+            since = installed_at(home) if since_install else None
+            found = len(queue.catch_up(home, _sessions_in_use(environment, flag), now=_now(), since=since))
+        log = partial(write_log, home)
+        with _Brains(environment, flag) as brains:
+            queue.drain(home, brains.capture, now=_now, report=note, log=log, redact=_redacted, max_jobs=max_jobs)
+            published = {brain.path: _keep_up(brain, publish=publish) for brain in brains.in_use()}
+    finally:
+        os.close(held)
+    # What was queued between the last look and here found the lock taken, and what is beyond `max_jobs` is left.
+    if any(not job.is_unread for job in queue.jobs(home, "pending")):
+        spool.start_worker(home)
+    return Work(found=found, jobs=tuple(ended), published=published)
+
+
+def _sessions_in_use(environment: Environment, flag: Path | None) -> Iterator[SessionFile]:
+    """The sessions of the agents that catch-up is switched on for."""
+    brain = flag or environment.brain or default_brain(environment)
+    return find_sessions(environment, load_settings(environment, brain).capture.agents)
+
+
+def _keep_up(brain: Brain, *, publish: bool) -> Published:
+    """Publish what waits, take in what was decided on the remote, and pull where the settings say so."""
+    environment, settings, now = brain.environment, brain.settings, _now()
+    done = Published()
+    try:
+        done = publishing.publish(brain.path, environment=environment, settings=settings, now=now, forced=publish)
+        gone = withdrawal.withdraw(brain.path, environment=environment, settings=settings, now=now, forced=publish)
+        done = replace(done, publications=(*done.publications, *gone.publications))
+        publishing.settle(brain.path, environment=environment, now=now)
+        if settings.sync.pull and publishing.pull(brain.path, environment=environment):
+            publishing.settle(brain.path, environment=environment, now=now)
+            brain.sync()
+    except NuggetError as error:
+        write_log(environment.home, f"{brain.path}: {error}")
+        return replace(done, local=str(error))
+    return done
+
+
+def installed_at(home: Path) -> datetime | None:
+    """When the queue came to be: what ended before is only captured when a person asks for it."""
+    try:
+        made = (Path(spool.queue_folder(home)) / "installed").stat().st_mtime
+    except FileNotFoundError:
+        return None
+    return datetime.fromtimestamp(made, UTC)
+
+
+def open_capture(
+    environment: Environment, brain: Brain, *, now: datetime, method: str | None = None, dry_run: bool = False
+) -> Capture:
+    """Bind a capture to a brain: its settings, its index, the models that there are."""
+    from nugget.extraction import extract
+    from nugget.infra.llm import open_extractor
+
+    settings = brain.settings
+    chosen = method or settings.capture.method
+    llm = open_extractor(settings, environment) if chosen != "heuristic" else None
+    bound = partial(extract, method=chosen, settings=settings, now=now, embed=_embed(brain), llm=llm)
+    return Capture(
+        brain=brain.path,
+        home=environment.home,
+        settings=settings,
+        extract=partial(bound, nearest=lambda text: [hit.unit for hit in neighbours(brain, text)]),
+        similar=similar_units(brain),
+        now=now,
+        dry_run=dry_run,
+    )
+
+
+def keep_provenance(transcript: Path, capture: Capture) -> None:
+    """Keep why the files of a captured session are as they are; what goes wrong there never touches the capture."""
+    from nugget.provenance.extraction import extract_captured
+
+    if not capture.dry_run:
+        extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
+
+
+def _embed(brain: Brain) -> Embed | None:
+    embedder = brain.embedder
+    if embedder is None:
+        return None
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        import numpy as np
+
+        return np.stack(list(embedder.embed(texts)))
+
+    return embed
+
+
+def transcript_of(job: Job, environment: Environment) -> Path:
+    """The transcript of a job. Raises TranscriptError where neither its path nor its session leads to one."""
+    if job.transcript:
+        return Path(job.transcript)
+    found = find_session_by_id(environment, job.session) if job.session else None
+    if found is None:
+        raise TranscriptError(f"There is no transcript of session {job.session}.")
+    return Path(found.locator)
+
+
+def write_log(home: Path, text: str) -> None:
+    """Add a line with the time to `$NUGGET_HOME/log/worker.log`; a log grown too long is put aside first."""
+    file = home / "log" / "worker.log"
+    with suppress(OSError):
+        if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
+            file.replace(file.with_suffix(".log.old"))
+        with files.open_private(file, "a") as log:
+            log.write(f"{_now().isoformat(timespec='seconds')} {text.rstrip()}\n")
+
+
+def _redacted(text: str) -> str:
+    return redact(text).text
+
+
+class _Brains:
+    """The brains that jobs go to, each opened at its first job."""
+
+    def __init__(self, environment: Environment, flag: Path | None) -> None:
+        self._environment = environment
+        self._flag = flag
+        self._opened: dict[Path, Brain] = {}
+
+    def __enter__(self) -> _Brains:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for brain in self._opened.values():
+            brain.close()
+
+    def in_use(self) -> list[Brain]:
+        """Every brain that a job went to, and the default one where there is one."""
+        with suppress(NuggetError):
+            self._open(self._environment)
+        return list(self._opened.values())
+
+    def capture(self, job: Job) -> Outcome:
+        """Capture a job's session, within the time that one job may take."""
+        transcript = transcript_of(job, self._environment)
+        brain = self._brain_of(job)
+        with _time_limit(MAX_JOB_S):
+            capture = open_capture(self._environment, brain, now=_now().astimezone())
+            result = capture_transcript(transcript, capture)
+            keep_provenance(transcript, capture)
+            with suppress(NuggetError, OSError, sqlite3.Error):  # the session is captured, whatever becomes of this
+                note_uses(transcript, result.session, capture=capture, index=brain.index)
+        return outcome_of(result)
+
+    def _brain_of(self, job: Job) -> Brain:
+        environment = self._environment
+        if job.brain:
+            environment = replace(environment, brain=Path(job.brain))
+        return self._open(environment)
+
+    def _open(self, environment: Environment) -> Brain:
+        folder = find_brain(environment, flag=self._flag, cwd=environment.home)
+        if folder not in self._opened:
+            self._opened[folder] = Brain(folder, environment=environment, settings=load_settings(environment, folder))
+        return self._opened[folder]
+
+
+def outcome_of(result: CaptureResult) -> Outcome:
+    """What the queue keeps of a capture."""
+    return Outcome(branch=result.branch, skipped=result.skipped)
+
+
+@contextmanager
+def _time_limit(seconds: int) -> Iterator[None]:
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _OutOfTime(f"it took longer than {seconds} s")
+
+    try:
+        before = signal.signal(signal.SIGALRM, stop)
+    except ValueError:
+        # Not the main thread: no signals here.
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _leave_the_session(home: Path) -> None:
+    """Be in nobody's way: a session, folder and priority of our own, and a limit on memory."""
+    with suppress(OSError, AttributeError):
+        os.setsid()
+    with suppress(OSError):
+        os.chdir(home)
+    with suppress(OSError, AttributeError):
+        os.nice(10)
+    _limit_memory()
+
+
+def _limit_memory() -> None:
+    """Beyond the limit a job fails with MemoryError instead of slowing the person's machine down."""
+    try:
+        import resource
+    except ImportError:
+        return
+    with suppress(ValueError, OSError):
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, hard))
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,348 @@
+"""The brain: a folder of knowledge files in git. Make one, walk it, read and write its files.
+
+Nothing here follows a path or a symbolic link out of the brain, and nothing overwrites a file that changed since it
+was read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import stat
+import unicodedata
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from nugget import config
+from nugget.brain import knowledge_file as knowledge
+from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, NuggetError, UsageError
+from nugget.infra import git
+from nugget.infra.resources import resource
+from nugget.models import KnowledgeType, Problem
+from nugget.text import printable
+
+_OWN_FOLDERS = frozenset({".git", ".nugget"})
+_IGNORED = ".nugget/"
+_TEMPLATE_DEPTH = 20
+"""More folders within one another than any template has."""
+_SPACES = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitResult:
+    """What `init_brain` did: `commit` is the first commit where it made one.
+
+    `problem` says why there is no git repository, for example because git is not installed; the brain works
+    without, but has no history and takes no proposals.
+    """
+
+    path: Path
+    created: bool
+    commit: str | None = None
+    problem: str | None = None
+
+
+def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
+    """Make a brain from the template, with git and a first commit; complete what an earlier try left undone.
+
+    A brain that is there already keeps every file. Raises BrainError where the folder holds something else, or cannot
+    be written.
+    """
+    path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
+    with _clear_errors(path):
+        files = _template(path.name, owner=owner, now=now)
+        created = not config.is_brain(path)
+        if created:
+            _refuse_foreign(path, files, now=now)
+            for name, text in files.items():
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                # brain.yaml comes last in the template's order: a brain with one is complete.
+                (path / name).write_text(text, "utf-8")
+        added = _ignore_derived(path)
+        try:
+            commit = _first_commit(path, files, added=added)
+        except GitError as error:
+            return InitResult(path=path, created=created, problem=str(error))
+        return InitResult(path=path, created=created, commit=commit)
+
+
+def is_knowledge_path(path: str) -> bool:
+    """Whether a path in the brain is one that a knowledge file has: under `domains/`, not hidden, no README."""
+    folders, _, name = path.rpartition("/")
+    is_hidden = path.startswith(".") or "/." in path
+    return f"{folders}/".startswith("domains/") and name.endswith(".md") and name != "README.md" and not is_hidden
+
+
+def knowledge_paths(brain: Path, *, unlisted: list[Problem] | None = None) -> Iterator[str]:
+    """The paths of all knowledge files, with `/`, sorted folder by folder.
+
+    Links to folders are not followed; a link to a file is listed, and `read_file` refuses it where it leads out of
+    the brain. A folder that cannot be listed is left out, and told of in `unlisted`.
+    """
+    yield from _walk(brain, "domains", [] if unlisted is None else unlisted)
+
+
+def read_file(brain: Path, path: str) -> bytes:
+    """The content of one file of the brain.
+
+    Raises KnowledgeError, starting with the path, where it leads out of the brain, is no regular file, is larger than
+    `knowledge.MAX_FILE_BYTES`, or cannot be read.
+    """
+    real = _inside(brain, path)
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(real, flags)
+        try:
+            _check_regular(os.fstat(descriptor), path)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return file.read(knowledge.MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise KnowledgeError(f"{path}: cannot be read ({_reason(error)})") from error
+
+
+def load(brain: Path, path: str) -> knowledge.Parsed:
+    """Read and parse one file; whatever is wrong with it comes back as problems."""
+    shown = printable(path)
+    try:
+        content = read_file(brain, path)
+    except NuggetError as error:
+        problem = Problem(path=shown, reason=str(error).removeprefix(f"{shown}: "))
+        return knowledge.Parsed(unit=None, problems=(problem,))
+    return knowledge.parse_bytes(content, path=path)
+
+
+def write_file(brain: Path, path: str, text: str | bytes, *, expect_sha256: str | None) -> None:
+    """Write one file atomically, if it still is what was read (None: if it does not exist).
+
+    Raises ConflictError where it changed meanwhile, KnowledgeError for a path out of the brain, BrainError where
+    the disk refuses; in each case the file is as it was.
+    """
+    target = _inside(brain, path)
+    with _clear_errors(brain / path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name[:80]}.{uuid.uuid4().hex}.partial")
+        try:
+            _expect(target, expect_sha256, path)
+            with partial.open("xb") as file:
+                file.write(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
+                file.flush()
+                os.fsync(file.fileno())
+            if expect_sha256 is None:
+                _publish_new(partial, target, path)
+            else:
+                partial.chmod(stat.S_IMODE(target.stat().st_mode))
+                _expect(target, expect_sha256, path)
+                partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def remove_file(brain: Path, path: str, *, expect_sha256: str) -> None:
+    """Remove one file, if it still is what was read, and the folders that become empty. Raises as `write_file`."""
+    target = _inside(brain, path)
+    with _clear_errors(brain):
+        _expect(target, expect_sha256, path)
+        (brain / path).unlink()
+        folder = (brain / path).parent
+        while folder != brain / "domains" and folder != brain and not any(folder.iterdir()):
+            folder.rmdir()
+            folder = folder.parent
+
+
+def sha256(content: bytes) -> str:
+    """The hash by which `write_file` knows what was read."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def unit_path(unit_type: str, domain: str, slug: str) -> str:
+    """Where a unit is filed: `domains/<domain>/<type>s/<slug>.md`. Raises UsageError for parts it cannot take."""
+    if unit_type not in list(KnowledgeType):
+        raise UsageError(f"There is no type {unit_type!r}.", hint=f"The types are {', '.join(KnowledgeType)}.")
+    if not knowledge.is_id(f"{unit_type}/{slug}"):
+        raise UsageError(f"{slug!r} cannot be the name of a unit.", hint="Use letters, digits and `-`.")
+    return f"domains/{validate_domain(domain)}/{unit_type}s/{slug}.md"
+
+
+def validate_domain(domain: str) -> str:
+    """The domain as its folder is named: lower case, `-` for spaces. Raises UsageError for what cannot be one."""
+    named = _SPACES.sub("-", unicodedata.normalize("NFC", domain).strip().strip("/").lower())
+    if not knowledge.is_domain(named):
+        hint = "Name a folder such as `coding`, or nested ones such as `coding/go`."
+        raise UsageError(f"{domain!r} cannot be a domain.", hint=hint)
+    return named
+
+
+def _walk(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[str]:
+    waiting = [(folder, _listed(brain, folder, unlisted))]
+    while waiting:  # no recursion: a folder may be deeper than Python lets functions call each other
+        folder, entries = waiting[-1]
+        entry = next(entries, None)
+        if entry is None:
+            waiting.pop()
+            continue
+        path = f"{folder}/{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.startswith("."):
+                waiting.append((path, _listed(brain, path, unlisted)))
+        elif is_knowledge_path(path):
+            yield path
+
+
+def _listed(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder, sorted; nothing, and told in `unlisted`, where it cannot be listed."""
+    try:
+        with os.scandir(brain / folder) as listing:
+            return iter(sorted(listing, key=lambda entry: entry.name))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        unlisted.append(Problem(path=printable(folder), reason=f"cannot be listed ({_reason(error)})"))
+    return iter(())
+
+
+def _inside(brain: Path, path: str) -> Path:
+    """The real place of a path, which is inside the brain and not git's or the index's."""
+    shown = printable(path)
+    if shown != path:
+        raise KnowledgeError(f"{shown}: has a line break or another unprintable character in its name; rename it")
+    if Path(path).is_absolute() or not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise KnowledgeError(f"{path}: is no path inside the brain")
+    if not _passes_a_link(brain, path):
+        if path.split("/", 1)[0] in _OWN_FOLDERS:
+            raise KnowledgeError(f"{path}: is where no knowledge is")
+        return brain / path
+    root = os.path.realpath(brain)
+    real = Path(os.path.realpath(f"{root}{os.sep}{path}"))
+    if not real.is_relative_to(root):
+        raise KnowledgeError(f"{path}: is a symbolic link out of the brain, which is not followed")
+    below = real.relative_to(root).parts
+    if not below or below[0] in _OWN_FOLDERS:
+        raise KnowledgeError(f"{path}: is a symbolic link to where no knowledge is, which is not followed")
+    return real
+
+
+def _passes_a_link(brain: Path, path: str) -> bool:
+    """Whether any step of a path below the brain is a symbolic link; without one it cannot lead out."""
+    step = str(brain)
+    for name in path.split("/"):
+        step = f"{step}{os.sep}{name}"
+        if os.path.islink(step):  # noqa: PTH114  (Path.is_symlink raises for a name that no file can have)
+            return True
+    return False
+
+
+def _check_regular(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise KnowledgeError(f"{path}: is {kind}, not a knowledge file")
+    if status.st_size > knowledge.MAX_FILE_BYTES:
+        raise KnowledgeError(str(knowledge.too_large(status.st_size, path=path)))
+
+
+def _expect(target: Path, expect_sha256: str | None, path: str) -> None:
+    found = sha256(target.read_bytes()) if target.is_file() else None
+    if found == expect_sha256:
+        return
+    if expect_sha256 is None:
+        raise ConflictError(f"{path} exists already; nothing was written.", hint="Choose another name.")
+    what = "was removed" if found is None else "changed"
+    raise ConflictError(f"{path} {what} since it was read; nothing was written.", hint="Run the command again.")
+
+
+def _publish_new(partial: Path, target: Path, path: str) -> None:
+    try:
+        os.link(partial, target)
+    except FileExistsError:
+        raise ConflictError(f"{path} exists already; nothing was written.", hint="Choose another name.") from None
+    except OSError:
+        # A file system without hard links.
+        partial.rename(target)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+@contextlib.contextmanager
+def _clear_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = path if str(error.filename).endswith(".partial") else error.filename or path
+        hint = "Check the permissions of the folder and the free space on the disk."
+        raise BrainError(f"{where} cannot be written ({_reason(error)}).", hint=hint) from error
+
+
+def _template(name: str, *, owner: str, now: datetime) -> dict[str, str]:
+    """Path -> text of every file of a new brain, brain.yaml last."""
+    root = resource("brain-template")
+    files = sorted(file for file in root.rglob("*") if file.is_file())
+    texts = {
+        file.relative_to(root).as_posix(): _fill(file.read_text("utf-8"), name=name, owner=owner, now=now)
+        for file in files
+        if file.name != ".DS_Store" and file.suffix != ".pyc"
+    }
+    settings = texts.pop("brain.yaml")
+    return {**texts, "brain.yaml": settings}
+
+
+def _fill(text: str, *, name: str, owner: str, now: datetime) -> str:
+    """A template's text with owner, name and dates of this brain."""
+    if text.startswith("---\n"):
+        return knowledge.edit(text, changes={"created": now.date(), "last_modified": now.date()})
+    for key, value in (("owner", owner), ("name", name)):
+        line = f"{key}: {json.dumps(value, ensure_ascii=False)}"
+        text = re.sub(rf'^{key}: ""$', lambda _, line=line: line, text, count=1, flags=re.MULTILINE)  # type: ignore[misc]
+    return text
+
+
+def _refuse_foreign(path: Path, files: Mapping[str, str], *, now: datetime) -> None:
+    """Raise BrainError unless the folder is absent, empty, an empty git repository, or a half-made brain."""
+    hint = "Name a folder that is empty or does not exist yet."
+    if path.exists() and not path.is_dir():
+        raise BrainError(f"{path} is a file, not a folder.", hint=hint)
+    for folder, folders, names in os.walk(path):
+        if Path(folder) == path:
+            folders[:] = [name for name in folders if name not in _OWN_FOLDERS]
+        name = Path(folder).relative_to(path).as_posix()
+        if name.count("/") > _TEMPLATE_DEPTH:  # before 3.12 os.walk recurses
+            raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is no brain.", hint=hint)
+        for file in (Path(folder, name) for name in names if name != ".DS_Store"):
+            name = file.relative_to(path).as_posix()
+            if name not in files or not _is_same(file, files[name], now=now):
+                raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is no brain.", hint=hint)
+
+
+def _is_same(file: Path, text: str, *, now: datetime) -> bool:
+    """Whether a file is what an earlier `init_brain`, perhaps of another day, wrote."""
+    try:
+        return _fill(file.read_text("utf-8"), name="", owner="", now=now) == text
+    except (OSError, UnicodeDecodeError, KnowledgeError):
+        return False
+
+
+def _ignore_derived(path: Path) -> bool:
+    """See to it that git ignores the index; True where that took a new line."""
+    ignore = path / ".gitignore"
+    text = ignore.read_text("utf-8", "replace") if ignore.is_file() else ""
+    if _IGNORED in [line.strip() for line in text.splitlines()]:
+        return False
+    ignore.write_text(f"{text.rstrip()}\n{_IGNORED}\n".lstrip(), "utf-8")
+    return True
+
+
+def _first_commit(path: Path, template: Iterable[str], *, added: bool) -> str | None:
+    if not git.is_repository(path):
+        git.init(path)
+    if git.head(path) is not None:
+        return git.commit_paths(path, [".gitignore"], "Ignore what Nugget derives") if added else None
+    files = [name for name in template if (path / name).is_file()]
+    return git.commit_paths(path, dict.fromkeys([*files, ".gitignore", *knowledge_paths(path)]), "Start the brain")

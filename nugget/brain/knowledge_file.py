@@ -1,0 +1,388 @@
+"""The format of a knowledge file: parse, validate, serialise, and edit without touching anything else.
+
+A knowledge file is YAML frontmatter between two `---` lines, then markdown. Nothing in a file is trusted: YAML is
+read as nodes and never constructed, so tags, aliases and bombs have no effect; what cannot be taken comes back as
+`Problem` values with the line. The keys and their order are those of docs/knowledge-files.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nugget.brain import patching
+from nugget.brain.frontmatter import (
+    Fields,
+    FrontmatterError,
+    Split,
+    dump,
+    nodes,
+    plain_line_ends,
+    refuse_conflict,
+    shown,
+    split,
+)
+from nugget.brain.patching import KEYS as KEYS
+from nugget.errors import KnowledgeError
+from nugget.markdown import title_of
+from nugget.models import (
+    Evidence,
+    KnowledgeType,
+    Origin,
+    Problem,
+    Relation,
+    RelationType,
+    Scope,
+    Severity,
+    SourceName,
+    Unit,
+)
+from nugget.text import shorten
+
+MAX_FILE_BYTES = 5_000_000
+"""A larger file is refused before it is read: knowledge is written by and for people."""
+
+_DEFAULT_CONFIDENCE = 0.5
+_TYPES = "|".join(KnowledgeType)
+_ID = re.compile(rf"(?:{_TYPES})/\w[\w.+-]{{0,119}}")
+_DOMAIN = re.compile(r"\w[\w.+#-]{0,59}(?:/\w[\w.+#-]{0,59}){0,7}")
+_FILED = re.compile(rf"(?:.*/)?domains/(?P<domain>.+)/(?P<type>{_TYPES})s/(?P<slug>[^/]+)\.md", re.IGNORECASE)
+_KEY = re.compile(r"[A-Za-z_][\w-]*")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_TELLING_WORD = re.compile(r"[^\W\d_]{3,}")
+_TITLE_CHARS = 80
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """What a knowledge file holds: no unit where a problem is an error.
+
+    `lines` tells where the keys stand: `id`, `related`, and `related.0`, `related.1`... for each relation.
+    """
+
+    unit: Unit | None
+    problems: tuple[Problem, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_text(content: bytes, *, path: str) -> str | Problem:
+    """The text of a file, byte order mark and line ends kept; a Problem where it is no text that we take."""
+    if len(content) > MAX_FILE_BYTES:
+        return too_large(len(content), path=path)
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return Problem(path=path, reason="is UTF-16 text; save it as UTF-8", line=1)
+    nul = content.find(b"\0")
+    if nul >= 0:
+        reason = "is a binary file, not markdown (it holds a NUL byte)"
+        return Problem(path=path, reason=reason, line=_line(content, nul))
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = content[error.start]
+        reason = f"is not UTF-8 text (byte 0x{byte:02x}); save it as UTF-8"
+        return Problem(path=path, reason=reason, line=_line(content, error.start))
+
+
+def too_large(size_bytes: int, *, path: str) -> Problem:
+    """The problem of a file that is larger than MAX_FILE_BYTES."""
+    reason = f"is {size_bytes / 1e6:.1f} MB; a knowledge file may be {MAX_FILE_BYTES // 1_000_000} MB at most"
+    return Problem(path=path, reason=reason)
+
+
+def parse_bytes(content: bytes, *, path: str) -> Parsed:
+    """`read_text`, then `parse`."""
+    text = read_text(content, path=path)
+    return Parsed(unit=None, problems=(text,)) if isinstance(text, Problem) else parse(text, path=path)
+
+
+def parse(text: str, *, path: str) -> Parsed:
+    """Read a knowledge file. Bad input raises nothing: it comes back as problems.
+
+    `path` is the file's place in the brain; the folder decides the domain. Optional keys that cannot be taken are
+    left out with a warning; errors leave the file without a unit.
+    """
+    try:
+        parts = split(text)
+        fields = Fields(path=path, first_line=parts.first_line, nodes=nodes(parts))
+    except FrontmatterError as broken:
+        return Parsed(unit=None, problems=(Problem(path=path, reason=broken.reason, line=broken.line),))
+    unit = _unit(fields, parts, path=path)
+    problems = tuple(sorted(dict.fromkeys(fields.problems), key=lambda problem: problem.line or 0))
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        unit = None
+    return Parsed(unit=unit, problems=problems, lines=fields.lines)
+
+
+def serialise(unit: Unit) -> str:
+    """A new knowledge file: the keys in their order, empty ones left out, then the body.
+
+    `parse(serialise(unit))` gives the unit back, but for white space at the ends of its body.
+    """
+    values: dict[str, object] = {
+        "id": unit.id,
+        "title": None if unit.title == _derived_title(unit.id, unit.body) else unit.title,
+        "source": unit.origin,
+    }
+    plain = {key: _plain(values[key] if key in values else getattr(unit, key)) for key in KEYS}
+    frontmatter = dump({key: value for key, value in plain.items() if value not in (None, "", [], {})})
+    return f"---\n{frontmatter}---\n{_tidy(unit.body)}\n"
+
+
+def edit(
+    text: str,
+    *,
+    changes: Mapping[str, object] | None = None,
+    body: str | None = None,
+    relink: Mapping[str, str | None] | None = None,
+) -> str:
+    """The file with only what was asked for changed; every other byte stays (comments, order, line ends, unknown keys).
+
+    `changes` maps keys to the values of a Unit's fields, None taking the key away; `body` replaces everything
+    below the frontmatter; `relink` points relations at an id to
+    another one, or takes them out (None). Raises KnowledgeError where the frontmatter cannot be read or cannot
+    be changed without touching more.
+    """
+    for key in changes or {}:
+        if not _KEY.fullmatch(key):
+            raise KnowledgeError(f"{shown(key)} cannot be a key of a knowledge file.")
+    parts = split(text)
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    lines = _LINE.findall(text.removeprefix("\ufeff"))
+    first, closing = parts.first_line - 1, parts.body_line - 2
+    newline = _LINE_END.search(lines[0])[0]  # type: ignore[index]
+    before = lines[first:closing]
+    after = before
+    for key, value in (changes or {}).items():
+        after = patching.set_key(after, key, _plain(value), newline=newline)
+    if relink:
+        after = patching.relink(after, relink, newline=newline)
+    touched = {*(changes or {}), *(["related"] if relink else [])}
+    patching.check_untouched(before, after, touched=touched)
+    below = lines[closing:]
+    if body is not None:
+        blank = list(itertools.takewhile(lambda line: not line.strip(), below[1:]))
+        end = "" if _LINE_END.search(below[0]) else newline
+        below = [below[0] + end, *blank, _tidy(body).replace("\n", newline) + newline]
+    return mark + "".join([*lines[:first], *after, *below])
+
+
+def _plain(value: object) -> object:
+    """A field of a Unit as YAML takes it."""
+    if isinstance(value, StrEnum):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, (Relation, Scope, Evidence)):
+        named = {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
+        return {key: entry for key, entry in named.items() if entry not in (None, "", [])}
+    return value
+
+
+def body_digest(body: str) -> str:
+    """SHA-256 (hex) of a body's words: the same for two bodies that differ in white space only."""
+    return hashlib.sha256(" ".join(body.split()).encode("utf-8", "replace")).hexdigest()
+
+
+def domain_of(path: str) -> str | None:
+    """The domain of the folder that a knowledge file is filed under, None outside `domains/<domain>/<type>s/`."""
+    filed = _FILED.fullmatch(path)
+    return filed["domain"] if filed else None
+
+
+def is_id(text: str) -> bool:
+    """Whether the text can be the id of a knowledge unit: `<type>/<slug>`."""
+    return _ID.fullmatch(text) is not None
+
+
+def is_domain(text: str) -> bool:
+    """Whether the text can be a domain: folder names joined by `/`, none hidden, none pointing up."""
+    return _DOMAIN.fullmatch(text) is not None
+
+
+def _line(content: bytes, position: int) -> int:
+    return content.count(b"\n", 0, position) + 1
+
+
+def _tidy(body: str) -> str:
+    lines = plain_line_ends(body).rstrip().split("\n")
+    blank = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    return "\n".join(lines[blank:])
+
+
+def _confidence(fields: Fields) -> float:
+    """The number from 0 to 1, the default where it is absent."""
+    text = fields.text("confidence")
+    if text is None:
+        return _DEFAULT_CONFIDENCE
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if 0 <= number <= 1:
+        return number
+    fields.wrong(fields.value("confidence"), f"`confidence` must be a number from 0 to 1, not {shown(text)}")
+    return _DEFAULT_CONFIDENCE
+
+
+def _id(fields: Fields) -> str | None:
+    """The id; a missing one is spelled out where the path tells it."""
+    text = fields.text("id")
+    if text is not None:
+        if is_id(text):
+            return text
+        fields.wrong(fields.value("id"), f"`id` must be <type>/<slug> such as pattern/retry-once, not {shown(text)}")
+    elif not fields.problems:
+        filed = _FILED.fullmatch(fields.path)
+        example = f"{filed['type'].lower()}/{filed['slug']}" if filed else "pattern/retry-once"
+        fields.wrong(None, f"has no `id`; add a line `id: {example if is_id(example) else 'pattern/retry-once'}`")
+    return None
+
+
+def _type(fields: Fields) -> KnowledgeType | None:
+    """The type, which every file has to state."""
+    if fields.value("type") is None:
+        fields.wrong(None, f"has no `type`; add a line `type:` with one of {', '.join(KnowledgeType)}")
+    return fields.choice("type", KnowledgeType)
+
+
+def _domain(fields: Fields) -> str | None:
+    """The domain of the folder; the key's where the file stands elsewhere."""
+    stated, filed = fields.text("domain"), domain_of(fields.path)
+    stated = stated.strip("/") if stated else None
+    if stated and not is_domain(stated):
+        fields.wrong(fields.value("domain"), f"`domain` must be folder names such as coding/go, not {shown(stated)}")
+    elif stated and filed and stated != filed:
+        reason = f"`domain` says {stated}, but the file is filed under {filed}, which counts"
+        fields.wrong(fields.value("domain"), reason, Severity.WARNING)
+    elif not stated:
+        told = f"it is filed under {filed}" if filed else "add a line such as `domain: coding`"
+        fields.wrong(None, f"has no `domain`; {told}", Severity.WARNING)
+    return filed or stated
+
+
+def _related(fields: Fields) -> tuple[Relation, ...]:
+    """The relations; entries that cannot be taken are problems."""
+    node = fields.value("related")
+    if node is None:
+        return ()
+    if node.id != "sequence":
+        fields.wrong(node, "`related` must be a list of entries with `id` and `relation`")
+        return ()
+    relations: list[Relation] = []
+    for entry in node.value:
+        keys = fields.keys_of(entry)
+        target = fields.words_of(keys["id"], "the `id` of a relation") if "id" in keys else None
+        kind = fields.words_of(keys["relation"], "`relation`") if "relation" in keys else None
+        if "id" not in keys or "relation" not in keys:
+            fields.wrong(entry, "each of `related` needs an `id` and a `relation`")
+        elif target is not None and not is_id(target):
+            fields.wrong(entry, f"a relation's `id` must be <type>/<slug>, not {shown(target)}")
+        elif kind is not None and kind.lower() not in list(RelationType):
+            known = ", ".join(RelationType)
+            fields.wrong(keys["relation"], f"`relation` must be one of {known}, not {shown(kind)}")
+        elif target and kind:
+            fields.lines[f"related.{len(relations)}"] = fields.line(entry)
+            relations.append(Relation(id=target, relation=RelationType(kind.lower())))
+    return tuple(relations)
+
+
+def _scope(fields: Fields) -> Scope | None:
+    """The scope; a plain text is taken as its path."""
+    node = fields.value("scope")
+    if node is None:
+        return None
+    if node.id == "scalar":
+        path = fields.words_of(node, "`scope`", Severity.WARNING)
+        return Scope(path=path) if path else None
+    keys = fields.keys_of(node)
+    if not keys.keys() & {"repo", "path", "symbol"}:
+        fields.wrong(node, "`scope` needs one of repo, path and symbol", Severity.WARNING)
+        return None
+    repo, path, symbol = (
+        fields.words_of(keys[key], f"`scope.{key}`", Severity.WARNING) if key in keys else None
+        for key in ("repo", "path", "symbol")
+    )
+    return Scope(repo=repo, path=path, symbol=symbol) if repo or path or symbol else None
+
+
+def _evidence(fields: Fields) -> tuple[Evidence, ...]:
+    """Where the unit was learned; entries without a quote are left out."""
+    node = fields.value("evidence")
+    if node is None:
+        return ()
+    found: list[Evidence] = []
+    for entry in node.value if node.id == "sequence" else [node]:
+        keys = {"quote": entry} if entry.id == "scalar" else fields.keys_of(entry)
+        if "quote" not in keys:
+            fields.wrong(entry, "each of `evidence` needs a `quote`", Severity.WARNING)
+            continue
+        quote = fields.scalar(keys["quote"], "`quote`", Severity.WARNING)
+        session = fields.words_of(keys["session"], "`session`", Severity.WARNING) if "session" in keys else ""
+        listed = keys["records"].value if "records" in keys and keys["records"].id == "sequence" else ()
+        records = [fields.words_of(record, "each of `records`", Severity.WARNING) for record in listed]
+        if quote:
+            named = tuple(record for record in records if record)
+            found.append(Evidence(session=session or "", quote=quote, records=named))
+    return tuple(found)
+
+
+def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
+    """The unit of a file, as far as it can be read; what is wrong is left in `fields`."""
+    body = _tidy(parts.body)
+    unit_id, kind = _id(fields), _type(fields)
+    title = fields.text("title", Severity.WARNING)
+    unit = Unit(
+        id=unit_id or "",
+        source=SourceName.BRAIN,
+        type=str(kind or ""),
+        title=title or _derived_title(unit_id or "", body),
+        body=body,
+        path=path,
+        domain=_domain(fields),
+        tags=fields.listed("tags"),
+        confidence=_confidence(fields),
+        origin=fields.choice("source", Origin),
+        related=_related(fields),
+        scope=_scope(fields),
+        session=fields.text("session", Severity.WARNING),
+        evidence=_evidence(fields),
+        alternatives=fields.listed("alternatives", Severity.WARNING, commas=False),
+        created=fields.day("created"),
+        last_modified=fields.day("last_modified"),
+        stale_after=fields.day("stale_after", Severity.WARNING),
+    )
+    _check_together(fields, parts, unit)
+    return unit if unit_id and kind else None
+
+
+def _check_together(fields: Fields, parts: Split, unit: Unit) -> None:
+    """Warn of values that do not fit each other, and of a body that is empty or unmerged."""
+    if unit.id and unit.type and not unit.id.startswith(f"{unit.type}/"):
+        reason = f"`type` is {unit.type}, but the id says {unit.id.partition('/')[0]}"
+        fields.wrong(fields.value("type"), reason, Severity.WARNING)
+    if unit.created and unit.last_modified and unit.last_modified < unit.created:
+        fields.wrong(fields.value("last_modified"), "`last_modified` is before `created`", Severity.WARNING)
+    if not unit.body:
+        fields.wrong(None, "has no text below its frontmatter", Severity.WARNING)
+    if "\n=======\n" in parts.body:
+        try:
+            refuse_conflict(parts.body, first_line=parts.body_line)
+        except FrontmatterError as conflict:
+            problem = Problem(path=fields.path, reason=conflict.reason, line=conflict.line, severity=Severity.WARNING)
+            fields.problems.append(problem)
+
+
+def _derived_title(unit_id: str, body: str) -> str:
+    """The body's own heading; else the words of the id, where there are at least two; else how the body begins."""
+    words = unit_id.partition("/")[2].replace("-", " ").replace("_", " ")
+    named = words[:1].upper() + words[1:]
+    if own := title_of(body):
+        return own
+    return named if len(_TELLING_WORD.findall(named)) >= 2 else shorten(body, _TITLE_CHARS) or named

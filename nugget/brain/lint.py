@@ -1,0 +1,282 @@
+"""Check a brain: every file on its own, then how they fit together. Reads only."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nugget import brain as brains
+from nugget import config
+from nugget.brain.frontmatter import FrontmatterError, Split, nodes
+from nugget.brain.golden import read_golden
+from nugget.errors import GitError, NuggetError, UsageError
+from nugget.infra import git
+from nugget.models import Problem, RelationType, Severity, Unit
+from nugget.redaction import allow_list, secret_lines
+from nugget.text import printable
+
+_ONE_WAY = (RelationType.SUPERSEDES, RelationType.REQUIRES_UNDERSTANDING_OF)
+"""Relations that make no sense in a circle."""
+_DEEPEST = 100
+"""Folders within one another that are looked at as folders; their files are read however deep they lie."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A unit with where it stands in its file."""
+
+    unit: Unit
+    path: str
+    lines: Mapping[str, int]
+
+    def warn(self, reason: str, key: str) -> Problem:
+        """A warning at the line of a key."""
+        line = self.lines.get(key) or self.lines.get("id")
+        return Problem(path=self.path, reason=reason, line=line, severity=Severity.WARNING)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Brain:
+    """Every unit of a brain, and the problems of the files that were read for them."""
+
+    paths: list[str] = field(default_factory=list)
+    units: list[_Known] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def lint(brain: Path, paths: Sequence[Path] = ()) -> list[Problem]:
+    """What is wrong with a brain, sorted by path and line; with `paths` (files or folders) only what is wrong there.
+
+    Relations and ids are always checked against the whole brain. Raises UsageError for a path outside it.
+    """
+    wanted = [_relative(brain, path) for path in paths]
+    read = _read(brain, wanted)
+    problems = [
+        *read.problems,
+        *_settings(brain),
+        *_links_and_folders(brain),
+        *_repository(brain),
+        *_secrets(brain, [path for path in read.paths if not wanted or _is_under(path, wanted)]),
+        *_duplicates(read.units),
+        *(problem for known in read.units for problem in _place(known)),
+        *_dangling(read.units),
+        *_golden(brain, {known.unit.id for known in read.units}),
+        *_cycles(read.units),
+    ]
+    if wanted:
+        problems = [problem for problem in problems if _is_under(problem.path, wanted)]
+    return sorted(problems, key=lambda problem: (problem.path, problem.line or 0, problem.reason))
+
+
+def _relative(brain: Path, path: Path) -> str:
+    """A path given by a person, relative to their folder or to the brain, as one in the brain."""
+    root = brain.resolve()
+    for place in (Path(os.path.abspath(path)), root / path):  # noqa: PTH100 - links are to be seen, not followed
+        whole = place.parent.resolve() / place.name
+        if os.path.lexists(whole) and whole.is_relative_to(root):
+            return whole.relative_to(root).as_posix()
+    what = "is not in the brain" if os.path.lexists(path) else "does not exist"
+    raise UsageError(f"{path} {what}.", hint=f"Name files or folders below {root}.")
+
+
+def _is_under(path: str, wanted: Sequence[str]) -> bool:
+    return any(name in (".", path) or path.startswith(f"{name}/") for name in map(printable, wanted))
+
+
+def _read(brain: Path, wanted: Sequence[str]) -> _Brain:
+    read = _Brain()
+    listed = list(brains.knowledge_paths(brain))
+    named = [path for path in wanted if path.endswith(".md") and path not in listed and not (brain / path).is_dir()]
+    read.paths = [*listed, *named]
+    for path in read.paths:
+        parsed = brains.load(brain, path)
+        read.problems += parsed.problems
+        if parsed.unit:
+            read.units.append(_Known(unit=parsed.unit, path=path, lines=parsed.lines))
+    return read
+
+
+def _secrets(brain: Path, paths: Sequence[str]) -> Iterator[Problem]:
+    """Kind and line of what looks like a secret, in the order of the file; never what it is."""
+    try:
+        allow = allow_list(config.load_settings(_without_home(brain), brain))
+    except NuggetError:
+        allow = []
+    for path in paths:
+        try:
+            text = brains.read_file(brain, path).decode("utf-8", "replace")
+        except NuggetError:
+            continue
+        for line, kind in secret_lines(text, allow=allow):
+            reason = (
+                f"holds what looks like a secret ({kind}); take it out here and in git's history, or let it through"
+            )
+            reason += " with `redaction.allow` in brain.yaml"
+            yield Problem(path=printable(path), reason=reason, line=line, severity=Severity.WARNING)
+
+
+def _without_home(brain: Path) -> config.Environment:
+    """A home without a config.yaml, so that brain.yaml alone is looked at."""
+    return config.read_environment({"HOME": str(brain / ".nugget" / "no-home")})
+
+
+def _settings(brain: Path) -> Iterator[Problem]:
+    """Problems of brain.yaml: what cannot be read or taken, and keys that no setting has."""
+    file = brain / "brain.yaml"
+    try:
+        config.load_settings(_without_home(brain), brain)
+        unknown = config.unknown_keys(file)
+    except (NuggetError, OSError) as error:
+        reason = str(error).removeprefix(str(file)).lstrip(":").strip()
+        line, _, rest = reason.partition(": ")
+        if line.isdigit():
+            yield Problem(path="brain.yaml", reason=rest.rstrip("."), line=int(line))
+        else:
+            key = reason.split("`")[1] if reason.count("`") > 1 else ""
+            yield Problem(path="brain.yaml", reason=reason.rstrip("."), line=_key_line(file, key))
+        return
+    for key in unknown:
+        reason = f"has the key `{key}`, which Nugget does not know"
+        yield Problem(path="brain.yaml", reason=reason, line=_key_line(file, key), severity=Severity.WARNING)
+
+
+def _key_line(file: Path, key: str) -> int | None:
+    """The line of a setting such as `retrieval.limit` in a YAML file."""
+    try:
+        text = file.read_text("utf-8-sig")
+        found = nodes(Split(frontmatter=text, first_line=1, body="", body_line=1))
+    except (FrontmatterError, OSError, UnicodeDecodeError):
+        return None
+    section, _, name = key.partition(".")
+    if section not in found:
+        return None
+    key_node, node = found[section]
+    inner = {child.value: child for child, _ in node.value} if name and node.id == "mapping" else {}
+    return int(inner.get(name, key_node).start_mark.line) + 1
+
+
+def _links_and_folders(brain: Path) -> Iterator[Problem]:
+    """Folders that the walk leaves out: links, and what may not be listed."""
+    refused: list[OSError] = []
+    if (brain / "domains").is_symlink():
+        yield Problem(path="domains", reason="is a symbolic link, which is not followed")
+    for folder, folders, _ in os.walk(brain / "domains", onerror=refused.append):
+        is_entered = len(Path(folder).relative_to(brain).parts) < _DEEPEST  # before 3.12 os.walk recurses
+        folders[:] = sorted(name for name in folders if is_entered and not name.startswith("."))
+        for name in folders:
+            place = Path(folder, name)
+            if place.is_symlink():
+                path = printable(place.relative_to(brain).as_posix())
+                reason = "is a symbolic link to a folder, which is not followed"
+                yield Problem(path=path, reason=reason, severity=Severity.WARNING)
+    for error in refused:
+        if (brain / "domains").exists():
+            path = printable(Path(str(error.filename)).relative_to(brain).as_posix())
+            yield Problem(path=path, reason=f"cannot be listed ({(error.strerror or str(error)).lower()})")
+
+
+def _repository(brain: Path) -> Iterator[Problem]:
+    """What is wrong with the brain as a git repository."""
+    if not git.is_repository(brain):
+        reason = "is no git repository, so nothing has a history or can be proposed; run `nugget init` in it"
+        yield Problem(path=".", reason=reason, severity=Severity.WARNING)
+        return
+    operation = git.operation_in_progress(brain)
+    if operation:
+        undo = f"finish it with `git {operation} --continue`, or undo it with `git {operation} --abort`"
+        yield Problem(path=".", reason=f"is in the middle of a {operation}; {undo}", severity=Severity.WARNING)
+    try:
+        git.head(brain)
+    except GitError as error:
+        yield Problem(path=".", reason=str(error).rstrip("."), severity=Severity.WARNING)
+
+
+def _duplicates(units: Sequence[_Known]) -> Iterator[Problem]:
+    first: dict[str, _Known] = {}
+    for known in units:
+        # Two spellings that a file system may take for one name count as one id.
+        earlier = first.setdefault(unicodedata.normalize("NFC", known.unit.id).casefold(), known)
+        if earlier is not known:
+            reason = f"the id {known.unit.id} is taken by {earlier.path}:{earlier.lines.get('id')}; choose another one"
+            yield replace(known.warn(reason, "id"), severity=Severity.ERROR)
+
+
+def _place(known: _Known) -> Iterator[Problem]:
+    """Whether a file stands where its id and type say."""
+    unit_type, _, slug = known.unit.id.partition("/")
+    parts = known.path.split("/")
+    if unicodedata.normalize("NFC", parts[-1]) != f"{unicodedata.normalize('NFC', slug)}.md":
+        yield known.warn(f"the id {known.unit.id} belongs in a file {slug}.md", "id")
+    if len(parts) < 4 or parts[-2] != f"{known.unit.type}s":
+        folder = f"domains/{known.unit.domain or '<domain>'}/{known.unit.type}s"
+        yield known.warn(f"a {known.unit.type} belongs in the folder {folder}", "type")
+    domain = known.unit.domain
+    if unit_type == known.unit.type and domain and "/".join(parts[1:-2]) != domain and len(parts) >= 4:
+        yield known.warn(f"the domain {domain} belongs in the folder domains/{domain}", "domain")
+
+
+def _dangling(units: Sequence[_Known]) -> Iterator[Problem]:
+    ids = {known.unit.id for known in units}
+    for known in units:
+        for number, relation in enumerate(known.unit.related):
+            if relation.id == known.unit.id:
+                yield known.warn("is related to itself", f"related.{number}")
+            elif relation.id not in ids:
+                near = difflib.get_close_matches(relation.id, ids, n=1, cutoff=0.8)
+                ask = f"; did you mean {near[0]}?" if near else ""
+                reason = f"`{relation.relation}` names {relation.id}, which no file has{ask}"
+                yield known.warn(reason, f"related.{number}")
+
+
+def _golden(brain: Path, ids: Collection[str]) -> Iterator[Problem]:
+    """Golden questions that cannot be read, or that expect a unit which no file has."""
+    golden = read_golden(brain)
+    yield from (replace(problem, severity=Severity.WARNING) for problem in golden.problems)
+    for question in golden.questions:
+        for unit_id, line in zip(question.expect, question.lines, strict=True):
+            if unit_id not in ids:
+                reason = f"a golden question expects {unit_id}, which no file has"
+                yield Problem(path=question.path, reason=reason, line=line, severity=Severity.WARNING)
+
+
+def _cycles(units: Sequence[_Known]) -> Iterator[Problem]:
+    """One warning for each circle of a one-way relation, at the unit of it that comes first."""
+    by_id = {known.unit.id: known for known in reversed(units)}
+    for kind in _ONE_WAY:
+        edges = {
+            unit_id: [edge.id for edge in known.unit.related if edge.relation is kind and edge.id in by_id]
+            for unit_id, known in by_id.items()
+        }
+        for circle in _circles(edges):
+            start = min(range(len(circle)), key=lambda index: by_id[circle[index]].path)
+            ordered = circle[start:] + circle[:start]
+            known = by_id[ordered[0]]
+            number = [(edge.relation, edge.id) for edge in known.unit.related].index((kind, ordered[1]))
+            yield known.warn(f"`{kind}` goes in a circle: {' -> '.join([*ordered, ordered[0]])}", f"related.{number}")
+
+
+def _circles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """Circles of a graph, found by one depth-first walk: at least one wherever there are any."""
+    done: set[str] = set()
+    for root in edges:
+        path: list[str] = []
+        waiting: list[tuple[str, Iterator[str]]] = []
+        if root not in done:
+            path, waiting = [root], [(root, iter(edges[root]))]
+        while waiting:
+            node, targets = waiting[-1]
+            target = next(targets, None)
+            if target is None:
+                done.add(node)
+                path.pop()
+                waiting.pop()
+            elif target in path:
+                if target != node:
+                    yield path[path.index(target) :]
+            elif target not in done:
+                path.append(target)
+                waiting.append((target, iter(edges[target])))

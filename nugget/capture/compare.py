@@ -1,0 +1,360 @@
+"""What a session's units mean for the brain: new files, edits of files that are there, or nothing new.
+
+Pure decisions over what is handed in: the brain's committed files, what waits for review, what was turned down,
+and `similar`, which knows the index. No unit enters the brain twice because a session was captured twice, and
+nothing that a person turned down comes back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from nugget import brain as brains
+from nugget.brain import knowledge_file as knowledge
+from nugget.brain.filing import Forgotten
+from nugget.errors import KnowledgeError, NuggetError
+from nugget.extraction.proposals import Proposal
+from nugget.infra.ledger import Rejections, text_key
+from nugget.markdown import title_of
+from nugget.models import KnowledgeType, Origin, Relation, RelationType, SourceName, Unit
+from nugget.text import shorten, slugify
+
+NEAR_DUPLICATE = 0.85
+"""Cosine similarity (0..1) from which two units say the same thing, whatever their words. Distinct units on one topic
+reach 0.72 in the test brain."""
+SAME_WORDS = 0.8
+"""Shared share of the distinct words (Jaccard), of titles and of bodies, from which two units say the same thing:
+an otherwise equal sentence about another thing stays below."""
+LIKELY_DUPLICATE = 0.75
+"""Cosine similarity from which a unit repeats another that also holds `HELD_WORDS` of its words."""
+HELD_WORDS = 0.5
+
+MAX_BODY_CHARS = 20_000
+MAX_TITLE_CHARS = 160
+
+_WORD = re.compile(r"\w{2,}")
+_BLOCK_BREAK = re.compile(r"\n\s*\n")
+
+Similar = Callable[[Unit], Sequence[tuple[Unit, float]]]
+"""The brain's units nearest to a unit, with their cosine similarity (0..1), best first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """One file of a proposal. `before` is None for a new file; `note` says what a reviewer should look at."""
+
+    path: str
+    unit: Unit
+    text: str
+    reason: str
+    before: str | None = None
+    note: str | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the brain has no such file yet."""
+        return self.before is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is to be proposed, and for each unit that is not, why."""
+
+    changes: tuple[FileChange, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBrain:
+    """The brain as a capture sees it: `files` maps the paths of a commit to anything, `read` gives their text.
+
+    `waiting` are the units on branches that nobody has reviewed yet, with the branch.
+    """
+
+    files: Mapping[str, str]
+    read: Callable[[str], str | None]
+    similar: Similar
+    waiting: Sequence[tuple[Unit, str]] = ()
+    rejected: Rejections = field(default_factory=Rejections)
+    forgotten: Forgotten = field(default_factory=Forgotten)
+
+
+@dataclass(slots=True)
+class _Draft:
+    brain: KnownBrain
+    today: date
+    changes: dict[str, FileChange] = field(default_factory=dict)
+    edits: bool = True
+    dropped: list[str] = field(default_factory=list)
+    paths: dict[str, str] = field(default_factory=dict)
+
+    def drop(self, unit: Unit, why: str) -> None:
+        self.dropped.append(f"{shorten(unit.title, 80) or 'a unit without a title'}: {why}")
+
+
+def compare(
+    proposals: Iterable[Proposal],
+    brain: KnownBrain,
+    *,
+    today: date,
+    session: str | None,
+    max_units: int,
+    origin: Origin = Origin.AI_SESSION,
+    edits: bool = True,
+    beyond: str = "",
+) -> Comparison:
+    """Decide for every proposal what becomes of it, the most trusted first, up to `max_units` files.
+
+    Without `edits` no file of the brain is changed: what adds to one is proposed as a file of its own, and flagged.
+    `beyond` is the reason for what is more than `max_units`.
+    """
+    draft = _Draft(brain, today, edits=edits, paths={unit_id_of(path): path for path in brain.files})
+    beyond = beyond or f"more than {max_units} units (capture.max_units)"
+    accepted: list[tuple[Unit, Proposal]] = []
+    for proposal in sorted(proposals, key=lambda one: -one.unit.confidence):
+        unit = tidy(proposal.unit, today=today, session=session, origin=origin)
+        if isinstance(unit, str):
+            draft.drop(proposal.unit, unit)
+        elif why := _unwanted(unit, brain, [known for known, _ in accepted]):
+            draft.drop(unit, why)
+        elif len(accepted) == max_units:
+            draft.drop(unit, beyond)
+        else:
+            accepted.append((unit, proposal))
+    for unit, proposal in accepted:
+        _place(draft, unit, proposal.reason, updates=proposal.updates, note=proposal.note)
+    return Comparison(changes=tuple(draft.changes.values()), dropped=tuple(draft.dropped))
+
+
+def tidy(unit: Unit, *, today: date, session: str | None, origin: Origin = Origin.AI_SESSION) -> Unit | str:
+    """The unit with nothing in it that a file could not hold, or the reason why it cannot be taken.
+
+    Type, domain and slug may come from a model or a transcript: only their safe form is used for the path.
+    """
+    if unit.type not in set(KnowledgeType):
+        return f"unknown type {shorten(unit.type, 40)!r}"
+    title, body = " ".join(unit.title.split())[:MAX_TITLE_CHARS], unit.body.strip()
+    if not title or not body:
+        return "no title or no body"
+    if len(body) > MAX_BODY_CHARS:
+        return f"the body is longer than {MAX_BODY_CHARS} characters"
+    if title_of(body) is None:
+        body = f"# {title}\n\n{body}"
+    slug = slugify(unit.id.rpartition("/")[2] or title)
+    parts = [slugify(part) for part in re.split(r"[/\\]", unit.domain or "") if part.strip(". ")]
+    try:
+        domain = brains.validate_domain("/".join(parts[:4]) or "general")
+    except NuggetError as error:
+        return str(error)
+    return replace(
+        unit,
+        id=f"{unit.type}/{slug}",
+        source=SourceName.BRAIN,
+        title=title,
+        body=body + "\n",
+        domain=domain,
+        path=brains.unit_path(unit.type, domain, slug),
+        tags=tuple(dict.fromkeys(slugify(tag, max_chars=40) for tag in unit.tags if tag.strip()))[:8],
+        confidence=min(1.0, max(0.0, unit.confidence)),
+        origin=origin,
+        session=session,
+        created=(unit.created if origin is Origin.IMPORTED else None) or today,
+        last_modified=today,
+    )
+
+
+def unit_id_of(path: str) -> str:
+    """The id that a path stands for: `domains/coding/patterns/retry.md` is `pattern/retry`."""
+    parts = path.removesuffix(".md").rsplit("/", 2)
+    return f"{parts[-2].removesuffix('s')}/{parts[-1]}" if len(parts) == 3 else parts[-1]
+
+
+def shared_words(one: str, other: str) -> float:
+    """The share of the distinct words of two texts that both have (Jaccard index, 0..1)."""
+    ours, theirs = (set(_WORD.findall(text.lower())) for text in (one, other))
+    return len(ours & theirs) / len(ours | theirs) if ours and theirs else 0.0
+
+
+def held_words(one: str, other: str) -> float:
+    """The share of the distinct words of one text that the other holds (0..1)."""
+    ours, theirs = (set(_WORD.findall(text.lower())) for text in (one, other))
+    return len(ours & theirs) / len(ours) if ours else 0.0
+
+
+def same_knowledge(one: Unit, other: Unit) -> bool:
+    """Whether two units say the same in mostly the same words, or rest on the same quote."""
+    quotes = {text_key(evidence.quote) for evidence in one.evidence}
+    if quotes and quotes == {text_key(evidence.quote) for evidence in other.evidence}:
+        return True
+    same_title = shared_words(one.title, other.title) >= SAME_WORDS
+    return same_title and shared_words(one.body, other.body) >= SAME_WORDS
+
+
+def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | None:
+    quotes = {text_key(evidence.quote) for evidence in unit.evidence}
+    rejected = brain.rejected
+    if unit.id in rejected.ids or text_key(unit.body) in rejected.bodies or (quotes and quotes <= rejected.quotes):
+        return "turned down before"
+    if unit.id in brain.forgotten.ids or knowledge.body_digest(unit.body) in brain.forgotten.bodies:
+        return "forgotten before (forgotten.yaml)"
+    for known in accepted:
+        if same_knowledge(unit, known):
+            return f"says the same as {known.id}, which is proposed too"
+    for waiting, branch in brain.waiting:
+        if same_knowledge(unit, waiting):
+            return f"already waits for review on {branch} as {waiting.id}"
+    return None
+
+
+def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None, note: str | None = None) -> None:
+    twin, score = _named(draft, updates) if updates in draft.paths else _twin(draft, unit)
+    flagged = [note] if note else []
+    if twin is not None and draft.edits:
+        try:
+            _edit(draft, twin, unit, reason, score)
+            return
+        except KnowledgeError:  # its frontmatter is written in a way that only a person can edit
+            flagged.append(f"{twin.id} has to be edited by hand")
+    if twin is not None:
+        if not _what_is_new(twin.body, unit):
+            draft.drop(unit, f"{twin.id} says it already")
+            return
+        flagged.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
+    unit = _with_free_path(draft, unit)
+    relations, notes = _relations(draft, unit)
+    unit = replace(unit, related=relations)
+    text = knowledge.serialise(unit)
+    path = unit.path or ""
+    draft.paths[unit.id] = path
+    said = "; ".join([*flagged, *notes]) or None
+    draft.changes[path] = FileChange(path=path, unit=unit, text=text, reason=reason, note=said)
+    for relation in relations:
+        if relation.relation is RelationType.SUPERSEDES:
+            _mark_superseded(draft, relation.id, unit)
+
+
+def _named(draft: _Draft, unit_id: str) -> tuple[Unit | None, None]:
+    """The committed unit that the extraction says is to be corrected or extended."""
+    path = draft.paths[unit_id]
+    text = draft.brain.read(path) if path in draft.brain.files else None
+    return (knowledge.parse(text, path=path).unit if text is not None else None), None
+
+
+def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float | None]:
+    """The committed unit that says the same, with how similar it is."""
+    replaced = {relation.id for relation in unit.related if relation.relation is not RelationType.USES}
+    for near, score in draft.brain.similar(unit):
+        held = held_words(_words_of(unit), _words_of(near))
+        alike = score >= NEAR_DUPLICATE or (score >= LIKELY_DUPLICATE and held >= HELD_WORDS)
+        if (alike or same_knowledge(unit, near)) and near.id not in replaced and near.path in draft.brain.files:
+            return near, score
+    known = _committed(draft, unit.id)
+    if known is not None and (held := held_words(_words_of(unit), _words_of(known))) >= HELD_WORDS:
+        return known, held
+    return None, None
+
+
+def _committed(draft: _Draft, unit_id: str) -> Unit | None:
+    """The unit of this id as the brain's commit has it."""
+    path = draft.paths.get(unit_id, "")
+    text = draft.brain.read(path) if path in draft.brain.files else None
+    return knowledge.parse(text, path=path).unit if text is not None else None
+
+
+def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | None) -> None:
+    """Propose what the unit adds to the file of its twin; nothing where it adds nothing.
+
+    Raises KnowledgeError where that file cannot be edited.
+    """
+    path = twin.path or ""
+    change = draft.changes.get(path)
+    committed = draft.brain.read(path)
+    text = change.text if change else committed
+    known = knowledge.parse(text, path=path).unit if text is not None else None
+    if text is None or known is None:
+        draft.drop(unit, f"{twin.id} says the same, and its file cannot be edited")
+        return
+    added = _what_is_new(known.body, unit)
+    if not added:
+        draft.drop(unit, f"{twin.id} says it already")
+        return
+    heading = unit.title if unit.title != known.title else f"Seen again on {draft.today.isoformat()}"
+    body = f"{known.body.rstrip()}\n\n## {heading}\n\n{added}\n"
+    changed: dict[str, object] = {"last_modified": draft.today}
+    if unit.confidence > known.confidence:
+        changed["confidence"] = round(unit.confidence, 2)
+    changed["evidence"] = tuple(dict.fromkeys((*known.evidence, *unit.evidence)))
+    edited = knowledge.edit(text, changes=changed, body=body)
+    draft.changes[path] = FileChange(
+        path=path,
+        unit=replace(known, evidence=unit.evidence, confidence=max(known.confidence, unit.confidence)),
+        text=edited,
+        reason=reason,
+        before=change.before if change else committed,
+        note=f"adds to {known.id}" + (f", which says much the same (similarity {score:.2f})" if score else ""),
+    )
+
+
+def _mark_superseded(draft: _Draft, unit_id: str, by: Unit) -> None:
+    path = draft.paths[unit_id]
+    change = draft.changes.get(path)
+    text = change.text if change else draft.brain.read(path)
+    known = knowledge.parse(text, path=path).unit if text is not None else None
+    if text is None or known is None or (change and change.is_new):
+        return
+    try:
+        marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": draft.today})
+    except KnowledgeError:  # only a person can edit it; what supersedes it says so too
+        return
+    draft.changes[path] = FileChange(
+        path=path,
+        unit=known,
+        text=marked,
+        reason=f"superseded by {by.id}",
+        before=change.before if change else text,
+        note=f"marked as superseded by {by.id}",
+    )
+
+
+def _with_free_path(draft: _Draft, unit: Unit) -> Unit:
+    """The unit under a slug that neither the brain, nor this proposal, nor one that waits uses already."""
+    taken = set(draft.paths) | {waiting.id for waiting, _ in draft.brain.waiting}
+    slug, number = unit.id.partition("/")[2], 1
+    while f"{unit.type}/{slug}" in taken:
+        number += 1
+        slug = f"{unit.id.partition('/')[2]}-{number}"
+    return replace(unit, id=f"{unit.type}/{slug}", path=brains.unit_path(unit.type, unit.domain or "general", slug))
+
+
+def _relations(draft: _Draft, unit: Unit) -> tuple[tuple[Relation, ...], list[str]]:
+    """The relations that lead somewhere, each once, and what they mean for the reviewer."""
+    kept: dict[tuple[str, RelationType], Relation] = {}
+    notes: list[str] = []
+    for relation in unit.related:
+        if relation.id == unit.id or relation.id not in draft.paths:
+            continue
+        kept[relation.id, relation.relation] = relation
+        if relation.relation in (RelationType.SUPERSEDES, RelationType.CONTRADICTS):
+            notes.append(f"{relation.relation} {relation.id}")
+    return tuple(kept.values()), notes
+
+
+def _what_is_new(known_body: str, unit: Unit) -> str:
+    """The blocks of a unit's body that the known body does not hold in mostly the same words."""
+    blocks = [block for block in _BLOCK_BREAK.split(unit.body.strip()) if not block.startswith("# ")]
+    known = _BLOCK_BREAK.split(known_body)
+    known_words = set(_WORD.findall(known_body.lower()))
+    fresh: list[str] = []
+    for block in blocks:
+        words = set(_WORD.findall(block.lower()))
+        repeated = any(shared_words(block, other) >= SAME_WORDS for other in known)
+        if words and not repeated and len(words - known_words) > len(words) // 5:
+            fresh.append(block)
+    return "\n\n".join(fresh)
+
+
+def _words_of(unit: Unit) -> str:
+    return f"{unit.title}\n{unit.body}"

@@ -1,0 +1,364 @@
+"""Publishing: proposals become pull requests, and what was decided there comes back.
+
+push -> pull request -> a person merges or closes it on GitHub -> settle (remembered) -> pull -> sync -> answers.
+The local branch is the truth until then: whatever fails, the units wait on it, the ledger says why, and the next
+attempt goes on from there. Every step first looks at what is there already, so it can be repeated at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from nugget.capture import brain_key, review
+from nugget.capture.review import ProposalBranch
+from nugget.config import Environment, Settings
+from nugget.errors import GitError, GitHubError, NuggetError, UsageError
+from nugget.infra import files, git, github, ledger
+from nugget.infra.github import PullRequest, Repository
+
+PUBLISHED = "published.jsonl"
+"""The ledger of what became of each published proposal: the last line about a branch counts."""
+MAX_PUBLISH_S = 300.0
+"""After so long an attempt leaves the rest to the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """A proposal on GitHub. `state` is `failed` (and `reason` says why), `open`, `merged`, `closed` or `settled`.
+
+    `sha` is the commit that we pushed; `merged_as` the commit that the remote has instead; `settled` is what was
+    merged or closed and is taken care of here.
+    """
+
+    branch: str
+    state: str
+    sha: str | None = None
+    number: int | None = None
+    url: str | None = None
+    merged_as: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What an attempt came to. `local` says why everything stays local, where it does."""
+
+    publications: tuple[Publication, ...] = ()
+    local: str | None = None
+
+    @property
+    def failed(self) -> tuple[Publication, ...]:
+        """Those that are still only local because something went wrong."""
+        return tuple(publication for publication in self.publications if publication.state == "failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a brain is published: its remote, and the repository on GitHub behind it."""
+
+    remote: git.Remote
+    name: str
+    token: str
+    api_url: str | None
+
+    def open(self) -> Repository:
+        """A connection to the repository."""
+        return Repository(self.name, token=self.token, api_url=self.api_url)
+
+
+def find_place(brain: Path, environment: Environment) -> Place | str:
+    """Where proposals go, or in a sentence why they stay local. Asks nothing of the network."""
+    remote = git.find_remote(brain) if git.is_repository(brain) else None
+    if remote is None:
+        return "the brain has no remote"
+    name = github.repository_name(remote.url, api_url=environment.github_api_url)
+    if name is None:
+        return f"{remote.name} is not on {github.web_host(environment.github_api_url)}"
+    token = github.find_token(environment)
+    if token is None:
+        return "there is no GitHub token (GITHUB_TOKEN, or `gh auth login`)"
+    return Place(remote=_with_token(remote, environment, token), name=name, token=token,
+                 api_url=environment.github_api_url)  # fmt: skip
+
+
+def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
+    """What is known of each published proposal, by branch. Reads only."""
+    key = brain_key(brain)
+    known: dict[str, Publication] = {}
+    for line in ledger.read(home, PUBLISHED):
+        if line.get("brain") == key and isinstance(line.get("branch"), str) and isinstance(line.get("state"), str):
+            number = line.get("number")
+            known[line["branch"]] = Publication(
+                branch=line["branch"], state=line["state"], number=number if isinstance(number, int) else None,
+                **{name: _text(line.get(name)) for name in ("sha", "url", "merged_as", "reason")},
+            )  # fmt: skip
+    return known
+
+
+def publish(
+    brain: Path, *, environment: Environment, settings: Settings, now: datetime, forced: bool = False
+) -> Published:
+    """Open a pull request for every proposal that waits without one; `forced` overrides `capture.publish: never`.
+
+    Failures are values: each failed proposal says why, and stays where it is. Raises UsageError for a setting that
+    is none.
+    """
+    if settings.capture.publish not in ("auto", "never"):
+        raise UsageError(f"`capture.publish` must be auto or never, not {settings.capture.publish!r}.")
+    if settings.capture.publish == "never" and not forced:
+        return Published(local="capture.publish is `never`")
+    place = find_place(brain, environment)
+    if isinstance(place, str):
+        return Published(local=place)
+    with locked(brain, environment.home):
+        known = publications(brain, home=environment.home)
+        waiting = [proposal for proposal in review.proposals(brain) if _is_unpublished(proposal, known)]
+        if not waiting:
+            return Published()
+        try:
+            tip = _fetched_tip(brain, place.remote)
+            repository = place.open()
+        except NuggetError as error:
+            done = [_failure(proposal.branch, known, error) for proposal in waiting]
+        else:
+            attempt = _Attempt(brain=brain, place=place, repository=repository, tip=tip, labels=settings.capture.labels)
+            done = _publish_each(attempt, waiting, known)
+        for publication in done:
+            note(brain, environment.home, publication, known=known, now=now)
+    return Published(publications=tuple(done))
+
+
+def settle(brain: Path, *, environment: Environment, now: datetime) -> list[Publication]:
+    """Look at what became of open pull requests, and follow it here; returns those that changed.
+
+    Merged and in the checkout: the local branch goes; files that the reviewer took out are remembered as rejected.
+    Merged and not pulled yet: nothing but a note. Closed: rejected. Raises GitError, GitHubError, once all that can
+    be followed has been.
+    """
+    home = environment.home
+    known = publications(brain, home=home)
+    if not any(publication.state in ("open", "merged", "closed") for publication in known.values()):
+        return []
+    changed: list[Publication] = []
+    with locked(brain, home):
+        known = publications(brain, home=home)
+        asked = [publication for publication in known.values() if publication.state == "open"]
+        place = find_place(brain, environment) if asked else ""
+        repository = None if isinstance(place, str) else place.open()
+        obstacle: NuggetError | None = None
+        for publication in known.values():
+            current = publication
+            try:
+                if publication.state == "open" and repository is not None and publication.number is not None:
+                    pull = repository.pull(publication.number)
+                    current = replace(publication, state=pull.state, merged_as=pull.merged_as, url=pull.url)
+                current = _follow(brain, current, home=home, now=now)
+            except NuggetError as error:
+                obstacle = error
+            if current != publication:
+                note(brain, home, current, known=known, now=now)
+                changed.append(current)
+    if obstacle is not None and not changed:
+        raise obstacle
+    return changed
+
+
+def pull(brain: Path, *, environment: Environment) -> str | None:
+    """Fast-forward a clean checkout of the default branch to what the remote holds; the new commit, None for none.
+
+    Raises GitError with what stands in the way, and changes nothing then.
+    """
+    remote = git.find_remote(brain) if git.is_repository(brain) else None
+    if remote is None:
+        raise GitError("The brain has no remote to pull from.", hint="`git remote add origin URL` gives it one.")
+    if operation := git.operation_in_progress(brain):
+        raise GitError(f"The brain is in the middle of a {operation}; nothing was pulled.", hint="Finish it first.")
+    if github.repository_name(remote.url, api_url=environment.github_api_url) is not None:
+        token = github.find_token(environment)
+        remote = _with_token(remote, environment, token) if token else remote
+    there = git.remote_head(brain, remote)
+    if there is None:
+        return None
+    here, branch = git.head(brain), git.current_branch(brain)
+    if branch != there.branch:
+        raise GitError(
+            f"{branch or 'No branch'} is checked out in the brain, not {there.branch}; nothing was pulled.",
+            hint=f"Run `git switch {there.branch}` there first.",
+        )
+    tip = git.fetch(brain, remote, there.branch)
+    if here is None or tip == here or git.merge_base(brain, tip, here) == tip:
+        return None
+    if git.merge_base(brain, tip, here) != here:
+        raise GitError(
+            f"{branch} and {remote.name}/{branch} each have commits of their own; nothing was pulled.",
+            hint=f"Run `git pull --rebase {remote.name} {branch}` in the brain, then `git push`.",
+        )
+    if git.run(brain, "status", "--porcelain", "-z", "--untracked-files=no"):
+        raise GitError("There is uncommitted work in the brain; nothing was pulled.", hint="Commit or undo it first.")
+    with git.only_writer(brain):
+        git.fast_forward(brain, tip)
+    return tip
+
+
+def locked(brain: Path, home: Path) -> AbstractContextManager[None]:
+    """What is done with pull requests of a brain is done by one at a time."""
+    return files.locked(home / "locks" / f"{brain_key(brain).replace('/', '_')[-60:]}-publish.lock")
+
+
+def note(brain: Path, home: Path, publication: Publication, *, known: Mapping[str, Publication], now: datetime) -> None:
+    """One line in the ledger, unless it says what the last one did."""
+    if known.get(publication.branch) != publication:
+        told = {name: getattr(publication, name) for name in Publication.__slots__}
+        line = {"time": now.isoformat(), "brain": brain_key(brain)}
+        ledger.append(home, PUBLISHED, line | {name: value for name, value in told.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """One connection, for as many proposals as wait."""
+
+    brain: Path
+    place: Place
+    repository: Repository
+    tip: git.RemoteHead
+    labels: Sequence[str]
+
+
+def _publish_each(
+    attempt: _Attempt, waiting: Sequence[ProposalBranch], known: Mapping[str, Publication]
+) -> list[Publication]:
+    done: list[Publication] = []
+    begun = time.monotonic()
+    # Those that failed before come last, so that one that always fails holds up nobody.
+    for proposal in sorted(waiting, key=lambda proposal: proposal.branch in known):
+        before = known.get(proposal.branch)
+        try:
+            if time.monotonic() - begun > MAX_PUBLISH_S:
+                raise GitHubError("There was no time left for it.", hint="The next attempt goes on from here.")
+            done.append(_publish_one(attempt, proposal, before))
+        except NuggetError as error:
+            done.append(_failure(proposal.branch, known, error))
+    return done
+
+
+def _publish_one(attempt: _Attempt, proposal: ProposalBranch, before: Publication | None) -> Publication:
+    found = attempt.repository.find_pull(proposal.branch)
+    if found is not None and found.state != "open":
+        return _publication(proposal.branch, found, sha=proposal.sha)
+    sha = _on_remote_base(attempt, proposal)
+    replacing = before.sha if before and before.sha != sha else None
+    # False where somebody works on the remote's branch: what they made of it stands.
+    git.push(attempt.brain, attempt.place.remote, sha, branch=proposal.branch, replacing=replacing)
+    pull = found or attempt.repository.open_pull(
+        proposal.branch, base=attempt.tip.branch, title=proposal.title, body=proposal.body
+    )
+    if attempt.labels and found is None:
+        try:
+            attempt.repository.label(pull.number, attempt.labels)
+        except GitHubError as error:
+            return replace(_publication(proposal.branch, pull, sha=sha), reason=f"without labels: {error}")
+    return _publication(proposal.branch, pull, sha=sha)
+
+
+def _on_remote_base(attempt: _Attempt, proposal: ProposalBranch) -> str:
+    """The proposal's commit on top of what the remote has.
+
+    Commits of the user that were never pushed are not published with a proposal: its files alone are put on the
+    last commit that both sides share, and the local branch follows.
+    """
+    brain, tip = attempt.brain, attempt.tip.sha
+    shared = git.merge_base(brain, tip, proposal.sha)
+    if shared is None:
+        raise GitError(
+            f"The brain and {attempt.place.remote.name}/{attempt.tip.branch} have no commit in common.",
+            hint="Look at `git remote -v` in the brain: is it the right repository?",
+        )
+    if shared == proposal.sha or git.resolve(brain, f"{proposal.sha}^") == shared:
+        return proposal.sha
+    branch = next(branch for branch in git.branches(brain, proposal.branch) if branch.name == proposal.branch)
+    files = {file.path: None if file.after is None else git.read_blob(brain, proposal.sha, file.path)
+             for file in proposal.files}  # fmt: skip
+    sha = git.commit_files(brain, files=files, message=branch.message, parents=[shared], now=proposal.made)
+    git.move_branch(brain, proposal.branch, sha, expect=proposal.sha)
+    return sha
+
+
+def _follow(brain: Path, publication: Publication, *, home: Path, now: datetime) -> Publication:
+    """Do here what was decided there, as far as the checkout holds it."""
+    branch = next(
+        (found for found in git.branches(brain, publication.branch) if found.name == publication.branch), None
+    )
+    if branch is not None and branch.name == git.current_branch(brain):
+        # The person looks at it right now; it can wait.
+        return publication
+    if publication.state == "merged":
+        if not _is_here(brain, publication.merged_as):
+            return publication
+        if branch is not None:
+            _drop_merged(brain, branch, home=home, now=now)
+    elif publication.state == "closed":
+        if branch is not None:
+            review.reject(brain, branch.name, home=home, now=now)
+    else:
+        return publication
+    return replace(publication, state="settled", reason=publication.state)
+
+
+def _drop_merged(brain: Path, branch: git.Branch, *, home: Path, now: datetime) -> None:
+    """The branch of a merged pull request goes; new files that did not come with the merge were turned down."""
+    left = review.show(brain, branch.name).files
+    refused = [file.path for file in left if file.status == "new" and git.read_blob(brain, "HEAD", file.path) is None]
+    if refused:
+        review.reject(brain, branch.name, home=home, now=now, units=refused)
+    for rest in git.branches(brain, branch.name):
+        if rest.name == branch.name:
+            git.delete_branch(brain, rest.name, expect=rest.sha)
+
+
+def _is_here(brain: Path, commit: str | None) -> bool:
+    """Whether the checked-out branch holds a commit of the remote."""
+    known = git.resolve(brain, commit) if commit else None
+    return known is not None and git.merge_base(brain, "HEAD", known) == known
+
+
+def _fetched_tip(brain: Path, remote: git.Remote) -> git.RemoteHead:
+    there = git.remote_head(brain, remote)
+    if there is None:
+        branch = git.current_branch(brain) or "main"
+        raise GitError(
+            f"{remote.name} is empty: there is no branch to propose anything for.",
+            hint=f"Run `git push -u {remote.name} {branch}` in the brain, then `nugget capture --publish`.",
+        )
+    return git.RemoteHead(branch=there.branch, sha=git.fetch(brain, remote, there.branch))
+
+
+def _is_unpublished(proposal: ProposalBranch, known: Mapping[str, Publication]) -> bool:
+    publication = known.get(proposal.branch)
+    if publication is None or publication.state == "failed":
+        return True
+    return publication.state == "open" and publication.sha != proposal.sha
+
+
+def _failure(branch: str, known: Mapping[str, Publication], error: NuggetError) -> Publication:
+    before = known.get(branch) or Publication(branch=branch, state="failed")
+    return replace(before, state="failed", reason=" ".join(filter(None, [str(error), error.hint])))
+
+
+def _publication(branch: str, pull: PullRequest, *, sha: str) -> Publication:
+    return Publication(
+        branch=branch, state=pull.state, sha=sha, number=pull.number, url=pull.url, merged_as=pull.merged_as
+    )
+
+
+def _with_token(remote: git.Remote, environment: Environment, token: str) -> git.Remote:
+    trusted = github.may_see_token(remote.url, api_url=environment.github_api_url)
+    return replace(remote, token=token) if trusted else remote
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,324 @@
+"""The capture queue: one JSON file a job in `$NUGGET_HOME/queue/<state>/`, moved between states by rename.
+
+pending -> running -> done | skipped | failed -> pending again when its time has come. A job is in one state at
+every moment, whatever is killed; the queue's lock says whether a worker is alive, so whatever is `running`
+without one was left behind and is taken up again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from nugget.errors import NuggetError, TranscriptError
+from nugget.infra import files, ledger, spool
+from nugget.models import SessionFile
+
+MAX_ATTEMPTS = 13
+"""A job that failed so often, over about a day, waits for `nugget capture --retry`."""
+MAX_DEATHS = 3
+"""A job that the worker died on so often is put off like one that failed."""
+FIRST_RETRY = timedelta(minutes=1)
+LAST_RETRY = timedelta(hours=6)
+KEPT = timedelta(days=30)
+"""How long done and skipped jobs stay to be looked at."""
+QUIET = timedelta(minutes=10)
+"""A transcript written to more recently belongs to a session that may still run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One session to capture. `attempts` counts starts; `next_try` is when a failed job is due again.
+
+    `is_unread` says that its file is there and could not be read this time: it is left as it is, never rewritten.
+    """
+
+    name: str
+    state: str
+    transcript: str | None = None
+    session: str | None = None
+    cwd: str | None = None
+    brain: str | None = None
+    event: str = ""
+    queued: float = 0.0
+    attempts: int = 0
+    next_try: float | None = None
+    reason: str | None = None
+    branch: str | None = None
+    is_unread: bool = False
+    other: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What capturing a job's session came to: a branch, or why there is none."""
+
+    branch: str | None = None
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The queue at a glance, for `nugget status`."""
+
+    counts: Mapping[str, int]
+    failed: tuple[Job, ...]
+    last_captured: str | None
+    working: bool
+
+
+def jobs(home: Path, state: str) -> list[Job]:
+    """The jobs in a state, oldest first. A file that is no job counts as one that says so in its reason."""
+    return [_read(file) for file in _files(home, state)]
+
+
+def claim(home: Path, now: datetime) -> Job | None:
+    """Take the oldest pending job: it is `running` from here on, with one more attempt on its count."""
+    for file in _files(home, "pending"):
+        job = _read(file)
+        if job.is_unread:
+            # A fault of the disk or of permissions may pass: it stays pending, and holds up no other.
+            continue
+        moved = _move(home, job, "running")
+        if moved is not None:
+            return _rewrite(home, replace(moved, attempts=moved.attempts + 1, next_try=None))
+    return None
+
+
+def finish(home: Path, job: Job, outcome: Outcome) -> Job:
+    """A running job has ended well: `done`, or `skipped` with the reason."""
+    ended = _rewrite(home, replace(job, reason=outcome.skipped, branch=outcome.branch))
+    return _move(home, ended, "skipped" if outcome.skipped else "done") or ended
+
+
+def fail(home: Path, job: Job, reason: str, *, now: datetime) -> Job:
+    """A running job has failed: put off, each time twice as long, until it is left to a person."""
+    wait = min(FIRST_RETRY * 2 ** min(job.attempts - 1, 20), LAST_RETRY)
+    due = (now + wait).timestamp() if job.attempts < MAX_ATTEMPTS else None
+    ended = _rewrite(home, replace(job, reason=reason, next_try=due))
+    return _move(home, ended, "failed") or ended
+
+
+def recover(home: Path, *, now: datetime) -> list[Job]:
+    """Take up what a killed worker left behind; to be called with the queue's lock held."""
+    found: list[Job] = []
+    for job in jobs(home, "running"):
+        if job.is_unread:
+            continue
+        if job.attempts >= MAX_DEATHS:
+            found.append(fail(home, job, "the worker was killed while it worked on this session", now=now))
+        else:
+            found.append(_move(home, job, "pending") or job)
+    return found
+
+
+def release(home: Path, *, now: datetime, everything: bool = False) -> list[Job]:
+    """Make failed jobs pending again whose time has come, or (`everything`) all of them with a fresh count."""
+    found: list[Job] = []
+    for job in jobs(home, "failed"):
+        if job.is_unread:
+            continue
+        if everything or (job.next_try is not None and job.next_try <= now.timestamp()):
+            fresh = _rewrite(home, replace(job, attempts=0 if everything else job.attempts, next_try=None))
+            found.append(_move(home, fresh, "pending") or fresh)
+    return found
+
+
+def prune(home: Path, *, now: datetime) -> None:
+    """Forget done and skipped jobs of long ago, and what interrupted writes left behind."""
+    for state in spool.STATES:
+        with suppress(FileNotFoundError):
+            for entry in os.scandir(Path(spool.queue_folder(home)) / state):
+                age = now.timestamp() - entry.stat().st_mtime
+                old = state in ("done", "skipped") and age > KEPT.total_seconds()
+                if old or (entry.name.startswith(".") and age > 3600):
+                    Path(entry.path).unlink(missing_ok=True)
+
+
+def catch_up(home: Path, files: Iterable[SessionFile], *, now: datetime, since: datetime | None = None) -> list[str]:
+    """Queue the sessions that were never captured, or grew since; returns their locators.
+
+    Left out: what is in the queue already, what was written to within `QUIET`, and what is older than `since`.
+    """
+    known = ledger.captured_sizes(home)
+    queued = {job.transcript for state in ("pending", "running", "failed") for job in jobs(home, state)}
+    settled = {job.transcript: job.queued for state in ("done", "skipped") for job in jobs(home, state)}
+    found: list[str] = []
+    for file in files:
+        name = file.locator
+        quiet = now.timestamp() - file.mtime >= QUIET.total_seconds()
+        recent = since is None or file.mtime >= since.timestamp()
+        captured = known.get(name, -1) >= file.size or settled.get(name, 0.0) >= file.mtime
+        if quiet and recent and file.size and name not in queued and not captured:
+            line = {"version": 1, "queued": now.timestamp(), "event": "catch-up", "transcript": name}
+            spool.put(home, line | {"session": file.id})
+            found.append(name)
+    return found
+
+
+def drain(
+    home: Path,
+    capture: Callable[[Job], Outcome],
+    *,
+    now: Callable[[], datetime],
+    report: Callable[[Job], None] = lambda job: None,
+    log: Callable[[str], None] = lambda text: None,
+    redact: Callable[[str], str] = str,
+    max_jobs: int | None = None,
+) -> int:
+    """Work pending jobs until there are none (or `max_jobs` were worked); returns how many.
+
+    What an unforeseen error says may be a session's words: it passes `redact` on its way to reason and log.
+    A job's failure never stops the rest. To be called with the queue's lock held.
+    """
+    worked = 0
+    while (max_jobs is None or worked < max_jobs) and (job := claim(home, now())) is not None:
+        worked += 1
+        try:
+            ended = finish(home, job, _attempt(job, capture))
+        except NuggetError as error:
+            ended = fail(home, job, str(error), now=now())
+        except OSError as error:
+            reason = f"{error.filename or 'a file'} could not be read or written ({error.strerror or error})"
+            ended = fail(home, job, reason, now=now())
+        except Exception as error:
+            log(redact(f"{job.name}: {traceback.format_exc()}"))
+            reason = redact(f"unexpected {type(error).__name__}: {error}")
+            ended = fail(home, job, " ".join(reason.split())[:500], now=now())
+        except BaseException:
+            # Interrupted by a person or a signal: nothing wrong with the job, so it waits for the next worker.
+            _move(home, _rewrite(home, replace(job, attempts=job.attempts - 1)), "pending")
+            raise
+        report(ended)
+    return worked
+
+
+def overview(home: Path) -> Overview:
+    """The queue at a glance; reads only."""
+    counts = {state: len(_files(home, state)) for state in spool.STATES}
+    captured = [line for line in ledger.read(home, ledger.CAPTURES) if line.get("event") == "captured"]
+    return Overview(
+        counts=counts,
+        failed=tuple(jobs(home, "failed")),
+        last_captured=str(captured[-1].get("time")) if captured else None,
+        working=is_working(home),
+    )
+
+
+def is_working(home: Path) -> bool:
+    """Whether a worker holds the queue. Asks the lock itself only where it names a process that lives.
+
+    Whoever tests a lock holds it for a moment, and a hook at that moment would not start a worker.
+    """
+    file = Path(spool.queue_folder(home)) / "worker.lock"
+    try:
+        process = int(file.read_bytes() or b"0")
+        if process <= 0:
+            return False
+        os.kill(process, 0)
+    except (FileNotFoundError, ValueError, ProcessLookupError):
+        return False
+    except OSError:
+        pass
+    lock = files.try_lock(file)
+    if lock is not None:
+        os.close(lock)
+    return lock is None
+
+
+def sign(lock: int) -> None:
+    """Name this process in the lock file that it holds."""
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+
+
+def _attempt(job: Job, capture: Callable[[Job], Outcome]) -> Outcome:
+    if job.reason and not job.transcript and not job.session:
+        return Outcome(skipped=job.reason)
+    if not all(_can_be_a_path(text) for text in (job.transcript, job.session) if text):
+        return Outcome(skipped="the hook was given a transcript or session that can be no file")
+    try:
+        return capture(job)
+    except TranscriptError as error:
+        if job.transcript and Path(job.transcript).exists():
+            raise
+        return Outcome(skipped=f"there is no transcript ({error})")
+
+
+def _can_be_a_path(text: str) -> bool:
+    """Whether a text that a client gave can name a file on any system."""
+    try:
+        name = os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in name and len(name) < 4096 and all(len(part) < 256 for part in name.split(b"/"))
+
+
+def _files(home: Path, state: str) -> list[Path]:
+    folder = Path(spool.queue_folder(home)) / state
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries)
+    except FileNotFoundError:
+        return []
+    return [folder / name for name in names if name.endswith(".json") and not name.startswith(".")]
+
+
+def _read(file: Path) -> Job:
+    state = file.parent.name
+    try:
+        loaded = json.loads(file.read_bytes())
+        if not isinstance(loaded, dict):
+            raise ValueError("it holds no object")
+    except OSError as error:
+        reason = f"the queue file {file.name} cannot be read ({error.strerror or error})"
+        return Job(name=file.name, state=state, reason=reason, is_unread=True)
+    except ValueError as error:
+        return Job(name=file.name, state=state, reason=f"the queue file {file.name} cannot be read as a job ({error})")
+    texts = {key: _text(loaded.get(key)) for key in ("transcript", "session", "cwd", "brain", "reason", "branch")}
+    return Job(
+        name=file.name,
+        state=state,
+        event=_text(loaded.get("event")) or "",
+        queued=_number(loaded.get("queued")) or 0.0,
+        attempts=int(_number(loaded.get("attempts")) or 0),
+        next_try=_number(loaded.get("next_try")),
+        is_unread=False,
+        other={key: value for key, value in loaded.items() if key not in Job.__slots__},
+        **texts,
+    )
+
+
+def _rewrite(home: Path, job: Job) -> Job:
+    """Write a job anew where it is; its state does not change."""
+    kept = {name: getattr(job, name) for name in Job.__slots__ if name not in ("name", "state", "is_unread", "other")}
+    line = {**job.other, **{name: value for name, value in kept.items() if value is not None}}
+    files.replace(Path(spool.queue_folder(home)) / job.state / job.name, json.dumps(line).encode())
+    return job
+
+
+def _move(home: Path, job: Job, state: str) -> Job | None:
+    """Rename a job into a state; None when it is not where it was (another process took it)."""
+    queue = Path(spool.queue_folder(home))
+    files.private_folder(queue / state)
+    try:
+        (queue / job.state / job.name).rename(queue / state / job.name)
+    except FileNotFoundError:
+        return None
+    # Not waited for: a rename that a power cut takes back leaves the job in the state before, to be taken up again.
+    return replace(job, state=state)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,304 @@
+"""Review: a person accepts or rejects what capture proposed on local branches.
+
+Accepting makes a commit from the repository's objects and lets git fast-forward the checkout to it: files with
+uncommitted work in them stop it before anything changed, every other file of the user stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from nugget.brain import is_knowledge_path
+from nugget.brain import knowledge_file as knowledge
+from nugget.capture import brain_key
+from nugget.capture.proposals import BRANCH_PREFIX, parse_message
+from nugget.errors import BrainError, ConflictError, GitError, ReviewError
+from nugget.infra import git, ledger
+from nugget.models import Problem, Severity, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedFile:
+    """One file of a proposal that the checked-out branch does not hold yet.
+
+    `before` and `after` are texts, None where the file is new or deleted; `unit` is what `after` (else `before`) says.
+    """
+
+    path: str
+    before: str | None
+    after: str | None
+    unit: Unit | None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """`new`, `edited` or `deleted`."""
+        return "new" if self.before is None else "deleted" if self.after is None else "edited"
+
+    @property
+    def id(self) -> str:
+        """By what a person names the file: the id of its unit, else its path."""
+        return self.unit.id if self.unit else self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalBranch:
+    """A proposal that waits for review."""
+
+    branch: str
+    sha: str
+    base: str
+    made: datetime
+    title: str
+    body: str
+    trailers: Mapping[str, str]
+    files: tuple[ProposedFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """What was merged into which branch by which commit, and what of the proposal still waits."""
+
+    into: str
+    commit: str
+    files: tuple[ProposedFile, ...]
+    waiting: tuple[ProposedFile, ...]
+
+
+def proposals(brain: Path) -> list[ProposalBranch]:
+    """Every proposal of which something is left to decide, oldest first."""
+    tip = _require_commit(brain)
+    held = git.files_at(brain, tip)
+    read = [_read(brain, branch, tip=tip, held=held) for branch in git.branches(brain, BRANCH_PREFIX)]
+    return [proposal for proposal in read if proposal.files]
+
+
+def show(brain: Path, name: str | None = None) -> ProposalBranch:
+    """One proposal, by its branch, by any part that only its branch has, or the only one there is.
+
+    Raises ReviewError when there is none such, or several.
+    """
+    tip = _require_commit(brain)
+    branches = git.branches(brain, BRANCH_PREFIX)
+    exact = [branch for branch in branches if branch.name == name]
+    found = exact or [branch for branch in branches if name is None or name in branch.name]
+    if len(found) == 1:
+        return _read(brain, found[0], tip=tip, held=git.files_at(brain, tip))
+    hint = "Run `nugget review list` to see what waits."
+    if not branches:
+        raise ReviewError("Nothing waits for review.", hint="Sessions are proposed when they end.")
+    if not found:
+        raise ReviewError(f"There is no proposal {name}.", hint=hint)
+    raise ReviewError(f"{len(found)} proposals wait{f' that match {name}' if name else ''}: name one.", hint=hint)
+
+
+def diff(brain: Path, proposal: ProposalBranch) -> str:
+    """The unified diff of a proposal against where it started."""
+    return git.diff(brain, proposal.base, proposal.sha, [file.path for file in proposal.files])
+
+
+def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None) -> Accepted:
+    """Merge a proposal, or only the named units of it, into the checked-out branch.
+
+    Raises ReviewError when the brain is in the middle of a merge, no branch is checked out or a file cannot be read,
+    GitError when the proposal is checked out elsewhere or git is locked, ConflictError when the same file changed on
+    both sides or has uncommitted work in it; nothing was changed then.
+    """
+    with git.only_writer(brain):
+        into, tip = _ready_branch(brain)
+        proposal = show(brain, name)
+        git.refuse_checked_out(brain, proposal.branch)
+        chosen = _choose(proposal, units)
+        _refuse_unreadable(chosen, proposal.branch)
+        contents = {file.path: _merged(brain, file, proposal, tip=tip, into=into) for file in chosen}
+        rest = tuple(file for file in proposal.files if file not in chosen)
+        commit = _merge_commit(brain, proposal, contents, tip=tip, whole=not rest, now=now)
+        _fast_forward(brain, commit, contents)
+        _keep_only(brain, proposal, rest, now=now)
+    return Accepted(into=into, commit=commit, files=chosen, waiting=rest)
+
+
+def reject(
+    brain: Path, name: str | None = None, *, home: Path, now: datetime, units: Sequence[str] | None = None
+) -> tuple[ProposedFile, ...]:
+    """Turn down a proposal, or only the named units of it, for good: they are not proposed again.
+
+    Raises ReviewError as `show`, GitError when the proposal is checked out somewhere or git is locked; nothing was
+    changed then.
+    """
+    git.wait_until_free(brain)
+    proposal = show(brain, name)
+    git.refuse_checked_out(brain, proposal.branch)
+    chosen = _choose(proposal, units)
+    key = brain_key(brain)
+    remembered = [_remembered(file) for file in chosen]
+    ledger.reject(home, brain=key, branch=proposal.branch, units=remembered, now=now)
+    if capture := proposal.trailers.get("Nugget-Records"):
+        closing = {"time": now.isoformat(), "event": "captured", "brain": key, "capture": capture}
+        ledger.append(home, ledger.CAPTURES, closing | {"branch": proposal.branch, "reason": "rejected"})
+    _keep_only(brain, proposal, tuple(file for file in proposal.files if file not in chosen), now=now)
+    return chosen
+
+
+def _require_commit(brain: Path) -> str:
+    tip = git.head(brain) if git.is_repository(brain) else None
+    if tip is None:
+        raise BrainError(f"{brain} is no git repository with a commit.", hint=f"Run `nugget init {brain}`.")
+    return tip
+
+
+def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str]) -> ProposalBranch:
+    base = git.merge_base(brain, tip, branch.sha) or git.EMPTY_TREE
+    parsed = parse_message(branch.message)
+    waiting = [change for change in git.changes(brain, base, branch.sha) if held.get(change.path) != change.after]
+    blobs = [blob for change in waiting for blob in (change.before, change.after) if blob]
+    contents = dict(zip(blobs, git.read_objects(brain, blobs), strict=True))
+    files: list[ProposedFile] = []
+    for change in waiting:
+        before, after = (contents.get(blob or "") for blob in (change.before, change.after))
+        said = knowledge.parse_bytes(after if after is not None else before or b"", path=change.path)
+        files.append(
+            ProposedFile(
+                path=change.path,
+                before=None if before is None else before.decode("utf-8", "replace"),
+                after=None if after is None else after.decode("utf-8", "replace"),
+                unit=said.unit,
+                problems=tuple(said.problems),
+            )
+        )
+    return ProposalBranch(
+        branch=branch.name, sha=branch.sha, base=base, made=branch.committed, title=parsed.title,
+        body=parsed.body, trailers=parsed.trailers, files=tuple(files),
+    )  # fmt: skip
+
+
+def _ready_branch(brain: Path) -> tuple[str, str]:
+    """The branch that is checked out, and its commit."""
+    tip = _require_commit(brain)
+    if operation := git.operation_in_progress(brain):
+        raise ReviewError(
+            f"The brain is in the middle of a {operation}.",
+            hint=f"Finish it, or undo it with `git {operation} --abort`, then accept again.",
+        )
+    into = git.current_branch(brain)
+    if into is None:
+        raise ReviewError("No branch is checked out in the brain.", hint="Run `git switch main` there.")
+    if into.startswith(BRANCH_PREFIX):
+        raise ReviewError(f"The proposal {into} itself is checked out.", hint="Run `git switch main` in the brain.")
+    return into, tip
+
+
+def _choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[ProposedFile, ...]:
+    if units is None:
+        return proposal.files
+    unknown = [name for name in units if not any(name in (file.id, file.path) for file in proposal.files)]
+    if unknown:
+        there = ", ".join(file.id for file in proposal.files) or "nothing any more"
+        raise ReviewError(f"{proposal.branch} proposes no {', '.join(unknown)}.", hint=f"It proposes {there}.")
+    return tuple(file for file in proposal.files if file.id in units or file.path in units)
+
+
+def _refuse_unreadable(files: Sequence[ProposedFile], branch: str) -> None:
+    """Raise ReviewError for a knowledge file that nobody would find once accepted: a reviewer may have broken it."""
+    for file in files:
+        if file.after is not None and file.unit is None and is_knowledge_path(file.path):
+            problem = next(one for one in file.problems if one.severity is Severity.ERROR)
+            hint = f"Correct it there (`git switch {branch}` in the brain), or accept other files with `--unit ID`."
+            raise ReviewError(f"{problem}; nothing was accepted.", hint=hint)
+
+
+def _merged(brain: Path, file: ProposedFile, proposal: ProposalBranch, *, tip: str, into: str) -> bytes | None:
+    """What the file holds after the merge, None for a deletion. Raises ConflictError where sides contradict."""
+    ours = git.read_blob(brain, tip, file.path)
+    before = git.read_blob(brain, proposal.base, file.path)
+    theirs = git.read_blob(brain, proposal.sha, file.path)
+    if ours in (before, theirs):
+        return theirs
+    if ours is not None and before is not None and theirs is not None:
+        merged = git.merge_files(ours, before, theirs) or _merge_knowledge(file.path, ours, before, theirs)
+        if merged is not None:
+            return merged
+    raise ConflictError(
+        f"{file.path} was changed on {into} since {proposal.branch} was made, and both changed the same lines.",
+        hint=f"Run `git merge {proposal.branch}` in the brain to settle it by hand, or accept the other files with "
+        "`--unit ID`.",
+    )
+
+
+def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> bytes | None:
+    """The merge of two edits that each only add to the end of a unit, as capture proposes them."""
+    units = [knowledge.parse_bytes(content, path=path).unit for content in (ours, before, theirs)]
+    mine, base, other = units
+    if mine is None or base is None or other is None or not other.body.startswith(base.body.rstrip()):
+        return None
+    added = other.body[len(base.body.rstrip()) :]
+    dates = [date for date in (mine.last_modified, other.last_modified) if date]
+    changed: dict[str, object] = {
+        "confidence": max(mine.confidence, other.confidence),
+        "evidence": tuple(dict.fromkeys((*mine.evidence, *other.evidence))),
+    }
+    if dates:
+        changed["last_modified"] = max(dates)
+    try:
+        text = ours.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return knowledge.edit(text, changes=changed, body=mine.body.rstrip() + added).encode()
+
+
+def _merge_commit(
+    brain: Path, proposal: ProposalBranch, contents: Mapping[str, bytes | None], *, tip: str, whole: bool, now: datetime
+) -> str:
+    """The commit to go to: the proposal's own where nothing else happened since, else one on top of `tip`."""
+    if whole and proposal.base == tip:
+        return proposal.sha
+    trailers = "\n".join(f"{name}: {value}" for name, value in proposal.trailers.items())
+    listed = "\n".join(f"- {path}" for path in contents)
+    message = f"{proposal.title}\n\nAccepted from {proposal.branch}:\n{listed}\n\n{trailers}\n"
+    parents = [tip, proposal.sha] if whole else [tip]
+    return git.commit_files(brain, files=contents, message=message, parents=parents, now=now)
+
+
+def _fast_forward(brain: Path, commit: str, contents: Mapping[str, bytes | None]) -> None:
+    try:
+        git.fast_forward(brain, commit)
+    except GitError as error:
+        dirty = sorted(set(contents) & set(git.dirty_paths(brain, list(contents))))
+        if dirty:
+            raise ConflictError(
+                f"{', '.join(dirty)} {'has' if len(dirty) == 1 else 'have'} uncommitted changes of yours in the brain.",
+                hint="Commit or undo them there, then accept again. Nothing was changed.",
+            ) from error
+        if "fast-forward" in str(error):
+            raise ConflictError("The brain's branch moved meanwhile; nothing was done.", hint="Try again.") from error
+        raise
+
+
+def _keep_only(brain: Path, proposal: ProposalBranch, rest: Sequence[ProposedFile], *, now: datetime) -> None:
+    """Let the branch hold only what still waits, on top of the checked-out commit; without any, drop it."""
+    if not rest:
+        git.delete_branch(brain, proposal.branch, expect=proposal.sha)
+        return
+    branch = next(branch for branch in git.branches(brain, proposal.branch) if branch.name == proposal.branch)
+    contents = {file.path: git.read_blob(brain, proposal.sha, file.path) for file in rest}
+    base = git.head(brain) if all(_untouched(brain, file, proposal) for file in rest) else proposal.base
+    sha = git.commit_files(brain, files=contents, message=branch.message, parents=[base or proposal.base], now=now)
+    git.move_branch(brain, proposal.branch, sha, expect=proposal.sha)
+
+
+def _untouched(brain: Path, file: ProposedFile, proposal: ProposalBranch) -> bool:
+    """Whether the checked-out commit still holds the file as it was when the proposal was made."""
+    return git.read_blob(brain, "HEAD", file.path) == git.read_blob(brain, proposal.base, file.path)
+
+
+def _remembered(file: ProposedFile) -> tuple[str, str, list[str]]:
+    """What to remember of a rejected file; of an edit only what it would have added, not the unit itself."""
+    if file.unit is None:
+        return (file.path, file.after or "", [])
+    before = knowledge.parse(file.before, path=file.path).unit if file.before is not None else None
+    known = set(before.evidence) if before else set()
+    quotes = [evidence.quote for evidence in file.unit.evidence if evidence not in known]
+    return ("" if before else file.unit.id, file.unit.body, quotes)

@@ -1,0 +1,302 @@
+"""Conventional commit messages from paths, the staged diff and what the person asked the agent for.
+
+The form is that of https://www.conventionalcommits.org/en/v1.0.0/: `type(scope): subject`, of at most 72 characters,
+a body of why and what, and git trailers.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from nugget.commits.attribution import LOCK_FILES, Attribution
+from nugget.infra.git import SUBMODULE, StagedFile
+from nugget.text import counted
+
+HEADER_CHARS = 72
+"""The longest first line: what `git log` shows whole."""
+TYPES = ("feat", "fix", "docs", "test", "build", "ci", "refactor", "chore")
+MAX_LISTED = 8
+_MAX_SESSIONS = 5
+_MAX_REASONS = 4
+
+AUTHORS = {
+    "claude-code": "Claude <noreply@anthropic.com>",
+    "codex": "Codex <noreply@openai.com>",
+    "gemini-cli": "Gemini CLI <noreply@google.com>",
+    "cursor": "Cursor <cursoragent@cursor.com>",
+    "opencode": "OpenCode <noreply@opencode.ai>",
+}
+"""How an agent is named in `Co-authored-by`."""
+
+_DOCS = re.compile(
+    r"(?:^|/)(?:docs?|documentation)/|\.(?:md|mdx|rst|adoc|txt)$|(?:^|/)(?:LICENSE|NOTICE|AUTHORS)[^/]*$", re.I
+)
+_TESTS = re.compile(
+    r"(?:^|/)(?:tests?|__tests__|specs?|testdata|fixtures|e2e)/|(?:^|/)(?:test_[^/]*|conftest\.py)$|"
+    r"[._-](?:test|tests|spec)\.[a-z]+$|_test\.[a-z]+$|Tests?\.(?:java|kt|cs|swift)$"
+)
+_CI = re.compile(
+    r"^\.github/(?:workflows|actions)/|^\.circleci/|^\.buildkite/|^\.?(?:gitlab-ci|travis|appveyor|azure-pipelines|"
+    r"cloudbuild|drone|woodpecker)[^/]*\.ya?ml$|(?:^|/)Jenkinsfile"
+)
+_BUILD = re.compile(
+    r"(?:^|/)(?:package\.json|pyproject\.toml|setup\.(?:py|cfg)|requirements[^/]*\.(?:txt|in)|Makefile|GNUmakefile|"
+    r"CMakeLists\.txt|[^/]*\.cmake|go\.mod|Cargo\.toml|Gemfile|composer\.json|pom\.xml|build\.gradle(?:\.kts)?|"
+    r"settings\.gradle(?:\.kts)?|Dockerfile[^/]*|[^/]*\.Dockerfile|docker-compose[^/]*|meson\.build|BUILD(?:\.bazel)?|"
+    r"WORKSPACE|tsconfig[^/]*\.json|(?:webpack|vite|rollup|esbuild|babel)\.config\.[a-z]+)$"
+)
+_SETTINGS = re.compile(r"(?:^|/)\.[^/]+$|\.(?:ya?ml|toml|ini|cfg|json|properties)$")
+_GENERIC = frozenset(
+    "src lib app apps pkg packages internal source sources main java python cmd core index mod".split()
+)
+_FIX = re.compile(
+    r"\b(?:fix(?:e[sd]|ing)?|bugs?|broken|crash(?:es|ed|ing)?|regressions?|repair|hotfix|wrong(?:ly)?|errors?|fail(?:s|ed|ing|ure)?"
+    r"|leak(?:s|ing)?|race condition|deadlock|doesn't work|does not work|beheb\w*|fehler\w*)\b", re.I
+)  # fmt: skip
+_REFACTOR = re.compile(
+    r"\b(?:refactor\w*|restructure\w*|clean ?up|simplif\w+|rename[sd]?|deduplicate\w*|tidy|split\b.{0,40}\binto"
+    r"|extract (?:the |a )?(?:function|method|class|module)|move (?:the |it )?.{0,30}\bto)\b",
+    re.I,
+)
+_CHORE = re.compile(r"\b(?:bump|upgrade (?:the )?dependenc|housekeeping|reformat|formatter|lint(?:er|ing)?)\b", re.I)
+_CONVENTIONAL = re.compile(r"^(?P<type>[a-z]{2,10})(?:\((?P<scope>[^)]{1,40})\))?!?:\s+(?P<subject>.+)$")
+_POLITE = re.compile(
+    r"^(?:(?:please|pls|now|ok(?:ay)?|so|then|next|also|and|hi|hello|hey|thanks|great|alright)\b[,.!:]*\s+|"
+    r"(?:can|could|would|will) you (?:please )?|"
+    r"(?:i(?:'d| would) like (?:you )?to|i (?:do |really )*(?:want|need) (?:you )?to|"
+    r"we (?:need|want|have|should|ought) (?:to )?|"
+    r"let(?:'s| us)|you should|help me(?: to)?|go ahead and|try to|make sure (?:that )?(?:you )?(?:to )?)\s+)+",
+    re.I,
+)
+_QUESTION = re.compile(r"^(?:why|what|how|where|when|who|which|is|are|does|do|did|should|was|were|has|have)\b", re.I)
+_SMALL_TALK = re.compile(
+    r"^(?:yes|no|continue|go on|do it|proceed|commit|push|looks good|perfect|thanks?|thank you|sure)\b", re.I
+)
+_PLAN = re.compile(r"^implement the following plan:?\s*(?:#+\s*(?:plan:?\s*)?)?(?P<title>[^#\n]+)", re.I)
+"""How a client hands over a plan that was agreed on, by its title."""
+_HEADING = re.compile(r"\s#{1,6}\s")
+_UNSAYABLE = re.compile(r"https?://\S+|[`\"]{3}|[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A message before its trailers. `body` is paragraphs, not wrapped yet."""
+
+    type: str
+    subject: str
+    scope: str = ""
+    body: tuple[str, ...] = ()
+
+    @property
+    def header(self) -> str:
+        """`type(scope): subject` in at most HEADER_CHARS characters."""
+        head = f"{self.type}({self.scope}): " if self.scope else f"{self.type}: "
+        return head + cut(self.subject, HEADER_CHARS - len(head))
+
+
+def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons: Sequence[str] = ()) -> Draft:
+    """A message by rules alone.
+
+    `intents` are what the person asked for, the likeliest first; `reasons` are decisions and constraints that are
+    known of the files. Both are untrusted text, redacted already.
+    """
+    usable = [subject for intent in intents if (subject := subject_of(intent))]
+    kind, scope = commit_type(staged, " ".join(usable[:1])), common_scope(staged)
+    subject = usable[0] if usable else described(staged)
+    found = _CONVENTIONAL.match(subject)
+    if found and found["type"] in TYPES:
+        kind, scope, subject = found["type"], found["scope"] or scope, found["subject"]
+    made = Draft(type=kind, scope=scope, subject=subject)
+    why = [] if made.header.endswith(subject) else [sentence(subject)]
+    why += [sentence(intent) for intent in usable[1:3]]
+    body = ["\n".join(f"- {reason}" for reason in [*why, *reasons][:_MAX_REASONS])] if why or reasons else []
+    if len(staged) > 1 or not usable:
+        body.append("\n".join(_listed(staged)))
+    return Draft(type=kind, scope=scope, subject=subject, body=tuple(body))
+
+
+def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
+    """The conventional type: by the paths where they agree, else by what was asked for, else by the diff."""
+    kinds = {_kind(file.path) for file in staged}
+    if kinds == {"lock"} or kinds == {"build", "lock"}:
+        return "build"
+    kinds -= {"lock"}
+    if len(kinds) == 1 and (only := next(iter(kinds))) != "code":
+        return only
+    if "code" not in kinds:
+        return next((kind for kind in ("build", "ci", "test", "docs") if kind in kinds), "chore")
+    if _CHORE.search(intent):
+        return "chore"
+    if _REFACTOR.search(intent):
+        return "refactor"
+    if _FIX.search(intent):
+        return "fix"
+    code = [file for file in staged if _kind(file.path) == "code"]
+    if all(file.status in "RCD" and len(file.added) <= len(file.removed) for file in code):
+        return "refactor"
+    if intent or any(file.status == "A" for file in code):
+        return "feat"
+    added, removed = (
+        sum(len(lines) for lines in side) for side in zip(*((f.added, f.removed) for f in code), strict=True)
+    )
+    return "feat" if added >= 2 * max(1, removed) else "refactor"
+
+
+def common_scope(staged: Sequence[StagedFile]) -> str:
+    """The name of the folder, or file, that the change is about; empty where it is about several."""
+    paths = [file.path for file in staged if _kind(file.path) == "code"] or [file.path for file in staged]
+    parts = [PurePosixPath(path).parts[:-1] for path in paths]
+    common = list(parts[0])
+    for other in parts[1:]:
+        common = common[
+            : next(
+                (n for n, (a, b) in enumerate(zip(common, other, strict=False)) if a != b), min(len(common), len(other))
+            )
+        ]
+    names = [part for part in common if part.lower() not in _GENERIC and not part.startswith(".")]
+    chosen = names[-1] if names and len(names) > 1 else ""
+    if len(paths) == 1 and not chosen:
+        stem = PurePosixPath(paths[0]).name.lstrip(".").split(".")[0]
+        chosen = names[-1] if names and stem.lower() in {*_GENERIC, "__init__"} else stem
+    chosen = chosen or (names[-1] if names else "")
+    slug = re.sub(r"[^a-z0-9_-]+", "-", chosen.lower()).strip("-_")
+    return slug if 1 < len(slug) <= 20 else ""
+
+
+def subject_of(intent: str) -> str:
+    """What was asked for as a subject: its first sentence without politeness; empty where it is no request."""
+    if plan := _PLAN.match(intent.strip()):
+        intent = plan["title"]
+    lines = [line.strip(" \t-*>#") for line in _HEADING.split(intent.strip())[0].splitlines()]
+    text = next((line for line in lines if line), "")
+    text = " ".join(_UNSAYABLE.sub(" ", text).split())
+    if found := _CONVENTIONAL.match(text):
+        return text if found["type"] in TYPES else found["subject"]
+    if _SMALL_TALK.match(text):
+        return ""
+    text = re.split(r"(?<=[a-z0-9)\]\"'])[.!?](?:\s|$)", text, maxsplit=1)[0]
+    asked = _POLITE.sub("", text)
+    if asked == text and (_QUESTION.match(text) or text.endswith("?")):
+        return ""
+    asked = asked.rstrip(" .,;:!?…")
+    words = asked.split()
+    if len(words) < 2 or len(asked) > 300:
+        return ""
+    return asked if _is_name(words[0]) else asked[:1].lower() + asked[1:]
+
+
+def described(staged: Sequence[StagedFile]) -> str:
+    """The subject where nobody said what for: what happened to which files."""
+    verbs = Counter(_verb(file) for file in staged)
+    verb = verbs.most_common(1)[0][0] if len(verbs) == 1 else "update"
+    if len(staged) == 1:
+        file = staged[0]
+        return (
+            f"rename {_name(file.previous or '')} to {_name(file.path)}"
+            if verb == "rename"
+            else f"{verb} {_name(file.path)}"
+        )
+    folders = {PurePosixPath(file.path).parts[0] if "/" in file.path else "" for file in staged}
+    names = [_name(file.path) for file in staged]
+    if len(staged) == 2:
+        return f"{verb} {names[0]} and {names[1]}"
+    place = f" in {_printable(next(iter(folders)))}" if len(folders) == 1 and "" not in folders else ""
+    return f"{verb} {counted(len(staged), 'file')}{place}"
+
+
+def trailers(
+    attribution: Attribution, *, sessions: Sequence[str], name: str, co_authors: bool = True
+) -> list[tuple[str, str]]:
+    """The trailers that say which sessions a commit comes from and whose its lines are."""
+    found = [("Nugget-Session", _plain(session)) for session in sessions[:_MAX_SESSIONS]]
+    shares, human = attribution.shares()
+    if attribution.lines and (shares or sessions):
+        parts = [f"{share}% agent ({_plain(agent)})" for agent, share in shares.items()] or ["0% agent"]
+        who = f" ({named})" if (named := _plain(name)) else ""
+        found.append(("Nugget-Attribution", ", ".join([*parts, f"{human}% human{who}"])))
+    if co_authors:
+        found += [("Co-authored-by", AUTHORS[agent]) for agent in shares if agent in AUTHORS]
+    return found
+
+
+def rendered(made: Draft, ends: Sequence[tuple[str, str]] = ()) -> str:
+    """The whole message, wrapped at 72 characters, with a line end."""
+    parts = [made.header]
+    parts += ["\n".join(wrapped for line in part.splitlines() for wrapped in _wrapped(line)) for part in made.body]
+    if ends:
+        parts.append("\n".join(f"{key}: {value}" for key, value in ends))
+    return "\n\n".join(part for part in parts if part.strip()) + "\n"
+
+
+def cut(text: str, max_chars: int) -> str:
+    """The text on one line in at most `max_chars` characters, cut at a word."""
+    line = " ".join(text.split())
+    if len(line) <= max_chars:
+        return line
+    room = line[: max_chars - 1]
+    kept = room.rsplit(" ", 1)[0] if " " in room[max_chars // 2 :] else room
+    return kept.rstrip(" ,;:-(") + "…"
+
+
+def sentence(text: str) -> str:
+    """The text as a sentence of a body."""
+    line = cut(text, 300)
+    return line[:1].upper() + line[1:] + ("" if line.endswith((".", "!", "?", "…", ":")) else ".")
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.wrap(
+        line, HEADER_CHARS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
+def _listed(staged: Sequence[StagedFile]) -> list[str]:
+    lines = []
+    for file in staged[:MAX_LISTED]:
+        amount = f" (+{len(file.added)} -{len(file.removed)})" if file.added or file.removed else ""
+        amount = "" if file.mode == SUBMODULE else " (binary)" if file.is_binary else amount
+        path = _printable(file.path)
+        what = f"{_printable(file.previous)} to {path}" if file.previous else path
+        lines.append(f"- {_verb(file)} {what}{amount}")
+    if len(staged) > MAX_LISTED:
+        lines.append(f"- and {counted(len(staged) - MAX_LISTED, 'more file')}")
+    return lines
+
+
+def _kind(path: str) -> str:
+    if PurePosixPath(path).name in LOCK_FILES:
+        return "lock"
+    for pattern, kind in ((_CI, "ci"), (_TESTS, "test"), (_BUILD, "build"), (_DOCS, "docs"), (_SETTINGS, "chore")):
+        if pattern.search(path):
+            return kind
+    return "code"
+
+
+def _verb(file: StagedFile) -> str:
+    return {"A": "add", "D": "remove", "R": "rename", "C": "copy"}.get(file.status, "update")
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word keeps its capital: `README`, `OAuth2`, `I`, but not `Add`."""
+    return any(letter.isupper() or letter.isdigit() for letter in word[1:]) or not word[1:].isalpha()
+
+
+def _name(path: str) -> str:
+    return _printable(PurePosixPath(path).name)
+
+
+def _printable(path: str) -> str:
+    """A path as it can be shown: without control characters, and `?` for bytes that are no UTF-8."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", path.encode("utf-8", "replace").decode())
+
+
+def _plain(text: str) -> str:
+    """The text without what would end a trailer or its brackets."""
+    kept = text.encode("utf-8", "replace").decode()
+    return " ".join(re.sub(r"[\x00-\x1f\x7f()<>]", " ", kept).split())[:200]

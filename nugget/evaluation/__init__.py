@@ -1,0 +1,348 @@
+"""Evaluation: the golden questions of a brain, asked of its own index, measured, and compared with an earlier run.
+
+No LLM takes part, so that a run costs nothing and two runs can be compared. Metrics are those of the literature:
+
+    recall@k = expected units among the first k / expected units
+    MRR@10   = 1 / rank of the first expected unit, 0 beyond rank 10
+    nDCG@10  = sum of (2^gain - 1) / log2(rank + 1) over the first ten / the most that this could be
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nugget import __version__
+from nugget.brain.golden import GoldenQuestion
+from nugget.errors import NuggetError
+from nugget.index import Index
+from nugget.infra import files
+from nugget.infra.embedding import Embedder
+from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity
+from nugget.retrieval import retrieve
+from nugget.retrieval.profiles import Profile
+from nugget.retrieval.reranking import Reranker
+
+METRICS = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
+LISTED = 50
+"""Units looked at to say where an expected one stands."""
+SHOWN = 3
+"""Units named that came instead."""
+_DEPTH = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What is measured: an index with everything that answers from it. `now` decides what is stale."""
+
+    index: Index
+    profile: Profile
+    embedder: Embedder | None
+    reranker: Reranker | None = None
+    now: datetime
+
+    def ask(self, text: str, filter_: Filter) -> Bundle:
+        """The first `LISTED` units for a question, whatever their length."""
+        query = Query(text=text, filter=filter_, limit=LISTED, budget_tokens=10**9, depth=Depth.SUMMARY)
+        return retrieve(
+            query, self.profile, self.index, embedder=self.embedder, reranker=self.reranker, now=self.now
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """Where an expected unit stands (None: not among the first `LISTED`), and what explains it."""
+
+    id: str
+    rank: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one question. `first` are the best units with their scores; `values` has every metric."""
+
+    question: GoldenQuestion
+    expected: tuple[Placed, ...]
+    first: tuple[tuple[str, float], ...]
+    weak: bool
+    values: Mapping[str, float]
+
+    @property
+    def rank(self) -> int | None:
+        """The best rank of an expected unit."""
+        return min((placed.rank for placed in self.expected if placed.rank), default=None)
+
+    @property
+    def is_answerable(self) -> bool:
+        """Whether the brain is expected to know."""
+        return bool(self.question.expect)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One evaluation: `problems` are what was wrong with the questions, which were then left out."""
+
+    time: datetime
+    model: str | None
+    ranking: str
+    outcomes: tuple[Outcome, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def answerable(self) -> tuple[Outcome, ...]:
+        """The questions that the brain is expected to answer; the metrics are means over these."""
+        return tuple(outcome for outcome in self.outcomes if outcome.is_answerable)
+
+    @property
+    def unanswerable(self) -> tuple[Outcome, ...]:
+        """The questions with `expect: []`."""
+        return tuple(outcome for outcome in self.outcomes if not outcome.is_answerable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """An earlier run: the metrics of each question by `GoldenQuestion.key`."""
+
+    where: str
+    time: str
+    model: str | None
+    ranking: str
+    rows: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A run against a baseline, over the questions that both have.
+
+    `regressed` names the metrics that fell by more than the threshold; `worse` and `better` are the questions whose
+    nDCG changed, with the one before.
+    """
+
+    baseline: Baseline
+    shared: int
+    before: Mapping[str, float]
+    now: Mapping[str, float]
+    regressed: tuple[str, ...]
+    worse: tuple[tuple[Outcome, float], ...]
+    better: tuple[tuple[Outcome, float], ...]
+
+
+def evaluate(
+    questions: Sequence[GoldenQuestion],
+    pipeline: Pipeline,
+    *,
+    problems: Sequence[Problem] = (),
+    forgotten: Collection[str] = (),
+) -> Run:
+    """Ask every question. One that expects a unit that does not exist is a problem, with its line, and is left out.
+
+    A unit among the `forgotten` was taken out on purpose: that is a warning, and the question is asked for the other
+    units that it expects, where there are any.
+    """
+    known = set(pipeline.index.unit_ids())
+    found = list(problems)
+    outcomes: list[Outcome] = []
+    for question in questions:
+        missing = list(_unknown_ids(question, known, forgotten))
+        found += missing
+        left = _without(question, set(forgotten) - known)
+        if left is not None and all(problem.severity is Severity.WARNING for problem in missing):
+            outcomes.append(_outcome(left, pipeline))
+    return Run(
+        time=pipeline.now,
+        model=pipeline.embedder.model if pipeline.embedder else None,
+        ranking=pipeline.reranker.name if pipeline.reranker else pipeline.profile.ranking,
+        outcomes=tuple(outcomes),
+        problems=tuple(found),
+    )
+
+
+def metrics(found: Sequence[str], gains: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of one ranked list; `gains` are the relevant ids with their gain (1 where all are alike)."""
+    found = list(found)[:_DEPTH]
+    gained = sum((2 ** gains.get(id_, 0) - 1) / math.log2(rank + 1) for rank, id_ in enumerate(found, start=1))
+    best = sorted(gains.values(), reverse=True)[:_DEPTH]
+    most = sum((2**gain - 1) / math.log2(rank + 1) for rank, gain in enumerate(best, start=1))
+    first = next((1 / rank for rank, id_ in enumerate(found, start=1) if id_ in gains), 0.0)
+    recalls = {f"recall@{k}": sum(id_ in gains for id_ in found[:k]) / len(gains) for k in (1, 5, 10)}
+    return {**recalls, "mrr@10": first, "ndcg@10": gained / most}
+
+
+def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each metric over questions; empty where there are none."""
+    return {name: statistics.fmean(row[name] for row in rows) for name in METRICS} if rows else {}
+
+
+def compare(run: Run, baseline: Baseline, *, threshold: float) -> Comparison | None:
+    """The run against an earlier one, over the questions that both have; None where they have none in common."""
+    shared = [outcome for outcome in run.answerable if outcome.question.key in baseline.rows]
+    if not shared:
+        return None
+    before = means([baseline.rows[outcome.question.key] for outcome in shared])
+    now = means([outcome.values for outcome in shared])
+    changed = [(outcome, baseline.rows[outcome.question.key]["ndcg@10"]) for outcome in shared]
+    changed.sort(key=lambda pair: pair[0].values["ndcg@10"] - pair[1])
+    return Comparison(
+        baseline=baseline,
+        shared=len(shared),
+        before=before,
+        now=now,
+        regressed=tuple(name for name in METRICS if before[name] - now[name] > threshold + 1e-9),
+        worse=tuple(pair for pair in changed if pair[0].values["ndcg@10"] < pair[1] - 1e-6),
+        better=tuple(pair for pair in reversed(changed) if pair[0].values["ndcg@10"] > pair[1] + 1e-6),
+    )
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """A run as JSON: what `nugget eval --json` prints, what is stored, and what a baseline file holds."""
+    return {
+        "version": __version__,
+        "time": run.time.isoformat(timespec="seconds"),
+        "model": run.model,
+        "ranking": run.ranking,
+        "questions": len(run.answerable),
+        "metrics": {name: round(value, 4) for name, value in means([o.values for o in run.answerable]).items()},
+        "false_alarms": sum(outcome.weak for outcome in run.answerable),
+        "unanswerable": {"questions": len(run.unanswerable), "flagged": sum(o.weak for o in run.unanswerable)},
+        "results": [_outcome_json(outcome) for outcome in run.outcomes],
+        "problems": [
+            {"path": found.path, "line": found.line, "severity": str(found.severity), "reason": found.reason}
+            for found in run.problems
+        ],
+    }  # fmt: skip
+
+
+def read_baseline(file: Path) -> Baseline | None:
+    """The run in a file; None where there is no such file. Raises NuggetError for a file that holds none."""
+    try:
+        loaded = json.loads(file.read_text("utf-8"))
+        rows = {
+            str(row["key"]): {name: float(row["metrics"][name]) for name in METRICS}
+            for row in loaded["results"]
+            if row["metrics"]
+        }
+        return Baseline(
+            where=str(file), time=str(loaded["time"]), model=loaded["model"], ranking=str(loaded["ranking"]), rows=rows
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NuggetError(
+            f"{file} is no run of `nugget eval`.", hint="Make one: nugget eval --json > evals/baseline.json"
+        ) from error
+
+
+def store(file: Path, run: Run, *, partial: bool) -> None:
+    """Keep a run to compare the next one with. One of some files only replaces the rows of its own questions.
+
+    Raises NuggetError where the file cannot be written.
+    """
+    kept = run_json(run)
+    if partial:
+        own = {row["key"] for row in kept["results"]}
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            kept["results"] += [row for row in json.loads(file.read_text("utf-8"))["results"] if row["key"] not in own]
+    try:
+        files.replace(file, json.dumps(kept, ensure_ascii=False).encode())
+    except OSError as error:
+        raise NuggetError(f"The run cannot be kept in {file} ({error.strerror or error}).") from error
+
+
+def comparison_json(found: Comparison) -> dict[str, Any]:
+    """A comparison as JSON."""
+
+    def changes(pairs: Sequence[tuple[Outcome, float]]) -> list[dict[str, Any]]:
+        return [
+            {"question": outcome.question.text, "before": before, "now": round(outcome.values["ndcg@10"], 6)}
+            for outcome, before in pairs
+        ]
+
+    return {
+        "with": found.baseline.where,
+        "time": found.baseline.time,
+        "model": found.baseline.model,
+        "ranking": found.baseline.ranking,
+        "questions": found.shared,
+        "before": {name: round(value, 4) for name, value in found.before.items()},
+        "now": {name: round(value, 4) for name, value in found.now.items()},
+        "regressed": list(found.regressed),
+        "worse": changes(found.worse),
+        "better": changes(found.better),
+    }
+
+
+def _unknown_ids(question: GoldenQuestion, known: Collection[str], forgotten: Collection[str]) -> Iterator[Problem]:
+    for unit_id, line in zip(question.expect, question.lines, strict=True):
+        if unit_id in known:
+            continue
+        if unit_id in forgotten:
+            reason = f"expects {unit_id}, which was forgotten; take it out, or name another unit"
+            yield Problem(path=question.path, line=line, reason=reason, severity=Severity.WARNING)
+        else:
+            yield Problem(path=question.path, line=line, reason=f"the brain has no unit {unit_id}")
+
+
+def _without(question: GoldenQuestion, gone: Collection[str]) -> GoldenQuestion | None:
+    """The question as far as it expects units that are not gone; None where it expected nothing else."""
+    left = [
+        (unit_id, line) for unit_id, line in zip(question.expect, question.lines, strict=True) if unit_id not in gone
+    ]
+    if question.expect and not left:
+        return None
+    return replace(question, expect=tuple(unit_id for unit_id, _ in left), lines=tuple(line for _, line in left))
+
+
+def _outcome(question: GoldenQuestion, pipeline: Pipeline) -> Outcome:
+    bundle = pipeline.ask(question.text, question.filter)
+    ranks = {hit.unit.id: (rank, hit) for rank, hit in enumerate(bundle.hits, start=1)}
+    expected = [
+        Placed(id=unit_id, rank=ranks[unit_id][0], why=_found_by(ranks[unit_id][1], bundle))
+        if unit_id in ranks
+        else Placed(id=unit_id, rank=None, why=_why_absent(unit_id, question, pipeline))
+        for unit_id in question.expect
+    ]
+    return Outcome(
+        question=question,
+        expected=tuple(expected),
+        first=tuple((hit.unit.id, round(hit.score, 4)) for hit in bundle.hits[:SHOWN]),
+        weak=bundle.weak,
+        values=metrics(list(ranks), dict.fromkeys(question.expect, 1.0)) if question.expect else {},
+    )
+
+
+def _found_by(hit: Hit, bundle: Bundle) -> str:
+    """`vector #9, bm25 misses it`: the ranks that the unit has in the lists, and the lists that do not hold it."""
+    lists = ["bm25"] if "no_vectors" in bundle.degraded else ["vector", "bm25"]
+    missed = [name for name in lists if not any(reason.startswith(f"{name} #") for reason in hit.reasons)]
+    return ", ".join([*hit.reasons, *(f"{name} misses it" for name in missed)])
+
+
+def _why_absent(unit_id: str, question: GoldenQuestion, pipeline: Pipeline) -> str:
+    unfiltered = pipeline.ask(question.text, Filter()) if question.filters else None
+    if unfiltered and any(hit.unit.id == unit_id for hit in unfiltered.hits):
+        return "the filters keep it out"
+    return "neither list holds it" if pipeline.embedder else "bm25 misses it"
+
+
+def _outcome_json(outcome: Outcome) -> dict[str, Any]:
+    question = outcome.question
+    return {
+        "key": question.key,
+        "question": question.text,
+        "filters": dict(question.filters),
+        "path": question.path,
+        "line": question.line,
+        "rank": outcome.rank,
+        "weak": outcome.weak,
+        "metrics": {name: round(value, 6) for name, value in outcome.values.items()},
+        "expected": [{"id": placed.id, "rank": placed.rank, "why": placed.why} for placed in outcome.expected],
+        "first": [{"id": unit_id, "score": score} for unit_id, score in outcome.first],
+    }

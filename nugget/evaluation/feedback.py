@@ -1,0 +1,226 @@
+"""What the query log tells: what is asked most, what finds nothing, how fast it is, what is used, what to measure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nugget.capture import Capture, read_redacted
+from nugget.index import Index
+from nugget.infra import query_log
+from nugget.infra.query_log import RELATED, Asked, Use
+from nugget.markdown import subheadings_of
+from nugget.models import Event, EventKind, Session
+from nugget.text import counted
+
+FEWEST_WORDS = 4
+"""A heading of fewer words (`When not to`) is no question."""
+
+_CITING = (EventKind.PROMPT, EventKind.REPLY, EventKind.COMMAND, EventKind.FILE_EDIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """All times that one question was asked, spacing and letter case aside. The rest is from the last time."""
+
+    text: str
+    times: int
+    last: datetime
+    units: tuple[tuple[str, float], ...]
+    weak: bool
+    used: tuple[str, ...] = ()
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing came back."""
+        return not self.units
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The query log of a brain, summed up. Times in ms; `returned` of `units` were ever part of an answer.
+
+    `sources` tells of each source in how many answers it had a part, and how many results it gave.
+    `zero` and `weak` count questions asked, not different ones; `cited_in` counts those whose answer was used.
+    """
+
+    asked: int
+    faces: Mapping[str, int]
+    zero: int
+    weak: int
+    p50_ms: float | None
+    p95_ms: float | None
+    units: int
+    returned: int
+    used_in: int
+    askings: tuple[Asking, ...]
+    sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[str]) -> Report:
+    """Sum up the entries of a brain that has these units now; the questions asked most come first."""
+    faces: dict[str, int] = {}
+    groups: dict[str, list[Asked]] = {}
+    for entry in entries:
+        faces[entry.face] = faces.get(entry.face, 0) + 1
+        groups.setdefault(" ".join(entry.text.casefold().split()), []).append(entry)
+    used: dict[str, list[str]] = {}
+    for use in uses:
+        used.setdefault(use.asked, []).append(use.unit)
+    times = sorted(entry.duration_ms for entry in entries)
+    return Report(
+        asked=len(entries),
+        faces=faces,
+        zero=sum(not entry.units for entry in entries),
+        weak=sum(entry.weak and bool(entry.units) for entry in entries),
+        p50_ms=_percentile(times, 0.50),
+        p95_ms=_percentile(times, 0.95),
+        units=len(unit_ids),
+        returned=len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids}),
+        used_in=sum(entry.id in used for entry in entries),
+        sources=_contributed(entries),
+        askings=tuple(_asking(group, used) for group in sorted(groups.values(), key=_most_asked)),
+    )
+
+
+def _contributed(entries: Sequence[Asked]) -> dict[str, tuple[int, int]]:
+    """How often each source had a part in an answer, and how many results it gave, the busiest first."""
+    totals: dict[str, tuple[int, int]] = {}
+    for entry in entries:
+        for source, count in (entry.sources or ({"brain": len(entry.units)} if entry.units else {})).items():
+            answers, results = totals.get(source, (0, 0))
+            totals[source] = (answers + 1, results + count)
+    return dict(sorted(totals.items(), key=lambda total: (-total[1][0], total[0])))
+
+
+def report_json(found: Report, askings: Sequence[Asking]) -> dict[str, Any]:
+    """A report as JSON, with these of its questions."""
+    return {
+        "asked": found.asked,
+        "faces": dict(found.faces),
+        "zero": found.zero,
+        "weak": found.weak,
+        "p50_ms": found.p50_ms,
+        "p95_ms": found.p95_ms,
+        "coverage": {
+            "units": found.units, "returned": found.returned,
+            "share": round(found.returned / found.units, 4) if found.units else None,
+        },
+        "used_in": found.used_in,
+        "sources": {name: {"answers": answers, "results": results}
+                    for name, (answers, results) in found.sources.items()},
+        "queries": [
+            {
+                "text": asking.text, "times": asking.times, "last": asking.last.isoformat(timespec="seconds"),
+                "weak": asking.weak, "zero": asking.is_zero, "used": list(asking.used),
+                "units": [{"id": unit_id, "score": score} for unit_id, score in asking.units],
+            }
+            for asking in askings
+        ],
+    }  # fmt: skip
+
+
+def note_uses(transcript: Path, session: str, *, capture: Capture, index: Index) -> int:
+    """Record which units, returned to a session's questions, it used later; returns how many are new.
+
+    Called when the session has been captured. Raises what reading the transcript raises, and OSError.
+    """
+    entries = query_log.read(capture.home, brain=capture.brain, session=session)
+    if not entries:
+        return 0
+    read, _ = read_redacted(transcript, capture)
+
+    def scope_of(unit_id: str) -> str | None:
+        unit = index.unit(unit_id)
+        return unit.scope.path if unit and unit.scope else None
+
+    return query_log.record_uses(capture.home, list(uses_in(read, entries, scope_of=scope_of)), now=capture.now)
+
+
+def uses_in(session: Session, entries: Sequence[Asked], *, scope_of: Callable[[str], str | None]) -> Iterator[Use]:
+    """The returned units that a later event of the session cites by id, or whose scoped path it edits.
+
+    What tools put out is no use: the answer itself names every id. `scope_of` gives the path of a unit's scope.
+    """
+    for entry in entries:
+        later = [event for event in session.events if event.timestamp and event.timestamp > entry.time]
+        said = "\n".join(text for event in later if event.kind in _CITING for text in (event.text, event.after) if text)
+        edited = [event for event in later if event.kind is EventKind.FILE_EDIT and event.path]
+        for unit_id in entry.unit_ids:
+            if unit_id in said and re.search(rf"(?<![\w/-]){re.escape(unit_id)}(?![\w/-])", said):
+                yield Use(asked=entry.id, unit=unit_id, how="cited")
+            elif edited and (scope := scope_of(unit_id)) and any(_is_within(event, scope) for event in edited):
+                yield Use(asked=entry.id, unit=unit_id, how="edited")
+
+
+def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str], limit: int) -> str:
+    """Questions that could be golden ones, as YAML to be pasted: unanswered ones from the log, then headings.
+
+    `known` are the texts of the golden questions that there are.
+    """
+    asked_before = {" ".join(text.casefold().split()) for text in known}
+    lines: list[str] = []
+    questions = [entry for entry in entries if RELATED not in entry.filters]
+    unanswered = [asking for asking in report(questions, (), unit_ids=()).askings if asking.weak and asking.text]
+    for asking in unanswered:
+        if " ".join(asking.text.casefold().split()) not in asked_before and len(lines) < 3 * limit:
+            nearest = f" Nearest: {asking.units[0][0]}" if asking.units else ""
+            lines.append(f"  # Not answered ({counted(asking.times, 'time')}, last {asking.last:%Y-%m-%d}).{nearest}")
+            lines += _question_lines(asking.text, "")
+    for unit_id, heading in _headings(index):
+        if len(lines) >= 3 * limit:
+            break
+        if " ".join(heading.casefold().split()) not in asked_before:
+            lines.append("  # A heading; ask it in other words.")
+            lines += _question_lines(heading, unit_id)
+    return "\n".join(["questions:", *lines]) + "\n" if lines else ""
+
+
+def _headings(index: Index) -> Iterator[tuple[str, str]]:
+    """The most telling heading of each unit below its title, else the title; none that two units have."""
+    seen: set[str] = set()
+    for unit_id in index.unit_ids():
+        unit = index.unit(unit_id)
+        if unit is None:
+            continue
+        telling = [heading for heading in subheadings_of(unit.body) if len(heading.split()) >= FEWEST_WORDS]
+        heading = max(telling, key=len, default=unit.title)
+        if heading.casefold() not in seen:
+            seen.add(heading.casefold())
+            yield unit_id, heading
+
+
+def _question_lines(text: str, unit_id: str) -> list[str]:
+    # A JSON string is a YAML string, whatever is in it.
+    question = json.dumps(" ".join(text.split()), ensure_ascii=False)
+    return [f"  - question: {question}", f"    expect: [{unit_id}]"]
+
+
+def _asking(group: Sequence[Asked], used: Mapping[str, Sequence[str]]) -> Asking:
+    last = group[-1]
+    units = dict.fromkeys(unit for entry in group for unit in used.get(entry.id, ()))
+    return Asking(
+        text=" ".join(last.text.split()), times=len(group), last=last.time, units=last.units, weak=last.weak,
+        used=tuple(units),
+    )  # fmt: skip
+
+
+def _most_asked(group: Sequence[Asked]) -> tuple[int, float]:
+    return -len(group), -group[-1].time.timestamp()
+
+
+def _percentile(values: Sequence[float], share: float) -> float | None:
+    """The nearest-rank percentile of sorted values."""
+    return values[max(math.ceil(share * len(values)) - 1, 0)] if values else None
+
+
+def _is_within(event: Event, scope: str) -> bool:
+    """Whether the edited file is the scope's file or lies in its folder, wherever the repository is."""
+    path, scope = f"/{(event.path or '').strip('/')}/", f"/{scope.strip('/')}/"
+    return scope != "//" and scope in path

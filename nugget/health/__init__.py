@@ -1,6 +1,0 @@
-"""What is captured, queued, failed and spent; what is wrong, and the next command to run. Reads only."""
-
-from nugget.health.checks import Finding, doctor
-from nugget.health.status import IndexState, State, Status, index_state, status, when
-
-__all__ = ["Finding", "IndexState", "State", "Status", "doctor", "index_state", "status", "when"]

@@ -1,0 +1,1 @@
+"""What clients and git call at their events; standard library only until there is work."""

@@ -1,0 +1,78 @@
+"""What git's prepare-commit-msg hook calls: `nugget commit --hook FILE [SOURCE [COMMIT]]`.
+
+Whatever happens here, the commit goes on: the exit code is 0, nothing is printed, and after five seconds at the latest
+it is over. What failed is noted in `$NUGGET_HOME/log/hook.log`; the message is then as git made it.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nugget.config import Environment, load_settings, read_environment
+from nugget.infra import files
+
+_MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
+_READ_FOR_S = 0.15
+"""Processor time for reading sessions."""
+_GIVEN_UP_AFTER_S = 5.0
+_OF_FILES = ("claude-code", "codex", "gemini-cli")
+"""Agents whose sessions are single files: databases are too slow to be looked at while somebody waits."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write a message into git's file, where the person gave none; always 0."""
+    environment = read_environment()
+    try:
+        with_alarm = hasattr(signal, "setitimer")
+        if with_alarm:
+            signal.signal(signal.SIGALRM, _give_up)
+            signal.setitimer(signal.ITIMER_REAL, _GIVEN_UP_AFTER_S)
+        try:
+            _write(environment, *arguments[2:4])
+        finally:
+            if with_alarm:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    except Exception as error:  # whatever it is, it must not stop a commit
+        _note(environment, error)
+    return 0
+
+
+def _write(environment: Environment, file: str = "", source: str = "") -> None:
+    if source or not file:
+        return
+    from dataclasses import replace
+
+    from nugget import commits
+    from nugget.infra import git
+
+    variables = git.hook_variables()
+    here = Path.cwd()
+    settings = load_settings(environment)
+    agents = tuple(name for name in _OF_FILES if name in settings.capture.agents or "all" in settings.capture.agents)
+    settings = replace(settings, capture=replace(settings.capture, agents=agents))
+
+    def make() -> commits.Commit | None:
+        limits = commits.Limits(max_bytes=_MAX_TRANSCRIPT_BYTES, until=time.process_time() + _READ_FOR_S)
+        return commits.prepare(
+            here, environment, settings, now=datetime.now(UTC), variables=variables, limits=limits,
+            only_with_sessions=True,
+        )  # fmt: skip
+
+    commits.write_message(Path(file), make, comment=lambda: git.comment_mark(here))
+
+
+def _give_up(number: int, frame: object) -> None:
+    raise TimeoutError(f"no message after {_GIVEN_UP_AFTER_S:g} s")
+
+
+def _note(environment: Environment, error: Exception) -> None:
+    try:
+        with files.open_private(environment.home / "log" / "hook.log", "a") as log:
+            line = f"{datetime.now(UTC).isoformat(timespec='seconds')} commit hook: {type(error).__name__}: {error}"
+            log.write(" ".join(line.split()) + "\n")
+    except OSError:
+        return

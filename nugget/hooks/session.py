@@ -1,0 +1,212 @@
+"""What Claude Code's hooks call: note the session in the queue, start the worker, get out of the way.
+
+Where it was asked for, a session is told at its start what is known of its workspace (`--brief`), and at each prompt
+what is known of that (`--recall`).
+
+Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Nothing that goes
+wrong here may disturb the client: the exit code is always 0, nothing is printed but the notice that the
+client shows at a session's start, and what failed is noted in `$NUGGET_HOME/log/hook.log`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from nugget.infra import files, spool
+
+NOTICE = "This session will be analyzed for knowledge capture"
+CATCH_UP_EVERY_S = 3600
+_STDIN_WAIT_S = 1.0
+_MAX_PAYLOAD_BYTES = 4_000_000
+FLAGS = ("--brief", "--recall")
+_TELL_S = 1.5
+"""Far more than it takes; on a machine that is out of breath a session starts without being told anything."""
+_BRIEFED_ALREADY = ("resume", "fork")
+"""The brief stands in the conversation that goes on."""
+_QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
+_JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
+
+
+class _OutOfTime(BaseException):
+    """What was asked takes too long. No OSError, as TimeoutError is: what looks into files goes on after those."""
+
+
+def is_hook_call(arguments: Sequence[str]) -> bool:
+    """Whether `nugget <arguments>` is a hook at work: `capture-session` alone, with the payload on stdin."""
+    is_ours = list(arguments[:1]) == ["capture-session"] and all(flag in FLAGS for flag in arguments[1:])
+    return is_ours and sys.stdin is not None and not sys.stdin.isatty()
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Act on the hook payload on stdin; always 0.
+
+    SessionEnd (and PreCompact) queue the session; SessionStart prints the notice and, at most once an hour, has the
+    worker look for sessions that were never captured. Inside a session that Nugget itself started: nothing.
+    `--brief`, or NUGGET_BRIEF, adds the brief to SessionStart; `--recall`, or NUGGET_RECALL, answers UserPromptSubmit.
+    """
+    if os.environ.get(spool.GUARD):
+        return 0
+    home = home_folder()
+    try:
+        payload = _read_payload()
+        event = payload.get("hook_event_name") or ""
+        if event == "SessionStart":
+            _session_starts(home, payload, is_briefed=_wants(arguments, "--brief", "NUGGET_BRIEF"))
+        elif event == "UserPromptSubmit" and _wants(arguments, "--recall", "NUGGET_RECALL"):
+            _say(_told(payload, "recall"))
+        elif event in _QUEUED_EVENTS and (payload.get("transcript_path") or payload.get("session_id")):
+            _session_ends(home, payload, str(event))
+    except (Exception, _OutOfTime) as error:
+        _note(home, error)
+    return 0
+
+
+def home_folder() -> str:
+    """`$NUGGET_HOME` as `config.read_environment` reads it: `~` is the user's home, a relative one starts here."""
+    return os.path.abspath(os.path.expanduser(os.environ.get("NUGGET_HOME") or os.path.join("~", ".nugget")))
+
+
+def _read_payload() -> dict[str, object]:
+    """The JSON object on stdin, complete or not closed; empty when there is none within a second.
+
+    A client that keeps the pipe open must not hold us, so reading ends where the object ends.
+    """
+    received = b""
+    deadline = time.monotonic() + _STDIN_WAIT_S
+    while len(received) < _MAX_PAYLOAD_BYTES and _readable(deadline - time.monotonic()):
+        part = os.read(0, 65536)
+        received += part
+        if not part or part.rstrip().endswith(b"}"):
+            with suppress(ValueError):
+                payload = json.loads(received)
+                return payload if isinstance(payload, dict) else {}
+        if not part:
+            break
+    if received.strip():
+        raise ValueError(f"the payload on stdin is not a JSON object ({len(received)} bytes)")
+    return {}
+
+
+def _readable(wait_s: float) -> bool:
+    if os.name != "posix":
+        return True
+    import select
+
+    return bool(select.select([0], [], [], max(0.0, wait_s))[0])
+
+
+def _session_ends(home: str, payload: dict[str, object], event: str) -> None:
+    job: dict[str, object] = {"version": 1, "queued": time.time(), "event": event}
+    for theirs, ours in _JOB_FIELDS.items():
+        value = payload.get(theirs)
+        if isinstance(value, str):
+            job[ours] = value
+    if os.environ.get("NUGGET_BRAIN"):
+        job["brain"] = os.path.abspath(os.path.expanduser(os.environ["NUGGET_BRAIN"]))
+    spool.put(home, job)
+    spool.start_worker(home)
+
+
+def _session_starts(home: str, payload: dict[str, object], *, is_briefed: bool) -> None:
+    source = payload.get("source")
+    said: dict[str, object] = {"systemMessage": NOTICE} if _has_brain(home) and source != "compact" else {}
+    if is_briefed and source not in _BRIEFED_ALREADY:
+        try:
+            said |= _told(payload, "brief")
+        except Exception as error:
+            _note(home, error)
+    _say(said)
+    stamp = os.path.join(spool.make_queue(home), "catch-up.stamp")
+    try:
+        due = time.time() - os.stat(stamp).st_mtime >= CATCH_UP_EVERY_S
+    except FileNotFoundError:
+        due = True
+    if due and spool.start_worker(home, "--catch-up"):
+        files.private_file(stamp)
+        os.utime(stamp)
+
+
+def _wants(arguments: Sequence[str], flag: str, variable: str) -> bool:
+    return flag in arguments or os.environ.get(variable, "").lower() in ("1", "true", "yes")
+
+
+def _told(payload: dict[str, object], what: str) -> dict[str, object]:
+    """What the client adds to the conversation, as its hook output; nothing where there is nothing, or not in time."""
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    with _at_most(_TELL_S):
+        from nugget.config import read_environment
+        from nugget.upkeep import briefing
+
+        environment, now = read_environment(), datetime.now(UTC)
+        folder = Path(str(payload.get("cwd") or os.getcwd()))
+        if what == "brief":
+            text = briefing.brief(environment, folder, session=str(payload.get("session_id") or ""), now=now)
+        else:
+            text = briefing.recall(environment, str(payload.get("prompt") or ""), folder, now=now)
+    if not text:
+        return {}
+    return {"hookSpecificOutput": {"hookEventName": payload["hook_event_name"], "additionalContext": text}}
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the middle of work that takes too long: a client waits for it."""
+    import signal
+
+    def give_up(*_: object) -> None:
+        raise _OutOfTime
+
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    signal.signal(signal.SIGALRM, give_up)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    except _OutOfTime:
+        raise TimeoutError(f"nothing to tell within {seconds:g} s") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _say(said: dict[str, object]) -> None:
+    if said:
+        with suppress(OSError):
+            os.write(1, json.dumps(said).encode() + b"\n")
+
+
+def _has_brain(home: str) -> bool:
+    if os.environ.get("NUGGET_BRAIN"):
+        return True
+    with suppress(OSError), open(os.path.join(home, "config.yaml"), "rb") as file:
+        return any(line.startswith(b"brain:") for line in file)
+    return False
+
+
+def _note(home: str, error: BaseException) -> None:
+    """Leave one line where `nugget status` and `nugget doctor` look; a full disk cannot be helped here."""
+    with suppress(OSError):
+        line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {type(error).__name__}: {_redacted(str(error))}"[:500]
+        with files.open_private(os.path.join(home, "log", "hook.log"), "a") as log:
+            log.write(" ".join(line.split()) + "\n")
+
+
+def _redacted(text: str) -> str:
+    """What an error says may be the payload's words. Costs 0.1 s, and only where something failed."""
+    try:
+        from nugget.redaction import redact
+
+        return redact(text[:2000]).text
+    except Exception:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Gateways to what is outside: files, processes, git, GitHub, models."""

@@ -1,0 +1,266 @@
+"""What a repository holds and where its checkout stands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+
+from nugget.infra.git.process import run, start
+
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""The id of the tree without files, to compare with where there is no commit to compare with."""
+_LATEST_S = 253_370_764_800
+"""9999-01-01, so that it is a date in every time zone."""
+_IN_PROGRESS = {
+    "MERGE_HEAD": "merge", "rebase-merge": "rebase", "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Where a checkout stands: its commit (None before the first) and what differs from it under `domains/`.
+
+    `unwatched` is what git does not look into and so cannot tell of: ignored files, ignored folders and repositories
+    of their own (with a `/` at the end).
+    """
+
+    head: str | None
+    dirty: tuple[str, ...]
+    unwatched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A local branch with the commit it points at."""
+
+    name: str
+    sha: str
+    committed: datetime
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One path that differs between two commits; blob ids are None where the path is absent."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def is_repository(path: Path) -> bool:
+    """Whether `path` is the root of a git checkout (worktrees included)."""
+    return (path / ".git").exists()
+
+
+def head(repo: Path) -> str | None:
+    """The commit that is checked out, None before the first one."""
+    return resolve(repo, "HEAD")
+
+
+def resolve(repo: Path, revision: str) -> str | None:
+    """The full id of a commit, None where there is no such commit."""
+    found = run(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", check=False)
+    return found.decode().strip() or None
+
+
+def current_branch(repo: Path) -> str | None:
+    """The name of the checked-out branch, None when HEAD is detached."""
+    return run(repo, "symbolic-ref", "--quiet", "--short", "HEAD", check=False).decode().strip() or None
+
+
+def operation_in_progress(repo: Path) -> str | None:
+    """`merge`, `rebase`, `cherry-pick` or `revert` while one is unfinished, else None."""
+    folder = git_dir(repo)
+    return next((name for file, name in _IN_PROGRESS.items() if (folder / file).exists()), None)
+
+
+def git_dir(repo: Path) -> Path:
+    """The `.git` folder of a checkout; for a linked worktree, the folder its `.git` file names."""
+    entry = repo / ".git"
+    if not entry.is_file():
+        return entry
+    named = entry.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
+    return (repo / named).resolve()
+
+
+def state(repo: Path) -> State:
+    """Commit and uncommitted paths under `domains/`, from one `git status` that takes no lock."""
+    output = run(
+        repo, "--no-optional-locks", "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all",
+        "--no-renames", "--ignored=matching", "--", "domains",
+    )  # fmt: skip
+    commit: str | None = None
+    dirty: list[str] = []
+    unwatched: list[str] = []
+    for record in output.split(b"\0"):
+        kind = record[:1]
+        if record.startswith(b"# branch.oid "):
+            named = record[13:].decode()
+            commit = None if named == "(initial)" else named
+        elif kind in b"1u?!" and record:
+            fields_before_path = {b"1": 8, b"u": 10, b"?": 1, b"!": 1}[kind]
+            path = os.fsdecode(record.split(b" ", fields_before_path)[fields_before_path])
+            (unwatched if kind == b"!" or path.endswith("/") else dirty).append(path)
+    return State(head=commit, dirty=tuple(dirty), unwatched=tuple(unwatched))
+
+
+def changed_between(repo: Path, old: str, new: str) -> list[str] | None:
+    """Paths under `domains/` that differ between two commits; None where either is unknown here."""
+    arguments = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", "domains")
+    completed = start(repo, arguments)
+    return _paths(completed.stdout) if completed.returncode == 0 else None
+
+
+def changes(repo: Path, old: str, new: str) -> list[Change]:
+    """Every path that differs between two commits, with both blob ids."""
+    output = run(repo, "diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", old, new)
+    records = output.split(b"\0")
+    found: list[Change] = []
+    for details, path in zip(records[0::2], records[1::2], strict=False):
+        _, _, before, after, _ = details.decode("ascii").split(" ")
+        found.append(Change(path=os.fsdecode(path), before=_object(before), after=_object(after)))
+    return found
+
+
+def diff(repo: Path, old: str, new: str, paths: Sequence[str] = ()) -> str:
+    """The unified diff between two commits, limited to `paths` when given."""
+    output = run(repo, "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", old, new, "--", *paths)
+    return output.decode("utf-8", "replace")
+
+
+def last_commit_days(folder: Path, *, max_commits: int = 3000) -> dict[str, date]:
+    """The day of the last commit of each file below a folder, by its path there, as far as the latest commits tell.
+
+    A file with changes that are not committed is left out. Empty where the folder is in no repository. Raises GitError
+    where git is missing or takes too long.
+    """
+    log = start(
+        folder, ("log", f"-n{max_commits}", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames",
+                 "--no-show-signature", "--", "."), timeout_s=30,
+    )  # fmt: skip
+    status = ("--no-optional-locks", "status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--", ".")
+    changed = start(folder, status, timeout_s=30)
+    if log.returncode or changed.returncode:
+        return {}
+    top = run(folder, "rev-parse", "--show-prefix").decode("utf-8", "replace").strip()
+    dirty = {os.fsdecode(record[3:]).removeprefix(top) for record in changed.stdout.split(b"\0")}
+    days: dict[str, date] = {}
+    for commit in log.stdout.split(b"\1")[1:]:
+        day, _, paths = commit.partition(b"\0")
+        for path in map(os.fsdecode, paths.split(b"\0")):
+            if name := path.lstrip("\n"):
+                days.setdefault(name, date.fromisoformat(day.decode().strip()))
+    return {path: day for path, day in days.items() if path not in dirty}
+
+
+def merge_base(repo: Path, one: str, other: str) -> str | None:
+    """The best common ancestor of two commits, None where they share no history."""
+    return run(repo, "merge-base", one, other, check=False).decode().strip() or None
+
+
+def files_at(repo: Path, revision: str, *, under: str = "") -> dict[str, str]:
+    """Path -> blob id of every file of a commit, below the folder `under`."""
+    output = run(repo, "ls-tree", "-r", "-z", "--full-tree", revision, *(["--", under] if under else []))
+    listed: dict[str, str] = {}
+    for record in output.split(b"\0"):
+        details, _, path = record.partition(b"\t")
+        if details[7:11] == b"blob":
+            listed[os.fsdecode(path)] = details.split(b" ")[2].decode()
+    return listed
+
+
+def read_blob(repo: Path, revision: str, path: str) -> bytes | None:
+    """The content of one file in a commit, None where the commit has no such file."""
+    completed = start(repo, ("cat-file", "blob", f"{revision}:{path}"))
+    return completed.stdout if completed.returncode == 0 else None
+
+
+def dirty_paths(repo: Path, paths: Sequence[str]) -> list[str]:
+    """Those of `paths` in which the user has uncommitted work: changed, staged, or there without being tracked."""
+    output = run(repo, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *paths)
+    return [os.fsdecode(record[3:]) for record in output.split(b"\0") if record]
+
+
+def local_moment(seconds: int) -> datetime:
+    """The time of a commit, here; one that no clock shows, as a commit may claim, is the latest there is."""
+    return datetime.fromtimestamp(min(seconds, _LATEST_S)).astimezone()
+
+
+def branches(repo: Path, prefix: str) -> list[Branch]:
+    """Local branches whose names start with `prefix`, oldest first."""
+    pattern = "%(refname:lstrip=2)%00%(objectname)%00%(committerdate:unix)%00%(contents)%00%01"
+    folder = prefix.rpartition("/")[0]
+    listed = run(repo, "for-each-ref", "--sort=committerdate", f"--format={pattern}", f"refs/heads/{folder}")
+    found: list[Branch] = []
+    for record in listed.decode("utf-8", "replace").split("\0\1"):
+        if record.strip("\n"):
+            name, sha, seconds, message = record.lstrip("\n").split("\0", 3)
+            if name.startswith(prefix):
+                moment = local_moment(int(seconds))
+                found.append(Branch(name=name, sha=sha, committed=moment, message=message))
+    return found
+
+
+def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
+    """(branch, path, content) of every file that branches with this prefix change and HEAD does not hold so.
+
+    Two git processes, however many branches there are.
+    """
+    glob = f"--branches={prefix}*"
+    arguments = ("--format=%x01%S", "--raw", "-z", "--no-renames", "--no-abbrev", "--root", glob)
+    output = run(repo, "log", *arguments, "--not", *(["HEAD"] if head(repo) else []))
+    branch = ""
+    wanted: dict[tuple[str, str], None] = {}
+    tokens = iter(output.split(b"\0"))
+    for token in tokens:
+        if token.startswith(b"\1"):
+            branch = os.fsdecode(token[1:])
+        elif token.lstrip(b"\n").startswith(b":"):
+            wanted[branch, os.fsdecode(next(tokens))] = None
+    readable = [(name, path) for name, path in wanted if "\n" not in path]
+    asked = [f"{revision}:{path}" for name, path in readable for revision in (name, "HEAD")]
+    blobs = read_objects(repo, asked)
+    pairs = zip(readable, blobs[0::2], blobs[1::2], strict=True)
+    return [(name, path, ours) for (name, path), ours, theirs in pairs if ours is not None and ours != theirs]
+
+
+def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
+    """The content of many blobs in one process, by id or `<revision>:<path>` without line ends; None where absent.
+
+    Format: git-cat-file(1), BATCH OUTPUT.
+    """
+    if not names:
+        return []
+    output = run(repo, "cat-file", "--batch=%(objectsize) %(objecttype)", stdin=os.fsencode("\n".join(names) + "\n"))
+    found: list[bytes | None] = []
+    position = 0
+    for _ in names:
+        end = output.index(b"\n", position)
+        words = output[position:end].split(b" ")
+        position = end + 1
+        if len(words) == 2 and words[0].isdigit():
+            size = int(words[0])
+            found.append(output[position : position + size] if words[1] == b"blob" else None)
+            position += size + 1
+        else:
+            found.append(None)
+    return found
+
+
+def has_commit_with(repo: Path, text: str) -> bool:
+    """Whether the message of any commit on a local or remote branch contains `text`."""
+    asked = ("--fixed-strings", f"--grep={text}", "--max-count=1", "--format=%H")
+    return bool(run(repo, "log", "--branches", "--remotes", *asked))
+
+
+def _paths(output: bytes) -> list[str]:
+    return [os.fsdecode(path) for path in output.split(b"\0") if path]
+
+
+def _object(sha: str) -> str | None:
+    return None if set(sha) == {"0"} else sha

@@ -1,0 +1,210 @@
+"""Remotes: what another repository holds, fetch and push, with time limits.
+
+Through GitPython, in the cleaned environment of every other git process here. What fails is told by what a person
+can do about it: the credentials, the permission, a rule of the remote, its address or the network.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from nugget.config import read_environment
+from nugget.errors import GitError
+from nugget.infra.git.process import ALWAYS, environment, run
+
+FETCH_TIMEOUT_S = 15.0
+PUSH_TIMEOUT_S = 60.0
+_PROTOCOLS = "file:git:http:https:ssh"
+
+_REASONS: tuple[tuple[str, str, str], ...] = (
+    (r"GH006|GH013|protected branch|hook declined|push declined",
+     "the remote does not take the branch: {rule}", "Ask whoever looks after the remote's rules, then publish again."),
+    (r"did not complete in", "the remote did not answer in time", "Publish again when the network is better."),
+    (r"Could not resolve host|Failed to connect|Connection (refused|reset|timed out)|unable to connect|"
+     r"Network is unreachable|Operation too slow|unexpected disconnect|hung up unexpectedly|early EOF|error: 5\d\d",
+     "the remote cannot be reached", "Look at the network; nothing is lost, and the next attempt goes on from here."),
+    (r"Authentication failed|could not read (Username|Password)|Invalid username|error: 401|Bad credentials",
+     "the remote does not accept the token or password", "Renew GITHUB_TOKEN, or run `gh auth login`."),
+    (r"error: 30\d|redirect",
+     "the remote redirects to another address, where the token does not go", "`git remote set-url` with that address."),
+    (r"error: 403|Permission to .* denied|Write access .* not granted|Permission denied|not permitted",
+     "there is no permission to push", "Use a token or key that may write to the repository."),
+    (r"[Rr]epository .*not found|error: 404|does not appear to be a git repository|does not exist|not found",
+     "there is no such repository, or it may not be seen with this token", "Look at `git remote -v` in the brain."),
+)  # fmt: skip
+"""What git and GitHub say (pattern), what that means, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """A remote with the address it is reached at. `token` goes to that address alone, and only over http(s)."""
+
+    name: str
+    url: str
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteHead:
+    """A remote's default branch and the commit it points at."""
+
+    branch: str
+    sha: str
+
+
+def find_remote(repo: Path) -> Remote | None:
+    """`origin`, else the only remote that there is; None where there is none to choose."""
+    names = run(repo, "remote").decode("utf-8", "replace").split()
+    if not names or ("origin" not in names and len(names) > 1):
+        return None
+    name = "origin" if "origin" in names else names[0]
+    url = run(repo, "remote", "get-url", "--push", "--", name).decode("utf-8", "replace").strip()
+    return Remote(name=name, url=url)
+
+
+def remote_head(repo: Path, remote: Remote) -> RemoteHead | None:
+    """The remote's default branch, None while it has no commit. Raises GitError when it cannot be asked."""
+    listed = _talk(repo, remote, "ls-remote", "--symref", "--", remote.name, "HEAD", timeout_s=FETCH_TIMEOUT_S)
+    name = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listed, re.MULTILINE)
+    sha = re.search(r"^([0-9a-f]{40,64})\tHEAD$", listed, re.MULTILINE)
+    return RemoteHead(branch=name[1], sha=sha[1]) if name and sha else None
+
+
+def fetch(repo: Path, remote: Remote, branch: str) -> str:
+    """Bring one branch of the remote up to date in `refs/remotes`; its commit. Touches no branch of the user's."""
+    kept = f"refs/remotes/{remote.name}/{branch}"
+    refspec = f"+refs/heads/{branch}:{kept}"
+    _talk(
+        repo, remote, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--",
+        remote.name, refspec, timeout_s=FETCH_TIMEOUT_S,
+    )  # fmt: skip
+    return run(repo, "rev-parse", "--verify", "--end-of-options", f"{kept}^{{commit}}").decode().strip()
+
+
+def push(repo: Path, remote: Remote, sha: str, *, branch: str, replacing: str | None = None) -> bool:
+    """Let `branch` on the remote be `sha`; False where the remote's branch holds commits of its own, which stay.
+
+    `replacing` is the commit that we put there before: only while it still stands there may it be replaced by one
+    that does not build on it. Raises GitError when the remote refuses or cannot be reached.
+    """
+    lease = [f"--force-with-lease=refs/heads/{branch}:{replacing}"] if replacing else []
+    refspec = f"{sha}:refs/heads/{branch}"
+    try:
+        _talk(
+            repo, remote, "push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", *lease,
+            "--", remote.name, refspec, timeout_s=PUSH_TIMEOUT_S,
+        )  # fmt: skip
+    except _Refused as refused:
+        if re.search(r"\[rejected\] \((non-fast-forward|fetch first|stale info)\)", refused.said):
+            return False
+        raise refused.error from None
+    return True
+
+
+def delete_remote_branch(repo: Path, remote: Remote, branch: str, *, expect: str) -> bool:
+    """Delete a branch on the remote while it stands at `expect`; False where it moved on, or is gone already.
+
+    Raises GitError when the remote refuses or cannot be reached.
+    """
+    lease = f"--force-with-lease=refs/heads/{branch}:{expect}"
+    try:
+        _talk(
+            repo, remote, "push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", lease,
+            "--", remote.name, f":refs/heads/{branch}", timeout_s=PUSH_TIMEOUT_S,
+        )  # fmt: skip
+    except _Refused as refused:
+        if re.search(r"stale info|remote ref does not exist", refused.said):
+            return False
+        raise refused.error from None
+    return True
+
+
+class _Refused(GitError):
+    """git's whole text beside the sentence for the person."""
+
+    def __init__(self, error: GitError, said: str) -> None:
+        super().__init__(str(error), hint=error.hint)
+        self.error = error
+        self.said = said
+
+
+def _talk(repo: Path, remote: Remote, *args: str, timeout_s: float) -> str:
+    """Standard output of a git command that uses the network."""
+    try:
+        import git
+    except ImportError as error:
+        raise GitError("git is not installed, or not on the PATH.", hint="Install git and run this again.") from error
+    variables = _variables(repo, remote)
+    stall = ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={int(timeout_s)}")
+    command = [*_without_inherited(variables), "git", *ALWAYS, *stall, *args]
+    try:
+        # Not git.Repo: it looks at GIT_DIR and its like itself, and reads what `execute` never needs.
+        code, printed, complaint = git.Git(repo).execute(
+            command, env=variables, with_extended_output=True, with_exceptions=False, kill_after_timeout=timeout_s,
+        )  # fmt: skip
+    except (git.exc.GitError, OSError, ValueError) as error:
+        raise GitError(f"git {args[0]} could not be run in {repo} ({type(error).__name__}).") from error
+    if code != 0:
+        said = _without_secrets(f"{printed}\n{complaint}", remote)
+        raise _Refused(_told(said, args[0], remote), said)
+    return str(printed)
+
+
+def _variables(repo: Path, remote: Remote) -> dict[str, str]:
+    """The cleaned environment, with ssh never asking, and the token as a header for the remote's own address.
+
+    A variable, because arguments can be seen by every user of the machine (git-config(1), GIT_CONFIG_COUNT).
+    """
+    variables = environment() | {"GIT_ALLOW_PROTOCOL": _PROTOCOLS}
+    if "GIT_SSH" not in variables:
+        chosen = run(repo, "config", "--get", "core.sshCommand", check=False).decode("utf-8", "replace").strip()
+        ssh = variables.get("GIT_SSH_COMMAND") or chosen or "ssh"
+        variables["GIT_SSH_COMMAND"] = f"{ssh} -o BatchMode=yes -o ConnectTimeout={int(FETCH_TIMEOUT_S)}"
+    parts = urlsplit(remote.url)
+    if remote.token and parts.scheme in ("http", "https"):
+        header = base64.b64encode(f"x-access-token:{remote.token}".encode()).decode()
+        variables |= {
+            "GIT_CONFIG_COUNT": "2",
+            "GIT_CONFIG_KEY_0": f"http.{parts.scheme}://{parts.netloc.rpartition('@')[2]}/.extraHeader",
+            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {header}",
+            # git would send the header along with whatever it asks of the address that it was redirected to.
+            "GIT_CONFIG_KEY_1": "http.followRedirects",
+            "GIT_CONFIG_VALUE_1": "false",
+        }
+    return variables
+
+
+def _without_inherited(variables: Mapping[str, str]) -> Sequence[str]:
+    """GitPython lets a process inherit everything; what the cleaned environment lacks is taken out by env(1)."""
+    foreign = [name for name in read_environment().variables if name.startswith("GIT_") and name not in variables]
+    if not foreign or os.name != "posix":
+        return []
+    return ["env", *(part for name in foreign for part in ("-u", name))]
+
+
+def _told(said: str, verb: str, remote: Remote) -> GitError:
+    where = f"git {verb} with {remote.name} ({_without_secrets(remote.url, remote)})"
+    for pattern, meaning, hint in _REASONS:
+        if re.search(pattern, said):
+            return GitError(f"{where} failed: {meaning.format(rule=_rule(said))}.", hint=hint)
+    lines = [line.strip() for line in said.splitlines() if re.match(r"(fatal|error|remote|!)", line.strip())]
+    return GitError(f"{where} failed: {(lines or ['no reason was given'])[0][:300]}")
+
+
+def _rule(said: str) -> str:
+    """What the remote itself says about its rule."""
+    lines = [line.strip() for line in re.findall(r"^\s*remote:\s*(.*\S)", said, re.MULTILINE)]
+    marked = [line for line in lines if re.search(r"GH0|[Pp]rotected|declined|error", line)]
+    told = (marked or lines or ["a rule protects it"])[0]
+    return re.sub(r"[^ -~]", "?", told.removeprefix("error: "))[:200].rstrip(".")
+
+
+def _without_secrets(text: str, remote: Remote) -> str:
+    plain = re.sub(r"(?<=://)[^/@\s]+@", "", text)
+    return plain.replace(remote.token, "…") if remote.token else plain

@@ -1,0 +1,152 @@
+"""The ledgers: append-only JSON lines in `$NUGGET_HOME/ledger/`, the memory of what capture did.
+
+`captures.jsonl` says which transcript records were captured for which brain. A capture writes two lines: `planned`
+before its branch is made and `captured` after. A crash in between leaves a plan, and the repository itself
+says whether the plan was carried out: its commit carries the plan's trailer.
+`rejected.jsonl` says which units a person turned down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nugget.infra import files
+from nugget.models import Event, Session
+
+CAPTURES = "captures.jsonl"
+REJECTED = "rejected.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejections:
+    """What was turned down: unit ids, hashes of bodies and of evidence quotes."""
+
+    ids: frozenset[str] = frozenset()
+    bodies: frozenset[str] = frozenset()
+    quotes: frozenset[str] = frozenset()
+
+
+def append(home: Path, name: str, line: Mapping[str, Any], *, durable: bool = True) -> None:
+    """Add one line to a ledger and, where it has to be durable, wait until it is on disk.
+
+    A line that a crash or a full disk cut short is closed off first, so that it spoils nothing but itself.
+    """
+    file = home / "ledger" / name
+    with files.locked(file.with_suffix(".lock")), files.open_private(file, "ab+") as ledger:
+        end = ledger.seek(0, os.SEEK_END)
+        if end:
+            ledger.seek(end - 1)
+        prefix = b"\n" if end and ledger.read(1) != b"\n" else b""
+        ledger.write(prefix + json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        ledger.flush()
+        if durable:
+            os.fsync(ledger.fileno())
+
+
+def read(home: Path, name: str) -> Iterator[dict[str, Any]]:
+    """Every line of a ledger that can be read, oldest first."""
+    try:
+        with (home / "ledger" / name).open("rb") as ledger:
+            for raw in ledger:
+                try:
+                    line = json.loads(raw)
+                except ValueError:
+                    continue
+                if isinstance(line, dict):
+                    yield line
+    except FileNotFoundError:
+        return
+
+
+def record_key(event: Event, session_id: str) -> str:
+    """Twelve hex digits for the transcript record of an event.
+
+    Made of the record's uuid, which a resumed or forked session keeps; where an agent writes none, of what the
+    event says in its session.
+    """
+    stamp = event.timestamp.isoformat() if event.timestamp else ""
+    named = event.uuid or f"{session_id}\0{event.kind}\0{stamp}\0{event.text}"
+    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def record_keys(session: Session) -> list[str]:
+    """The key of every event's record, in the order of the transcript."""
+    return [record_key(event, session.id) for event in session.events]
+
+
+def captured_keys(
+    home: Path, *, brain: str, keys: Collection[str], carried_out: Callable[[Mapping[str, Any]], bool]
+) -> set[str]:
+    """Those of `keys` that were captured for the brain before.
+
+    `carried_out(line)` decides on a plan without its `captured` line: whether the repository holds its commit.
+    """
+    wanted = set(keys)
+    open_plans: dict[str, dict[str, Any]] = {}
+    found: set[str] = set()
+    for line in read(home, CAPTURES):
+        if line.get("brain") != brain:
+            continue
+        plan = open_plans.pop(str(line.get("capture")), None)
+        records = wanted.intersection(str(line.get("records") or (plan or {}).get("records") or "").split())
+        if line.get("event") == "planned":
+            if records:
+                open_plans[str(line.get("capture"))] = line
+        else:
+            found |= records
+    for line in open_plans.values():
+        records = wanted.intersection(str(line.get("records", "")).split())
+        if not records <= found and carried_out(line):
+            found |= records
+    return found
+
+
+def captured_sizes(home: Path) -> dict[str, int]:
+    """Transcript path -> the size in bytes up to which it was captured, for any brain."""
+    sizes: dict[str, int] = {}
+    for line in read(home, CAPTURES):
+        size = line.get("size")
+        if line.get("event") == "captured" and isinstance(size, int):
+            path = str(line.get("transcript"))
+            sizes[path] = max(size, sizes.get(path, 0))
+    return sizes
+
+
+def text_key(text: str) -> str:
+    """A hash of a text that spacing and letter case do not change."""
+    return hashlib.sha256(" ".join(text.lower().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def reject(home: Path, *, brain: str, branch: str, units: Iterable[tuple[str, str, list[str]]], now: datetime) -> None:
+    """Remember units (id, body, quotes) that were turned down, so that they are not proposed again."""
+    for unit_id, body, quotes in units:
+        append(home, REJECTED, {
+            "time": now.isoformat(), "brain": brain, "branch": branch, "id": unit_id, "body": text_key(body),
+            "quotes": [text_key(quote) for quote in quotes],
+        })  # fmt: skip
+
+
+def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
+    """The ids that were turned down, by the branch that proposed them; of an edit there is none."""
+    found: dict[str, list[str]] = {}
+    for line in read(home, REJECTED):
+        if line.get("brain") == brain:
+            found.setdefault(str(line.get("branch")), []).extend(filter(None, [str(line.get("id") or "")]))
+    return found
+
+
+def rejections(home: Path, *, brain: str) -> Rejections:
+    """Everything that was turned down for a brain."""
+    lines = [line for line in read(home, REJECTED) if line.get("brain") == brain]
+    return Rejections(
+        ids=frozenset(str(line.get("id")) for line in lines),
+        bodies=frozenset(str(line.get("body")) for line in lines),
+        quotes=frozenset(str(quote) for line in lines for quote in line.get("quotes") or []),
+    )

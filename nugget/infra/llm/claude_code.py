@@ -1,0 +1,145 @@
+"""Structured replies through the `claude` command, for those who have a subscription and no key. Opt-in.
+
+The command runs without tools, MCP servers, hooks, plugins, CLAUDE.md or memory, saves no session, and works in a
+folder of Nugget's own, whose sessions are never captured. Its environment says that Nugget started it, and a
+Nugget that finds itself inside such a session starts no other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nugget.errors import LLMUnavailable
+from nugget.infra import files, spool
+from nugget.infra.llm.call import Call, Reply
+from nugget.infra.llm.gate import Gate, utc_now
+from nugget.text import shorten
+
+INSIDE = "NUGGET_INSIDE"
+"""Set for every `claude` that Nugget starts."""
+
+_SWITCHES = (
+    "--print", "--output-format", "json", "--tools", "", "--safe-mode", "--strict-mcp-config", "--setting-sources", "",
+    "--disable-slash-commands", "--no-session-persistence", "--permission-prompts", "none",
+)  # fmt: skip
+_OF_THE_SESSION_AROUND = re.compile(
+    r"CLAUDECODE|CLAUDE_PID|CLAUDE_PROJECT_DIR|CLAUDE_ENV_FILE|CLAUDE_PLUGIN_\w+|AI_AGENT"
+    r"|CLAUDE_CODE_(?:SESSION_\w+|CHILD_SESSION|ENTRYPOINT|MESSAGING_SOCKET)"
+)
+
+
+class ClaudeCode(Gate):
+    """The `claude` command as an LLM that gives structured values. What it costs is counted at list price."""
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        variables: Mapping[str, str],
+        allow: Sequence[re.Pattern[str]] = (),
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        super().__init__(home=home, allow=allow, secret=variables.get("ANTHROPIC_API_KEY", ""), clock=clock)
+        self._variables = variables
+
+    def structured(
+        self,
+        *,
+        purpose: str,
+        model: str,
+        system: str,
+        prompt: str,
+        schema: Mapping[str, Any],
+        max_tokens: int,
+        timeout_s: float,
+        max_usd: float,
+        effort: str | None = None,
+        session: str | None = None,
+    ) -> Reply:
+        """As `LLM.structured`; `max_tokens` serves the estimate of the cost only, the command has no such limit.
+
+        The command itself asks again, up to five times, when a reply does not follow the schema.
+        """
+        system, prompt = self._clean(system), self._clean(prompt)
+        request = {"system": system, "messages": [prompt], "max_tokens": max_tokens}
+        call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request, session=session)
+        with self._recorded(call, max_usd=max_usd):
+            arguments = [
+                *_SWITCHES, "--model", model, "--effort", effort or "medium", "--max-budget-usd", f"{max_usd:.4f}",
+                "--system-prompt", system, "--json-schema", json.dumps(schema),
+            ]  # fmt: skip
+            result = self._result(self._run(arguments, prompt, call), call)
+            value = self._checked(json.dumps(result.get("structured_output")), schema, call)
+        return call.reply(value)
+
+    def _run(self, arguments: Sequence[str], prompt: str, call: Call) -> bytes:
+        command = shutil.which("claude", path=self._variables.get("PATH"))
+        if command is None:
+            call.sent = False
+            raise LLMUnavailable(
+                "There is no `claude` command on the PATH.",
+                hint="Install Claude Code, or set `llm: {extract_with: api}` and ANTHROPIC_API_KEY.",
+            )
+        if self._variables.get(INSIDE):
+            call.sent = False
+            raise LLMUnavailable("Nugget was started by a `claude` that Nugget started, and starts no other.")
+        folder = self._home / "claude-code"
+        files.private_folder(folder)
+        kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
+        with subprocess.Popen(
+            [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", spool.GUARD: "1"}, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                output, errors = process.communicate(prompt.encode(), timeout=call.left_s())
+            except BaseException:
+                _kill(process)
+                raise
+        if not output.strip():
+            said = shorten(self._scrub(errors.decode("utf-8", "replace")), 200) or f"exit code {process.returncode}"
+            raise LLMUnavailable(f"`claude` gave no reply ({said}).", hint="Try `claude -p hello` in a terminal.")
+        return output
+
+    def _result(self, output: bytes, call: Call) -> dict[str, Any]:
+        """The result that the command prints, with its cost noted. Source: `claude --print --output-format json`."""
+        result = json.loads(output)
+        if not isinstance(result, dict):
+            raise ValueError("no result")
+        call.note_usage(result.get("usage"))
+        call.stop_reason = str(result.get("stop_reason") or "")
+        cost = result.get("total_cost_usd")
+        if isinstance(cost, (int, float)) and 0 <= cost < 1_000:
+            call.usd_told = float(cost)
+        if result.get("is_error") or "structured_output" not in result:
+            told = result.get("errors") or result.get("result") or result.get("subtype") or "no reply"
+            told = "; ".join(map(str, told)) if isinstance(told, list) else str(told)
+            raise LLMUnavailable(f"`claude` failed: {shorten(self._scrub(told), 300).rstrip('.')}.")
+        return result
+
+    def _translated(self, error: Exception, call: Call) -> LLMUnavailable | None:
+        if isinstance(error, (subprocess.TimeoutExpired, TimeoutError)):
+            return LLMUnavailable(f"`claude` did not answer within {call.timeout_s:g} s ({call.purpose}).")
+        if isinstance(error, OSError):
+            return LLMUnavailable(f"`claude` could not be started ({error.strerror}).")
+        if isinstance(error, (ValueError, RecursionError)):
+            return LLMUnavailable(f"The reply of `claude` could not be read ({type(error).__name__}).")
+        return None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the command and whatever it started."""
+    with suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()

@@ -1,0 +1,153 @@
+"""How a hook asks a server of Nugget that runs already: through a socket in `$NUGGET_HOME/run`, never over a network.
+
+It is a Unix domain socket in a folder that only its owner can enter, so that nobody else can ask, and no other program
+can have taken its place as one can take a port. Where there is none, or it does not answer at once, a hook goes on
+alone. Standard library only, for the hook's sake.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from nugget.infra import files
+
+PATIENCE_S = 0.1
+"""How long a hook waits for a server: it has 0.3 s in all, and 0.2 s is what it takes alone."""
+MAX_BYTES = 1 << 16
+"""A longer question or answer is none."""
+_SERVER_PATIENCE_S = 1.0
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def socket_file(home: Path) -> Path:
+    """Where the server of a NUGGET_HOME listens."""
+    return home / "run" / "serve.sock"
+
+
+def ask(home: Path, question: dict[str, Any], *, timeout_s: float = PATIENCE_S) -> dict[str, Any] | None:
+    """The answer of the server of this NUGGET_HOME; None where none runs, or it takes longer. Raises nothing."""
+    file = socket_file(home)
+    until = time.monotonic() + timeout_s
+    try:
+        if not _is_own(file):
+            return None
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+            asked.settimeout(timeout_s)
+            asked.connect(str(file))
+            asked.sendall(json.dumps(question).encode())
+            asked.shutdown(socket.SHUT_WR)
+            answer = json.loads(_read(asked, until))
+    except (OSError, ValueError, RecursionError, AttributeError):  # AttributeError: a system without such sockets
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def is_answered(home: Path) -> bool:
+    """Whether a server of this NUGGET_HOME runs. Raises nothing."""
+    file = socket_file(home)
+    try:
+        return _is_own(file) and _is_answered(file)
+    except (OSError, AttributeError):
+        return False
+
+
+class Resident:
+    """A server's end: answers one question after the other in a thread of its own."""
+
+    def __init__(self, home: Path, answer: Answer) -> None:
+        self._file = socket_file(home)
+        self._answer = answer
+        self._listening: socket.socket | None = None
+        self._inode = 0
+
+    def start(self) -> bool:
+        """Begin to answer; False where another server of this NUGGET_HOME does, or there are no such sockets."""
+        with suppress(OSError, AttributeError):
+            files.private_folder(self._file.parent)
+            if not _is_answered(self._file):
+                self._listening = self._bound()
+        if self._listening is None:
+            return False
+        Thread(target=self._serve, args=(self._listening,), name="nugget-resident", daemon=True).start()
+        return True
+
+    def _bound(self) -> socket.socket:
+        """A socket that listens at the place, whole from the first moment. Raises OSError."""
+        partial = self._file.with_name(f"{os.getpid()}.sock")
+        partial.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listening.bind(str(partial))
+            partial.chmod(0o600)
+            listening.listen(16)
+            self._inode = partial.lstat().st_ino
+            partial.replace(self._file)
+        except OSError:
+            listening.close()
+            raise
+        return listening
+
+    def stop(self) -> None:
+        """End it, and take the socket away where it is still this server's."""
+        if self._listening is None:
+            return
+        with suppress(OSError):
+            if self._file.lstat().st_ino == self._inode:
+                self._file.unlink()
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._listening = None
+
+    def _serve(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                asking, _ = listening.accept()
+            except OSError:
+                return
+            with asking, suppress(OSError, ValueError, RecursionError):
+                asking.settimeout(_SERVER_PATIENCE_S)
+                question = json.loads(_read(asking, time.monotonic() + _SERVER_PATIENCE_S))
+                if isinstance(question, dict):
+                    asking.sendall(json.dumps(self._answer(question)).encode())
+
+
+def _read(connection: socket.socket, until: float) -> bytes:
+    """All that comes before the other end closes. Raises OSError where that is too much or too late."""
+    content = b""
+    while True:
+        left = until - time.monotonic()
+        if left <= 0 or len(content) > MAX_BYTES:
+            raise TimeoutError
+        connection.settimeout(left)
+        part = connection.recv(MAX_BYTES)
+        if not part:
+            return content
+        content += part
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a socket and its folder belong to this person, and nobody else may enter. Raises OSError."""
+    place, folder = file.lstat(), file.parent.lstat()
+    mine = place.st_uid == folder.st_uid == os.getuid()
+    return mine and stat.S_ISSOCK(place.st_mode) and stat.S_ISDIR(folder.st_mode) and not folder.st_mode & 0o077
+
+
+def _is_answered(file: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+            asked.settimeout(_SERVER_PATIENCE_S)
+            asked.connect(str(file))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,176 @@
+"""Which code repository a folder belongs to: an identity that worktrees, clones and renamed folders share.
+
+The identity is made of the first of these that there is: the address of the remote, the first commit of a repository
+without one, the git folder of a repository without commits, the path of a folder without git. Addresses are compared
+without scheme, user, port, `.git` and case, so that a clone over ssh and one over https are the same workspace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from nugget.errors import GitError
+from nugget.infra import git
+
+_URL = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^/@]*@)?(?P<host>\[[^\]]*\]|[^/:]*)(?::\d*)?/*(?P<path>.*)", re.I
+)
+_SCP = re.compile(r"(?:[^/@:]*@)?(?P<host>\[[^\]]*\]|[^/:@]{2,}):/*(?P<path>.+)")
+"""`user@host:path`. One letter before the colon is a drive of Windows."""
+_ACCOUNT_ALIAS = re.compile(r"\A((?:github|gitlab)\.com|bitbucket\.org)-.+")
+"""`git@github.com-work:...`: how people keep two accounts apart in their ssh configuration."""
+_SIDE_WORKTREE = re.compile(r"\A(?:\.claude/worktrees|\.worktrees|worktrees)/[^/]+/")
+_SIDE_FOLDER = re.compile(r"(.+?)/(?:\.claude/worktrees|\.worktrees)/[^/]+(?=/|\Z)")
+"""Where agents put worktrees inside the repository itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """A code repository as seen from one of its checkouts.
+
+    `identity` can be a file name. `root` is the folder that stored paths are relative to: the checkout's top, for a
+    bare repository the repository. `common_dir` is the git folder that all worktrees share, None without git.
+    """
+
+    identity: str
+    root: Path
+    name: str
+    common_dir: Path | None = None
+
+
+def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = None) -> Workspace | None:
+    """The workspace that a folder is in; None where there is no such folder.
+
+    A folder without git is a workspace of its own. Where `is_known` says of the identity of one of its parents that
+    something is known of it, it belongs to that one: a session there was started further up.
+    """
+    folder = folder.absolute()
+    if not folder.is_dir():
+        return None
+    try:
+        return _repository(folder) or _plain_folder(folder, is_known)
+    except GitError:
+        return _plain_folder(folder, is_known)
+
+
+def vanished_workspace(folder: Path) -> Workspace:
+    """The workspace of a folder that is gone, known by its path alone; inside a repository that is left, that one."""
+    folder = folder.absolute()
+    if side := _SIDE_FOLDER.match(folder.as_posix()):
+        main = vanished_workspace(Path(side[1]))
+        return Workspace(identity=main.identity, root=folder, name=main.name, common_dir=main.common_dir)
+    left = next((parent for parent in folder.parents if parent.is_dir()), None)
+    if left is not None and left != Path(left.anchor):
+        try:
+            if (found := _repository(left)) is not None:
+                return found
+        except GitError:
+            pass
+    return _by_path(folder)
+
+
+def relative_path(workspace: Workspace, path: str, *, folder: str | None = None) -> str | None:
+    """A path as an agent named it, relative to the workspace with `/`; None for the root itself and what is outside.
+
+    A relative path is meant from `folder`, else from the root. A worktree that stands inside the repository
+    (`.claude/worktrees/<name>/`) is looked through.
+    """
+    if not path or "\0" in path:
+        return None
+    root = os.path.normpath(workspace.root)
+    named = Path.home() / path[2:] if path.startswith("~/") else Path(folder or root, path)
+    whole = Path(os.path.normpath(named))
+    inside = _below(str(whole), root)
+    if inside is None and (real := Path(os.path.realpath(whole.parent))) != whole.parent:
+        inside = _below(str(real / whole.name), os.path.realpath(root))
+    if not inside:
+        return None
+    inside = _SIDE_WORKTREE.sub("", inside)
+    return None if inside == ".git" or inside.startswith(".git/") else inside
+
+
+def normalised_remote(url: str) -> str | None:
+    """`host/path` of a remote's address, lower case; None for a path on this machine, which tells nothing elsewhere.
+
+    `git@GitHub.com:acme/shop.git`, `ssh://git@github.com:22/acme/shop` and `https://token@github.com/Acme/shop/` are
+    all `github.com/acme/shop`.
+    """
+    url = url.strip()
+    found = _URL.fullmatch(url)
+    if found is not None and found["scheme"].lower() == "file":
+        return None
+    if found is None and "://" not in url:
+        found = _SCP.fullmatch(url)
+    if found is None:
+        return None
+    host = found["host"].lower().strip("[]").rstrip(".")
+    host = _ACCOUNT_ALIAS.sub(r"\1", host.removeprefix("altssh.").removeprefix("ssh.").removeprefix("www."))
+    path = re.sub(r"/+", "/", found["path"].partition("?")[0]).strip("/").lower()
+    path = path.removesuffix(".git").rstrip("/")
+    if host == "dev.azure.com":  # ssh: v3/<organisation>/<project>/<repository>, https: with `_git` in it
+        path = path.removeprefix("v3/").replace("/_git/", "/")
+    return f"{host}/{path}" if host and path else None
+
+
+def _repository(folder: Path) -> Workspace | None:
+    """The repository that `folder` is in, None where it is in none."""
+    asked = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--show-toplevel")
+    said = os.fsdecode(git.run(folder, *asked, check=False)).removesuffix("\n").split("\n")
+    if len(said) < 2 or said[0] not in ("true", "false"):
+        return None
+    common = Path(said[1])
+    main = common.parent if common.name == ".git" else common
+    root = Path(said[2]) if len(said) > 2 else main
+    remote = _remote(folder)
+    if remote is not None:
+        name = PurePosixPath(remote).name
+        return Workspace(identity=_identity(remote, remote), root=root, name=name, common_dir=common)
+    name = (main.name or "root").removesuffix(".git")
+    first = git.run(folder, "rev-list", "--max-parents=0", "HEAD", check=False).decode().split()
+    key = f"commit:{first[-1]}" if first else f"git:{common.as_posix()}"
+    # The hash alone tells two apart; a folder's name in it would change when the folder is renamed.
+    identity = _identity("repository" if first else name, key)
+    return Workspace(identity=identity, root=root, name=name, common_dir=common)
+
+
+def _remote(folder: Path) -> str | None:
+    """The normalised address of `origin`, else `upstream`, else the first; rewritten as git's own settings say."""
+    lines = git.run(folder, "remote", "-v", check=False).decode("utf-8", "replace").splitlines()
+    addresses: dict[str, str] = {}
+    for line in lines:
+        name, _, rest = line.partition("\t")
+        url, _, direction = rest.rpartition(" (")
+        if direction.startswith("fetch") and (address := normalised_remote(re.sub(r" \[[^\]]*\]$", "", url))):
+            addresses[name] = address
+    return addresses.get("origin") or addresses.get("upstream") or next(iter(addresses.values()), None)
+
+
+def _plain_folder(folder: Path, is_known: Callable[[str], bool] | None) -> Workspace:
+    own = _by_path(folder)
+    if is_known is None:
+        return own
+    candidates = (_by_path(place) for place in (folder, *folder.parents))
+    return next((candidate for candidate in candidates if is_known(candidate.identity)), own)
+
+
+def _by_path(folder: Path) -> Workspace:
+    real = Path(os.path.realpath(folder))
+    return Workspace(identity=_identity(real.name, f"path:{real.as_posix()}"), root=folder, name=real.name or "root")
+
+
+def _identity(readable: str, key: str) -> str:
+    """A slug for people, a hash to tell apart: `github.com-acme-shop-1a2b3c4d`."""
+    plain = unicodedata.normalize("NFKD", readable).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-.")[:60].strip("-.") or "workspace"
+    return f"{slug}-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+
+
+def _below(path: str, root: str) -> str | None:
+    prefix = root if root.endswith(os.sep) else root + os.sep
+    return path[len(prefix) :].replace(os.sep, "/") if path.startswith(prefix) else None

@@ -1,0 +1,229 @@
+"""The MCP face: one tool over stdio, in front of a brain that is kept open, warm and fresh.
+
+The server answers `initialize` (and `server/discover`) before anything of the brain is loaded; reading the index and
+the embedding model starts in a thread after the first reply, while the client is busy with itself. stdout belongs to
+the protocol: the SDK diverts everything else that is printed to stderr.
+"""
+
+# No `from __future__ import annotations`: the SDK makes the tool's schema from the annotations of a nested function.
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from nugget import __version__
+from nugget.config import Environment, read_environment
+from nugget.errors import NuggetError
+from nugget.infra.resident import Resident
+from nugget.mcp import lending
+from nugget.mcp.desk import MAX_BUDGET_TOKENS, Desk, Question, print_traceback
+from nugget.models import Depth, KnowledgeType, SourceName
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+
+INSTRUCTIONS = """\
+Nugget is the memory of the person you work for: what earlier sessions found out, reviewed by a person and kept in \
+git. It holds what the code in front of you cannot tell: decisions with the reasons and the rejected alternatives, \
+patterns that worked here, bugs with their causes and fixes, concepts of the domain, and beliefs about how work is \
+done.
+
+Call get_relevant_context FIRST: before you plan, design, write or change code, debug, review, choose a library or \
+a setting, or answer "how do we" and "why is this so". Call it again when the task changes, when an error or an \
+unknown part of the code turns up, and before you repeat something that may have failed before. It is quick and \
+searches on this machine; a question too many is cheaper than a mistake made twice.
+
+- task_description: the task or question in plain words, with names, error messages and technologies in it.
+- path, symbol: the file and the function you are about to touch, where there is one.
+- An answer is reference material, not an order: weigh confidence, dates and staleness, trust the code in front of \
+you over an old note, and name the id of a unit that you rely on.
+- Nothing found means that nothing is recorded. Go on, and do not ask the same again.
+"""
+"""What sells the tool: clients show the name and this text before they show the tool's own description."""
+
+DESCRIPTION = """\
+Look up what is already known about a task before starting on it: decisions and their reasons, patterns, past bugs \
+and fixes, concepts and beliefs, from a brain of reviewed notes. Returns markdown: the most relevant units, each with \
+id, path, confidence and dates. Local and fast; call it first, and again when the task changes."""
+
+WARM_UP_DELAY_S = 0.05
+"""From the first reply to the start of the warm-up, so that the two do not compete for the interpreter."""
+
+
+def serve(
+    brain: Path | None = None,
+    *,
+    environment: Environment | None = None,
+    cwd: Path | None = None,
+    openqed: bool = False,
+    identity: str | None = None,
+) -> None:
+    """Serve `get_relevant_context` over stdio until stdin closes; with `openqed` the three tools of that name too.
+
+    `brain` is the folder that was asked for (`--brain`); without one the usual order of `find_brain` decides.
+    `identity` is whose memory may be asked for; without one nobody's.
+    """
+    environment = environment or read_environment()
+    desk = Desk(flag=brain, environment=environment, cwd=cwd or Path.cwd(), identity=identity)
+    resident = Resident(environment.home, partial(lending.answer, desk=desk, environment=environment))
+    threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="nugget-ask")
+    try:
+        server = make_server(desk, threads, beside=resident.start)
+        if openqed:
+            from nugget.mcp.openqed import add_openqed_tools
+
+            add_openqed_tools(server, desk.answer_code, threads)
+        server.run()
+    finally:
+        resident.stop()
+        threads.shutdown(wait=False, cancel_futures=True)
+        desk.close()
+
+
+def make_server(
+    desk: Desk, threads: ThreadPoolExecutor, *, beside: Callable[[], object] | None = None
+) -> "MCPServer[Any]":
+    """The server with its one tool. Questions are answered in `threads`, which keep their SQLite connections.
+
+    `beside` is started after the warm-up, which begins once the first request has been answered.
+    """
+    from mcp.types import CallToolResult, TextContent, ToolAnnotations
+    from pydantic import BeforeValidator, Field
+
+    server = _server_class()(
+        "nugget",
+        title="Nugget",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        log_level="WARNING",
+        middleware=[_warm_after_first_reply(desk, beside)],
+    )
+    names = BeforeValidator(_names)
+
+    @server.tool(
+        title="Look up what is known",
+        description=DESCRIPTION,
+        annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
+        structured_output=False,
+    )
+    async def get_relevant_context(
+        task_description: Annotated[
+            str, Field(description="The task or question in plain words, with names and error messages in it")
+        ],
+        path: Annotated[str | None, Field(description="The file that the task is about")] = None,
+        symbol: Annotated[str | None, Field(description="The function or class that the task is about")] = None,
+        types: Annotated[
+            list[str] | None, names, Field(description=f"Only these types: {', '.join(KnowledgeType)}")
+        ] = None,
+        sources: Annotated[
+            list[str] | None, names, Field(description=f"Only these sources: {', '.join(SourceName)}")
+        ] = None,
+        ref: Annotated[
+            str | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
+        ] = None,
+        profile: Annotated[str, Field(description="How to search: task (default) or search")] = "task",
+        depth: Annotated[str, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard",
+        token_budget: Annotated[
+            int, Field(description=f"Length of the answer in tokens, 100 to {MAX_BUDGET_TOKENS}")
+        ] = 2000,
+    ) -> CallToolResult:
+        question = Question(
+            text=task_description, path=path, symbol=symbol, types=types or (), sources=sources or (), profile=profile,
+            depth=depth, budget_tokens=token_budget, ref=ref,
+        )  # fmt: skip
+        text, failed = await asyncio.get_running_loop().run_in_executor(threads, partial(_reply, desk, question))
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
+
+    return server
+
+
+def _server_class() -> "type[MCPServer[Any]]":
+    """The SDK's server, with arguments of a wrong type told in a sentence instead of pydantic's report."""
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.shared.exceptions import MCPError
+    from mcp.types import INVALID_PARAMS
+    from pydantic import ValidationError
+
+    class Server(MCPServer[Any]):
+        async def call_tool(self, *called: Any, **named: Any) -> Any:
+            try:
+                return await super().call_tool(*called, **named)
+            except ToolError as error:
+                if not isinstance(error.__cause__, ValidationError):
+                    raise
+                wrong = error.__cause__.errors(include_url=False, include_input=False, include_context=False)
+                raise ToolError(
+                    " ".join(_wrong_argument(one["loc"], one["type"], one["msg"]) for one in wrong)
+                ) from None
+
+        async def get_prompt(self, name: str, *called: Any, **named: Any) -> Any:
+            # The SDK's own answer to a prompt that is not there puts a traceback on stderr.
+            raise MCPError(INVALID_PARAMS, f"There is no prompt {name[:60]!r}.")
+
+    return Server
+
+
+def _wrong_argument(place: tuple[int | str, ...], kind: str, said: str) -> str:
+    """What pydantic says of one argument, as a sentence for an agent."""
+    name = str(place[0])[:60] if place else "the arguments"
+    if kind == "missing":
+        return f"The argument {name} is missing."
+    wanted = {"int": "a whole number", "float": "a number", "string": "text", "list": "a list of words"}.get(
+        kind.split("_")[0]
+    )
+    if wanted == "text" and len(place) > 1:
+        wanted = "a list of words"
+    return f"{name} must be {wanted}." if wanted else f"{name}: {said[:1].lower()}{said[1:]}."
+
+
+def _warm_after_first_reply(desk: Desk, beside: Callable[[], object] | None) -> Any:
+    """Middleware that starts the warm-up once, just after the first request has been answered."""
+    is_due = True
+
+    def warm() -> None:
+        desk.warm()
+        if beside is not None:
+            beside()
+
+    async def warm_after_first_reply(ctx: Any, call_next: Any) -> Any:
+        nonlocal is_due
+        reply = await call_next(ctx)
+        if is_due:
+            is_due = False
+            asyncio.get_running_loop().call_later(
+                WARM_UP_DELAY_S, lambda: threading.Thread(target=warm, daemon=True).start()
+            )
+        return reply
+
+    return warm_after_first_reply
+
+
+def _reply(desk: Desk, question: Question) -> tuple[str, bool]:
+    """The text for the agent, and whether it tells of a failure. Never raises: an agent reads no traceback."""
+    try:
+        return desk.answer(question), False
+    except NuggetError as error:
+        hint = f"\n{error.hint}" if error.hint else ""
+        return f"Nugget has no answer: {error}{hint}", True
+    except Exception as error:
+        print_traceback()
+        return (
+            f"Nugget has no answer: something unexpected went wrong ({type(error).__name__}). Go on without it; "
+            "`nugget doctor` may tell the person you work for what is wrong.",
+            True,
+        )
+
+
+def _names(value: Any) -> Any:
+    """A list of names as agents write them: `"Pattern, bug"` is `["pattern", "bug"]`."""
+    if isinstance(value, str):
+        value = value.split(",")
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return [part.strip().lower() for part in value if part.strip()]
+    return value

@@ -1,0 +1,224 @@
+"""Secrets are taken out of text before it leaves memory.
+
+What is reported is the kind of what was found, never the secret. Precision matters as much as recall: hashes,
+UUIDs, images and lock files stay readable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from nugget.config import Settings, expanded
+from nugget.errors import UsageError
+from nugget.models import Session
+from nugget.redaction.assignments import assigned_secrets
+from nugget.redaction.paths import without_excluded
+from nugget.redaction.rules import rules_for
+from nugget.redaction.shapes import SHORTEST_RUN, Rule
+
+_PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
+_KEY_BEGIN = re.compile(r"-----BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----")
+_KEY_CHARS = 16_384
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24}")
+_CUT_KEY = re.compile(
+    r"(?:\s*(?:Proc-Type|DEK-Info|Comment|Version): [^\n]*)*"
+    r"(?:(?:\s|\\{1,16}[nrt]|\d+[→|]|[+-](?=[A-Za-z0-9]))*[A-Za-z0-9+/=]{20,})*(?:\s*[A-Za-z0-9+/]+={1,2})?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redacted:
+    """A text with `[redacted:<kind>]` in place of each secret, and how many of each kind there were."""
+
+    text: str
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    start: int
+    end: int
+    kind: str
+
+
+def redact(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> Redacted:
+    """Replace every secret, and every `<private>…</private>` block, by `[redacted:<kind>]`.
+
+    A secret in which one of `allow` is found stays. An unclosed `<private>` reaches to the end of the text.
+    """
+    spans = _secrets(text, allow)
+    if not spans:
+        return Redacted(text=text, counts={})
+    counts: Counter[str] = Counter()
+    parts: list[str] = []
+    position = 0
+    for span in _merged(spans):
+        parts += [text[position : span.start], f"[redacted:{span.kind}]"]
+        position = span.end
+        counts[span.kind] += 1
+    return Redacted(text="".join([*parts, text[position:]]), counts=dict(counts))
+
+
+def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tuple[int, str]]:
+    """The line (from 1) and kind of everything that `redact` would take out; never what it is."""
+    return [(text.count("\n", 0, span.start) + 1, span.kind) for span in _merged(_secrets(text, allow))]
+
+
+def rules_stamp(settings: Settings) -> str:
+    """What says by which rules a text was redacted: the code of all redaction modules, and the settings that count."""
+    digest = hashlib.sha256(_code_digest())
+    capture = settings.capture
+    for patterns in (settings.redaction.allow, capture.exclude_paths, capture.exclude_projects):
+        digest.update("\0".join(patterns).encode("utf-8", "replace") + b"\1")
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _code_digest() -> bytes:
+    from importlib.metadata import version  # 10 ms that few commands need
+
+    digest = hashlib.sha256(version("detect-secrets").encode())
+    for module in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(module.read_bytes())
+    return digest.digest()
+
+
+def _secrets(text: str, allow: Sequence[re.Pattern[str]]) -> list[_Span]:
+    return [span for span in _spans(text) if span.kind == "private" or not _is_allowed(text, span, allow)]
+
+
+def allow_list(settings: Settings) -> list[re.Pattern[str]]:
+    """The patterns of `redaction.allow`. Raises UsageError for one that is no regular expression."""
+    patterns = []
+    for text in settings.redaction.allow:
+        try:
+            patterns.append(re.compile(text))
+        except re.error as error:
+            raise UsageError(f"`redaction.allow`: {text!r} is not a regular expression ({error}).") from error
+    return patterns
+
+
+def redact_session(session: Session, *, settings: Settings) -> tuple[Session, dict[str, int]]:
+    """The session without secrets and without the content of `capture.exclude_paths`, with counts by kind."""
+    allow = allow_list(settings)
+    counts: Counter[str] = Counter()
+    events = without_excluded(session.events, settings.capture.exclude_paths)
+
+    def clean(text: str | None) -> str | None:
+        if not text:
+            return text
+        redacted = redact(text, allow=allow)
+        counts.update(redacted.counts)
+        return redacted.text
+
+    cleaned = tuple(
+        replace(
+            event,
+            text=clean(event.text) or "",
+            before=clean(event.before),
+            after=clean(event.after),
+            path=clean(event.path),
+        )
+        for event in events
+    )
+    return replace(session, events=cleaned, title=clean(session.title)), dict(counts)
+
+
+def is_excluded_project(session: Session, *, settings: Settings) -> bool:
+    """Whether the session ran, for any part of it, in (or below) one of `capture.exclude_projects`."""
+    folders = [Path(folder) for folder in (session.cwd, *session.folders) if folder]
+    places = {str(place) for folder in folders for place in (folder, *folder.parents)}
+    patterns = [str(expanded(pattern)).rstrip("/") for pattern in settings.capture.exclude_projects]
+    return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
+
+
+def _spans(text: str) -> Iterator[_Span]:
+    """Every secret, the more telling kinds first; spans may overlap."""
+    if "<" in text and "private>" in text.lower():
+        yield from (_Span(found.start(), found.end(), "private") for found in _PRIVATE.finditer(text))
+    if "PRIVATE KEY" in text:
+        yield from _private_keys(text)
+    lowered = _lowered(text)
+    long_words = "\n".join([word for word in text.split() if len(word) >= SHORTEST_RUN])
+    for rule in rules_for(lowered, long_words):
+        haystack = lowered if rule.any_case else text
+        if rule.trigger in (long_words if rule.unbroken else haystack):
+            yield from _matches(rule, text, haystack)
+    for start, end, kind in assigned_secrets(text, lowered):
+        yield _Span(start, end, kind)
+
+
+def _matches(rule: Rule, text: str, haystack: str) -> Iterator[_Span]:
+    pattern = rule.pattern.compiled
+    group: str | int = "secret" if "secret" in pattern.groupindex else 0
+    end = 0
+    for position in _positions(rule, haystack):
+        if position < end:
+            continue
+        if not rule.before:
+            found = pattern.match(text, position)
+            matches = [found] if found else []
+        else:
+            stop = position + len(rule.trigger) + rule.after
+            line_end = -1 if rule.across_lines else text.find("\n", position, stop)
+            stop = line_end if line_end >= 0 else stop
+            matches = list(pattern.finditer(text, max(0, position - rule.before), stop))
+        for match in matches:
+            if rule.accept(match.group(group)):
+                yield _Span(match.start(group), match.end(group), rule.kind)
+                end = match.end()
+
+
+def _positions(rule: Rule, haystack: str) -> Iterator[int]:
+    if rule.anchor:
+        yield from (found.start() for found in rule.anchor.finditer(haystack))
+        return
+    position = haystack.find(rule.trigger)
+    while position >= 0:
+        yield position
+        position = haystack.find(rule.trigger, position + len(rule.trigger))
+
+
+def _private_keys(text: str) -> Iterator[_Span]:
+    """PEM and OpenPGP blocks, also with escaped line breaks; of a cut one, what there is of it."""
+    for begin in _KEY_BEGIN.finditer(text):
+        end = text.find("-----END", begin.end(), begin.end() + _KEY_CHARS)
+        if end >= 0:
+            close = text.find("-----", end + 8, end + 80)
+            stop = close + 5 if close >= 0 else end + 8
+        else:
+            cut = _CUT_KEY.match(text, begin.end(), begin.end() + _KEY_CHARS)
+            stop = cut.end() if cut else begin.end()
+        if _KEY_BODY.search(text, begin.end(), stop):
+            yield _Span(begin.start(), stop, "private-key")
+
+
+def _merged(spans: Sequence[_Span]) -> list[_Span]:
+    """In the order of the text, those that overlap as one so that no part of either stays; named by the first rule."""
+    merged: list[tuple[int, _Span]] = []
+    for rule, span in sorted(enumerate(spans), key=lambda numbered: numbered[1].start):
+        if merged and span.start < merged[-1][1].end:
+            before, known = merged[-1]
+            kind = known.kind if before < rule else span.kind
+            merged[-1] = (min(before, rule), _Span(known.start, max(known.end, span.end), kind))
+        else:
+            merged.append((rule, span))
+    return [span for _, span in merged]
+
+
+def _is_allowed(text: str, span: _Span, allow: Sequence[re.Pattern[str]]) -> bool:
+    value = text[span.start : span.end]
+    return any(pattern.search(value) for pattern in allow)
+
+
+def _lowered(text: str) -> str:
+    """Lower case of the same length, so that positions agree (some letters grow when lowered)."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else "".join(char.lower() if char.isascii() else char for char in text)

@@ -1,0 +1,258 @@
+"""Looking around: what is near a unit or a thought, and what can be asked for at all."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nugget.config import RetrievalSettings
+from nugget.errors import EmbeddingUnavailable, GitError
+from nugget.index import Index
+from nugget.index.fulltext import STOP_WORDS
+from nugget.index.queries import unit_keys
+from nugget.index.query_language import parse_search
+from nugget.infra import git
+from nugget.infra.embedding import Embedder
+from nugget.models import Contribution, Depth, Filter, Hit, HitChunk, SourceName, Unit
+from nugget.retrieval.search import BUDGET_TOKENS, Group, Indexes, Results, search_everything
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEAST_COSINE = 0.3
+"""What is less alike than this is called related by nobody."""
+_LINKED = 1.0
+_WORD = re.compile(r"[^\W\d_][\w-]{3,30}")
+_MAX_TITLES = 20_000
+_MAX_AUTHORS_COMMITS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestions:
+    """What can be asked for, each with how often it stands, most often first."""
+
+    domains: tuple[tuple[str, int], ...] = ()
+    tags: tuple[tuple[str, int], ...] = ()
+    types: tuple[tuple[str, int], ...] = ()
+    paths: tuple[tuple[str, int], ...] = ()
+    people: tuple[tuple[str, int], ...] = ()
+    terms: tuple[tuple[str, int], ...] = ()
+
+
+def related(
+    thing: Unit | str,
+    indexes: Indexes,
+    *,
+    sources: Sequence[SourceName],
+    settings: RetrievalSettings,
+    embedder: Embedder | None,
+    limit: int,
+    today: date,
+    now: datetime,
+) -> Results:
+    """What is near a unit, or near a thought in words: linked units first, then those nearest by meaning.
+
+    Where there are no vectors, words stand in for meaning, and `degraded` says so.
+    """
+    text = thing if isinstance(thing, str) else f"{thing.title} {' '.join(thing.tags)}"
+    query = replace(parse_search("", today=today), given=text, text=text)
+    vector = _vector(thing, indexes, embedder)
+    if vector is None:
+        found = search_everything(query, indexes, sources=sources, settings=settings, embedder=embedder, now=now,
+                                  limit=limit + 1)  # fmt: skip
+        groups = [_without(group, thing) for group in found.groups]
+        merged = _with_links(groups, thing, indexes, sources)
+        return replace(found, groups=_bounded(merged, limit), degraded=("no_vectors",))
+    model, numbers = vector
+    groups = []
+    for source in sources:
+        index = indexes.of(source)
+        if index is not None and index.is_comparable(model, numbers):
+            hits = _nearest(index, numbers, source, limit + 1)
+            groups.append(_without(Group(source=source, hits=tuple(hits)), thing))
+    return Results(query=query, groups=_bounded(_with_links(groups, thing, indexes, sources), limit))
+
+
+def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> Suggestions:
+    """What begins with a prefix (of the whole, or of a part of a domain or path); everything for an empty one.
+
+    Memory is never looked at, whoever asks.
+    """
+    domains: Counter[str] = Counter()
+    tags: Counter[str] = Counter()
+    types: Counter[str] = Counter()
+    paths: Counter[str] = Counter()
+    terms: Counter[str] = Counter()
+    for index in filter(None, (indexes.brain, indexes.machine)):
+        for domain, its_tags, type_, path, scope_path, source, title in index.connection.execute(
+            "SELECT domain, tags, type, path, scope_path, source, title FROM units LIMIT ?", (_MAX_TITLES,)
+        ):
+            parts = domain.split("/") if domain else []
+            domains.update("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+            tags.update(json.loads(its_tags))
+            types[type_] += 1
+            paths.update(_paths(scope_path or (path if source == SourceName.CANON else None)))
+            terms.update({word.lower() for word in _WORD.findall(title)} - STOP_WORDS)
+    people = Counter(_authors(brain))
+    counted = (domains, tags, types, paths, people, terms)
+    chosen = [_beginning(names, prefix, limit) for names in counted]
+    return Suggestions(
+        domains=chosen[0], tags=chosen[1], types=chosen[2], paths=chosen[3], people=chosen[4], terms=chosen[5]
+    )
+
+
+def refs_beginning(prefix: str, indexes: Indexes, *, limit: int = 100) -> list[tuple[str, str]]:
+    """Refs with their titles, for completion: `brain:` may be left out. Memory is never looked at."""
+    bare = prefix.removeprefix("brain:")
+    found: list[tuple[str, str]] = []
+    for index, whole in ((indexes.brain, False), (indexes.machine, True)):
+        if index is None:
+            continue
+        name = "source || ':' || id" if whole else "id"
+        wanted = prefix if whole else bare
+        rows = index.connection.execute(
+            f"SELECT {name}, title FROM units WHERE substr({name}, 1, ?) = ? ORDER BY 1 LIMIT ?",
+            (len(wanted), wanted, limit),
+        )
+        given = "brain:" if not whole and prefix.startswith("brain:") else ""
+        found += [(f"{given}{ref}", title) for ref, title in rows]
+    return found[:limit]
+
+
+def timeline(results: Results) -> list[tuple[date | None, Hit]]:
+    """How an idea evolved: everything found by the day it was made, the oldest first, without a day last."""
+    dated = [(hit.unit.created or hit.unit.last_modified, hit) for hit in results.hits]
+    return sorted(dated, key=lambda entry: (entry[0] is None, entry[0] or date.max, entry[1].ref))
+
+
+def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> tuple[str, NDArray[np.float32]] | None:
+    """The vector of a unit as it is stored, or of a text as the model makes it, with the model's name."""
+    if isinstance(thing, Unit):
+        index = indexes.of(thing.source)
+        keys = unit_keys(index.connection, [thing.id], thing.source) if index else {}
+        row = (
+            index.connection.execute(
+                "SELECT embedding FROM unit_vectors WHERE unit_key = ?", list(keys.values())
+            ).fetchone()
+            if index and keys
+            else None
+        )
+        if index and row:
+            import numpy as np
+
+            return index.embedding_model or "", np.frombuffer(row[0], dtype="<f4")
+    if embedder is None:
+        return None
+    text = thing if isinstance(thing, str) else f"{thing.title}\n{thing.body}"[:2000]
+    try:
+        return embedder.model, embedder.embed_query(text)
+    except EmbeddingUnavailable:
+        return None
+
+
+def _nearest(index: Index, vector: NDArray[np.float32], source: SourceName, limit: int) -> list[Hit]:
+    """The units of a source whose nearest chunk is nearest, with that chunk."""
+    with index.reading():
+        found = index.search_vectors(vector, limit * 4, Filter(sources=(source,)))
+        unit_of = index.units_of_chunks([key for key, _ in found])
+        best: dict[int, tuple[int, float]] = {}
+        for chunk, cosine in found:
+            if cosine >= LEAST_COSINE:
+                best.setdefault(unit_of[chunk], (chunk, cosine))
+        units = index.units(best)
+        chunks = index.chunks(chunk for chunk, _ in best.values())
+    return [
+        Hit(
+            unit=units[key],
+            score=cosine,
+            chunks=(HitChunk(breadcrumb=chunks[chunk].breadcrumb, text=chunks[chunk].text, score=cosine),),
+            reasons=(f"cosine {cosine:.2f}",),
+            contributions=(Contribution(name="vector", value=cosine),),
+        )
+        for key, (chunk, cosine) in list(best.items())[:limit]
+    ]
+
+
+def _with_links(
+    groups: Sequence[Group], thing: Unit | str, indexes: Indexes, sources: Sequence[SourceName]
+) -> list[Group]:
+    """The groups with what is linked to the unit put first in its source."""
+    if isinstance(thing, str) or thing.source not in sources:
+        return list(groups)
+    index = indexes.of(thing.source)
+    keys = unit_keys(index.connection, [thing.id], thing.source) if index else {}
+    if index is None or not keys:
+        return list(groups)
+    linked: dict[int, str] = {}
+    for edge in index.edges(list(keys.values())):
+        linked.setdefault(edge.neighbour_key, f"{thing.id} {edge.relation} it" if edge.outward
+                          else f"{edge.relation} {thing.id}")  # fmt: skip
+    units = index.units(linked)
+    chunks = index.chunks_of_units(linked)
+    first = [
+        Hit(
+            unit=units[key],
+            score=_LINKED,
+            chunks=tuple(HitChunk(breadcrumb=c.breadcrumb, text=c.text, score=_LINKED) for c in chunks[key][:1]),
+            reasons=(reason,),
+            contributions=(Contribution(name="relation", value=_LINKED, detail=reason),),
+        )
+        for key, reason in linked.items()
+        if key in units and chunks.get(key)
+    ]
+    ids = {hit.unit.id for hit in first}
+    merged = {group.source: group.hits for group in groups}
+    rest = tuple(hit for hit in merged.get(thing.source, ()) if hit.unit.id not in ids)
+    merged[thing.source] = (*first, *rest)
+    return [Group(source=source, hits=merged[source]) for source in sources if merged.get(source)]
+
+
+def _without(group: Group, thing: Unit | str) -> Group:
+    if isinstance(thing, str):
+        return group
+    return replace(group, hits=tuple(hit for hit in group.hits if hit.unit.ref != thing.ref))
+
+
+def _bounded(groups: Iterable[Group], limit: int) -> tuple[Group, ...]:
+    """As many of each as are wanted, with a summary of each unit."""
+    from nugget.retrieval.packing import pack
+
+    return tuple(
+        replace(group, hits=pack(group.hits[:limit], budget_tokens=BUDGET_TOKENS, depth=Depth.SUMMARY)[0])
+        for group in groups
+        if group.hits
+    )
+
+
+def _paths(path: str | None) -> Iterable[str]:
+    """The folders of a path, two levels deep, and the path itself."""
+    parts = path.split("/") if path else []
+    return {*("/".join(parts[:end]) + "/" for end in range(1, min(len(parts), 3))), *([path] if path else [])}
+
+
+def _authors(brain: Path) -> list[str]:
+    """Who wrote the latest commits of the brain, one name a commit."""
+    if not git.is_repository(brain):
+        return []
+    try:
+        named = git.run(brain, "log", f"-n{_MAX_AUTHORS_COMMITS}", "--format=%an", check=False)
+    except GitError:
+        return []
+    return [name for name in named.decode("utf-8", "replace").splitlines() if name.strip()]
+
+
+def _beginning(names: Counter[str], prefix: str, limit: int) -> tuple[tuple[str, int], ...]:
+    wanted = prefix.casefold()
+    matching = [
+        (name, count)
+        for name, count in names.items()
+        if name.casefold().startswith(wanted) or (wanted and f"/{wanted}" in f"/{name.casefold()}")
+    ]
+    return tuple(sorted(matching, key=lambda entry: (-entry[1], entry[0]))[:limit])

@@ -1,0 +1,383 @@
+"""One search over everything: the brain, what the machine's index holds, history, and one identity's memory.
+
+Each source is asked for itself, so that a large one crowds no other out: units by words and meaning as in `ask`,
+history by its own passages. Within a source relevance decides, then recency; in canon a match of file names comes
+first. What only vectors point at, and that weakly, is left out beside the brain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from nugget.config import RetrievalSettings, Settings
+from nugget.errors import UsageError
+from nugget.index import Index, queries
+from nugget.index.fulltext import STOP_WORDS, question_words
+from nugget.index.query_language import SearchQuery
+from nugget.infra.embedding import QuestionEmbedder
+from nugget.infra.embedding.once import Once
+from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
+from nugget.retrieval import profiles, retrieve
+from nugget.text import estimate_tokens, folded
+
+if TYPE_CHECKING:
+    from nugget.history import PassageHit
+    from nugget.index.queries import StoredChunk
+
+DEFAULT_LIMIT = 50
+"""Results of each source, at most."""
+ORDER = (
+    SourceName.BRAIN, SourceName.PROVENANCE, SourceName.SESSIONS, SourceName.BRIDGE, SourceName.SHELL,
+    SourceName.MEMORY, SourceName.CANON,
+)  # fmt: skip
+"""In which order the sources are shown."""
+
+_HISTORY = (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE)
+_WEAK_SHOWN = 5
+"""Of what is not likely to be what was looked for, the nearest."""
+_LEAST_SHARE = 0.6
+"""Of the best score of its source: what no word of matches needs more than this."""
+_NAMED = 1.0
+_ADMITTED = 1.0
+BUDGET_TOKENS = 200_000
+"""For the summaries of all results of a source: more than they ever need."""
+_NAME_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexes:
+    """What is searched. `memory` is the index of the identity that was named; without one there is none."""
+
+    brain: Index
+    machine: Index | None = None
+    memory: Index | None = None
+
+    def of(self, source: SourceName) -> Index | None:
+        """The index that holds a source, where there is one."""
+        if source is SourceName.BRAIN:
+            return self.brain
+        return self.memory if source is SourceName.MEMORY else self.machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What one source found, best first. `weak`: nothing in it is likely to be what was looked for."""
+
+    source: SourceName
+    hits: tuple[Hit, ...]
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What a search found: groups in the order in which they are shown, empty ones left out."""
+
+    query: SearchQuery
+    groups: tuple[Group, ...]
+    degraded: tuple[str, ...] = ()
+    more_hint: str | None = None
+    explain: dict[str, Any] | None = None
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """All hits, group by group."""
+        return tuple(hit for group in self.groups for hit in group.hits)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many hits each source gave."""
+        return {str(group.source): len(group.hits) for group in self.groups}
+
+
+def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tuple[SourceName, ...]:
+    """The sources to search: the named ones, else all. Memory is one of them only for a named identity.
+
+    Raises UsageError where memory is asked for without an identity.
+    """
+    if SourceName.MEMORY in names and identity is None:
+        raise UsageError(
+            "Memory is private to an identity.", hint="Name it: nugget search … --source memory --as IDENTITY."
+        )
+    named = names or tuple(SourceName)
+    return tuple(name for name in ORDER if name in named and (name is not SourceName.MEMORY or identity is not None))
+
+
+def allowed_texts(settings: Settings) -> list[re.Pattern[str]]:
+    """`redaction.allow_list`, without loading the rules of redaction where nothing is allowed."""
+    if not settings.redaction.allow:
+        return []
+    from nugget.redaction import allow_list
+
+    return allow_list(settings)
+
+
+def as_bundle(results: Results, *, limit: int, depth: Depth, profile: str, explain: bool) -> Bundle:
+    """All hits as one Bundle. `weak` where nothing found is likely to be what was looked for."""
+    hits = results.hits
+    query = results.query
+    used = sum(estimate_tokens(chunk.breadcrumb + chunk.text) for hit in hits for chunk in hit.chunks)
+    explained = None
+    if explain:
+        explained = dict((results.explain or {}).get(str(SourceName.BRAIN)) or {})
+        explained["sources"] = {name: its for name, its in (results.explain or {}).items() if name != SourceName.BRAIN}
+        explained["contributed"] = results.counts
+    asked = Query(text=query.given, filter=query.filter, limit=limit, depth=depth, explain=explain)
+    return Bundle(
+        query=asked,
+        profile=profile,
+        hits=hits,
+        budget=Budget(requested=BUDGET_TOKENS, used=used),
+        degraded=results.degraded,
+        weak=not hits or all(group.weak for group in results.groups),
+        more_context_hint=results.more_hint,
+        explain=explained,
+    )
+
+
+def search_everything(
+    query: SearchQuery,
+    indexes: Indexes,
+    *,
+    sources: Sequence[SourceName],
+    settings: RetrievalSettings,
+    embedder: QuestionEmbedder | None,
+    now: datetime,
+    limit: int = DEFAULT_LIMIT,
+    depth: Depth = Depth.SUMMARY,
+    profile: str = "search",
+    explain: bool = False,
+    allow: Sequence[re.Pattern[str]] = (),
+) -> Results:
+    """Search each of these sources; `limit` results of each. `allow` are texts that redaction leaves."""
+    if query.lists:
+        listed = _listed(query, indexes, sources, limit=limit, depth=depth, allow=allow)
+        return Results(query=query, groups=tuple(listed))
+    once = None if embedder is None else Once(embedder)
+    # History goes without vectors: the model may still be loading in another process meanwhile.
+    passages, cut = _passages(query, indexes, sources, limit=limit, allow=allow)
+    chosen = profiles.configured(profile, settings)
+    groups: list[Group] = []
+    degraded: list[str] = []
+    hint: str | None = None
+    explained: dict[str, Any] = {}
+    for source in sources:
+        index = indexes.of(source)
+        if index is None:
+            continue
+        hits: list[Hit] = []
+        weak = False
+        if source is SourceName.BRAIN or queries.has_source(index.connection, source):
+            asked = _asked_of(source, query, limit=limit, depth=depth, explain=explain)
+            bundle = retrieve(asked, chosen, index, embedder=once, now=now)
+            hits, weak = _units_of(source, query, bundle, index, is_alone=len(sources) == 1)
+            degraded += bundle.degraded
+            explained[str(source)] = bundle.explain
+            hint = hint or bundle.more_context_hint
+        if source in passages:
+            degraded += [f"phrase_cut: {source}, {cut[source]}"] if source in cut else []
+            hits = _by_relevance_and_recency([*hits, *passages[source]])
+            weak = weak and not hits
+        if hits:
+            shown = min(limit, _WEAK_SHOWN) if weak else limit
+            groups.append(Group(source=source, hits=tuple(hits[:shown]), weak=weak))
+    return Results(
+        query=query,
+        groups=tuple(sorted(groups, key=lambda group: group.weak)),  # what is likely comes before what is not
+        degraded=tuple(dict.fromkeys([*([f"plain_text: {query.problem}"] if query.problem else []), *degraded])),
+        more_hint=hint,
+        explain=explained if explain else None,
+    )
+
+
+def _listed(
+    query: SearchQuery,
+    indexes: Indexes,
+    sources: Sequence[SourceName],
+    *,
+    limit: int,
+    depth: Depth,
+    allow: Sequence[re.Pattern[str]],
+) -> Iterator[Group]:
+    """All that the filters admit, the newest first: nothing else was asked for."""
+    from nugget.retrieval.packing import pack
+
+    filter_ = query.filter
+    for source in sources:
+        index = indexes.of(source)
+        if index is None:
+            continue
+        keys = queries.newest_units(index.connection, replace(filter_, sources=(source,)), limit)
+        units, chunks = index.units(keys), index.chunks_of_units(keys)
+        whole = [
+            Hit(unit=units[key], score=_ADMITTED, chunks=(_first_of(units[key], chunks.get(key, ())),),
+                reasons=("filter",))
+            for key in keys
+        ]  # fmt: skip
+        hits = list(pack(whole, budget_tokens=BUDGET_TOKENS, depth=depth)[0])
+        if source in _HISTORY and not _is_about_units(filter_):
+            from nugget.history import newest_history
+
+            passages = newest_history(
+                index.connection, source, since=filter_.since, until=filter_.until, sessions=filter_.sessions,
+                limit=limit, allow=allow,
+            )  # fmt: skip
+            hits += map(passage_hit, passages)
+        if hits:
+            hits.sort(key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
+            yield Group(source=source, hits=tuple(hits[:limit]))
+
+
+def _asked_of(source: SourceName, query: SearchQuery, *, limit: int, depth: Depth, explain: bool) -> Query:
+    """The query as it is put to the units of one source."""
+    sources = () if source is SourceName.BRAIN else (source,)
+    return Query(
+        text=query.text,
+        match_any=query.match_any,
+        filter=replace(query.filter, sources=sources, match=query.match),
+        limit=limit,
+        budget_tokens=BUDGET_TOKENS,
+        depth=depth,
+        explain=explain,
+    )
+
+
+def _units_of(
+    source: SourceName, query: SearchQuery, bundle: Bundle, index: Index, *, is_alone: bool
+) -> tuple[list[Hit], bool]:
+    """The units that one source shows, of those that were found, and whether they are weak."""
+    hits, weak = list(bundle.hits), bundle.weak
+    if source is SourceName.BRAIN:
+        return hits if is_alone or weak else _telling(hits, weak=weak), weak
+    weak = weak and not any(map(_matches_words, hits))
+    hits = _by_relevance_and_recency(_telling(hits, weak=weak))
+    return _names_first(query, bundle.query, hits, index) if source is SourceName.CANON else hits, weak
+
+
+def day_of(hit: Hit) -> date | None:
+    """When what was found was made or changed last."""
+    return hit.unit.last_modified or hit.unit.created
+
+
+def _is_about_units(filter_: Filter) -> bool:
+    """Whether a filter names what only units have."""
+    return bool(filter_.types or filter_.domains or filter_.tags or filter_.paths)
+
+
+def _telling(hits: Sequence[Hit], *, weak: bool) -> list[Hit]:
+    """Those that a word matches, and those that vectors hold to be nearly as good as the best."""
+    best = max((hit.score for hit in hits), default=0.0)
+    return [hit for hit in hits if _matches_words(hit) or (not weak and hit.score >= _LEAST_SHARE * best)]
+
+
+def _matches_words(hit: Hit) -> bool:
+    return any(reason.startswith("bm25") for reason in hit.reasons)
+
+
+def _by_relevance_and_recency(hits: Iterable[Hit]) -> list[Hit]:
+    """Best first; of those that are about equally good the newest first."""
+
+    def place(hit: Hit) -> tuple[float, int, str]:
+        day = day_of(hit)
+        return -round(hit.score, 2), -day.toordinal() if day else 0, hit.ref
+
+    return sorted(hits, key=place)
+
+
+def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: Index) -> list[Hit]:
+    """The notes in whose path every word stands before those that only say them; a match of the name itself first."""
+    words = [word for word in _NAME_WORD.findall(folded(query.text)) if word not in STOP_WORDS]
+    if not words or len(words) > 8:
+        return list(hits)
+    connection = index.connection
+    named = dict(queries.units_named(connection, words, asked.filter)[: asked.limit * 4])
+    if not named:
+        return list(hits)
+    known = {hit.unit.path: hit for hit in hits}
+    units = index.units([key for key, path in named.items() if path not in known])
+    chunks = index.chunks_of_units(list(units))
+    found: list[Hit] = []
+    for key, path in named.items():
+        hit = known.get(path)
+        if hit is None:
+            hit = Hit(unit=units[key], score=0.0, chunks=(_first_of(units[key], chunks.get(key, ())),))
+        part = Contribution(name="file name", value=_NAMED - hit.score, detail=path)
+        found.append(
+            replace(hit, score=_NAMED, reasons=("file name", *hit.reasons), contributions=(*hit.contributions, part))
+        )
+
+    def place(hit: Hit) -> tuple[bool, bool, int, str]:
+        path = folded(hit.unit.path or "")
+        name = path.rsplit("/", 1)[-1]
+        in_name = all(word in name for word in words)
+        return not in_name, not _matches_words(hit), len(path), path
+
+    ordered = sorted(found, key=place)
+    return [*ordered, *(hit for hit in hits if hit.unit.path not in {other.unit.path for other in found})]
+
+
+def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
+    """How a unit begins, which nothing points into; its title where it has no text."""
+    if not chunks or not chunks[0].text:
+        return HitChunk(breadcrumb="", text=unit.title, score=0.0)
+    return HitChunk(breadcrumb=chunks[0].breadcrumb, text=chunks[0].text, score=0.0)
+
+
+def _passages(
+    query: SearchQuery,
+    indexes: Indexes,
+    sources: Sequence[SourceName],
+    *,
+    limit: int,
+    allow: Sequence[re.Pattern[str]],
+) -> tuple[dict[SourceName, list[Hit]], Mapping[SourceName, str]]:
+    """The passages of each source of history, and how far back they were looked for where that was not to the end."""
+    wanted = [source for source in sources if source in _HISTORY]
+    index = indexes.of(wanted[0]) if wanted and not _is_about_units(query.filter) else None
+    if index is None:
+        return {}, {}
+    if not question_words(query.text) and not query.match:
+        return {source: [] for source in wanted}, {}
+    from nugget.history import ask_history
+
+    found = ask_history(
+        index.connection,
+        query.given if query.expression is None and not query.problem and query.filter.is_empty else query.text,
+        sources=wanted,
+        since=query.filter.since,
+        until=query.filter.until,
+        sessions=query.filter.sessions,
+        limit=limit,
+        expression=query.expression,
+        allow=allow,
+    )
+    hits = {source: [passage_hit(hit) for hit in found.hits if hit.source is source] for source in wanted}
+    return hits, found.cut
+
+
+def passage_hit(found: PassageHit) -> Hit:
+    """A passage of history as a hit: its unit stands in, with who speaks as its type and the excerpt as its text."""
+    day = found.timestamp.date() if found.timestamp else None
+    unit = Unit(
+        id=found.ref.partition(":")[2],
+        source=found.source,
+        type=found.role.label.lower(),
+        title=found.title or found.session,
+        body=found.excerpt,
+        path=found.path or None,
+        session=found.session,
+        created=day,
+        last_modified=day,
+    )
+    chunk = HitChunk(breadcrumb=found.speaker, text=found.excerpt, score=found.score)
+    return Hit(
+        unit=unit,
+        score=found.score,
+        chunks=(chunk,),
+        reasons=("words",),
+        contributions=(Contribution(name="words", value=found.score),),
+        named=found.ref,
+    )

@@ -1,0 +1,218 @@
+"""Codex: `$CODEX_HOME/sessions/YYYY/MM/DD/rollout-TIME-UUID.jsonl`, compressed (`.zst`) when old.
+
+A line is `{timestamp, type, payload}`. `response_item` carries the conversation (messages, function calls and their
+outputs); `event_msg` repeats it for the screen; `session_meta` and `turn_context` say where it ran. Clients before
+0.40 wrote the payloads without the envelope, behind a first line `{id, timestamp, instructions}`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from nugget.errors import TranscriptError
+from nugget.models import EventKind, Session, SessionFile, Speaker, SpeechOrigin
+from nugget.sources.claude_code import MAX_LINE_BYTES
+from nugget.sources.claude_records import USER_SHELL, text_of
+from nugget.sources.event_builder import Gathering, joined_text, parse_record
+from nugget.sources.files import session_file
+from nugget.sources.tool_calls import SHELL, Call, arguments, read_call, shell_words
+
+AGENT = "codex"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+_MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
+_MESSAGES = ("message", "function_call", "function_call_output", "reasoning", "local_shell_call")
+_INJECTED = re.compile(
+    r"# AGENTS\.md instructions\b|<(?:environment_context|user_instructions|permissions instructions|INSTRUCTIONS|"
+    r"turn_aborted|subagent_notification|skills?|skills_instructions|collaboration_mode|model_switch|"
+    r"personality_spec|apps_instructions|plugins_instructions|hook_prompt|codex_internal_context)\b"
+)
+_REQUEST = re.compile(r"^#+ My request for Codex:[ \t]*$", re.MULTILINE)
+_USER_SHELL = re.compile(
+    r"\A<user_shell_command>\s*<command>\n?(?P<command>.*?)\n?</command>\s*<result>\n?(?P<result>.*?)\n?</result>",
+    re.DOTALL,
+)
+_EXIT_CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d{1,9})[ \t]*$", re.MULTILINE)
+_RUNNING = re.compile(r"^Process running with session ID \d+", re.MULTILINE)
+_HEAD_CHARS = 600
+"""The exit code stands in the first lines of what a command printed."""
+
+
+def find(folder: Path) -> Iterator[SessionFile]:
+    """The rollouts below `sessions` and `archived_sessions` of Codex' folder."""
+    for kept in ("sessions", "archived_sessions"):
+        for file in (folder / kept).rglob("rollout-*"):
+            names = _UUID.findall(file.name)
+            found = session_file(file, agent=AGENT, name=names[-1]) if names and _is_rollout(file) else None
+            if found:
+                yield found
+
+
+def recognises(record: Mapping[str, Any]) -> bool:
+    """Whether a record is one that Codex writes."""
+    if isinstance(record.get("payload"), Mapping):
+        return record.get("type") in _TYPES
+    return "record_type" in record or ("instructions" in record and "timestamp" in record and "id" in record)
+
+
+def read(path: Path) -> Session:
+    """Read a rollout. Raises TranscriptError when it cannot be read or decompressed."""
+    names = _UUID.findall(path.name)
+    gathering = Gathering(agent=AGENT, session=names[-1] if names else path.name.split(".")[0])
+    for line in _lines(path):
+        if not line.strip():
+            continue
+        record = parse_record(line)
+        if record is None:
+            gathering.records += 1
+            gathering.skipped += 1
+            continue
+        gathering.begin(moment=record.get("timestamp"))
+        _read_record(record, gathering)
+    return gathering.make(path)
+
+
+def _is_rollout(file: Path) -> bool:
+    return file.name.endswith((".jsonl", ".jsonl.zst")) and file.is_file()
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            packed = file.read(4) == ZSTD_MAGIC
+            file.seek(0)
+            if not packed:
+                while line := file.readline(MAX_LINE_BYTES):
+                    yield line
+                return
+            yield from _unpacked(file, path)
+    except OSError as error:
+        raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
+
+
+def _unpacked(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    import zstandard
+
+    left = _MAX_UNPACKED_BYTES
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(file) as reader, io.BufferedReader(reader) as lines:
+            while left > 0 and (line := lines.readline(MAX_LINE_BYTES)):
+                left -= len(line)
+                yield line
+    except zstandard.ZstdError as error:
+        raise TranscriptError(f"{path} is damaged and cannot be decompressed ({error}).") from error
+
+
+def first_line(path: Path) -> bytes:
+    """The first line of a rollout, decompressed. Raises TranscriptError."""
+    return next(_lines(path), b"")
+
+
+def _read_record(record: Mapping[str, Any], gathering: Gathering) -> None:
+    kind, payload = record.get("type"), record.get("payload")
+    if not isinstance(payload, Mapping):
+        if kind in _MESSAGES or "record_type" in record:
+            _read_response(record, gathering)
+        elif recognises(record):
+            _read_meta(record, gathering)
+        else:
+            gathering.skipped += 1
+    elif kind == "response_item":
+        _read_response(payload, gathering)
+    elif kind in ("session_meta", "turn_context"):
+        _read_meta(payload, gathering)
+    elif kind == "compacted" and (text := text_of(payload.get("message"))):
+        gathering.add(EventKind.SUMMARY, text)
+
+
+def _read_meta(payload: Mapping[str, Any], gathering: Gathering) -> None:
+    if cwd := text_of(payload.get("cwd")):
+        gathering.folders.setdefault(cwd)
+    if gathering.records == 1 and (name := text_of(payload.get("id"))):
+        gathering.session = name
+    if isinstance(git := payload.get("git"), Mapping):
+        gathering.branch = gathering.branch or text_of(git.get("branch")) or None
+
+
+def _read_response(payload: Mapping[str, Any], gathering: Gathering) -> None:
+    kind, call_id = payload.get("type"), text_of(payload.get("call_id"))
+    if kind == "message":
+        _read_message(payload, gathering)
+    elif kind in ("function_call", "custom_tool_call"):
+        given = arguments(payload.get("arguments") if kind == "function_call" else payload.get("input"))
+        gathering.call(_call(text_of(payload.get("name")), given), call_id)
+    elif kind == "local_shell_call":
+        action = payload.get("action")
+        action = action if isinstance(action, Mapping) else {}
+        gathering.call(Call(tool=SHELL, command=shell_words(action.get("command"))), call_id)
+    elif kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output"):
+        _read_output(payload, call_id, gathering)
+
+
+def _call(name: str, given: Mapping[str, Any]) -> Call:
+    call = read_call(name, given)
+    # Earlier clients applied patches with a command: `apply_patch <<'EOF' ...`.
+    if call.command and "*** Begin Patch" in call.command and "apply_patch" in call.command:
+        patched = read_call("apply_patch", {"input": call.command.partition("*** Begin Patch")[2]})
+        return patched if patched.changes else call
+    return call
+
+
+def _read_message(payload: Mapping[str, Any], gathering: Gathering) -> None:
+    role, content = payload.get("role"), payload.get("content")
+    if role == "assistant":
+        gathering.reply(joined_text(content))
+    elif role == "user":
+        parts = content if isinstance(content, list) else [content]
+        said = [text for part in parts if (text := joined_text([part])) and not _INJECTED.match(text.lstrip())]
+        text = "\n".join(said)
+        if shell := _USER_SHELL.match(text.strip()):
+            gathering.add(
+                EventKind.COMMAND, shell["command"], tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED
+            )
+            gathering.add(EventKind.OUTPUT, _printed(shell["result"]), tool=USER_SHELL)
+        elif text:
+            gathering.prompt(_REQUEST.split(text)[-1])
+
+
+def _read_output(payload: Mapping[str, Any], call_id: str, gathering: Gathering) -> None:
+    output = payload.get("output")
+    ok: bool | None = None
+    if isinstance(output, Mapping):
+        ok = output.get("success") if isinstance(output.get("success"), bool) else None
+        output = output.get("content")
+    text, code = _unwrapped(joined_text(output))
+    if code is not None:
+        ok = code == 0
+    elif ok is None and not _RUNNING.search(text[:_HEAD_CHARS]):
+        ok = not text.startswith(("execution error", "apply_patch verification failed", "failed to", "aborted"))
+    gathering.result(call_id, _printed(text), ok=ok, exit_code=code)
+
+
+def _unwrapped(text: str) -> tuple[str, int | None]:
+    """What was printed, and the exit code: of `{output, metadata: {exit_code}}`, or of the lines before `Output:`."""
+    if text.startswith("{"):
+        try:
+            wrapped = json.loads(text)
+        except (ValueError, RecursionError):
+            wrapped = None
+        if isinstance(wrapped, dict) and isinstance(wrapped.get("output"), str):
+            details = wrapped.get("metadata")
+            code = details.get("exit_code") if isinstance(details, dict) else None
+            return wrapped["output"], code if isinstance(code, int) else None
+    found = _EXIT_CODE.search(text[:_HEAD_CHARS])
+    return text, int(found.group(1)) if found else None
+
+
+def _printed(text: str) -> str:
+    """What a command printed, without the lines about how it ran that stand above `Output:`."""
+    head, mark, rest = text.partition("Output:\n")
+    is_head = mark and len(head) <= _HEAD_CHARS and (_EXIT_CODE.search(head) or _RUNNING.search(head))
+    return rest if is_head else text

@@ -1,0 +1,169 @@
+"""Gemini CLI: `$GEMINI_CLI_HOME/.gemini/tmp/<project>/chats/session-*.json`, newer ones `.jsonl`.
+
+A document is `{sessionId, projectHash, startTime, lastUpdated, messages}`; the JSONL form has a message a line, and
+lines `{"$set": ...}`. A message is `{id, timestamp, type: user | gemini | info | ..., content, toolCalls}`. The folder
+that it ran in is only told by its SHA-256 (`projectHash`), which the folders above the files it named are compared
+with, or by the file `.project_root` beside `chats`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nugget.errors import TranscriptError
+from nugget.models import Session, SessionFile
+from nugget.sources.claude_code import MAX_LINE_BYTES
+from nugget.sources.claude_records import text_of
+from nugget.sources.event_builder import Gathering, joined_text, parse_record, read_document
+from nugget.sources.files import session_file
+from nugget.sources.tool_calls import SHELL, read_call
+
+AGENT = "gemini-cli"
+
+_KINDS = ("user", "gemini", "info", "error", "warning", "model")
+_ID = re.compile(rb'"sessionId"\s*:\s*"([A-Za-z0-9_.-]{1,128})"')
+_HEAD_BYTES = 4096
+_INJECTED = ("System: Please continue.", "<session_context>", "This is the Gemini CLI. We are setting up the context")
+_REFERENCED = re.compile(r"\n*--- Content from referenced files ---.*?(?:--- End of content ---|\Z)", re.DOTALL)
+_SHELL_RESULT = re.compile(
+    r"(?:\A|\n)Output: (?P<output>.*?)\n(?:Error: (?P<error>.*?)\n)?Exit Code: (?P<code>-?\d{1,9}|\(none\))", re.DOTALL
+)
+_ABSOLUTE = re.compile(r"/[^\s\"'`:,;()<>]+")
+_FOLDERS_TRIED = 2000
+
+
+def find(folder: Path) -> Iterator[SessionFile]:
+    """The chats of every project below `.gemini`; the id stands in the first bytes of each."""
+    for file in (folder / "tmp").glob("*/chats/session-*.json*"):
+        try:
+            with file.open("rb") as opened:
+                name = _ID.search(opened.read(_HEAD_BYTES))
+        except OSError:
+            continue
+        if found := session_file(file, agent=AGENT, name=name.group(1).decode() if name else file.stem):
+            yield found
+
+
+def recognises(record: Mapping[str, Any]) -> bool:
+    """Whether a document, or a line, is one that Gemini CLI writes."""
+    if isinstance(record.get("messages"), list) and "sessionId" in record:
+        return True
+    if "projectHash" in record or "$set" in record:
+        return True
+    return record.get("type") in _KINDS and "content" in record and "message" not in record and "uuid" not in record
+
+
+def read(path: Path) -> Session:
+    """Read a chat in either form. Raises TranscriptError when it cannot be read."""
+    gathering = Gathering(agent=AGENT, session=path.stem)
+    document = read_document(path) if path.suffix != ".jsonl" else None
+    about: dict[str, Any] = {}
+    if document is not None and isinstance(document.get("messages"), list):
+        about.update(document)
+        _read_messages(document["messages"], gathering, about)
+    else:
+        _read_messages((parse_record(line) for line in _lines(path)), gathering, about)
+    gathering.session = text_of(about.get("sessionId")) or gathering.session
+    gathering.title = text_of(about.get("summary")) or None
+    if folder := _folder(path, text_of(about.get("projectHash")), gathering):
+        gathering.folders = {folder: None, **gathering.folders}
+    return gathering.make(path)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(MAX_LINE_BYTES):
+                if line.strip():
+                    yield line
+    except OSError as error:
+        raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
+
+
+def _read_messages(messages: Iterable[object], gathering: Gathering, about: dict[str, Any]) -> None:
+    for message in messages:
+        if not isinstance(message, dict):
+            gathering.records += 1
+            gathering.skipped += 1
+        elif message.get("type") in _KINDS:
+            gathering.begin(moment=message.get("timestamp"), uuid=message.get("id"))
+            _read_message(message, gathering)
+        else:
+            gathering.records += 1
+            changed = message.get("$set")
+            if not isinstance(changed, dict) and not recognises(message):
+                gathering.skipped += 1
+            about.update(changed if isinstance(changed, dict) else message)
+
+
+def _read_message(message: Mapping[str, Any], gathering: Gathering) -> None:
+    kind, text = message["type"], joined_text(message.get("content"))
+    if kind == "user":
+        shown = joined_text(message.get("displayContent")) or text
+        if not shown.lstrip().startswith(_INJECTED):
+            gathering.prompt(_REFERENCED.sub("", shown))
+        return
+    if kind not in ("gemini", "model"):
+        return
+    gathering.reply(text)
+    calls = message.get("toolCalls")
+    for call in calls if isinstance(calls, list) else []:
+        if isinstance(call, Mapping):
+            _read_call(call, gathering)
+
+
+def _read_call(call: Mapping[str, Any], gathering: Gathering) -> None:
+    given, call_id, status = call.get("args"), text_of(call.get("id")), text_of(call.get("status"))
+    asked = read_call(text_of(call.get("name")), given if isinstance(given, Mapping) else {})
+    gathering.call(asked, call_id)
+    if "result" not in call and "resultDisplay" not in call:
+        return
+    text = _result_text(call.get("result")) or joined_text(call.get("resultDisplay"))
+    ok = {"success": True, "error": False, "cancelled": False}.get(status)
+    code = None
+    if asked.tool == SHELL and (found := _SHELL_RESULT.search(text)):
+        code = int(found["code"]) if found["code"] != "(none)" else None
+        ok = code == 0 if code is not None else ok
+        parts = (found["output"], found["error"] or "")
+        text = "\n".join(part for part in parts if part not in ("", "(empty)", "(none)"))
+    gathering.result(call_id, text, ok=ok, exit_code=code)
+
+
+def _result_text(result: object) -> str:
+    """The texts of `[{functionResponse: {response: {output | error}}}, ...]`."""
+    texts = []
+    for part in result if isinstance(result, list) else [result]:
+        answer = part.get("functionResponse") if isinstance(part, Mapping) else None
+        response = answer.get("response") if isinstance(answer, Mapping) else None
+        if isinstance(response, Mapping):
+            texts.append(joined_text([response], ("output", "error")))
+        elif isinstance(part, str | Mapping):
+            texts.append(joined_text([part]))
+    return "\n".join(text for text in texts if text)
+
+
+def _folder(path: Path, project_hash: str, gathering: Gathering) -> str | None:
+    """The folder that a chat ran in: as noted beside it, else the one above a named file that has the hash."""
+    try:
+        noted = (path.parent.parent / ".project_root").read_text("utf-8")[:4096].strip()
+    except (OSError, ValueError):
+        noted = ""
+    if noted.startswith("/"):
+        return noted
+    tried: set[str] = set()
+    if not project_hash:
+        return None
+    for event in gathering.events:
+        for found in [event.path] if event.path else _ABSOLUTE.findall(event.text[:20_000]):
+            folders: list[str] = [found, *map(str, Path(found).parents)]
+            for folder in folders:
+                if folder in tried or len(tried) >= _FOLDERS_TRIED:
+                    break
+                tried.add(folder)
+                if hashlib.sha256(folder.encode("utf-8", "replace")).hexdigest() == project_hash:
+                    return folder
+    return None

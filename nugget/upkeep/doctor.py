@@ -1,0 +1,262 @@
+"""What is wrong, part by part, and the next command to run. Reads only, and looks deeper than `status`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from nugget.config import Environment, Settings, config_files, unknown_keys
+from nugget.errors import GitError, NuggetError
+from nugget.index import Index
+from nugget.infra import files, git
+from nugget.models import Severity
+from nugget.sources import archive
+from nugget.text import ago, counted
+from nugget.upkeep.status import State, capture_state, index_file, index_state, proposals, publishing_state, when
+
+_COMMIT_TAKES = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at. `next_step` is what to do where it is not as it should be."""
+
+    name: str
+    state: State
+    said: str
+    next_step: str | None = None
+
+
+def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
+    """Look at every part, deeper than `status`; an ERROR among the findings means that something does not work."""
+    found: list[Finding] = []
+    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
+        lambda: _check_git(brain),
+        lambda: _check_locks(brain, now),
+        lambda: _check_index(brain, environment),
+        lambda: _check_files(brain),
+        lambda: _check_canon(brain, settings, environment),
+        lambda: _check_model(brain, settings, environment),
+        lambda: _check_llm(settings, environment),
+        lambda: _check_settings(brain, environment),
+        lambda: _check_folders(brain, environment),
+        lambda: _check_privacy(brain, environment),
+        lambda: _check_capture(brain, settings, environment),
+        lambda: _check_claude_code(environment),
+    )
+    for check in checks:
+        try:
+            found += check()
+        except NuggetError as error:
+            found.append(_wrong("check", str(error), error.hint))
+    return found
+
+
+def _check_git(brain: Path) -> Iterator[Finding]:
+    if not git.is_repository(brain):
+        yield _wrong("git", f"{brain} is no git repository: no history, no proposals", f"nugget init {brain}")
+        return
+    try:
+        state = git.state(brain)
+    except GitError as error:
+        yield _wrong("git", str(error).rstrip("."), error.hint)
+        return
+    if state.head is None:
+        yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
+    elif operation := git.operation_in_progress(brain):
+        undo = f"finish the {operation}, or git -C {brain} {operation} --abort"
+        yield _odd("git", f"the brain is in the middle of a {operation}", undo)
+    elif state.dirty:
+        yield _good("git", f"{counted(len(state.dirty), 'uncommitted file')} under domains/")
+    else:
+        yield _good("git", f"{git.current_branch(brain) or 'a detached HEAD'}, everything committed")
+
+
+def _check_locks(brain: Path, now: datetime) -> Iterator[Finding]:
+    """What git left locked: a commit under way has a lock too, so a young one is no finding."""
+    for lock in git.lock_files(brain) if git.is_repository(brain) else ():
+        try:
+            since = datetime.fromtimestamp(lock.lstat().st_mtime, UTC)
+        except FileNotFoundError:
+            continue
+        if now - since > _COMMIT_TAKES:
+            said = f"{lock} was made {ago(since, now)}: while it is there, git refuses to commit"
+            yield _wrong("git lock", said, f"end the git that is at work there; if there is none, rm {lock}")
+
+
+def _check_index(brain: Path, environment: Environment) -> Iterator[Finding]:
+    state = index_state(brain, environment)
+    if state.state == "absent":
+        yield _odd("index", "there is none yet; the first question makes it", "nugget sync")
+    elif state.state == "unusable":
+        yield _wrong("index", state.reason or "it cannot be used", "nugget rebuild")
+    elif damage := _damage(brain, environment):
+        yield _wrong("index", f"it is damaged ({damage})", "nugget rebuild")
+    elif state.behind:
+        yield _odd("index", f"not in it yet: {counted(state.behind, 'changed file')}", "nugget sync")
+    else:
+        sizes = ((state.units, "unit"), (state.chunks, "chunk"), (state.vectors, "vector"))
+        yield _good("index", ", ".join(counted(count, noun) for count, noun in sizes))
+    if state.model and state.vectors < state.chunks:
+        yield _odd("vectors", f"missing for {counted(state.chunks - state.vectors, 'chunk')}", "nugget sync")
+    elif state.vector_search:
+        yield _good("vectors", f"searched with {state.vector_search}")
+
+
+def _damage(brain: Path, environment: Environment) -> str | None:
+    file = index_file(brain, environment)
+    if file is None:
+        return None
+    try:
+        with closing(Index(file)) as index:
+            said = index.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return None if said == "ok" else str(said)
+
+
+def _check_files(brain: Path) -> Iterator[Finding]:
+    from nugget.brain.lint import lint
+
+    problems = lint(brain)
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    if errors:
+        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+        yield _wrong("knowledge files", f"{errors[0]}{more}", "nugget lint")
+    elif problems:
+        yield _odd("knowledge files", counted(len(problems), "warning"), "nugget lint")
+    else:
+        yield _good("knowledge files", "all can be read")
+
+
+def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
+    from nugget.app.machine import canon_of
+
+    if not settings.canon.folders:
+        return
+    source = canon_of(environment, settings, brain)
+    notes = sum(1 for _ in source.files())
+    told = (*source.problems, *source.left_out)
+    for problem in told:
+        yield _odd("canon", str(problem), None)
+    if not told:
+        yield _good("canon", f"{counted(notes, 'note')} in {counted(len(source.folders), 'folder')}")
+
+
+def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
+    from nugget.infra.embedding import open_embedder
+
+    model = settings.embedding.model
+    try:
+        embedder = open_embedder(settings, environment)
+        if embedder is None:
+            yield _good("embedding model", "none: questions are answered by words alone")
+            return
+        vector = embedder.embed_query("Does the model answer?")
+        index = index_state(brain, environment)
+        if index.units and index.model != embedder.model:
+            made = f"with vectors of {index.model}" if index.model else "without vectors"
+            yield _odd("embedding model", f"{embedder.model} answers, but the index was made {made}", "nugget sync")
+        else:
+            yield _good("embedding model", f"{embedder.model} answers, {len(vector)} dimensions")
+    except NuggetError as error:
+        step = error.hint or "correct `embedding:` in brain.yaml; until then words alone are searched"
+        yield _wrong("embedding model", f"{model} cannot be used: {error}", step)
+
+
+def _check_llm(settings: Settings, environment: Environment) -> Iterator[Finding]:
+    if not settings.llm.enabled:
+        yield _good("LLM", "switched off by llm.enabled")
+    elif environment.anthropic_api_key:
+        yield _good("LLM", "ANTHROPIC_API_KEY is set (not tried: that costs money)")
+    else:
+        yield _good("LLM", "no ANTHROPIC_API_KEY: passages instead of answers, capture by rules")
+
+
+def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
+    read = config_files(environment, brain)
+    for file in read:
+        if unknown := unknown_keys(file):
+            yield _odd("settings", f"{file}: nothing is called {', '.join(unknown)}", f"correct it in {file}")
+    if not any(unknown_keys(file) for file in read):
+        yield _good("settings", ", ".join(map(str, read)))
+
+
+def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
+    home = environment.home
+    nearest = next(folder for folder in [home, *home.parents] if folder.exists())
+    if not os.access(nearest, os.W_OK):
+        yield _wrong("folders", f"{home} cannot be written: nothing can be captured", f"make {nearest} writable")
+    elif not os.access(brain, os.W_OK):
+        yield _odd("folders", f"{brain} is read-only: questions work, capture does not", f"make {brain} writable")
+    else:
+        yield _good("folders", f"{brain} and {home} can be written")
+
+
+def _check_privacy(brain: Path, environment: Environment) -> Iterator[Finding]:
+    roots = [folder for folder in (environment.home, brain / ".nugget") if folder.is_dir()]
+    if exposed := files.exposed(*roots):
+        more = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
+        step = f"chmod -R go-rwx {shlex.join(map(str, roots))}"
+        yield _odd("privacy", f"others on this machine have rights to {exposed[0]}{more}", step)
+    else:
+        yield _good("privacy", "what Nugget keeps is readable by you alone")
+
+
+def _check_capture(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
+    state = capture_state(environment.home)
+    if state.failures:
+        failed = counted(len(state.failures), "session")
+        yield _wrong("capture", f"{failed} failed; {state.failures[0]}", "nugget capture --retry")
+    elif state.queue.get("pending") and not state.working:
+        waiting = counted(state.queue["pending"], "session")
+        yield _odd("capture", f"nobody works on {waiting} in the queue", "nugget capture")
+    else:
+        yield _good("capture", f"last: {when(state.last_captured)}")
+    if old := archive.outdated(environment.home, settings):
+        yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget capture --re-redact")
+    if waiting_proposals := proposals(brain):
+        yield _odd("review", f"waiting for you: {counted(waiting_proposals, 'proposal')}", "nugget review")
+    if failures := publishing_state(brain, environment.home).failures:
+        yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
+
+
+def _check_claude_code(environment: Environment) -> Iterator[Finding]:
+    from nugget.upkeep.client_settings import Scope
+    from nugget.upkeep.install import inspect
+
+    found = inspect(environment)
+    for seen in found:
+        repair = "nugget install" if seen.scope is Scope.USER else f"cd {seen.folder} && nugget install --scope project"
+        where = "" if seen.scope is Scope.USER else f"{seen.folder}: "
+        lacking = [f"no {name}" for name in seen.missing] + [f"an outdated {name}" for name in seen.outdated]
+        if seen.broken:
+            yield _wrong("Claude Code", where + seen.broken, repair)
+        elif seen.present and lacking:
+            yield _odd("Claude Code", f"{where}not all is in place: {', '.join(lacking)}", repair)
+        elif seen.present:
+            yield _good("Claude Code", f"{where}connected: captures sessions, asks the brain")
+    if any(seen.present or seen.broken for seen in found):
+        return
+    if environment.claude_config.is_dir():
+        yield _odd("Claude Code", "not connected: sessions are not captured, nobody asks", "nugget install")
+    else:
+        yield _good("Claude Code", "not on this machine")
+
+
+def _good(name: str, said: str) -> Finding:
+    return Finding(name=name, state=State.OK, said=said)
+
+
+def _odd(name: str, said: str, next_step: str | None) -> Finding:
+    return Finding(name=name, state=State.WARNING, said=said, next_step=next_step)
+
+
+def _wrong(name: str, said: str, next_step: str | None) -> Finding:
+    return Finding(name=name, state=State.ERROR, said=said, next_step=next_step)

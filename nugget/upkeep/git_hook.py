@@ -1,0 +1,147 @@
+"""The prepare-commit-msg hook in a code repository: put in beside a hook that is there, and taken out without a trace.
+
+A hook of somebody else's is kept beside ours under another name and run first, with its arguments and under its own
+name as `$0`; where it fails, the commit fails as it did before. Only our own file is ever written or removed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from nugget.errors import InstallError
+from nugget.infra import client_files, git
+from nugget.infra.git import HooksFolder
+
+NAME = "prepare-commit-msg"
+KEPT = f"{NAME}.before-nugget"
+_MARK = "# Nugget's prepare-commit-msg hook."
+_SHELL = re.compile(
+    rb"#!\s*((?:/\S*/)?(?:env\s+)?(?:sh|bash|dash|zsh|ksh)|/\S*/(?:sh|bash|dash|zsh|ksh))((?:\s+-\w+)*)\s*$"
+)
+_MAX_SHELL_BYTES = 64 * 1024
+"""A kept shell script is handed over as an argument, which systems limit to 128 KB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookState:
+    """How the hook of a repository stands: ours, somebody else's that is kept beside it, the folder and its scope."""
+
+    folder: HooksFolder
+    is_ours: bool
+    is_current: bool
+    keeps_other: bool
+
+    @property
+    def path(self) -> Path:
+        """Where git looks for the hook."""
+        return self.folder.path / NAME
+
+
+def inspect_hook(repo: Path, command: Path | None = None) -> HookState:
+    """How the hook of the repository that `repo` is in stands. Raises GitError outside of git. Reads only."""
+    folder = git.hooks_folder(repo)
+    text, kept = _read(folder.path / NAME), folder.path / KEPT
+    is_ours = text is not None and _MARK.encode() in text
+    wanted = script(command, kept).encode() if command else text
+    return HookState(folder=folder, is_ours=is_ours, is_current=is_ours and text == wanted, keeps_other=_exists(kept))
+
+
+def install_hook(repo: Path, *, command: Path) -> HookState:
+    """Put the hook in; a repository that has it, with this command, is left as it is.
+
+    Raises GitError outside of git, InstallError where a kept hook is in the way or a file cannot be written: everything
+    is then as it was.
+    """
+    state = inspect_hook(repo, command)
+    hook, kept = state.path, state.folder.path / KEPT
+    if state.is_current:
+        return state
+    moved = False
+    try:
+        hook.parent.mkdir(parents=True, exist_ok=True)
+        if not state.is_ours and _exists(hook):
+            if state.keeps_other:
+                raise InstallError(
+                    f"{hook} is not Nugget's, and {kept} is there as well.",
+                    hint=f"Put them together, or remove {kept}.",
+                )
+            hook.rename(kept)
+            moved = True
+        before = client_files.read(hook)
+        client_files.write(hook, script(command, kept), expected=before, mode=0o755)
+        hook.chmod(stat.S_IMODE(hook.stat().st_mode) | 0o111)
+    except OSError as error:
+        _put_back(hook, kept, moved)
+        raise InstallError(f"{hook} cannot be written: {error.strerror or error}.") from error
+    except InstallError:
+        _put_back(hook, kept, moved)
+        raise
+    return inspect_hook(repo, command)
+
+
+def uninstall_hook(repo: Path) -> HookState | None:
+    """Take the hook out and put the kept one back in its place; None where there was none of ours.
+
+    Raises GitError outside of git, InstallError where a file cannot be changed, or somebody put a hook in the place of
+    ours while we keep theirs.
+    """
+    state = inspect_hook(repo)
+    hook, kept = state.path, state.folder.path / KEPT
+    if not state.is_ours:
+        if state.keeps_other and _exists(hook):
+            raise InstallError(f"{hook} is not Nugget's any more; {kept} is the hook that was there before.")
+        if not state.keeps_other:
+            return None
+    try:
+        if state.keeps_other:
+            kept.replace(hook)
+        else:
+            hook.unlink()
+    except OSError as error:
+        raise InstallError(f"{hook} cannot be removed: {error.strerror or error}.") from error
+    return state
+
+
+def script(command: Path, kept: Path) -> str:
+    """The hook: the kept one first, where there is one, then Nugget, which never stops a commit."""
+    return f"""#!/bin/sh
+{_MARK} `nugget uninstall git-hook` takes it out again.
+kept="${{0%/*}}/{KEPT}"
+if [ -x "$kept" ]; then
+    {_run_kept(kept)} || exit $?
+fi
+nugget={shlex.quote(str(command))}
+[ -x "$nugget" ] || nugget=nugget
+"$nugget" commit --hook "$@" </dev/null >/dev/null 2>&1
+exit 0
+"""
+
+
+def _run_kept(kept: Path) -> str:
+    """How a kept hook is run. One in shell finds its own name in `$0`, which some use to find their place."""
+    content = _read(kept if _exists(kept) else kept.with_name(NAME)) or b""
+    found = _SHELL.match(content.split(b"\n", 1)[0])
+    if found is None or _MARK.encode() in content or len(content) > _MAX_SHELL_BYTES:
+        return '"$kept" "$@"'
+    words = [*found[1].decode("ascii", "replace").split(), *found[2].decode("ascii", "replace").split()]
+    return f'{shlex.join(words)} -c "$(cat "$kept")" "$0" "$@"'
+
+
+def _put_back(hook: Path, kept: Path, moved: bool) -> None:
+    if moved:
+        kept.replace(hook)
+
+
+def _exists(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

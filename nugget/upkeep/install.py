@@ -1,0 +1,296 @@
+"""Nugget in Claude Code: two hooks, one MCP server and one permission rule, put into settings that are not ours.
+
+Everything foreign stays as it is, character by character, and can be had back: `$NUGGET_HOME/install.json` keeps,
+for each file, what would undo our edits (never the file itself, which may hold secrets).
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nugget.config import Environment
+from nugget.errors import InstallError, NuggetError
+from nugget.infra import client_files
+from nugget.upkeep import json_edits
+from nugget.upkeep.client_settings import (
+    ALL_EVENTS,
+    BRIEF,
+    BRIEF_EVENT,
+    BROADER_RULES,
+    EVENTS,
+    RECALL_EVENT,
+    RULE,
+    SERVER,
+    Draft,
+    Scope,
+    command_line,
+    first_hook,
+    hooks_of,
+    is_our_server,
+    is_own_command,
+    open_settings,
+    put_hook,
+    put_recall_hook,
+    put_server,
+    take_out_hook,
+    wanted_hook,
+    wanted_server,
+)
+from nugget.upkeep.json_edits import END, Edit, Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """What becomes of one settings file; None is no file. `record` is what undoes it, None once it is undone."""
+
+    path: Path
+    before: str | None
+    after: str | None
+    record: Mapping[str, Any] | None
+    mode: int = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """How Nugget stands in one scope. `missing` and `outdated` name parts, `broken` says what keeps it from working."""
+
+    scope: Scope
+    folder: Path
+    present: tuple[str, ...]
+    missing: tuple[str, ...]
+    outdated: tuple[str, ...]
+    broken: str | None
+
+
+def own_command(environment: Environment) -> Path:
+    """The absolute path of the `nugget` that is running. Raises InstallError where there is none to be found."""
+    beside = Path(sys.executable).with_name(SERVER)
+    for named in (sys.argv[0], str(beside), shutil.which(SERVER, path=environment.variables.get("PATH"))):
+        if named and os.sep in named and is_own_command(named) and Path(named).is_file() and os.access(named, os.X_OK):
+            return Path(named).absolute()
+    raise InstallError("The nugget command is not to be found.", hint="Install Nugget: pipx install nugget-brain")
+
+
+def plan_install(
+    scope: Scope,
+    environment: Environment,
+    *,
+    command: Path,
+    cwd: Path,
+    brief: bool | None = None,
+    recall: bool | None = None,
+) -> list[FileChange]:
+    """What `apply` would write so that Claude Code captures sessions with `command` and asks it; [] where it does.
+
+    `brief` and `recall` say whether a session is told something at its start and at each prompt; None leaves that as
+    it is, which is off at first.
+    Raises InstallError for settings that cannot be read, are no JSON, or have another server named `nugget`.
+    """
+    records = _read_records(environment)
+    settings, servers = open_settings(scope, environment, cwd)
+    for event in EVENTS:
+        put_hook(settings, event, str(command), flag=BRIEF, is_wanted=brief if event == BRIEF_EVENT else None)
+    put_recall_hook(settings, str(command), is_wanted=recall)
+    allowed = settings.part("permissions", "allow")
+    if not any(rule in allowed for rule in (RULE, *BROADER_RULES)):
+        settings.insert(("permissions", "allow", END), RULE)
+    put_server(servers, str(command))
+    mode = 0o600 if scope is Scope.USER else 0o644
+    return [
+        replace(change, mode=mode)
+        for change in (_installed(draft, records.get(str(draft.path))) for draft in (settings, servers))
+        if change.before != change.after
+    ]
+
+
+def plan_uninstall(scope: Scope, environment: Environment, *, cwd: Path) -> list[FileChange]:
+    """What `apply` would write to take Nugget out of the settings again; [] where it is not in them.
+
+    A file that nobody else changed since becomes what it was, byte for byte; of any other, only our entries go.
+    Raises InstallError for settings that cannot be read or are no JSON.
+    """
+    records = _read_records(environment)
+    changes = []
+    for draft in open_settings(scope, environment, cwd):
+        record = records.get(str(draft.path))
+        after = None if draft.before is None else _undone(draft, record)
+        if after != draft.before:
+            changes.append(FileChange(path=draft.path, before=draft.before, after=after, record=None))
+    return changes
+
+
+def apply(changes: Sequence[FileChange], environment: Environment) -> None:
+    """Write planned changes, all or none. Raises ConflictError where a file changed meanwhile, else InstallError."""
+    records = _read_records(environment)
+    kept = dict(records)
+    for change in changes:
+        if change.record is not None:
+            kept[str(change.path)] = change.record
+    _write_records(environment, kept)
+    written: list[FileChange] = []
+    try:
+        for change in changes:
+            client_files.write(change.path, change.after, expected=change.before, mode=change.mode)
+            written.append(change)
+    except NuggetError:
+        for change in reversed(written):
+            with suppress(NuggetError):
+                client_files.write(change.path, change.before, expected=change.after, mode=change.mode)
+        _write_records(environment, records)
+        raise
+    gone = {str(change.path) for change in changes if change.record is None}
+    if gone & kept.keys():
+        _write_records(environment, {path: record for path, record in kept.items() if path not in gone})
+
+
+def diff(changes: Sequence[FileChange]) -> str:
+    """Planned changes as a unified diff."""
+    lines: list[str] = []
+    for change in changes:
+        before, after = (text.splitlines() if text else [] for text in (change.before, change.after))
+        old, new = ("/dev/null" if text is None else str(change.path) for text in (change.before, change.after))
+        lines += difflib.unified_diff(before, after, old, new, lineterm="")
+    return "\n".join(lines)
+
+
+def inspect(environment: Environment) -> list[Installation]:
+    """How Nugget stands in the person's settings, and in each project it was installed into. Reads only."""
+    places = [(Scope.USER, environment.claude_config)]
+    for named in _read_records(environment):
+        folder = Path(named).parent
+        if Path(named).name == "settings.json" and folder != environment.claude_config and folder.is_dir():
+            places.append((Scope.PROJECT, folder.parent))
+    return [_inspect(scope, folder, environment) for scope, folder in places]
+
+
+def _inspect(scope: Scope, folder: Path, environment: Environment) -> Installation:
+    present, missing, outdated = [], [], []
+    broken = None
+    try:
+        settings, servers = open_settings(scope, environment, folder, is_root=True)
+        entries = {f"{event} hook": first_hook(settings, event) for event in EVENTS}
+        if (recalling := first_hook(settings, RECALL_EVENT)) is not None:
+            entries[f"{RECALL_EVENT} hook"] = recalling
+        server = servers.part("mcpServers").get(SERVER)
+        entries["MCP server"] = server if is_our_server(server) else None
+        for name, entry in entries.items():
+            if entry is None:
+                missing.append(name)
+                continue
+            present.append(name)
+            command = command_line(entry)[0]
+            wanted = wanted_server if name == "MCP server" else wanted_hook
+            if shutil.which(command, path=environment.variables.get("PATH")) is None:
+                broken = f"the {name} starts {command}, which is not there"
+            elif entry != wanted(command, entry):
+                outdated.append(name)
+        if not present and _has_plugin(settings):
+            present, missing = ["plugin"], []
+        elif present and not any(rule in settings.part("permissions", "allow") for rule in (RULE, *BROADER_RULES)):
+            missing.append("permission rule")
+        if present and settings.value.get("disableAllHooks") is True:
+            broken = f"{settings.path} has disableAllHooks"
+    except InstallError as error:
+        broken = str(error).rstrip(".")
+    return Installation(
+        scope=scope, folder=folder, present=tuple(present), missing=tuple(missing), outdated=tuple(outdated),
+        broken=broken,
+    )  # fmt: skip
+
+
+def _has_plugin(settings: Draft) -> bool:
+    """Whether Nugget is there as a plugin, which brings its own hooks and server."""
+    enabled = settings.part("enabledPlugins")
+    return any(name.startswith(f"{SERVER}@") and state is True for name, state in enabled.items())
+
+
+def _undone(draft: Draft, record: Mapping[str, Any] | None) -> str | None:
+    """What a settings file is without Nugget; None for a file that was not there before."""
+    if draft.before is not None and record and record["after"] == _digest(draft.before):
+        text = draft.before
+        for start, end, old in record["undo"]:
+            text = Edit(start=start, end=end, text=old).apply(text)
+        return text or None if record["created"] else text
+    untouched = draft.text
+    for event in ALL_EVENTS:
+        for place, _ in reversed(list(hooks_of(draft, event))):
+            take_out_hook(draft, place)
+    for index in reversed([at for at, rule in enumerate(draft.part("permissions", "allow")) if rule == RULE]):
+        draft.put(json_edits.remove(draft.text, ("permissions", "allow", index)))
+    if is_our_server(draft.part("mcpServers").get(SERVER)):
+        draft.put(json_edits.remove(draft.text, ("mcpServers", SERVER)))
+    if draft.text == untouched:
+        return draft.before
+    for made in sorted(record["made"] if record else (), key=len, reverse=True):
+        _take_out_if_empty(draft, tuple(made))
+    return None if record and record["created"] and not draft.value else draft.text
+
+
+def _take_out_if_empty(draft: Draft, place: Place) -> None:
+    found: Any = draft.value
+    for part in place:
+        found = found.get(part) if isinstance(found, dict) else None
+    if found in ({}, []):
+        draft.put(json_edits.remove(draft.text, place))
+
+
+def _installed(draft: Draft, old: Mapping[str, Any] | None) -> FileChange:
+    """A drafted file as a change. A second installation over an unchanged first is undone with it."""
+    undo = [[edit.start, edit.end, edit.text] for edit in draft.undo]
+    made = [list(place) for place in draft.made]
+    created = draft.before is None
+    if old:
+        undo += old["undo"] if old["after"] == _digest(draft.before or "") else []
+        made += [place for place in old["made"] if place not in made]
+        created = created or old["created"]
+    record = {"after": _digest(draft.text), "created": created, "undo": undo, "made": made}
+    return FileChange(path=draft.path, before=draft.before, after=draft.text, record=record)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _records_file(environment: Environment) -> Path:
+    return environment.home / "install.json"
+
+
+def _read_records(environment: Environment) -> dict[str, Mapping[str, Any]]:
+    """What undoes each file's edits, by path; a record that cannot be read is none, and entries are then looked for."""
+    text = None
+    with suppress(InstallError):
+        text = client_files.read(_records_file(environment))
+    with suppress(ValueError):
+        kept = json.loads(text or "{}")
+        if isinstance(kept, dict) and isinstance(kept.get("files"), dict):
+            return {path: record for path, record in kept["files"].items() if _is_record(record)}
+    return {}
+
+
+def _is_record(record: object) -> bool:
+    kinds = {"after": str, "created": bool, "undo": list, "made": list}
+    if not isinstance(record, dict) or not all(isinstance(record.get(key), kind) for key, kind in kinds.items()):
+        return False
+    edits, places = record["undo"], record["made"]
+    return all(isinstance(edit, list) and [*map(type, edit)] == [int, int, str] for edit in edits) and all(
+        isinstance(place, list) and all(isinstance(key, str) for key in place) for place in places
+    )
+
+
+def _write_records(environment: Environment, records: Mapping[str, Mapping[str, Any]]) -> None:
+    path = _records_file(environment)
+    before = client_files.read(path)
+    if not records:
+        client_files.write(path, None, expected=before)
+        return
+    client_files.write(path, json.dumps({"version": 1, "files": records}, indent=1) + "\n", expected=before)

@@ -1,0 +1,276 @@
+"""The command line as a whole: help, wrong usage, the brain in use, settings, odd terminals and inputs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_stage import write_unit
+from commands import Nugget
+from paths import REPOSITORY
+
+from nugget.config import documented_keys
+from nugget.overlay import LIMITS
+
+# --- the frame ---
+
+
+@pytest.mark.proves("CLI-COMMANDS")
+def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
+    shown = nugget("--help")
+    commands = (
+        "ask", "search", "get", "serve", "capture-session", "capture", "review", "add", "forget", "mv", "lint",
+        "init", "install", "uninstall", "sync", "rebuild", "eval", "queries", "status", "doctor",
+    )  # fmt: skip
+    assert shown.code == 0
+    for command in commands:
+        assert re.search(rf"^│ {command} +[A-Z]\w+", shown.out, re.MULTILINE), command
+        own = nugget(command, "--help")
+        assert own.code == 0 and f"Usage: nugget {command}" in own.out
+
+
+def test_alone_it_shows_its_help(nugget: Nugget) -> None:
+    shown = nugget()
+    assert shown.code == 0 and "Usage: nugget [OPTIONS] COMMAND" in shown.out
+
+
+@pytest.mark.proves("CLI-EXIT", "CLI-ERRORS")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["aks", "x"], "Error: No such command 'aks'. Did you mean 'ask'?\n`nugget --help` shows how it is used.\n"),
+        (["ask", "x", "--dept", "deep"], "No such option: --dept"),
+        (["ask", "x", "--depth", "abyss"], "Error: Invalid value for '--depth'"),
+        (["ask", "  "], "Error: Give a question.\n"),
+        (["ask", "x", "--limit", "0"], "Error: limit must be at least 1, not 0.\n"),
+        (["ask", "x", "--type", "patern"], "Error: There is no type 'patern'.\nTypes are: pattern, concept,"),
+        (
+            ["ask", "x", "--since", "yesterday"],
+            "Error: 'yesterday' is no date.\nWrite YYYY-MM-DD, or so long back: 24h, 30d,",
+        ),
+        (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
+        (["get", "mars:rover"], "Error: There is no source 'mars'.\n"),
+        (["get", ""], "Error: Give a ref.\n"),
+        (["get", "brain:"], "Error: Give a ref.\n"),
+        (["mv", "pattern/x"], "Error: Say where to: --domain, --name, or both.\n"),
+        (["add", " "], "Error: There is nothing to add: the text has no words.\n"),
+        (["capture-session"], "Error: Say which session: --transcript PATH, --session ID"),
+    ],
+)
+def test_wrong_usage_is_told_in_a_sentence(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch, line: list[str], said: str
+) -> None:
+    shown = nugget(*line)
+    assert (shown.code, shown.out) == (2, "")
+    assert said in shown.err and shown.err.startswith("Error: ")
+
+
+@pytest.mark.proves("CLI-ERRORS")
+def test_a_setting_that_cannot_be_taken_is_told_with_its_file(nugget: Nugget, words: Path) -> None:
+    (words / "brain.yaml").write_text("owner: X\nretrieval:\n  limit: many\n")
+    shown = nugget("ask", "x")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err == f"Error: {words}/brain.yaml: `retrieval.limit` must be a whole number, not 'many'.\n"
+
+
+@pytest.mark.proves("CLI-BRAIN")
+def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
+    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    for name in ("usual", "named", "flagged"):
+        assert nugget("init", tmp_path / name).code == 0
+    assert nugget("init", tmp_path / "usual").code == 0
+
+    def in_use(*flags: str | Path) -> str:
+        return Path(nugget(*flags, "status", "--json").json["brain"]).name
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert in_use() == "usual"
+    monkeypatch.chdir(tmp_path / "flagged" / "domains")
+    assert in_use() == "flagged"
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "named"))
+    assert in_use() == "named"
+    assert in_use("--brain", tmp_path / "flagged") == "flagged"
+    behind = nugget("status", "--brain", tmp_path / "flagged", "--json")
+    assert Path(behind.json["brain"]).name == "flagged"
+    assert nugget("--brain", elsewhere, "status").code == 1
+
+
+@pytest.mark.proves("CLI-ERRORS")
+@pytest.mark.parametrize("name", ["NUGGET_BRAIN", "NUGGET_HOME", "AISH_LOG_DIR", "NUGGET_CANON_FOLDERS"])
+def test_a_home_folder_of_nobody_is_a_folder_that_is_not_there(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, "~nobody-of-that-name/notes")
+    result = nugget("search", "redis", "--quiet")
+    assert "unexpected" not in result.err
+    assert (result.code, result.err.splitlines()[:1]) == (
+        (1, ["Error: ~nobody-of-that-name/notes does not exist."]) if name == "NUGGET_BRAIN" else (0, [])
+    )
+
+
+def test_a_brain_cannot_be_made_at_links_that_lead_in_a_circle(nugget: Nugget, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    code, _, told = nugget("init", tmp_path / "circle", "--no-install")
+    assert code == 1 and "circle/" in told and "unexpected" not in told
+
+
+def test_a_current_folder_that_is_gone_is_told(nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    shown = nugget("status")
+    assert shown.code == 2
+    assert shown.err == "Error: The current folder does not exist any more.\nChange to another folder.\n"
+
+
+@pytest.mark.proves("CLI-PLAIN", "CLI-JSON")
+def test_a_terminal_that_knows_only_ascii_gets_ascii(words: Path) -> None:
+    write_unit(words, "pattern/gnu", "# Gnü 角\n\nwildebeest")
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONIOENCODING": "ascii"}
+
+    def shown(*arguments: str) -> str:
+        command = [sys.executable, "-m", "nugget", *arguments]
+        done = subprocess.run(command, env=variables, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode("ascii")
+
+    assert shown("search", "wildebeest").startswith("## RESULTS\n\nBRAIN (1)\n  Gn? ?: wildebeest\n")
+    assert json.loads(shown("search", "wildebeest", "--json"))["hits"][0]["title"] == "Gnü 角"
+
+
+@pytest.mark.proves("CLI-HOSTILE", "CLI-PLAIN")
+def test_what_a_brain_holds_cannot_steer_the_terminal(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steering = "\x1b]0;owned\x07\x1b[2J \u202eevil\x9b1m"
+    body = f"# Zebra [red]title[/red]\n\nquagga {steering} [bold]markup[/bold] :warning:"
+    write_unit(words, "pattern/zebra", body, tags='["quagga \\e[31m"]')
+    for command in (["ask", "--no-llm", "quagga"], ["search", "quagga"], ["get", "pattern/zebra"]):
+        shown = nugget(*command)
+        assert shown.code == 0
+        assert "Zebra [red]title[/red]" in shown.out and "[bold]markup[/bold] :warning:" in shown.out
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown.out + shown.err)
+
+
+@pytest.mark.proves("CLI-PLAIN")
+def test_long_lines_stay_whole_where_the_output_is_no_terminal(nugget: Nugget, words: Path) -> None:
+    line = "okapi " * 80
+    write_unit(words, "pattern/okapi", f"# Okapi\n\n{line.strip()}")
+    shown = nugget("ask", "--no-llm", "okapi")
+    assert f"   {line.strip()}\n" in shown.out
+    assert "\x1b" not in shown.out
+
+
+def test_of_hundreds_of_problems_sync_shows_the_first_and_names_the_command_for_the_rest(
+    nugget: Nugget, words: Path
+) -> None:
+    for number in range(130):
+        write_unit(words, f"pattern/broken-{number}", "# Broken", tags="[unclosed")
+    shown = nugget("sync").out
+    assert "130 problems; left out: 130 files." in shown and shown.count(" error: ") == 20
+    assert "… and 110 more. Next: nugget lint\n" in shown
+    assert len(nugget("sync", "--json").json["problems"]) == 130
+
+
+@pytest.mark.proves("CLI-ERRORS")
+def test_stdin_that_is_no_utf8_is_one_sentence(words: Path) -> None:
+    command = [sys.executable, "-P", "-m", "nugget", "add", "-"]
+    shown = subprocess.run(command, input=b"one\ncaf\xe9", capture_output=True, timeout=60, env=dict(os.environ))
+    assert shown.returncode == 2 and shown.stdout == b""
+    assert shown.stderr.decode().splitlines() == [
+        "Error: What is on stdin is no UTF-8 text (line 2).", "`iconv -t UTF-8` converts it.",
+    ]  # fmt: skip
+    command.append("--json")
+    given = "# Café\n\nÜber Kaffee."
+    kept = subprocess.run(command, input=given.encode(), capture_output=True, timeout=60,
+                          env={**os.environ, "LC_ALL": "C"})  # fmt: skip
+    assert kept.returncode == 0 and json.loads(kept.stdout)["id"] == "pattern/cafe"
+
+
+@pytest.mark.proves("CLI-HAND")
+def test_a_text_that_begins_with_frontmatter_is_no_option(nugget: Nugget, words: Path) -> None:
+    text = "---\nid: belief/small-steps\ntype: belief\ndomain: coding\n---\n# Small steps\n\nThey are quicker.\n"
+    shown = nugget("add", text, "--json")
+    assert shown.json == {"id": "belief/small-steps", "path": "domains/coding/beliefs/small-steps.md"}
+    assert (words / shown.json["path"]).read_text() == text
+
+
+@pytest.mark.proves("CLI-ERRORS")
+@pytest.mark.parametrize(
+    ("yaml", "said"),
+    [
+        ("retrieval: {limit: 0}", "`retrieval.limit` must be at least 1, not 0."),
+        ("retrieval: {hops: 9}", "`retrieval.hops` must be 0 to 2, not 9."),
+        ("retrieval: {rrf_k: -1}", "`retrieval.rrf_k` must be at least 0, not -1."),
+        ("retrieval: {rerank_max_usd: .nan}", "`retrieval.rerank_max_usd` must be at least 0, not nan."),
+        ("retrieval: {ranking: best}", "`retrieval.ranking` must be one of calibrated, rrf, not 'best'."),
+        ("retrieval: {limit: .inf}", "`retrieval.limit` must be a whole number, not inf."),
+        ("retrieval: {limit: }", "`retrieval.limit` must be a whole number, not None."),
+        ("embedding: {timeout_s: }", "`embedding.timeout_s` must be a number, not None."),
+        ("embedding: {timeout_s: .inf}", "`embedding.timeout_s` must be 0.1 to 1,000,000,000, not inf."),
+        ("retrieval: {rrf_k: 9999999999}", "`retrieval.rrf_k` must be 0 to 1,000,000,000, not 9999999999."),
+        ("embedding: {model: ''}", "`embedding.model` must be given, not ''."),
+        ("redaction: {allow: ['(']}", "`redaction.allow` must be a list of regular expressions ('(' is none:"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_with_file_and_key(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch, yaml: str, said: str
+) -> None:
+    assert LIMITS.keys() <= documented_keys().keys()
+    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
+    (words / "brain.yaml").write_text(f"{yaml}\n")
+    for line in (("search", "x"), ("doctor",), ("add", "x")):
+        shown = nugget(*line)
+        assert (shown.code, shown.out) == (2, "")
+        assert shown.err.startswith(f"Error: {words}/brain.yaml: {said}")
+    shown = nugget("lint")
+    assert shown.code == 1 and f"brain.yaml:1: error: {said.rstrip('.')}" in shown.out
+
+
+@pytest.mark.proves("CLI-BRAIN")
+def test_half_a_brain_is_told_and_another_is_not_used_in_its_place(
+    nugget: Nugget, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "brain.yaml").write_text("owner: X\n")
+    said = f"Error: {half} is no brain: it has a brain.yaml, but neither a `domains` folder nor a git repository.\n"
+    assert nugget("--brain", half, "status").err.startswith(said)
+    nugget("init", words, "--no-install")
+    monkeypatch.delenv("NUGGET_BRAIN")
+    monkeypatch.chdir(half)
+    assert nugget("status").err.startswith(said)
+
+
+@pytest.mark.proves("CLI-ERRORS")
+def test_a_config_that_is_no_utf8_is_told_before_anything_is_made(
+    nugget: Nugget, isolated_home: Path, tmp_path: Path
+) -> None:
+    (isolated_home / ".nugget").mkdir()
+    (isolated_home / ".nugget/config.yaml").write_bytes(b"owner: \xff\n")
+    shown = nugget("init", tmp_path / "new", "--no-install")
+    assert shown.code == 2 and f"{isolated_home}/.nugget/config.yaml" in shown.err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.proves("CLI-ERRORS")
+def test_messages_and_help_speak_of_no_python(nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nugget("search", "x", "--source", "nope").err.startswith("Error: There is no source 'nope'.\n")
+    said = "Error: Invalid value for '--type': 'foo' is not one of"
+    assert nugget("add", "x", "--type", "foo").err.startswith(said)
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("add", "ask", "import", "search"):
+        shown = nugget(command, "--help").out
+        assert not any(word in shown for word in ("<str>", "<bool>", "list[", "<int", "<path>", "<float"))
+    assert "bug" in nugget("add", "--help").out.split()

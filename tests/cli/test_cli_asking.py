@@ -1,0 +1,229 @@
+"""Questions on the command line: `ask`, `search` and `get`, with and without an LLM."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_stage import golden, write_unit
+from commands import Nugget
+from loopback_anthropic import AnthropicServer, Message, status, text, value
+from paths import REPOSITORY
+from waiting import wait_for
+
+from nugget.app import Brain
+from nugget.config import read_environment
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/brain with its vectors, shared by the tests that only ask."""
+    folder = tmp_path_factory.mktemp("indexed") / "brain"
+    shutil.copytree(REPOSITORY / "tests" / "brain", folder)
+    person = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"]
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], [*person, "commit", "-q", "-m", "Knowledge"]):
+        subprocess.run(["git", "-C", str(folder), *command], check=True)
+    home = tmp_path_factory.mktemp("indexed-home")
+    environment = read_environment({"HOME": str(home), "NUGGET_MODELS": str(REPOSITORY / ".models")})
+    with Brain(folder, environment=environment) as opened:
+        opened.sync()
+    return folder
+
+
+# --- asking ---
+
+
+def test_ask_gives_the_passages_that_answer(nugget: Nugget, indexed: Path) -> None:
+    shown = nugget("--brain", indexed, "ask", "cache", "invalidation")
+    assert shown.code == 0
+    assert shown.out.startswith("1. Cache Invalidation\n   concept/cache-invalidation  concept · coding · confidence")
+    assert "cooking" not in shown.out
+    assert "Note: no LLM took part; these are the passages themselves.\n" in shown.out
+    assert "no LLM" not in nugget("--brain", indexed, "ask", "--no-llm", "cache invalidation").out
+
+
+@pytest.mark.proves("CLI-ASK-JSON", "CLI-JSON", "CLI-EXPLAIN")
+def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget: Nugget, indexed: Path) -> None:
+    shown = nugget("ask", "how do we retry payments", "--json", "--explain", "--brain", indexed)
+    said = shown.json
+    assert said["query"] == {
+        "text": "how do we retry payments", "profile": "task", "path": None, "symbol": None, "depth": "standard",
+    }  # fmt: skip
+    assert said["budget"].keys() == {"requested", "used", "available", "truncated"}
+    assert said["degraded"] == ["no_llm"] and said["answer"] is None
+    first = said["hits"][0]
+    assert first["id"] == "pattern/retry-with-idempotency"
+    assert first.keys() == {
+        "id", "source", "type", "title", "domain", "tags", "confidence", "origin", "scope", "path", "ref", "created",
+        "last_modified", "stale", "stale_reason", "score", "chunks", "related", "reasons",
+    }  # fmt: skip
+    assert first["chunks"][0].keys() == {"breadcrumb", "text", "score"}
+    assert {"id": "concept/idempotency-keys", "relation": "uses"} in first["related"]
+    assert len(said["explain"]["hits"]) == len(said["hits"])
+    for hit in said["explain"]["hits"]:
+        assert sum(part["value"] for part in hit["contributions"]) == pytest.approx(hit["score"])
+
+
+@pytest.mark.proves("CLI-EXPLAIN")
+def test_explain_shows_addends_of_the_score(nugget: Nugget, indexed: Path) -> None:
+    shown = nugget("ask", "how do we retry payments", "--explain", "--brain", indexed)
+    lines = re.findall(r"^   score (\d\.\d+) = (.*)$", shown.out, re.MULTILINE)
+    assert len(lines) >= 5
+    for score, addends in lines:
+        numbers = [float(number) for number in re.findall(r"(?:^|\+ )(\d\.\d+)", addends)]
+        assert sum(numbers) == pytest.approx(float(score), abs=0.0021)
+    assert re.search(r"^Ranking calibrated, vectors by \S+: .*gather \d", shown.out, re.MULTILINE)
+
+
+def test_filters_leave_out_what_they_should(nugget: Nugget, indexed: Path) -> None:
+    asked = ("ask", "what fails under load", "--json", "--brain", indexed)
+    types = {hit["type"] for hit in nugget(*asked, "--type", "bug,decision").json["hits"]}
+    assert types and types <= {"bug", "decision"}
+    domains = {hit["domain"] for hit in nugget(*asked, "--domain", "operations").json["hits"]}
+    assert domains and all(domain.split("/")[0] == "operations" for domain in domains)
+    assert all(hit["last_modified"] >= "2026-01-01" for hit in nugget(*asked, "--since", "2026-01-01").json["hits"])
+    assert len(nugget(*asked, "--limit", "2").json["hits"]) <= 2
+    assert nugget(*asked, "--budget", "300").json["budget"]["used"] <= 300
+
+
+@pytest.mark.proves("CLI-UNKNOWN")
+def test_where_nothing_matches_ask_says_so_and_what_to_do(nugget: Nugget, words: Path) -> None:
+    shown = nugget("ask", "--no-llm", "xylophone")
+    assert shown.code == 0
+    assert shown.out.startswith("Nothing in the brain matches.\nTry other words.")
+    assert "fewer of --type" in nugget("ask", "--no-llm", "xylophone", "--type", "bug").out
+    assert nugget("ask", "xylophone", "--json").json["hits"] == []
+
+
+@pytest.mark.proves("CLI-DEGRADED")
+def test_a_model_that_cannot_be_had_is_told_and_words_still_find(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", str(words / "evals"))
+    (words / "evals").mkdir(exist_ok=True)
+    shown = nugget("ask", "--no-llm", "cache invalidation")
+    assert shown.code == 0 and "1. Cache Invalidation" in shown.out
+    assert "Note: found by words alone, without vectors.\n" in shown.out
+    assert "Searching by words alone." in shown.err
+
+
+def test_search_groups_excerpts_by_source(nugget: Nugget, words: Path) -> None:
+    golden("search", nugget("search", "hollandaise").out)
+    quiet = nugget("search", "hollandaise", "--quiet")
+    assert quiet.out == "brain:bug/split-hollandaise\n"
+    assert nugget("search", "hollandaise", "--json").json["query"]["profile"] == "search"
+
+
+def test_get_shows_one_unit_whole(nugget: Nugget, words: Path) -> None:
+    shown = nugget("get", "brain:decision/redis-for-sessions")
+    golden("get", shown.out)
+    body = nugget("get", "decision/redis-for-sessions", "--json").json["body"]
+    assert all(line in shown.out for line in body.splitlines()[1:])
+    missing = nugget("get", "decision/redis-session")
+    assert missing.code == 1
+    assert missing.err.startswith("Error: There is no unit decision/redis-session in the brain.\nNear: ")
+    assert "decision/redis-for-sessions" in missing.err
+
+
+@pytest.mark.proves("CLI-JSON")
+def test_a_first_question_makes_the_index_and_still_prints_one_document(nugget: Nugget, words: Path) -> None:
+    assert not (words / ".nugget").exists()
+    shown = nugget("ask", "cache invalidation", "--json")
+    assert shown.json["hits"][0]["id"] == "concept/cache-invalidation"
+
+
+@pytest.mark.proves("CLI-BEHIND", "CLI-DEGRADED")
+def test_many_changes_do_not_block_the_answer_and_are_caught_up_with(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    nugget("sync")
+    for number in range(60):
+        write_unit(words, f"pattern/gnu-{number}", f"# Gnu {number}\n\nwildebeest")
+    shown = nugget("ask", "wildebeest", "--json")
+    assert shown.json["hits"] == [] and "index_behind" in shown.json["degraded"]
+    assert "60 files changed; they are being indexed in the background, and this answer is from before." in shown.err
+    wait_for(lambda: nugget("status", "--json").json["index"]["state"] == "ready")
+    assert len(nugget("search", "wildebeest", "-q", "-n", "100").out.split()) == 60
+
+
+@pytest.mark.proves("CLI-BEHIND")
+def test_an_index_without_the_vectors_that_it_should_have_is_made_anew_behind_the_answer(
+    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    nugget("sync")
+    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
+    shown = nugget("ask", "cache invalidation", "--json")
+    assert shown.json["hits"][0]["id"] == "concept/cache-invalidation" and "no_vectors" in shown.json["degraded"]
+    assert shown.err.startswith("The index is being made anew for all-MiniLM-L6-v2/int8;")
+    wait_for(lambda: nugget("status", "--json").json["index"]["vectors"])
+    assert "no_vectors" not in nugget("ask", "cache invalidation", "--json").json["degraded"]
+
+
+# --- with an LLM ---
+
+
+@pytest.fixture
+def claude(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with AnthropicServer() as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("NUGGET_RETRIEVAL_RERANK_TIMEOUT_S", "60")
+        yield server
+
+
+def judged(count: int = 30) -> Message:
+    """The re-ranker's reply: the first passage is best."""
+    return value({"passages": [{"number": n, "relevance": max(0.0, 1 - n / 50)} for n in range(1, count + 1)]})
+
+
+@pytest.mark.proves("CLI-ANSWER")
+def test_with_an_llm_the_answer_is_written_and_its_sources_are_named(
+    nugget: Nugget, indexed: Path, claude: AnthropicServer
+) -> None:
+    claude.script(judged(), text("Persist the key first [pattern/retry-with-idempotency]. Not [pattern/made-up]."))
+    shown = nugget("--brain", indexed, "ask", "how do we retry payments")
+    assert shown.code == 0
+    answer, _, sources = shown.out.partition("\n\nSources\n")
+    assert answer == "Persist the key first [pattern/retry-with-idempotency]. Not [pattern/made-up]."
+    assert sources.startswith("   Retry with Idempotency Keys  pattern/retry-with-idempotency  pattern · coding")
+    assert "made-up" not in sources and "no LLM" not in sources
+    assert claude.requests[-1].streams
+
+    claude.script(judged(), text("Persist it [pattern/retry-with-idempotency]."))
+    said = nugget("--brain", indexed, "ask", "how do we retry payments", "--json").json
+    assert said["answer"] == "Persist it [pattern/retry-with-idempotency]." and said["degraded"] == []
+    assert said["hits"][0]["reasons"][-1].startswith("claude ")
+
+
+@pytest.mark.proves("CLI-ANSWER", "CLI-DEGRADED")
+def test_when_the_llm_fails_the_passages_stand_in(nugget: Nugget, indexed: Path, claude: AnthropicServer) -> None:
+    claude.default = lambda request: status(401, "authentication_error")
+    shown = nugget("--brain", indexed, "ask", "cache invalidation")
+    assert shown.code == 0 and shown.out.startswith("1. Cache Invalidation\n")
+    assert "the re-ranker failed, so the order is the local one" in shown.out
+    assert "the LLM could not write an answer" in shown.out
+
+    claude.script(judged(), text("The first words of an answer that was cut", cut_after=24))
+    cut = nugget("--brain", indexed, "ask", "cache invalidation")
+    assert cut.code == 0
+    assert cut.out.startswith("The first words") and "The answer broke off here." in cut.out
+    assert "1. Cache Invalidation" in cut.out
+
+
+def test_an_answer_that_cites_nothing_is_told_from_one_that_does(
+    nugget: Nugget, indexed: Path, claude: AnthropicServer
+) -> None:
+    claude.script(judged(), text("The brain does not say."))
+    shown = nugget("--brain", indexed, "ask", "cache invalidation", "-n", "2")
+    assert shown.out.startswith("The brain does not say.\n\nThe answer cites nothing; it was written from\n   Cache")
+
+
+def test_no_llm_calls_nobody(nugget: Nugget, indexed: Path, claude: AnthropicServer) -> None:
+    assert nugget("--brain", indexed, "ask", "--no-llm", "cache invalidation").code == 0
+    assert claude.requests == []

@@ -1,0 +1,237 @@
+"""Commands that change a brain: `init`, `add`, `forget`, `lint`, `sync`, capture and review."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cli_stage import golden, write_unit
+from commands import Nugget
+from paths import REPOSITORY
+
+from nugget.config import load_settings, read_environment
+from nugget.infra import git
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+def propose(brain: Path, branch: str = "nugget/session-20260304-050607-abcd1234") -> str:
+    """A proposal of two units on a local branch."""
+    files: dict[str, bytes | None] = {
+        f"domains/coding/patterns/{slug}.md": f"""---
+id: pattern/{slug}
+type: pattern
+domain: coding
+tags: [zebra]
+confidence: 0.7
+source: ai-session
+evidence:
+  - session: s1
+    quote: the zebra said so
+---
+# The {slug} way
+
+Do it the {slug} way.
+""".encode()
+        for slug in ("zebra", "okapi")
+    }
+    git.create_branch(brain, branch, files=files, message="Knowledge from session 2026-03-04 05:06\n\nTwo.", now=NOW)
+    return branch
+
+
+# --- knowledge by hand ---
+
+
+@pytest.mark.proves("CLI-HAND")
+def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget: Nugget, words: Path) -> None:
+    added = nugget("add", "Quokkas smile because of their jaws.", "--domain", "zoology", "--tag", "animals,jaws")
+    golden("add", added.out)
+    unit_id = re.findall(r"Kept as (\S+) in", added.out)[0]
+    assert nugget("search", "quokkas", "-q").out == f"brain:{unit_id}\n"
+    assert nugget("get", unit_id, "--json").json["tags"] == ["animals", "jaws"]
+    assert git.state(words).dirty == ()
+
+    moved = nugget("mv", unit_id, "--domain", "zoology/marsupials", "--name", "quokka-jaws")
+    golden("mv", moved.out)
+    assert nugget("search", "quokkas", "-q").out == "brain:pattern/quokka-jaws\n"
+
+    gone = nugget("forget", "pattern/quokka-jaws")
+    golden("forget", gone.out, Path.home())
+    assert nugget("status", "--json").json["index"]["behind"] == 0
+    assert nugget("search", "quokkas", "-q").out == ""
+    again = nugget("forget", "pattern/quokka-jaws")
+    assert again.code == 1 and again.err.startswith("Error: There is no unit pattern/quokka-jaws in the brain.")
+
+
+def test_a_text_is_taken_from_stdin(nugget: Nugget, words: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nugget", "add", "-", "--type", "bug", "--json"],
+        input="# Quokka bug\n\nIt ran away.\n", capture_output=True, text=True, env={**os.environ, "PYTHONPATH": "."},
+        cwd=REPOSITORY, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {"id": "bug/quokka-bug", "path": "domains/general/bugs/quokka-bug.md"}
+    assert "It ran away." in (words / "domains/general/bugs/quokka-bug.md").read_text("utf-8")
+
+
+@pytest.mark.proves("CLI-LINT")
+def test_lint_names_file_line_and_reason(nugget: Nugget, words: Path) -> None:
+    clean = nugget("lint")
+    assert (clean.code, clean.out) == (0, "All is well.\n")
+    odd = write_unit(words, "pattern/odd", "# Odd\n\nText.", related="[{id: concept/nowhere, relation: uses}]")
+    shown = nugget("lint", odd)
+    assert shown.code == 0, "a warning fails nothing"
+    write_unit(words, "pattern/broken", "# Broken", tags="[unclosed")
+    shown = nugget("lint")
+    assert shown.code == 1
+    golden("lint", shown.out)
+    said = nugget("lint", "--json")
+    assert said.code == 1 and said.json["errors"] == 1
+    assert {problem["path"] for problem in said.json["problems"]} == {
+        "domains/coding/patterns/broken.md", "domains/coding/patterns/odd.md",
+    }  # fmt: skip
+
+
+# --- setting up ---
+
+
+@pytest.mark.proves("CLI-INIT")
+def test_init_makes_a_brain_that_is_asked_from_anywhere(
+    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    folder = tmp_path / "my brain"
+    made = nugget("init", folder, "--remote", "https://git.example.invalid/brain.git")
+    assert made.code == 0
+    golden("init", made.out, folder)
+    assert git.head(folder) and load_settings(read_environment(), folder).owner == "Test Person"
+    assert git.run(folder, "remote", "get-url", "origin") == b"https://git.example.invalid/brain.git\n"
+    monkeypatch.chdir(tmp_path)
+    assert "pattern/expand-then-contract" in nugget("ask", "--no-llm", "change an interface without breaking").out
+
+    head = git.head(folder)
+    again = nugget("init", folder, "--no-install")
+    assert again.code == 0 and again.out.startswith(f"The brain is there already: {folder}\n")
+    assert git.head(folder) == head and "nugget install" not in again.out
+
+
+@pytest.mark.proves("CLI-INIT")
+def test_init_without_a_path_takes_an_empty_folder_else_the_usual_one(
+    nugget: Nugget, tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty, full = tmp_path / "empty", tmp_path / "full"
+    empty.mkdir()
+    full.mkdir()
+    (full / "thesis.txt").write_text("mine")
+    monkeypatch.chdir(full)
+    assert nugget("init").code == 0
+    assert (isolated_home / "brain" / "brain.yaml").is_file() and [*full.iterdir()] == [full / "thesis.txt"]
+    monkeypatch.chdir(empty)
+    assert nugget("init").code == 0
+    assert (empty / "brain.yaml").is_file()
+    foreign = nugget("init", full)
+    assert foreign.code == 1 and foreign.err.startswith("Error: ") and [*full.iterdir()] == [full / "thesis.txt"]
+
+
+def test_sync_tells_what_it_did(nugget: Nugget, words: Path) -> None:
+    golden("sync-first", nugget("sync").out)
+    write_unit(words, "pattern/gnu", "# Gnu\n\nwildebeest")
+    write_unit(words, "pattern/broken", "# Broken", tags="[unclosed")
+    golden("sync-changed", nugget("sync").out)
+    said = nugget("rebuild", "--json").json
+    assert said["rebuilt"] == "asked for" and said["added"] == 46 and len(said["problems"]) == 1
+
+
+# --- from sessions to knowledge ---
+
+
+@pytest.mark.proves("CLI-REVIEW")
+def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) -> None:
+    assert nugget("review").out.startswith("Nothing waits for review.")
+    branch = propose(words)
+    golden("review-list", nugget("review").out)
+    assert nugget("review", "list", "--json").json[0]["branch"] == branch
+    golden("review-show", nugget("review", "show", "abcd").out)
+    assert "   +# The zebra way" in nugget("review", "show", "--diff").out
+    files = nugget("review", "show", "--json").json["files"]
+    assert [file["status"] for file in files] == ["new", "new"] and "Do it the okapi way." in files[0]["text"]
+    assert nugget("search", "zebra", "-q").out == ""
+
+    accepted = nugget("review", "accept", branch, "--unit", "pattern/zebra")
+    assert accepted.code == 0
+    golden("review-accept", accepted.out)
+    assert nugget("search", "zebra", "-q").out == "brain:pattern/zebra\n"
+
+
+@pytest.mark.proves("CLI-REVIEW")
+def test_accepting_what_was_merged_elsewhere_says_that_nothing_was_left(nugget: Nugget, words: Path) -> None:
+    branch = propose(words)
+    for command in (["merge", "-q", "--squash", branch], ["commit", "-qm", "By hand"]):
+        git.run(words, "-c", "user.name=A", "-c", "user.email=a@example.org", *command)
+    accepted = nugget("review", "accept", branch)
+    assert (accepted.code, accepted.out) == (
+        0, "Nothing was left to accept: main holds all of it. The proposal is gone.\n",
+    )  # fmt: skip
+    assert nugget("review").out.startswith("Nothing waits for review.")
+
+
+@pytest.mark.proves("CLI-REVIEW")
+def test_a_proposed_edit_is_shown_as_what_changes(nugget: Nugget, words: Path) -> None:
+    path = "domains/coding/concepts/cache-invalidation.md"
+    edited = (words / path).read_bytes().replace(b"Delete, do not update.", b"Delete, never update.")
+    git.create_branch(words, "nugget/session-1", files={path: edited}, message="Knowledge from session", now=NOW)
+    shown = nugget("review", "show")
+    assert "edited  concept/cache-invalidation" in shown.out
+    assert "\n   -- Delete, do not update." in shown.out and "\n   +- Delete, never update." in shown.out
+    assert "thundering herd" not in shown.out
+
+
+@pytest.mark.proves("CLI-REVIEW")
+def test_a_proposal_is_rejected_for_good(nugget: Nugget, words: Path) -> None:
+    branch = propose(words)
+    rejected = nugget("review", "reject", branch)
+    assert rejected.code == 0
+    assert rejected.out.startswith("Rejected, and not to be proposed again: pattern/okapi, pattern/zebra.")
+    assert nugget("review", "list", "--json").json == []
+    missing = nugget("review", "accept", branch)
+    assert missing.code == 1 and missing.err.startswith("Error: Nothing waits for review.")
+
+
+def test_an_empty_queue_is_worked_at_once(nugget: Nugget, words: Path) -> None:
+    shown = nugget("capture", "--catch-up", "--retry")
+    assert (shown.code, shown.out) == (0, "0 found by catch-up, 0 sessions worked: 0 proposals, 0 failed.\n")
+    assert nugget("capture", "--json").json == {"found": 0, "jobs": [], "published": []}
+
+
+def test_a_transcript_that_is_not_there_is_told(nugget: Nugget, words: Path) -> None:
+    shown = nugget("capture-session", "--transcript", words / "none.jsonl", "--method", "heuristic")
+    assert (shown.code, shown.out) == (1, "") and "none.jsonl" in shown.err
+    shown = nugget("capture-session", "--session", "0000-none")
+    assert (shown.code, shown.out) == (1, "") and "There is no transcript of session 0000-none" in shown.err
+
+
+@pytest.mark.proves("CLI-CAPTURE")
+def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) -> None:
+    session = REPOSITORY / "nugget" / "demo" / "session.jsonl"
+    capture = ("capture-session", "--transcript", session, "--method", "heuristic")
+    tried = nugget(*capture, "--dry-run")
+    assert tried.code == 0 and "would be proposed (heuristic)" in tried.out
+    assert nugget("review", "list", "--json").json == []
+
+    done = nugget(*capture, "--json").json
+    assert done["method"] == "heuristic" and done["units"] and done["skipped"] is None
+    (waiting,) = nugget("review", "list", "--json").json
+    assert waiting["branch"] == done["branch"]
+    assert {file["id"] for file in waiting["files"]} == {unit["id"] for unit in done["units"]}
+    again = nugget(*capture)
+    assert again.code == 0 and again.out == "Nothing to propose: nothing new since it was captured.\n"
+
+    assert nugget("review", "accept").code == 0
+    first = done["units"][0]
+    assert nugget("search", first["title"], "-q", "-n", "3").out.count(f"brain:{first['id']}\n") == 1
+    assert nugget("status").out.count("Captured  last 20") == 1

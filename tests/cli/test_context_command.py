@@ -1,0 +1,346 @@
+"""`nugget context` as people and scripts use it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import provenance_store
+import pytest
+from provenance_store import Shop, make_shop
+from replay import git, make_repository
+
+from nugget.cli import run
+from nugget.cli.asking import moment
+from nugget.config import load_settings, read_environment
+from nugget.errors import UsageError
+from nugget.index.sync.provenance import sync_provenance
+from nugget.infra import query_log
+from nugget.infra.embedding import open_embedder
+from nugget.infra.workspace import find_workspace
+from nugget.provenance.reviewed import is_about
+from nugget.provenance.symbols import GRAMMARS, definitions_in
+
+NODE = {
+    "src/auth.ts": "export class Session {\n  refresh(): void {}\n}\nexport function login(name: string) {}\n",
+    "src/cache.py": "def get(key):\n    return key\n",
+    "lib/cache.py": "def get(key):\n    return None\n",
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """A shop in which the commands run: what is learned is so many days old now."""
+    monkeypatch.setattr(provenance_store, "NOW", datetime.now(UTC))
+    made = make_shop(tmp_path, isolated_home / ".nugget")
+    for path, text in NODE.items():
+        made.write(path, text)
+    made.commit()
+    monkeypatch.chdir(made.repo)
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    return made
+
+
+@pytest.fixture
+def known(shop: Shop) -> Shop:
+    """The three nuggets of the design's example."""
+    shop.learn(
+        "chose JWT over session cookies for stateless auth", path="src/auth.ts", days_ago=4, confidence=0.9,
+        detail="JWT provides stateless authentication which is better for horizontal scaling",
+        alternatives=("session cookies",), source_prompt="let people log in",
+    )  # fmt: skip
+    shop.learn("must support Node 18 and above", type="constraint", days_ago=4)
+    shop.learn("human-edited AI output in src/auth.ts", path="src/auth.ts", type="tuning", days_ago=4)
+    return shop
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """The JSON of `nugget context`."""
+    assert run(["context", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.proves("CONTEXT-JSON", "CONTEXT-DEPTH")
+def test_the_json_has_openqeds_shape(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = asked(capsys, "src/auth.ts")
+    assert list(answer) == ["query", "budget", "nuggets", "moreContextHint"]
+    assert answer["query"] == {"path": "src/auth.ts", "depth": "standard"}
+    assert list(answer["budget"]) == ["requested", "used", "available", "truncated"]
+    assert answer["budget"]["requested"] == 2000
+    assert answer["budget"]["used"] + answer["budget"]["available"] == 2000
+    assert answer["moreContextHint"] is None
+    decision = next(one for one in answer["nuggets"] if one["type"] == "decision")
+    assert list(decision) == [
+        "type", "summary", "detail", "scope", "confidence", "sessionDate", "sessionAgent", "alternatives",
+    ]  # fmt: skip
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", decision["sessionDate"])
+    scopes = {one["type"]: one["scope"] for one in answer["nuggets"]}
+    assert scopes == {"decision": "src/auth.ts", "constraint": "workspace", "tuning": "src/auth.ts"}
+    deep = asked(capsys, "src/auth.ts", "--query", "JWT", "--depth", "deep", "--type", "decision,rejection")
+    assert deep["query"] == {"path": "src/auth.ts", "text": "JWT", "depth": "deep"}
+    assert [one["sourcePrompt"] for one in deep["nuggets"]] == ["let people log in"]
+    brief = asked(capsys, "--query", "authentication", "--depth", "summary")
+    assert "detail" not in brief["nuggets"][0] and brief["query"] == {"text": "authentication", "depth": "summary"}
+
+
+@pytest.mark.proves("CONTEXT-JSON", "WHY-STALE-RETURNED")
+def test_stale_nuggets_are_marked_in_every_form(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    known.write("src/auth.ts", "export const login = 1\n")
+    stale = [one for one in asked(capsys, "src/auth.ts")["nuggets"] if one.get("stale")]
+    assert {one["staleReason"] for one in stale} == {"file_changed"} and len(stale) == 2
+    run(["context", "src/auth.ts"])
+    assert capsys.readouterr().out.count("(stale: file changed)") == 2
+
+
+@pytest.mark.proves("CONTEXT-TEXT")
+def test_people_read_what_the_design_shows(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["context", "src/auth.ts"]) == 0
+    day = f"{provenance_store.NOW - timedelta(days=4):%Y-%m-%d}"
+    assert capsys.readouterr().out == (
+        "Context for src/auth.ts (3 nuggets, 153 tokens)\n"
+        "\n"
+        "  [tuning] human-edited AI output in src/auth.ts\n"
+        f"    src/auth.ts | claude-code | {day} | 00000001-3\n"
+        "\n"
+        "  [decision] chose JWT over session cookies for stateless auth\n"
+        "    JWT provides stateless authentication which is better for horizontal scaling\n"
+        "    Alternatives: session cookies\n"
+        f"    src/auth.ts | claude-code | {day} | 00000001-1\n"
+        "\n"
+        "  [constraint] must support Node 18 and above\n"
+        f"    workspace | claude-code | {day} | 00000001-2\n"
+    )
+
+
+@pytest.mark.proves("CONTEXT-EXPLAIN", "WHY-EXPLAIN")
+def test_explain_shows_how_each_score_came_about(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    explain = asked(capsys, "src/auth.ts", "--explain")["explain"]
+    assert len(explain["nuggets"]) == 3
+    for one in explain["nuggets"]:
+        assert sum(part["value"] for part in one["contributions"]) == pytest.approx(one["score"], abs=1e-5)
+    run(["context", "src/auth.ts", "--explain"])
+    assert "0.300 scope (exact) + 0.160 type (tuning)" in capsys.readouterr().out
+
+
+@pytest.mark.proves("CONTEXT-BUDGET", "WHY-TRUNCATED")
+def test_a_small_budget_says_what_it_left_out(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = asked(capsys, "src/auth.ts", "--budget", "90")
+    assert answer["budget"]["truncated"] and answer["budget"]["used"] <= 90
+    assert "1 nugget (1 constraint)" in answer["moreContextHint"]
+
+
+@pytest.mark.proves("CONTEXT-SINCE")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("24h", timedelta(days=1)), ("3d", timedelta(days=3)), ("1w", timedelta(days=7)), ("2m", timedelta(days=60))],
+)
+def test_so_long_ago_is_understood(given: str, expected: timedelta) -> None:
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+    assert moment(given, now=now) == now - expected
+    assert moment("2026-10", now=now) == datetime(2026, 10, 1).astimezone()
+    assert moment("2026-10-01T12:00:00+00:00", now=now) == datetime(2026, 10, 1, 12, tzinfo=UTC)
+    with pytest.raises(UsageError):
+        moment("lately", now=now)
+
+
+@pytest.mark.proves("CONTEXT-SINCE")
+def test_since_leaves_older_sessions_out(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    known.learn("newer", path="src/auth.ts", session=2, days_ago=1)
+    assert [one["summary"] for one in asked(capsys, "src/auth.ts", "--since", "3d")["nuggets"]] == ["newer"]
+
+
+@pytest.mark.proves("CONTEXT-PATHS")
+def test_paths_are_meant_from_where_one_stands(known: Shop, capsys: pytest.CaptureFixture[str],
+                                               monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.chdir(known.repo / "src")
+    assert asked(capsys, "auth.ts")["query"]["path"] == "src/auth.ts"
+    assert asked(capsys, "../src/./auth.ts")["query"]["path"] == "src/auth.ts"
+    assert asked(capsys, "..")["query"]["path"] == ""
+    monkeypatch.chdir("/")
+    assert len(asked(capsys, str(known.repo / "src" / "auth.ts"))["nuggets"]) == 3
+
+
+@pytest.mark.proves("CONTEXT-BAD-INPUT")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Give a path"),
+        (["/etc/hostname"], "outside of the workspace shop"),
+        (["../elsewhere/x.py"], "outside of the workspace shop"),
+        (["src/auth.ts", "--type", "recipe"], "constraint, caveat, tuning"),
+        (["src/auth.ts", "--since", "soon"], "YYYY-MM-DD"),
+        (["src/auth.ts", "--budget", "0"], "at least 1"),
+        (["--symbol", "get"], "defined in 2 files: lib/cache.py:1-2 (function get); src/cache.py:1-2"),
+        (["--symbol", "rm -rf /"], "cannot be the name"),
+        (["--symbol", "#####"], "cannot be the name"),
+        (["src/auth.ts", "--symbol", ".::#"], "cannot be the name"),
+        ([" "], "empty"),
+    ],
+)
+def test_what_cannot_be_answered_is_told_in_a_sentence(
+    known: Shop, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert run(["context", *arguments]) == 2
+    output = capsys.readouterr()
+    assert said in " ".join(output.err.split()) and "Traceback" not in output.err and output.out == ""
+
+
+@pytest.mark.proves("CONTEXT-SYMBOL")
+def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(
+    known: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = known.learn("login never says which of the two was wrong", path="src/auth.ts", type="intent", days_ago=9)
+    run(["context", "--symbol", "login"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Context for src/auth.ts#login") and "src/auth.ts:4 (function login)" in lines
+    explain = asked(capsys, "--symbol", "Session.refresh", "--explain")
+    assert explain["query"]["path"] == "src/auth.ts" and explain["query"]["symbol"] == "Session.refresh"
+    scores = {
+        one["id"]: one for one in asked(capsys, "src/auth.ts", "--symbol", "login", "--explain")["explain"]["nuggets"]
+    }
+    assert "symbol" in [part["name"] for part in scores[about]["contributions"]]
+    assert asked(capsys, "lib/cache.py", "--symbol", "get")["query"]["path"] == "lib/cache.py"
+    run(["context", "src/cache.py", "--symbol", "set"])
+    assert "set is not defined in src/cache.py (any more)." in capsys.readouterr().out
+    run(["context", "--symbol", "cookies"])
+    assert "No definition of cookies was found; shown is what names it." in capsys.readouterr().out
+
+
+SOURCES = {
+    ".py": (b"class S:\n    @property\n    def login(self):\n        pass\n", "S.login", 2, 4),
+    ".js": (b"class B { login() {} }\n", "B.login", 1, 1),
+    ".jsx": (b"const login = () => <a/>;\n", "login", 1, 1),
+    ".ts": (b"interface I {}\nexport class A {\n  login(n: number): void {}\n}\n", "A.login", 3, 3),
+    ".tsx": (b"type T = string;\nconst login = () => <div/>;\n", "login", 2, 2),
+    ".go": (b"package a\nfunc (s *S) login() {}\n", "login", 2, 2),
+    ".rs": (b"struct S {}\nimpl S {\n  fn login(&self) {}\n}\n", "S.login", 3, 3),
+    ".java": (b"class S { void login() {} }\n", "S.login", 1, 1),
+    ".rb": (b"class S\n def login\n end\nend\n", "S.login", 2, 3),
+    ".c": (b"int *login(int a) { return 0; }\n", "login", 1, 1),
+    ".cpp": (b"void S::login(int a) {\n}\n", "login", 1, 2),
+}
+
+
+@pytest.mark.proves("CONTEXT-SYMBOL")
+@pytest.mark.parametrize("suffix", SOURCES)
+def test_definitions_are_found_with_their_lines(suffix: str) -> None:
+    content, name, first, last = SOURCES[suffix]
+    (found,) = definitions_in(f"a{suffix}", content, "login")
+    assert (found.name, found.first_line, found.last_line) == (name, first, last)
+    assert definitions_in(f"a{suffix}", content, "logout") == []
+
+
+@pytest.mark.proves("CONTEXT-SYMBOL")
+def test_what_cannot_be_parsed_has_no_definitions() -> None:
+    assert definitions_in("a.py", b"def login(:\n", "login") == []
+    assert definitions_in("a.py", b"\0login", "login") == []
+    assert definitions_in("a.txt", b"def login(): pass", "login") == []
+    assert len({*GRAMMARS.values()}) >= 8
+    inner = definitions_in("a.py", b"class A:\n    def f(self): pass\n", "A")[0].inner
+    assert inner == ("f",)
+
+
+@pytest.mark.proves("WHY-REVIEWED")
+def test_a_unit_of_the_brain_on_the_same_file_stands_in_the_answer(
+    known: Shop, brain: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    unit = (
+        "---\nid: bug/token-clock\ntype: bug\ndomain: coding\nconfidence: 0.9\ncreated: 2026-10-01\n"
+        "scope:\n  repo: {}\n  path: src/auth.ts\n---\n# Tokens expire at once\n\nThe clock was an hour off.\n"
+    )
+    for name, repo in (("token-clock", "git@github.com:acme/shop.git"), ("token-other", "acme/other")):
+        file = brain / "domains/coding/bugs" / f"{name}.md"
+        file.write_text(unit.format(repo).replace("token-clock", name))
+    assert run(["sync"]) == 0
+    capsys.readouterr()
+    answer = asked(capsys, "src/auth.ts")
+    (reviewed,) = [one for one in answer["nuggets"] if one.get("reviewed")]
+    assert reviewed["type"] == "bug" and reviewed["ref"] == "brain:bug/token-clock"
+    assert reviewed["detail"] == "The clock was an hour off." and reviewed["scope"] == "src/auth.ts"
+    run(["context", "src/auth.ts", "--query", "clock"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "  [bug] Tokens expire at once"
+    assert lines[4] == "    src/auth.ts | reviewed | 2026-10-01 | brain:bug/token-clock"
+
+
+@pytest.mark.proves("WHY-REVIEWED")
+@pytest.mark.parametrize(
+    ("repo", "expected"),
+    [
+        (None, True), ("shop", True), ("acme/shop", True), ("github.com/acme/shop", True),
+        ("https://token@GitHub.com/Acme/Shop.git", True), ("acme/other", False), ("op", False), ("me/shop", False),
+    ],
+)  # fmt: skip
+def test_a_scope_names_its_repository_in_any_usual_way(shop: Shop, repo: str | None, expected: bool) -> None:
+    workspace = find_workspace(shop.repo)
+    assert workspace is not None and is_about(repo, workspace) is expected
+    assert is_about(workspace.identity, workspace)
+
+
+@pytest.mark.proves("CONTEXT-LOG")
+def test_each_question_is_logged_with_its_path_and_workspace(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["context", "src/auth.ts"])
+    run(["context", "src/cache.py", "--query", "ghp_16C7e42F292c6912E7710c838347Ae178B4a in the cache"])
+    first, second = query_log.read(known.home)
+    assert (first.path, first.workspace, first.profile) == ("src/auth.ts", known.workspace_id, "file")
+    assert first.unit_ids == ["00000001-3", "00000001-1", "00000001-2"]
+    assert second.path == "src/cache.py" and "ghp_16C7" not in second.text
+    assert query_log.read(known.home, brain=Path("/some/brain")) == [], "a brain's own statistics stay its own"
+
+
+@pytest.mark.proves("CONTEXT-PATHS", "CONTEXT-BAD-INPUT")
+def test_submodules_and_repositories_that_are_gone_are_answered(
+    known: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = make_repository(tmp_path / "library")
+    (library / "lib.py").write_text("x = 1\n")
+    git(library, "add", "-A")
+    git(library, "commit", "-q", "-m", "Library")
+    git(known.repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "vendor/library")
+    known.learn("vendored because it is patched", path="vendor/library/lib.py", session=3)
+    answer = asked(capsys, "vendor/library/lib.py", "--type", "decision")
+    assert answer["nuggets"][0]["summary"] == "vendored because it is patched"
+    known.repo.rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    assert run(["context", str(known.repo / "src" / "auth.ts")]) in (0, 2), "never a traceback"
+    assert "Traceback" not in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path / "moved")
+    assert len(asked(capsys, "src/auth.ts")["nuggets"]) >= 3, "a moved repository is the same workspace"
+
+
+@pytest.mark.proves("CONTEXT-TEXT")
+def test_nothing_that_a_session_wrote_reaches_the_terminal_as_an_order(
+    known: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known.learn("evil \x1b]0;title\x07\x1b[31m[bold]red[/bold]", path="src/cache.py", detail="a\x1b[2Jb")
+    run(["context", "src/cache.py"])
+    output = capsys.readouterr().out
+    assert "\x1b" not in output and "[bold]red[/bold]" in output
+
+
+@pytest.mark.proves("CONTEXT-PATHS")
+def test_without_anything_known_the_next_command_is_named(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["context", "src/auth.ts"]) == 0
+    assert "`nugget extract`" in capsys.readouterr().out
+    assert read_environment().home == shop.home
+
+
+@pytest.mark.proves("WHY-QUESTION")
+def test_a_question_in_other_words_finds_what_means_the_like_where_there_are_vectors(
+    known: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
+    question = "which login tokens do we use"
+    assert asked(capsys, "--query", question)["nuggets"] == [], "no word of it stands in any nugget"
+    environment = read_environment()
+    embedder = open_embedder(load_settings(environment), environment)
+    with known.index() as connection:
+        assert sync_provenance(known.home, connection, embedder=embedder).embedded > 0
+    answer = asked(capsys, "--query", question, "--explain")
+    assert [one["summary"] for one in answer["nuggets"]] == ["chose JWT over session cookies for stateless auth"]
+    parts = [part["name"] for part in answer["explain"]["nuggets"][0]["contributions"]]
+    assert "meaning" in parts and "text match" not in parts

@@ -1,0 +1,230 @@
+"""The console entry as a process: exit codes, the hook's short way, and what happens when nothing was foreseen."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+
+from nugget.__main__ import main
+from nugget.infra import files
+
+FAKE_KEY = "gh" + "p_" + "x7Kq2LmN9vRt4WbZ8cYd1FgH5jPs3QaU6eTi"
+MODULES = (
+    "import atexit, sys; atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr));"
+    "from nugget.__main__ import main; sys.exit(main())"
+)
+
+
+def start(*arguments: str, code: str | None = None, **options: object) -> subprocess.Popen[str]:
+    """`nugget <arguments>` as a process of its own."""
+    program = ["-c", code] if code else ["-m", "nugget"]
+    return subprocess.Popen(
+        [sys.executable, *program, *arguments],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def nugget(*arguments: str, stdin: str = "", code: str | None = None) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `nugget <arguments>`."""
+    with start(*arguments, code=code) as process:
+        out, err = process.communicate(stdin, timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.mark.proves("CLI-EXIT", "CLI-ERRORS")
+def test_exit_codes_tell_done_failed_and_wrong_usage_apart() -> None:
+    code, out, err = nugget("--version")
+    assert (code, err) == (0, "") and out.startswith("nugget ")
+    code, out, err = nugget("status")
+    assert (code, out) == (1, "")
+    assert err == "Error: There is no brain yet.\nRun `nugget init` to make one.\n"
+    code, out, err = nugget("ask")
+    assert (code, out) == (2, "")
+    assert err == "Error: Missing argument 'QUESTION'.\n`nugget ask --help` shows how it is used.\n"
+
+
+@pytest.mark.proves("CLI-EXIT")
+def test_an_interrupt_ends_with_130(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        @property
+        def buffer(self) -> Interrupted:
+            return self
+
+        def read(self, size: int) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    assert main(["--brain", str(brain), "add", "-"]) == 130
+
+
+class Odd(str):
+    """A text that fails in the hands of whoever looks into it."""
+
+    def __getitem__(self, key: object) -> str:
+        raise RuntimeError(f"failed with key {FAKE_KEY}")
+
+
+@pytest.mark.proves("CLI-CRASH", "CLI-EXIT")
+def test_what_nobody_foresaw_points_to_a_log_without_secrets(
+    isolated_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([Odd("ask")]) == 3
+    shown = capsys.readouterr()
+    (log,) = (isolated_home / ".nugget/log").iterdir()
+    assert shown.err == f"Error: something unexpected went wrong (RuntimeError). Details are in {log}.\n"
+    text = log.read_text("utf-8")
+    assert "Traceback" in text and "RuntimeError: failed with key [redacted:" in text
+    assert FAKE_KEY not in text
+    assert log.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.proves("CLI-CRASH")
+def test_a_crash_that_cannot_be_logged_is_still_one_line(
+    isolated_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (isolated_home / "file").write_text("")
+    monkeypatch.setenv("NUGGET_HOME", str(isolated_home / "file"))
+    assert main([Odd("ask")]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Error: something unexpected went wrong (RuntimeError). The details could not be written (")
+
+
+@pytest.mark.proves("CLI-PIPE")
+@pytest.mark.parametrize("limit", ["1", "40"])
+def test_a_reader_that_leaves_early_is_no_failure(brain: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    with start("--brain", str(brain), "search", "--json", "-n", limit, "the error in a test of the cache") as process:
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        err = process.stderr.read()
+    assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.proves("CLI-HOOK")
+def test_a_hook_call_is_queued_without_the_command_line(isolated_home: Path) -> None:
+    # With the queue's lock held, as while a worker is at work, the hook starts none.
+    lock = files.try_lock(isolated_home / ".nugget/queue/worker.lock")
+    assert lock is not None
+    try:
+        payload = {"hook_event_name": "SessionEnd", "session_id": "s1", "transcript_path": "/nowhere/s1.jsonl"}
+        code, out, err = nugget("capture-session", stdin=json.dumps(payload), code=MODULES)
+    finally:
+        os.close(lock)
+    assert (code, out) == (0, "")
+    modules = set(eval(err.splitlines()[-1]))
+    assert modules.isdisjoint({"typer", "rich", "nugget.cli", "nugget.config", "dataclasses", "pathlib"})
+    (job,) = (isolated_home / ".nugget/queue/pending").iterdir()
+    assert json.loads(job.read_text())["session"] == "s1"
+
+
+@pytest.mark.proves("CLI-HOOK")
+def test_capture_session_with_flags_is_a_command_like_any_other() -> None:
+    code, out, err = nugget("capture-session", "--transcript", "/nowhere.jsonl", stdin="{}")
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: There is no brain yet.")
+
+
+def without_privileges(home: Path, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+    """`nugget <arguments>` with this HOME, as a process for which permissions count also where root runs it."""
+    drop = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+        "--inh-caps",
+        "-dac_override,-dac_read_search",
+    ]
+    command = [*(drop if os.getuid() == 0 else []), sys.executable, "-m", "nugget", *arguments]
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "HOME": str(home), "NUGGET_EMBEDDING_MODEL": "none"}
+    done = subprocess.run(command, env=variables, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
+@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root ignores permissions")
+def test_a_home_that_cannot_be_written_is_one_sentence_with_its_path(brain: Path, tmp_path: Path) -> None:
+    home = tmp_path / "read-only"
+    home.mkdir(mode=0o555)
+    lines = (
+        ["--brain", str(brain), "sync"],
+        ["init", str(tmp_path / "new"), "--no-install"],
+        ["--brain", str(brain), "capture-session", "--transcript", str(REPOSITORY / "nugget/demo/session.jsonl")],
+    )
+    for line in lines:
+        code, _, err = without_privileges(home, *line)
+        assert (code, len(err.splitlines())) == (1, 2), (line, err)
+        assert err.startswith("Error: ") and str(home) in err and "permission denied" in err
+
+
+@pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("line", [["--version"], ["--help"], ["status"], ["status", "--json"]])
+def test_an_output_that_is_full_is_one_sentence(brain: Path, line: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", "from nugget.__main__ import console; console()", "--brain", str(brain), *line]
+        variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        done = subprocess.run(command, env=variables, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: What there is to say, or a file, cannot be written (no space left on device).\n",
+    )
+
+
+@pytest.mark.proves("CLI-EXIT")
+def test_closed_streams_are_no_failure(brain: Path) -> None:
+    program = [sys.executable, "-c", "from nugget.__main__ import console; console()", "--brain", str(brain), "status"]
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        command = ["sh", "-c", f'"$@" {closed}', "sh", *program]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), closed
+
+
+@pytest.mark.proves("CLI-SIZE")
+def test_a_size_that_no_terminal_has_is_as_none(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (["status", "--brain", str(brain)], ["ask", "--help"])
+    plain = [nugget(*line) for line in lines]
+    for size in ("\u00b2", "0", "9" * 30):
+        for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):
+            monkeypatch.setenv(name, size)
+        assert [nugget(*line) for line in lines] == plain
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, nugget("ask", "--help")[1].splitlines())) == 60, "one that a terminal can have counts"
+
+
+@pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
+@pytest.mark.parametrize(
+    "line", [[b"get", b"\xff"], [b"forget", b"\xff"], [b"search", b"--related", b"\xff"], [b"init", b"/tmp/new-\xff"]]
+)
+def test_an_argument_that_is_no_utf8_is_wrong_usage(brain: Path, line: list[bytes]) -> None:
+    command = [os.fsencode(sys.executable), b"-m", b"nugget", b"--brain", os.fsencode(brain), *line]
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NUGGET_EMBEDDING_MODEL": "none", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: ") and r"\udcff" in done.stderr
+    assert not Path("/tmp/new-\udcff").exists()
+
+
+@pytest.mark.proves("CLI-ERRORS")
+@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root ignores permissions")
+def test_a_brain_that_cannot_be_written_is_named_by_the_file_that_was_meant(brain: Path, tmp_path: Path) -> None:
+    folder = brain / "domains/coding/beliefs"
+    folder.chmod(0o555)
+    try:
+        line = ["--brain", str(brain), "add", "A fact.", "--type", "belief", "--domain", "coding"]
+        code, _, err = without_privileges(tmp_path, *line)
+    finally:
+        folder.chmod(0o755)
+    assert (code, ".partial" in err) == (1, False)
+    assert err.startswith(f"Error: {folder}/a-fact.md cannot be written (permission denied).\n")

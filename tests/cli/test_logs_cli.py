@@ -1,0 +1,305 @@
+"""`nugget logs` and `nugget shell-init`, as a person runs them; the hook in a real shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logs import NOW, Logs, logs_in
+from waiting import slowness
+
+from nugget import cli
+from nugget.config import Settings
+from nugget.evidence import BundleOptions, bundle_json, put_evidence_units, workspace_bundle
+from nugget.index.home import read_home
+from nugget.index.sync.missing_vectors import embed_missing
+from nugget.infra.embedding import open_embedder
+from nugget.infra.resources import resource
+from nugget.sources.shell_logs import FilePlace, read_events
+
+Run = Callable[..., "Done"]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Logs]:
+    with logs_in(tmp_path) as made:
+        yield made
+
+
+@dataclass
+class Done:
+    """What a command came to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(logs: Logs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Commands as the command line runs them, without an embedding model."""
+    monkeypatch.setenv("AISH_LOG_DIR", str(logs.folder))
+    monkeypatch.setenv("NUGGET_HOME", str(logs.home))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+
+    def started(*arguments: str) -> Done:
+        code = cli.run(arguments)
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return started
+
+
+@pytest.mark.proves("EVI-CLI")
+def test_ingest_context_and_sessions_say_what_the_functions_say(logs: Logs, run: Run) -> None:
+    logs.walkthrough("s1")
+    done = run("logs", "ingest", "s1", "--json")
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert (counts["session_id"], counts["events"], counts["incidents"]) == ("s1", 4, 1)
+    assert json.loads(run("logs", "ingest", "s1", "--json").stdout)["events"] == 0
+    asked = run("logs", "context", "why", "did", "it", "fail", "--session", "s1", "--explain", "--json")
+    bundle = logs.ask("s1", "why did it fail", explain=True)
+    assert json.loads(asked.stdout) == json.loads(json.dumps(bundle_json(bundle, explain=True)))
+    told = run("logs", "context", "why did it fail")
+    assert told.stdout.rstrip("\n") == bundle.context_text
+    (session,) = json.loads(run("logs", "sessions", "--json").stdout)["sessions"]
+    assert (session["session_id"], session["commands"], session["open"]) == ("s1", 1, 1)
+    assert "s1" in run("logs", "sessions").stdout
+    explained = run("logs", "context", "why did it fail", "--explain").stdout
+    assert "caps: incident 6" in explained and "pane_output" in explained
+
+
+@pytest.mark.proves("EVI-CLI")
+def test_options_reach_the_bundle(logs: Logs, run: Run) -> None:
+    logs.walkthrough("s1")
+    shown = json.loads(run("logs", "context", "what failed", "--last", "--intent", "status", "--json").stdout)
+    assert shown["intent"] == "status"
+    shown = json.loads(run("logs", "context", "what failed", "--max-chars", "180", "--no-artifacts", "--json").stdout)
+    assert len(shown["context_text"]) <= 180 and shown["artifacts"] == []
+
+
+@pytest.mark.proves("EVI-CLI")
+def test_what_cannot_be_done_is_told_in_one_sentence(logs: Logs, run: Run) -> None:
+    for arguments, code, said in (
+        (("ingest",), 2, "Name a session, or give --all."),
+        (("ingest", "../x"), 2, "'../x' is no session id."),
+        (("ingest", "absent"), 1, "There are no logs of a session absent."),
+        (("context", "why"), 1, "There are no logs of any session yet."),
+        (("context", "why", "--session", "absent"), 1, "Nothing is known of a session 'absent'."),
+        (("context", "why", "--last", "--workspace"), 2, "Give one of --session, --last and --workspace."),
+        (("context", "why", "--intent", "other"), 2, "'other' is not one of"),
+    ):
+        done = run("logs", *arguments)
+        assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+        assert done.stdout == ""
+
+
+@pytest.mark.proves("EVI-CLI")
+def test_one_session_that_cannot_be_read_stops_no_other(logs: Logs, run: Run, isolated_home: Path) -> None:
+    logs.walkthrough("s1")
+    project = isolated_home / ".claude" / "projects" / "p"
+    project.mkdir(parents=True)
+    (project / "broken.jsonl").write_text("no transcript\n")
+    done = run("logs", "ingest", "--all", "--json")
+    shown = json.loads(done.stdout)
+    assert [one["session_id"] for one in shown["sessions"]] == ["s1"]
+    assert len(shown["problems"]) == 1 and "broken.jsonl" in shown["problems"][0]
+
+
+def work(logs: Logs, session: str, folder: Path, command: str, *, code: int = 0, stderr: str = "") -> None:
+    logs.happen(session, 1000, "command.start", cmd=command, cwd=str(folder))
+    logs.happen(session, 2000, "command.end", exit=code)
+    if stderr:
+        logs.write(session, "stderr.log", stderr + "\n")
+
+
+@pytest.mark.proves("EVI-ACROSS")
+def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(
+    logs: Logs, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, blog = tmp_path / "shop", tmp_path / "blog"
+    for folder in (shop, blog):
+        folder.mkdir()
+        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    work(logs, "monday", shop, "make deploy", code=2, stderr="error: the registry refused the image")
+    work(logs, "tuesday", shop, "npm test", code=1, stderr="error: payments.test.ts failed")
+    work(logs, "other", blog, "hugo build", code=1, stderr="error: template is broken")
+    monkeypatch.chdir(shop)
+    done = run("logs", "context", "what went wrong with the deploy", "--workspace", "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["session_id"] is None and "no_vectors" in shown["degraded"]
+    assert shown["incidents"][0]["session_id"] == "monday"
+    assert {one["session_id"] for one in shown["selected_evidence"]} == {"monday", "tuesday"}
+    assert "hugo" not in shown["context_text"]
+
+
+@pytest.mark.proves("EVI-ACROSS")
+def test_a_folder_without_git_is_asked_too_and_one_without_sessions_says_so(
+    logs: Logs, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tmp_path / "plain"
+    (plain / "src").mkdir(parents=True)
+    work(logs, "monday", plain, "make deploy", code=2, stderr="error: the registry refused the image")
+    for folder in (plain, plain / "src"):
+        monkeypatch.chdir(folder)
+        assert "the registry refused" in run("logs", "context", "what failed", "--workspace").stdout
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    done = run("logs", "context", "what failed", "--workspace")
+    assert done.returncode == 1 and "No session with logs has worked in" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.proves("EVI-ACROSS")
+def test_incidents_of_other_sessions_are_found_by_meaning(logs: Logs, tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    work(
+        logs, "old", folder, "psql -c 'select 1'", code=2, stderr="FATAL: password authentication refused for user app"
+    )
+    for number in range(30):
+        work(logs, f"new{number}", folder, f"make part{number}", code=1, stderr=f"error: part{number} has no rule")
+    for session in ["old", *(f"new{number}" for number in range(30))]:
+        logs.ingest(session)
+    settings, environment = Settings(), logs.environment
+    embedder = open_embedder(settings, read_models(environment))
+    assert put_evidence_units(logs.index) == 31 and put_evidence_units(logs.index) == 0
+    assert embedder is not None
+    embed_missing(logs.index, embedder=embedder, cache_folder=tmp_path / "embeddings")
+    workspace = logs.index.execute("SELECT workspace FROM log_sessions").fetchone()[0]
+    index = read_home(logs.home)
+    asked = "cannot log in to the database"
+    found = workspace_bundle(index, asked, workspace=workspace, options=BundleOptions(), embedder=embedder, now=NOW)
+    index.close()
+    assert found.incidents[0].session == "old" and "near in meaning" in found.incidents[0].reasons
+    assert not found.degraded
+
+
+def read_models(environment: Any) -> Any:
+    """The environment with the embedding model that tests share."""
+
+    return replace(environment, models=Path(os.environ["NUGGET_MODELS"]))
+
+
+def recorded(logs: Logs, lines: str, **variables: str) -> list[dict[str, Any]]:
+    """What the hook records while bash runs these lines, as a person would type them."""
+    hook = resource("shell_hooks/nugget.bash")
+    env = {**os.environ, "AISH_LOG_DIR": str(logs.folder), "HISTFILE": "/dev/null", "PS1": "$ ", **variables}
+    subprocess.run(
+        ["bash", "--norc", "--noprofile", "-i"], input=f'eval "$(cat {hook})"\n{lines}\nexit\n', text=True, env=env,
+        capture_output=True, timeout=60, cwd=logs.folder.parent,
+    )  # fmt: skip
+    found: list[dict[str, Any]] = []
+    for folder in logs.folder.glob("bash-*"):
+        for batch in read_events(folder / "events.jsonl", FilePlace()):
+            assert batch.malformed == 0
+            found += [{"kind": e.kind, "ts_ms": e.ts_ms, "session": folder.name, **e.given} for e in batch.events]
+    return found
+
+
+def commands(found: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    starts = [one["cmd"] for one in found if one["kind"] == "command.start"]
+    return list(zip(starts, [one["exit"] for one in found if one["kind"] == "command.end"], strict=True))
+
+
+@pytest.mark.proves("EVI-HOOK")
+def test_bash_records_commands_with_exit_code_duration_and_folder(logs: Logs) -> None:
+    found = recorded(logs, "true\nfalse\ncd /tmp\nsleep 0.2; (exit 7)")
+    assert commands(found) == [("true", 0), ("false", 1), ("cd /tmp", 0), ("sleep 0.2; (exit 7)", 7)]
+    assert 200 <= found[-1]["duration_ms"] < 20_000
+    assert found[-2]["cwd"] == "/tmp"
+    assert abs(found[-1]["ts_ms"] / 1000 - time.time()) < 120
+
+
+@pytest.mark.proves("EVI-HOOK")
+def test_bash_escapes_whatever_was_typed(logs: Logs) -> None:
+    typed = [
+        "echo 'a\"b\\c'",
+        "echo $'\\x01' \x02\x1f",
+        "echo schön 時間 \udcff",
+        'for i in 1 2; do\n  echo "$i"\ndone',
+    ]
+    raw = "\n".join(typed).encode("utf-8", "surrogateescape")
+    hook = resource("shell_hooks/nugget.bash")
+    env = {**os.environ, "AISH_LOG_DIR": str(logs.folder), "HISTFILE": "/dev/null", "LC_ALL": "C.UTF-8"}
+    subprocess.run(
+        ["bash", "--norc", "--noprofile", "--noediting", "-i"], env=env,
+        input=f'eval "$(cat {hook})"\n'.encode() + raw + b"\nexit\n", capture_output=True, timeout=60,
+    )  # fmt: skip
+    (log,) = logs.folder.glob("*/events.jsonl")
+    found = [event for batch in read_events(log, FilePlace()) for event in batch.events]
+    said = [event.given["cmd"] for event in found if event.kind == "command.start"]
+    assert said[:2] == [typed[0], typed[1]]
+    assert said[2].startswith("echo schön 時間 ")
+    assert said[3].replace(";", "").split() == typed[3].replace(";", "").split()
+
+
+@pytest.mark.proves("EVI-HOOK")
+def test_bash_does_not_record_what_it_is_asked_not_to(logs: Logs) -> None:
+    ignored = " echo hidden\npass show mail\nexport API_TOKEN=x\nsudo halt --nope"
+    lines = f"HISTCONTROL=ignoreboth\n{ignored}\necho seen\necho seen"
+    assert commands(recorded(logs, lines, NUGGET_SHELL_IGNORE="sudo *:*TOKEN=*:pass *")) == [
+        ("HISTCONTROL=ignoreboth", 0), ("echo seen", 0), ("echo seen", 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.proves("EVI-HOOK")
+def test_a_space_hides_a_command_whatever_the_history_keeps_and_a_pause_hides_all(logs: Logs) -> None:
+    found = recorded(
+        logs, "HISTCONTROL=\n echo hidden\nNUGGET_SHELL_OFF=1\necho paused\nunset NUGGET_SHELL_OFF\necho seen"
+    )
+    assert [command for command, _ in commands(found)] == ["HISTCONTROL=", "unset NUGGET_SHELL_OFF", "echo seen"]
+
+
+@pytest.mark.proves("EVI-HOOK")
+def test_output_is_recorded_where_asked_and_belongs_to_its_command(logs: Logs) -> None:
+    lines = "echo not kept\nlogged bash -c 'echo fine; echo \"error: disk is full\" >&2; exit 3'\necho after"
+    found = recorded(logs, lines)
+    assert ("bash -c 'echo fine; echo \"error: disk is full\" >&2; exit 3'", 3) in commands(found)
+    session = found[0]["session"]
+    assert (logs.folder / session / "stdout.log").read_text() == "fine\n"
+    logs.ingest(session)
+    (incident,) = logs.ask(session, "what went wrong").incidents
+    assert incident.summary[0] == "error: disk is full"
+
+
+@pytest.mark.proves("EVI-HOOK")
+def test_the_hook_keeps_prompt_commands_and_exit_codes_and_is_private(logs: Logs) -> None:
+    lines = "PROMPT_COMMAND+='; echo prompted:$? >> seen'\n(exit 5)\necho \"code=$?\" >> seen"
+    found = recorded(logs, lines)
+    seen = (logs.folder.parent / "seen").read_text()
+    assert "prompted:5" in seen and "code=5" in seen
+    folder = logs.folder / found[0]["session"]
+    assert folder.stat().st_mode & 0o077 == 0 and (folder / "events.jsonl").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.proves("EVI-HOOK")
+def test_a_command_costs_a_few_milliseconds(logs: Logs) -> None:
+    count = 200
+    before = os.times()
+    found = recorded(logs, "true\n" * count)
+    after = os.times()
+    assert len(commands(found)) == count
+    spent_s = after.children_user + after.children_system - before.children_user - before.children_system
+    assert spent_s / count < 0.040 * slowness()
+
+
+@pytest.mark.proves("EVI-HOOK")
+def test_shell_init_prints_and_does_nothing_else(logs: Logs, run: Run) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        done = run("shell-init", shell)
+        assert done.returncode == 0 and done.stdout == resource(f"shell_hooks/nugget.{shell}").read_text("utf-8")
+        if program := shutil.which(shell):
+            subprocess.run([program, "-n"], input=done.stdout, text=True, check=True, timeout=120)
+    assert not logs.folder.exists()
+    assert run("shell-init", "tcsh").returncode == 2

@@ -1,0 +1,597 @@
+"""One search over everything, in a world such as a person has: a brain, canon, real sessions, memory and a channel.
+
+Golden transcripts stand in tests/golden/search; `UPDATE_GOLDEN=1 pytest tests/cli/test_search.py` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import threading
+import unicodedata
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Nugget
+from paths import REPOSITORY, TESTS
+from waiting import wait_for
+
+from nugget.app import Brain
+from nugget.config import read_environment
+from nugget.errors import NuggetError, UsageError
+from nugget.infra import query_log
+from nugget.mcp.desk import Desk, Question
+from nugget.models import SourceName
+from nugget.retrieval.refs import section_of
+
+GOLDEN = TESTS / "golden" / "search"
+SECRET = "xylophone"
+"""Stands in the memory of the identity zealot, and nowhere else."""
+
+CANON = {
+    "constitutions/cupid.md": "# CUPID CONSTITUTION\n\nYou are Cupid. You see love in every commit.",
+    "constitutions/roast.md": "# LIFE ROASTER CONSTITUTION\n\nYou roast lives, kindly.",
+    "archaeology/space_experimental_architecture.md": "# Bridge Architecture Reference\n\nThe bridge has channels. "
+    "Each channel has one owner, as its constitution says.\n\n## Storage\n\nMessages are lines of JSON. See "
+    "[[cupid]].\n\n### Rotation\n\nOnce a week.\n\n## Limits\n\nNone known.",
+    "adr/0007-retries.md": "---\ntags: [payments]\n---\n# Retry payments three times\n\nWe retry payments three times.",
+}
+CHANNEL = [
+    {"from": "ada", "text": "The architecture of the bridge stays as it is.", "timestamp": "2026-05-01T10:00:00Z"},
+    {"from": "bob", "text": "Agreed; I write it down.", "timestamp": "2026-05-01T10:05:00Z"},
+]
+SESSION = [
+    ("user", "lets fix up the security architecture to use the mock tool"),
+    ("assistant", "The architecture has three layers. I moved the mock tool below the gate."),
+    ("user", "and the walrus?"),
+    ("assistant", "The walrus stays outside of it."),
+]
+
+
+@dataclass(frozen=True)
+class World:
+    """Where everything lies."""
+
+    home: Path
+    brain: Path
+    canon: Path
+    variables: dict[str, str]
+
+
+def write_session(file: Path) -> None:
+    lines = []
+    for number, (role, text) in enumerate(SESSION):
+        content: Any = text if role == "user" else [{"type": "text", "text": text}]
+        lines.append(
+            {
+                "type": role, "uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None,
+                "timestamp": f"2025-10-13T10:55:{number:02d}Z", "sessionId": file.stem, "cwd": "/work/shop",
+                "version": "2.1.0", "isSidechain": False, "userType": "external",
+                "message": {"role": role, "content": content, **({"id": f"m{number}"} if role != "user" else {})},
+            }
+        )  # fmt: skip
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The world, made and indexed once; searched by words alone."""
+    folder = tmp_path_factory.mktemp("world")
+    home, brain, canon = folder / "home", folder / "brain", folder / "handbook"
+    shutil.copytree(REPOSITORY / "tests" / "brain", brain)
+    person = ["-c", "user.name=Ada", "-c", "user.email=ada@example.invalid"]
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], [*person, "commit", "-q", "-m", "Knowledge"]):
+        subprocess.run(["git", "-C", str(brain), *command], check=True)
+    for name, text in CANON.items():
+        (canon / name).parent.mkdir(parents=True, exist_ok=True)
+        (canon / name).write_text(text)
+    memory = home / ".nugget" / "memory"
+    for identity, text in (("zealot", f"# Plan\n\nThe architecture needs a {SECRET}."), ("roast", "# Jokes\n\nNone.")):
+        (memory / identity).mkdir(parents=True)
+        (memory / identity / "plan.md").write_text(text)
+    channel = home / ".nugget" / "bridge" / "release.jsonl"
+    channel.parent.mkdir(parents=True)
+    channel.write_text("".join(json.dumps(line) + "\n" for line in CHANNEL))
+    write_session(home / ".claude" / "projects" / "-work-shop" / "30eb2a7b-1111-4222-8333-944455556666.jsonl")
+    for file in [*canon.rglob("*.md"), *memory.rglob("*.md")]:
+        os.utime(file, (1_772_366_400, 1_772_366_400))  # 2026-03-01
+    variables = {
+        "HOME": str(home), "NUGGET_BRAIN": str(brain), "NUGGET_CANON_FOLDERS": str(canon),
+        "NUGGET_EMBEDDING_MODEL": "none",
+    }  # fmt: skip
+    with Brain(brain, environment=read_environment(variables)) as opened:
+        opened.sync()
+        opened.sync_machine()
+    return World(home, brain, canon, variables)
+
+
+@pytest.fixture
+def world(made: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name, value in made.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(made.brain)
+    return made
+
+
+@pytest.fixture
+def opened(world: World) -> Iterator[Brain]:
+    with Brain(world.brain, environment=read_environment()) as brain:
+        yield brain
+
+
+def golden(name: str, shown: str, world: World) -> None:
+    """Compare with the transcript of that name; the world's folders do not count."""
+    shown = shown.replace(str(world.home.parent), "<world>")
+    file = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(shown, "utf-8")
+    assert shown == file.read_text("utf-8")
+
+
+@pytest.mark.proves("SEARCH-GROUPS", "SEARCH-EXAMPLES")
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("architecture", ["architecture", "--limit", "3"]),
+        ("sessions", ["architecture", "--scope", "sessions"]),
+        ("constitution", ["constitution", "--scope", "canon"]),
+        ("as", ["spawn architecture", "--as", "zealot", "--source", "memory"]),
+        ("quiet", ["architecture", "--quiet", "--limit", "2"]),
+        ("timeline", ["architecture", "--timeline", "--source", "sessions,bridge,canon"]),
+        ("malformed", ['retry "payments', "--source", "canon"]),
+        ("language", ["type:decision path:adr tag:payments retry* NOT walrus"]),
+    ],
+)
+def test_a_search_looks_like_this(nugget: Nugget, world: World, name: str, arguments: list[str]) -> None:
+    result = nugget("search", *arguments)
+    assert result.code == 0, result.err
+    golden(name, result.out, world)
+
+
+@pytest.mark.proves("SEARCH-GET")
+@pytest.mark.parametrize(
+    ("name", "ref"),
+    [
+        ("get-exchange", "session:30eb2a7b#1"),
+        ("get-message", "bridge:release#1"),
+        ("get-note", "canon:handbook/adr/0007-retries.md"),
+        ("get-section", "canon:handbook/archaeology/space_experimental_architecture.md#Storage"),
+    ],
+)
+def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget: Nugget, world: World, name: str, ref: str) -> None:
+    result = nugget("get", ref)
+    assert result.code == 0, result.err
+    golden(name, result.out, world)
+    assert nugget("get", ref, "--json").json["ref"]
+
+
+@pytest.mark.proves("SEARCH-GET")
+def test_every_ref_that_a_search_gives_can_be_shown(world: World, nugget: Nugget) -> None:
+    refs = nugget("search", "architecture", "-q").out.split()
+    assert {ref.partition(":")[0] for ref in refs} >= {"session", "bridge", "canon"}
+    for ref in refs:
+        assert nugget("get", ref).code == 0, ref
+    unknown = nugget("get", "canon:handbook/nothing.md")
+    assert (unknown.code, "There is no unit handbook/nothing.md in canon." in unknown.err) == (1, True)
+    assert nugget("get", "nowhere:x").code == 2
+
+
+def test_a_section_is_that_of_markdown_and_ends_at_the_next_of_its_level() -> None:
+    body = "# Pool\n\nWhy\n---\n\nOne.\n\n```sh\n~~~\n# no heading\n```\n\n### Deeper\n\nTwo.\n\n## After\n\nThree.\n"
+    assert section_of(body, "why") == body[body.index("Why") : body.index("## After")].strip()
+    assert section_of(body, "no heading") is None
+
+
+@pytest.mark.proves("SEARCH-NAMES")
+def test_file_names_come_before_what_only_says_the_word(world: World, nugget: Nugget) -> None:
+    hits = nugget("search", "constitution", "--source", "canon", "--json").json["hits"]
+    assert [hit["path"].rpartition("/")[2] for hit in hits] == [
+        "cupid.md", "roast.md", "space_experimental_architecture.md",
+    ]  # fmt: skip
+    assert "file name" in hits[0]["reasons"] and "file name" not in hits[2]["reasons"]
+
+
+@pytest.mark.proves("SEARCH-NAMES")
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_file_name_with_accents_is_found_however_it_is_written(world: World, nugget: Nugget, form: str) -> None:
+    note = world.canon / f"{unicodedata.normalize(form, 'Übersicht')}.md"
+    note.write_text("# Plan\n\nNothing else says it.")
+    try:
+        for query in ("übersicht", unicodedata.normalize("NFD", "Übersicht plan")[:10]):
+            first = nugget("search", query, "--source", "canon", "--json").json["hits"][0]
+            assert first["path"].endswith(note.name) and "file name" in first["reasons"]
+    finally:
+        note.unlink()
+
+
+def test_what_shells_kept_is_found_where_there_is_nothing_else(
+    nugget: Nugget, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    nugget("init", isolated_home / "brain", "--no-install")
+    log = isolated_home / ".local/share/aish/logs/bash-1/stdin.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("make lighthouse\n")
+    assert nugget("search", "lighthouse", "--quiet").out == "shell:bash-1#1\n"
+
+
+@pytest.mark.proves("SEARCH-GROUPS")
+def test_json_quiet_and_explain_tell_of_every_source(world: World, nugget: Nugget) -> None:
+    found = nugget("search", "architecture", "--json", "--explain").json
+    refs = [hit["ref"] for hit in found["hits"]]
+    assert nugget("search", "architecture", "-q").out.split() == refs
+    assert found["explain"]["contributed"]["sessions"] == 2
+    spoken = next(hit for hit in found["hits"] if hit["source"] == "sessions")
+    assert (spoken["type"], spoken["ref"].startswith("session:30eb2a7b")) == ("you", True) or spoken["type"] == "agent"
+    assert all(abs(sum(part["value"] for part in hit["contributions"]) - hit["score"]) < 1e-6
+               for source in found["explain"]["sources"].values() if source for hit in source["hits"])  # fmt: skip
+
+
+@pytest.mark.proves("SEARCH-RELATED")
+def test_what_is_near_a_note_are_its_links_and_its_like(world: World, nugget: Nugget) -> None:
+    ref = "canon:handbook/archaeology/space_experimental_architecture.md"
+    hits = nugget("search", "--related", ref, "--json", "--source", "canon").json["hits"]
+    assert hits[0]["ref"] == "canon:handbook/constitutions/cupid.md"
+    assert ref not in [hit["ref"] for hit in hits]
+    assert nugget("search", "--related", "canon:handbook/no.md").code == 1
+    assert nugget("search", "--related", "channels of the bridge", "-q").out
+
+
+@pytest.mark.proves("SEARCH-SUGGEST")
+def test_suggestions_say_what_can_be_asked(world: World, nugget: Nugget) -> None:
+    every = nugget("suggest", "--json").json
+    assert every["domains"][0]["name"] == "coding"
+    assert {"name": "Ada", "count": 1} in every["people"]
+    pay = nugget("suggest", "pay", "--json").json
+    assert "payments" in [tag["name"] for tag in pay["tags"]]
+    assert "handbook/adr/" in [path["name"] for path in nugget("suggest", "adr", "--json").json["paths"]]
+    assert "Nothing begins like that." in nugget("suggest", "zzz").out
+
+
+@pytest.mark.proves("SEARCH-COMPLETION")
+def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
+    from nugget.cli.completing import complete_any_type, complete_domain, complete_ref, complete_tag, complete_type
+
+    assert complete_ref("pattern/retry")[0][0] == "pattern/retry-with-idempotency"
+    assert complete_ref("canon:handbook/const")[0][0] == "canon:handbook/constitutions/cupid.md"
+    assert "coding,cooking" in complete_domain("coding,coo")
+    assert complete_tag("payme") == ["payments"]
+    assert complete_type("de") == ["decision"]
+    assert complete_type("bug,de") == ["bug,decision"]
+    assert complete_any_type("de") == ["decision", "dependency"]
+    assert complete_ref("memory:") == []
+
+
+@pytest.mark.proves("SEARCH-QUERIES")
+def test_the_query_log_tells_what_each_source_contributed(world: World, nugget: Nugget) -> None:
+    nugget("search", "architecture of the walrus")
+    found = nugget("queries", "--json").json
+    assert found["sources"]["sessions"]["results"] >= 1
+    assert "canon:" in nugget("queries").out or "canon: " in nugget("queries").out
+
+
+@pytest.mark.proves("SEARCH-QUERIES", "MEMORY-ISOLATION")
+def test_what_memory_answered_is_no_question_without_results(world: World, nugget: Nugget) -> None:
+    asked = nugget("queries", "--json").json["asked"]
+    assert "memory:zealot/plan.md" in nugget("search", SECRET, "--source", "memory", "--as", "zealot").out
+    assert nugget("queries", "--json").json["asked"] == asked
+    assert "memory:zealot/plan.md" in nugget("search", SECRET, "--source", "memory,bridge", "--as", "zealot").out
+    last = query_log.read(world.home / ".nugget")[-1]
+    assert (last.units, last.sources, last.weak) == ((), {}, True), "as if memory had not been asked"
+
+
+@pytest.mark.proves("SEARCH-QUERIES")
+def test_what_was_asked_for_by_related_or_in_order_of_time_stands_in_the_query_log(
+    world: World, nugget: Nugget, opened: Brain
+) -> None:
+    home = world.home / ".nugget"
+    ref = "canon:handbook/archaeology/space_experimental_architecture.md"
+    found = nugget("search", "--related", ref, "--json").json
+    last = query_log.read(home)[-1]
+    assert (last.text, last.filters, last.face) == (ref, {"related": True}, "cli")
+    assert (
+        last.units
+        and [unit for unit, _ in last.units]
+        == [hit["id"] if hit["source"] == "brain" else hit["ref"] for hit in found["hits"]][: len(last.units)]
+    )
+    before = len(query_log.read(home))
+    assert nugget("search", "--related", "qwzx gibberish thought").code == 0
+    entries = query_log.read(home)
+    assert (len(entries), entries[-1].weak) == (before + 1, True)
+    assert "qwzx" not in nugget("eval", "--suggest").out, "a thought is no question that could be a golden one"
+    assert nugget("search", "walrus", "--timeline").code == 0
+    assert query_log.read(home)[-1].text == "walrus"
+
+
+@pytest.mark.proves("SEARCH-QUERIES", "MEMORY-ISOLATION")
+def test_what_is_near_memory_is_not_in_the_query_log(world: World, nugget: Nugget) -> None:
+    home = world.home / ".nugget"
+    before = len(query_log.read(home))
+    for near in (["memory:zealot/plan.md"], ["a plan", "--source", "memory"]):
+        assert nugget("search", "--as", "zealot", "--related", *near).code == 0
+    assert len(query_log.read(home)) == before
+    near_a_thought = nugget("search", "--as", "zealot", "--related", f"a {SECRET} plan", "-q")
+    assert "memory:zealot/plan.md" in near_a_thought.out
+    assert all("memory" not in unit for unit, _ in query_log.read(home)[-1].units)
+
+
+@pytest.mark.proves("MEMORY-ISOLATION")
+def test_memory_is_no_canon_wherever_it_lies(
+    nugget: Nugget, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    brain = work / "brain"
+    shutil.copytree(world.brain, brain)
+    home = tmp_path / "nugget-home"
+    texts = {
+        brain / "memory/zealot/plan.md": "yeti one", home / "memory/zealot/plan.md": "yeti two",
+        work / "shop/CLAUDE.md": "yeti three", work / "shop/AGENTS.md": "yeti four",
+        work / "shop/README.md": "yeti five",
+        work / "claude/projects/x/memory/MEMORY.md": "yeti six", work / "other/brain.yaml": "name: other",
+        work / "other/domains/go.md": "yeti seven", tmp_path / "second/brain.yaml": "name: second",
+        tmp_path / "second/domains/go.md": "yeti eight", tmp_path / "second/memory/zealot/a.md": "yeti nine",
+    }  # fmt: skip
+    for file, text in texts.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (work / "rules.md").symlink_to("shop/CLAUDE.md")
+    named = [work, tmp_path / "second", home / "memory/zealot", brain / "memory", work / "claude/projects"]
+    for name, value in {
+        "NUGGET_HOME": home, "NUGGET_BRAIN": brain, "CLAUDE_CONFIG_DIR": work / "claude",
+        "NUGGET_CANON_FOLDERS": ",".join(map(str, named)),
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, str(value))
+    synced = nugget("sync")
+    assert (synced.out + synced.err).count("holds memory, which is private to its identity") == 3
+    assert nugget("search", "yeti", "--quiet", "--source", "canon").out.split() == [
+        "canon:second/domains/go.md", "canon:work/shop/README.md"
+    ]  # fmt: skip
+    assert "yeti one" not in nugget("search", "yeti").out
+    assert nugget("search", "yeti", "--quiet", "--source", "memory", "--as", "zealot").out.split() == [
+        "memory:zealot/@brain/plan.md", "memory:zealot/plan.md"
+    ]  # fmt: skip
+
+
+@pytest.mark.proves("MEMORY-ISOLATION")
+def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, world: World) -> None:
+    ref = "memory:zealot/plan.md"
+    assert SECRET in nugget("search", SECRET, "--as", "zealot").out, "it is there, and would be found"
+    assert SECRET in nugget("get", ref, "--as", "zealot").out
+    for arguments in (
+        ["search", "architecture needs"], ["search", "architecture needs", "--json"], ["search", "plan", "-q"],
+        ["search", "architecture needs", "--explain"], ["search", "architecture needs", "--as", "roast"],
+        ["search", "--related", "architecture needs"], ["search", "architecture needs", "--timeline"],
+        ["ask", "architecture needs"], ["ask", "architecture needs", "--json"], ["get", ref], ["get", ref, "--json"],
+        ["get", ref, "--as", "roast"], ["suggest", "xyl"], ["suggest", "", "--json"], ["search", "--related", ref],
+        ["search", "architecture", "--source", "memory"], ["queries", "--json"], ["status", "--json"],
+    ):  # fmt: skip
+        result = nugget(*arguments)
+        assert "zealot/" not in result.out + result.err.replace(ref, ""), arguments
+        assert f"needs a {SECRET}" not in result.out + result.err, arguments
+    for bundle in (opened.search("architecture needs"), opened.ask("architecture needs"),
+                   opened.search("architecture needs", as_identity="roast")):  # fmt: skip
+        assert SECRET not in repr(bundle.hits)
+    with pytest.raises(NuggetError):
+        opened.get(ref)
+    with pytest.raises(UsageError):
+        opened.search("plan", sources=["memory"])
+    with pytest.raises(UsageError):
+        opened.search("plan", as_identity="../zealot")
+    entries = query_log.read(read_environment().home)
+    assert not any(unit.startswith(("memory:", "zealot")) for entry in entries for unit in entry.unit_ids)
+    assert not any("memory" in entry.sources for entry in entries)
+    with closing(sqlite3.connect(world.home / ".nugget" / "index.db")) as machine:
+        assert machine.execute("SELECT count(*) FROM units WHERE source = 'memory'").fetchone() == (0,)
+        assert machine.execute("SELECT count(*) FROM chunks_vocabulary WHERE term = ?", (SECRET,)).fetchone() == (0,)
+
+
+@pytest.mark.proves("MEMORY-ISOLATION", "SEARCH-MCP")
+def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_identity(world: World) -> None:
+    def answer(identity: str | None, **question: Any) -> str:
+        desk = Desk(flag=None, environment=read_environment(), cwd=world.brain, identity=identity)
+        try:
+            return desk.answer(Question(**{"text": "architecture", **question}))
+        finally:
+            for thread in threading.enumerate():  # the warm-up still asks
+                if thread.name == "nugget-warm-up":
+                    thread.join()
+            desk.close()
+
+    told = answer(None, sources=["sessions", "canon"])
+    assert "session:30eb2a7b" in told and "canon:handbook/archaeology" in told
+    assert "three layers" in answer(None, text="", ref="session:30eb2a7b#1")
+    assert SECRET not in answer(None) and SECRET not in answer("zealot"), "it has to be asked for"
+    assert SECRET in answer("zealot", sources=["memory"])
+    assert SECRET in answer("zealot", text="", ref="memory:zealot/plan.md")
+    for identity, question in (
+        (None, {"sources": ["memory"]}), (None, {"ref": "memory:zealot/plan.md"}),
+        ("roast", {"ref": "memory:zealot/plan.md"}),
+    ):  # fmt: skip
+        with pytest.raises(NuggetError):
+            answer(identity, **question)
+    assert SECRET not in answer("roast", sources=["memory"])
+    assert "canon:handbook/adr" in answer(None, text="payments", sources=["canon"], types=["decision"])
+    assert "canon:handbook/constitutions" in answer(None, text="constitution", sources=["canon"], types=["document"])
+    with pytest.raises(UsageError, match="no type 'recipe'"):
+        answer(None, sources=["canon"], types=["recipe"])
+    nothing = answer(None, text='say "zyzzyva', sources=["bridge"])
+    assert nothing.startswith('Nothing in bridge on: say "zyzzyva\nNote: ') and "a quotation mark" in nothing
+    assert "confidence" not in answer(None, sources=["canon", "bridge", "sessions"]), "nobody said how far to trust it"
+
+
+@pytest.mark.proves("SEARCH-FRESH")
+def test_what_is_much_is_taken_in_behind_an_agents_answer(world: World) -> None:
+    extra = world.canon / "extra"
+    extra.mkdir()
+    for n in range(60):
+        (extra / f"note-{n}.md").write_text(f"# Ocelot {n}\n\nOcelots say {n}.")
+    desk = Desk(flag=None, environment=read_environment(), cwd=world.brain)
+    try:
+        question = Question(text="ocelots", sources=["canon"])
+        told = desk.answer(question)
+        assert "canon:" not in told and "Note: " in told
+        for thread in threading.enumerate():
+            if thread.name == "nugget-catch-up":
+                thread.join()
+        assert "canon:handbook/extra/note-" in desk.answer(question)
+    finally:
+        shutil.rmtree(extra)
+        for thread in threading.enumerate():
+            if thread.name == "nugget-warm-up":
+                thread.join()
+        desk.open().sync_machine(["canon"])
+        desk.close()
+
+
+@pytest.mark.proves("SEARCH-LANGUAGE")
+def test_every_type_that_is_suggested_can_be_asked_for_and_another_is_told(nugget: Nugget, world: World) -> None:
+    suggested = {entry["name"] for entry in nugget("suggest", "--limit", "100", "--json").json["types"]}
+    for name in suggested | {"todo", "incident", "caveat"}:
+        assert nugget("search", "architecture", "--type", name, "--quiet").code == 0, name
+        assert "plain_text" not in str(nugget("search", f"architecture type:{name}", "--json").json["degraded"])
+    assert "there is no type 'recipe'" in nugget("search", "architecture type:recipe").out
+
+
+@pytest.mark.proves("SEARCH-LANGUAGE")
+def test_a_filter_keeps_to_the_sessions_whose_id_begins_so(nugget: Nugget, world: World) -> None:
+    assert "session:30eb2a7b" in nugget("search", "walrus session:30eb", "--quiet").out
+    other = nugget("search", "walrus session:30ec", "--quiet")
+    assert (other.code, other.out) == (0, "")
+
+
+@pytest.mark.proves("SEARCH-FRESH")
+def test_what_changed_is_found_and_what_is_gone_is_not(nugget: Nugget, world: World) -> None:
+    note = world.canon / "fresh.md"
+    note.write_text("# Fresh\n\nThe narwhal is new.")
+    assert "fresh.md" in nugget("search", "narwhal").out
+    note.unlink()
+    assert "Nothing matches." in nugget("search", "narwhal", "--source", "canon").out
+
+
+@pytest.mark.proves("SEARCH-FRESH")
+def test_many_changed_notes_are_left_to_the_background_and_said(nugget: Nugget, world: World) -> None:
+    many = world.canon / "many"
+    many.mkdir()
+    for number in range(60):
+        (many / f"{number}.md").write_text(f"# Note {number}\n\nThe okapi of {number}.")
+    try:
+        result = nugget("search", "architecture", "--source", "canon")
+        assert "60 files changed beside the brain (60 of canon)" in result.err
+        assert nugget("sync", "--source", "canon").code == 0
+        assert "many/7.md" in nugget("search", '"okapi of 7"', "--source", "canon").out
+    finally:
+        shutil.rmtree(many)
+        nugget("sync", "--source", "canon")
+
+
+@pytest.mark.proves("SEARCH-REAL")
+def test_real_sessions_are_searched_with_everything_else(
+    nugget: Nugget, shared_data: Path, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcripts = sorted((shared_data / "transcripts" / "claude-code").glob("*.jsonl"))
+    home = tmp_path / "home"
+    project = home / ".claude" / "projects" / "-work"
+    project.mkdir(parents=True)
+    for file in transcripts:
+        shutil.copy(file, project)
+    monkeypatch.setenv("HOME", str(home))
+    assert nugget("sync", "--source", "sessions").code == 0
+    found = nugget("search", "notarization timeout OR retry", "--json").json["hits"]
+    spoken = [hit for hit in found if hit["source"] == "sessions"]
+    assert {hit["type"] for hit in spoken} == {"you", "agent"}
+    assert any("notariz" in hit["chunks"][0]["text"].lower() for hit in spoken)
+    assert nugget("get", spoken[0]["ref"]).code == 0
+    assert len(transcripts) >= 30
+
+
+@pytest.mark.proves("SEARCH-DAMAGE")
+def test_a_damaged_index_of_the_machine_is_made_anew(
+    nugget: Nugget, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "damaged"
+    monkeypatch.setenv("NUGGET_HOME", str(home))
+    assert nugget("sync", "--source", "canon").code == 0
+    file = home / "index.db"
+    with closing(sqlite3.connect(file)) as machine:
+        machine.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(file.read_bytes())
+    content[8192:-4096] = b"\x55" * (len(content) - 12288)
+    file.write_bytes(content)
+    result = nugget("search", "constitution", "--source", "canon")
+    assert (result.code, "Traceback" in result.err) == (0, False), result.err
+    assert nugget("sync", "--source", "canon").code == 0
+    assert "cupid.md" in nugget("search", "constitution", "--source", "canon").out
+
+
+def test_sources_are_chosen_by_the_query_too(opened: Brain) -> None:
+    hits = opened.search("architecture source:bridge").hits
+    assert {hit.unit.source for hit in hits} == {SourceName.BRIDGE}
+    since = opened.search("architecture since:2026-04 until:2026-05 source:sessions,bridge").hits
+    assert {hit.unit.source for hit in since} == {SourceName.BRIDGE}
+
+
+@pytest.mark.proves("SEARCH-LIST")
+def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, opened: Brain) -> None:
+    def listed(*arguments: str) -> list[str]:
+        return nugget("search", *arguments, "--quiet").out.split()
+
+    assert listed("tag:payments source:canon") == ["canon:handbook/adr/0007-retries.md"]
+    assert listed("--tag", "payments", "--scope", "canon") == ["canon:handbook/adr/0007-retries.md"]
+    assert listed("source:bridge") == ["bridge:release#2", "bridge:release#1"]
+    assert listed("source:bridge until:2026-05-01", "--limit", "1") == ["bridge:release#2"]
+    assert listed("source:bridge until:2026-04-30") == []
+    assert listed("session:30eb2a7b source:sessions")[0].startswith("session:30eb2a7b-1111-4222-8333-944455556666#")
+    decisions = opened.search("type:decision source:brain").hits
+    days = [hit.unit.last_modified or hit.unit.created for hit in decisions]
+    assert len(decisions) > 3 and {hit.unit.type for hit in decisions} == {"decision"}
+    assert days == sorted(days, key=str, reverse=True)
+    found = opened.search("type:decision", sources=["brain"], limit=2)
+    assert [hit.ref for hit in found.hits] == [hit.ref for hit in decisions[:2]]
+    assert (found.weak, found.degraded) == (False, ())
+    assert SECRET not in nugget("search", "since:2020").out
+    assert listed("source:memory", "--as", "zealot") == ["memory:zealot/plan.md"]
+    assert nugget("search", "(").out.startswith("Nothing matches."), "no filter, no words"
+    assert nugget("search").code == 2
+
+
+def test_since_is_also_a_span_on_the_command_line(nugget: Nugget, world: World) -> None:
+    assert "bridge:release#2" in nugget("search", "architecture OR agreed", "--since", "90y", "--quiet").out
+    assert nugget("search", "architecture", "--since", "1d", "--source", "bridge", "--quiet").out == ""
+
+
+@pytest.mark.proves("SEARCH-FRESH")
+def test_notes_that_a_search_takes_in_by_their_words_get_their_vectors_behind_it(
+    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brain, notes = tmp_path / "brain", tmp_path / "notes"
+    assert nugget("init", brain, "--no-install").code == 0
+    notes.mkdir()
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_CANON_FOLDERS", str(notes))
+    assert nugget("sync").code == 0
+    for name in ("ocelot", "puma", "lynx", "caracal", "serval"):
+        (notes / f"{name}.md").write_text(f"The {name} is a cat that hunts at night.")
+    assert nugget("search", "serval", "--source", "canon", "--quiet").out == "canon:notes/serval.md\n"
+    near = ("search", "--related", "a feline predator in the dark", "--source", "canon", "--quiet")
+    wait_for(lambda: len(nugget(*near).out.split()) == 5, "they were never embedded")
+    (notes / "margay.md").write_text("The margay climbs.")
+    for name in ("kodkod", "colocolo", "oncilla"):
+        (notes / f"{name}.md").write_text(f"The {name} is a small cat.")
+    with Brain(brain, environment=read_environment()) as opened:
+        assert opened.search("margay", sources=["canon"]).degraded == ("vectors_behind",)
+        opened.sync_machine(["canon"])
+        assert opened.search("margay", sources=["canon"]).degraded == ()
+
+
+def test_related_stands_for_words_and_filters(nugget: Nugget, world: World) -> None:
+    for more in (["cupid"], ["--tag", "payments"], ["--since", "30d"]):
+        result = nugget("search", "--related", "canon:handbook/constitutions/cupid.md", *more)
+        assert (result.code, result.err.splitlines()[0]) == (2, "Error: --related stands for words and filters.")

@@ -1,0 +1,109 @@
+"""What starting costs: nothing heavy is imported until something needs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+
+HEAVY = (
+    "anthropic", "apsw", "detect_secrets", "fastembed", "git", "github", "httpx", "httpx2", "huggingface_hub", "mcp",
+    "numpy", "onnx", "onnxruntime", "pydantic", "starlette", "tokenizers", "uvicorn",
+)  # fmt: skip
+
+REPORT = "import sys, json; print('\\n' + json.dumps(sorted(sys.modules)), file=sys.stderr)"
+
+
+def modules_after(program: str, *arguments: str) -> set[str]:
+    """The top-level modules that a Python process has imported when `program` is done."""
+    code = f"import atexit\natexit.register(lambda: exec({REPORT!r}))\n{program}"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return {name.split(".")[0] for name in eval(done.stderr.splitlines()[-1])}
+
+
+RUN_NUGGET = "import sys; from nugget.__main__ import main; sys.argv[0] = 'nugget'; main()"
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+def test_importing_nugget_imports_nothing_heavy_and_no_command_line() -> None:
+    modules = modules_after("import nugget")
+    assert modules & {*HEAVY, "typer", "rich", "yaml", "markdown_it", "sqlite3"} == set()
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+def test_help_imports_nothing_heavy() -> None:
+    modules = modules_after(RUN_NUGGET, "--help")
+    assert modules & {*HEAVY, "yaml", "sqlite3", "asyncio"} == set()  # (typer's own help loads markdown_it)
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+def test_a_search_without_vectors_imports_nothing_heavy(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    modules_after(RUN_NUGGET, "sync")
+    modules = modules_after(RUN_NUGGET, "search", "cache invalidation")
+    assert modules & {*HEAVY, "markdown_it"} == set()
+    plain = ("--brain", str(brain), "search", "-n", "5", "cache invalidation")
+    assert "pydantic" not in modules_after(RUN_NUGGET, *plain)
+    assert "pydantic" not in modules_after(RUN_NUGGET, "ask", "--depth", "summary", "cache invalidation")
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+def test_the_hook_imports_no_installed_package() -> None:
+    modules = modules_after("import nugget.hooks.session")
+    installed = {name for name in modules if name in {*HEAVY, "typer", "rich", "yaml", "markdown_it", "pydantic"}}
+    assert installed == set()
+    assert modules & {"sqlite3", "json", "dataclasses", "pathlib"} <= {"json"}, "each costs milliseconds"
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+@pytest.mark.parametrize("arguments", [("--help",), ("lint", "--help")])
+def test_a_command_imports_no_other_command(arguments: tuple[str, ...]) -> None:
+    code = f"{RUN_NUGGET[:-7]}\ntry: main()\nfinally: print(*(m for m in sys.modules if m.startswith('nugget.cli.')))"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=environment, timeout=60
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert ("nugget.cli.keeping" in loaded) is (arguments[0] == "lint")
+    assert loaded & {"nugget.cli.searching", "nugget.cli.provenance", "nugget.cli.logs", "nugget.cli.upkeep"} == set()
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+def test_the_list_of_commands_says_what_the_commands_say_of_themselves() -> None:
+    from nugget.cli.listing import COMMANDS
+
+    for listed in COMMANDS:
+        command = listed.load()
+        said = (command.short_help or command.help or "").split("\n\n")[0].replace("\n", " ")
+        assert (listed.name, listed.help) == (command.name, said)
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("search", "x", "--limit", "many"), "--limit"),
+        (("search", "x", "--limit"), "--limit"),
+        (("ask", "x", "--depth", "abysmal"), "--depth"),
+        (("ask",), "QUESTION"),
+        (("search", "x", "--jsn"), "--jsn"),
+    ],
+)
+def test_values_that_are_converted_only_where_needed_are_still_checked(
+    arguments: tuple[str, ...], told: str, brain: Path
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NUGGET_BRAIN": str(brain)}
+    done = subprocess.run(
+        [sys.executable, "-m", "nugget", *arguments], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr.splitlines()[0]

@@ -1,0 +1,184 @@
+"""The documentation cannot rot: console blocks run, reference parts are what the code says, links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paths import REPOSITORY
+from typer.main import get_command
+
+from nugget import config, errors
+from nugget.cli import app
+from nugget.models import KnowledgeType, RelationType
+from nugget.retrieval.profiles import PROFILES
+
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted(REPOSITORY.glob("docs/**/*.md"))]
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+ANYTHING = "…"
+
+
+def text_of(name: str) -> str:
+    return (REPOSITORY / name).read_text("utf-8")
+
+
+def examples(page: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a page's console blocks with the lines that it is said to print."""
+    for block in CONSOLE.findall(page.read_text("utf-8")):
+        for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *printed = example.rstrip("\n").split("\n")
+            yield command, printed
+
+
+def is_said(printed: list[str], output: list[str]) -> bool:
+    """Whether the output is what the page shows; a line or an end of a line `…` stands for anything."""
+    pattern = "\n".join(re.escape(line).replace(ANYTHING, ".*") for line in printed)
+    pattern = re.sub(r"^\.\*$", r"(?s:.*)", pattern, flags=re.MULTILINE)
+    return re.fullmatch(pattern, "\n".join(output)) is not None
+
+
+@pytest.fixture
+def shell(isolated_home: Path, tmp_path: Path) -> dict[str, str]:
+    """An environment in which `nugget` is the code under test."""
+    command = tmp_path / "bin" / "nugget"
+    command.parent.mkdir()
+    start = "import sys; from nugget.__main__ import console; sys.argv[0] = 'nugget'; console()"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{start}" "$@"\n')
+    command.chmod(0o755)
+    return {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)}
+
+
+@pytest.mark.proves("HOUSE-DOCS-RUN")
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if CONSOLE.search(page.read_text("utf-8"))], ids=lambda page: page.name
+)
+def test_every_console_block_does_what_it_says(page: Path, shell: dict[str, str]) -> None:
+    ran = 0
+    for command, printed in examples(page):
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=REPOSITORY, env=shell, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        output = done.stdout.rstrip("\n").split("\n")
+        assert not printed or is_said(printed, output), f"$ {command}\n{done.stdout}"
+        ran += 1
+    assert ran
+
+
+@pytest.mark.proves("HOUSE-DOCS-COMMANDS")
+def test_every_command_that_a_page_names_exists_with_the_options_that_it_shows() -> None:
+    root = get_command(app)
+    named = [(page, command) for page in PAGES for command in commands_named(page.read_text("utf-8"))]
+    wrong = [
+        f"{page.relative_to(REPOSITORY)}: {command}: {reason}"
+        for page, command in named
+        if (reason := what_is_wrong(root, command))
+    ]
+    assert len(named) > 100
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def commands_named(text: str) -> Iterator[str]:
+    """The `nugget …` command lines in code spans and in shell blocks."""
+    blocks = re.findall(r"^```(?:sh|bash|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.replace("\\\n", " ").split("\n")]
+    spans = re.findall(r"`(nugget [a-z][^`\n]*)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    yield from (line for line in [*lines, *spans] if re.match(r"nugget [a-z]", line))
+
+
+def what_is_wrong(root: Any, command: str) -> str | None:
+    """Why a command line is not one of ours; None where its command and its options exist."""
+    line = re.split(r"\s(?:#|\||>|&&|;|<)(?=\s|$)|\s(?=\|)|\[", command.replace("…", ""))[0]
+    here, words = root, shlex.split(line, comments=True)[1:]
+    while words and words[0] in getattr(here, "commands", {}):
+        here = here.commands[words.pop(0)]
+    if here is root:
+        return "no such command"
+    known = {name for entry in [*root.params, *here.params] for name in (*entry.opts, *entry.secondary_opts)}
+    options = {word.split("=")[0] for word in words if word.startswith("-") and len(word) > 1}
+    return f"no option {unknown[0]}" if (unknown := sorted(options - known - {"--help"})) else None
+
+
+@pytest.mark.proves("HOUSE-DOCS-GENERATED")
+def test_the_reference_parts_are_what_the_code_says() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/reference.py", "--check"],
+        cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.proves("HOUSE-DOCS-COMPLETE")
+def test_every_command_option_key_error_and_profile_is_documented() -> None:
+    cli, configuration = text_of("docs/cli.md"), text_of("docs/configuration.md")
+    missing = [path for path in command_paths(get_command(app), "nugget") if f"## `{path}`" not in cli]
+    missing += [option for option in options_of(get_command(app)) if not re.search(rf"{option}\b", cli)]
+    missing += [key for key in config.documented_keys() if f"`{key}`" not in configuration]
+    missing += [
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.NuggetError) and f"`{name}`" not in cli
+    ]
+    missing += [name for name in PROFILES if f"| `{name}` |" not in configuration]
+    files = text_of("docs/knowledge-files.md")
+    missing += [name for name in [*KnowledgeType, *RelationType] if f"`{name}`" not in files]
+    assert missing == []
+
+
+def command_paths(command: object, path: str) -> Iterator[str]:
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from command_paths(inner, f"{path} {name}")
+
+
+def options_of(command: object) -> Iterator[str]:
+    for entry in getattr(command, "params", []):
+        yield from (name for name in (*entry.opts, *entry.secondary_opts) if name.startswith("--"))
+    for inner in getattr(command, "commands", {}).values():
+        yield from options_of(inner)
+
+
+@pytest.mark.proves("HOUSE-DOCS-COMPLETE")
+def test_every_environment_variable_that_is_read_is_documented() -> None:
+    source = text_of("nugget/config.py") + text_of("nugget/infra/embedding/remote.py")
+    read = set(re.findall(r'"((?:NUGGET|ANTHROPIC|OPENAI|VOYAGE|CLAUDE|GITHUB|AISH)_[A-Z_]*[A-Z])"', source))
+    assert {"NUGGET_HOME", "NUGGET_BRAIN"} <= read
+    documented = text_of("docs/configuration.md")
+    assert {name for name in read - {"ANTHROPIC_AUTH_TOKEN"} if f"`{name}`" not in documented} == set()
+
+
+@pytest.mark.proves("HOUSE-DOCS-COMPLETE")
+def test_links_between_pages_lead_somewhere() -> None:
+    dead = [
+        f"{page.relative_to(REPOSITORY)}: {target}"
+        for page in PAGES
+        for target in LINK.findall(page.read_text("utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert dead == []
+
+
+@pytest.mark.proves("HOUSE-DOCS-COMPLETE")
+def test_each_decision_is_listed_and_says_what_was_turned_down() -> None:
+    listed = text_of("docs/decisions/README.md")
+    for page in REPOSITORY.glob("docs/decisions/[0-9]*.md"):
+        assert f"({page.name})" in listed
+        title = page.read_text("utf-8").split("\n")[0].removeprefix("# ")
+        assert title.startswith(page.name[:4].replace("-", " ")) and f"[{title}]" in listed
+        for part in ("**Decided.**", "**Why.**", "**Turned down.**"):
+            assert part in page.read_text("utf-8"), f"{page.name} has no {part}"
+
+
+@pytest.mark.proves("HOUSE-DOCS-COMPLETE")
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    assert "make test" in text_of("README.md")
+    assert "exec make test" in text_of(".ci/run")
+    assert os.access(REPOSITORY / ".ci" / "run", os.X_OK)

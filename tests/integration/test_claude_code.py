@@ -1,0 +1,280 @@
+"""The way through the `claude` command: a stand-in executable for every case, and the real client where it is there."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+from loopback_anthropic import AnthropicServer, Message, Request, status
+from waiting import wait_for, within
+
+from nugget.config import Environment, LLMSettings, Settings, read_environment
+from nugget.errors import LLMUnavailable, UsageError
+from nugget.extraction.generative import extract_generative
+from nugget.infra.llm import LLM, BadReply, ClaudeCode, Reply, open_extractor, spending
+from nugget.models import Event, EventKind, Session
+
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["count"],
+    "properties": {"count": {"type": "integer", "minimum": 1}},
+}
+TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
+BY_COMMAND = Settings(llm=LLMSettings(extract_with="claude-code"))
+
+STAND_IN = """#!{python}
+import json, os, pathlib, sys, time
+folder = pathlib.Path({folder!r})
+(folder / "seen.json").write_text(json.dumps(
+    {{"argv": sys.argv[1:], "stdin": sys.stdin.read(), "cwd": os.getcwd(), "env": dict(os.environ)}}))
+exec((folder / "behave.py").read_text())
+"""
+
+
+def result(**changed: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "type": "result", "subtype": "success", "is_error": False, "stop_reason": "tool_use", "total_cost_usd": 0.0125,
+        "usage": {"input_tokens": 1000, "output_tokens": 200}, "result": '{"count": 3}',
+        "structured_output": {"count": 3},
+    }  # fmt: skip
+    return {**whole, **changed}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder on the PATH with a `claude` that does what behave.py in it says."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    command = folder / "claude"
+    command.write_text(STAND_IN.format(python=sys.executable, folder=str(folder)))
+    command.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def behave(folder: Path) -> Callable[[str | dict[str, Any]], None]:
+    def write(behaviour: str | dict[str, Any]) -> None:
+        code = behaviour if isinstance(behaviour, str) else f"print({json.dumps(behaviour)!r})"
+        (folder / "behave.py").write_text(code)
+
+    return write
+
+
+@pytest.fixture
+def environment(folder: Path, tmp_path: Path) -> Environment:
+    return read_environment({"HOME": str(tmp_path / "home"), "PATH": f"{folder}:/usr/bin:/bin"})
+
+
+def extractor(environment: Environment) -> ClaudeCode:
+    opened = open_extractor(BY_COMMAND, environment)
+    assert isinstance(opened, ClaudeCode)
+    return opened
+
+
+def ask(llm: ClaudeCode, **changed: Any) -> Reply:
+    asked: dict[str, Any] = {
+        "purpose": "extract", "model": "claude-sonnet-5-5", "system": "Count.", "prompt": "how many?", "schema": SCHEMA,
+        "max_tokens": 300, "timeout_s": 60.0, "max_usd": 0.5, "session": "s-1",
+    }  # fmt: skip
+    return llm.structured(**{**asked, **changed})
+
+
+@pytest.mark.proves("LLM-COMMAND")
+def test_the_command_is_used_only_when_asked_for(environment: Environment) -> None:
+    assert open_extractor(Settings(), environment) is None, "no key, and the command was not asked for"
+    assert type(open_extractor(Settings(), replace(environment, anthropic_api_key="sk-x"))) is LLM
+    assert open_extractor(Settings(llm=LLMSettings(extract_with="claude-code", enabled=False)), environment) is None
+    with pytest.raises(UsageError, match=r"llm\.extract_with"):
+        open_extractor(Settings(llm=LLMSettings(extract_with="carrier-pigeon")), environment)
+
+
+@pytest.mark.proves("LLM-COMMAND")
+def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(
+    environment: Environment, folder: Path, behave: Callable[..., None]
+) -> None:
+    behave(result())
+    reply = ask(extractor(environment), prompt=f"how many? {TOKEN} <private>diary</private>")
+    assert (reply.value, reply.usd, reply.input_tokens, reply.output_tokens) == ({"count": 3}, 0.0125, 1000, 200)
+    seen = json.loads((folder / "seen.json").read_text())
+    argv = seen["argv"]
+    for switch in ("--print", "--safe-mode", "--strict-mcp-config", "--no-session-persistence"):
+        assert switch in argv
+    assert argv[argv.index("--tools") + 1] == "" and argv[argv.index("--setting-sources") + 1] == ""
+    assert argv[argv.index("--model") + 1] == "claude-sonnet-5-5"
+    assert argv[argv.index("--max-budget-usd") + 1] == "0.5000"
+    assert json.loads(argv[argv.index("--json-schema") + 1]) == SCHEMA
+    assert "how many?" in seen["stdin"] and "how many?" not in " ".join(argv), "what was said is in no process list"
+    assert TOKEN not in seen["stdin"] and "diary" not in seen["stdin"]
+
+
+@pytest.mark.proves("LLM-COMMAND-GUARD")
+def test_what_nugget_starts_knows_it_and_starts_no_other(
+    environment: Environment, folder: Path, behave: Callable[..., None]
+) -> None:
+    behave(result())
+    around = {
+        "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "x", "CLAUDE_CODE_CHILD_SESSION": "1",
+        "CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CODE_OAUTH_TOKEN": "oauth", "CLAUDE_CONFIG_DIR": "/srv/claude",
+    }  # fmt: skip
+    within = replace(environment, variables={**environment.variables, **around})
+    ask(extractor(within))
+    seen = json.loads((folder / "seen.json").read_text())
+    assert (seen["env"]["NUGGET_INSIDE"], seen["env"]["NUGGET_CAPTURING"]) == ("1", "1")
+    assert not {"CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION"} & seen["env"].keys()
+    assert seen["env"]["CLAUDE_CODE_OAUTH_TOKEN"] == "oauth" and seen["env"]["CLAUDE_CONFIG_DIR"] == "/srv/claude"
+    assert Path(seen["cwd"]).is_relative_to(environment.home.resolve()), "sessions in there are never captured"
+    (folder / "seen.json").unlink()
+    with pytest.raises(LLMUnavailable, match="starts no other"):
+        ask(extractor(replace(environment, variables=seen["env"])))
+    assert not (folder / "seen.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "sentence"),
+    [
+        (result(is_error=True, result="Invalid API key · Please run /login"), r"failed: Invalid API key · Please run"),
+        (result(is_error=True, errors=["Failed after 5 attempts", TOKEN]), r"failed: Failed after 5 attempts"),
+        ({"type": "result", "subtype": "error_max_budget"}, "error_max_budget"),
+        ("print('[1, 2]')", "could not be read"),
+        ("print('not json')", "could not be read"),
+        ("import sys; sys.exit('error: unknown option --safe-mode')", "unknown option --safe-mode"),
+        ("import os; os.kill(os.getpid(), 9)", "exit code -9"),
+        ("", "exit code 0"),
+    ],
+)
+def test_every_failure_of_the_command_is_told_in_one_sentence(
+    behaviour: Any, sentence: str, environment: Environment, behave: Callable[..., None]
+) -> None:
+    behave(behaviour)
+    with pytest.raises(LLMUnavailable, match=sentence) as told:
+        ask(extractor(environment))
+    assert "\n" not in str(told.value) and str(told.value).endswith(".") and TOKEN not in str(told.value)
+    assert spending(environment.home).failed_calls == 1
+
+
+def test_a_missing_or_unusable_command_is_told(environment: Environment, folder: Path) -> None:
+    (folder / "claude").write_text("#!/no/such/interpreter\n")
+    with pytest.raises(LLMUnavailable, match="could not be started"):
+        ask(extractor(environment))
+    (folder / "claude").unlink()
+    with pytest.raises(LLMUnavailable, match="no `claude` command on the PATH"):
+        ask(extractor(environment))
+    assert spending(environment.home).usd <= 0.1
+
+
+def test_a_value_that_breaks_the_schema_all_the_same_is_a_bad_reply(
+    environment: Environment, behave: Callable[..., None]
+) -> None:
+    behave(result(structured_output={"count": 0}))
+    with pytest.raises(BadReply, match="below 1") as told:
+        ask(extractor(environment))
+    assert told.value.usd == 0.0125
+
+
+def test_a_command_that_hangs_is_ended_with_all_that_it_started(
+    environment: Environment, folder: Path, behave: Callable[..., None]
+) -> None:
+    """What it started holds a lock for as long as it lives."""
+    lock, is_held = folder / "lock", folder / "held"
+    child = (
+        f"import fcntl, pathlib, time; file = open({str(lock)!r}, 'w'); fcntl.flock(file, fcntl.LOCK_EX); "
+        f"pathlib.Path({str(is_held)!r}).touch(); time.sleep(300)"
+    )
+    behave(f"import subprocess\nsubprocess.Popen([sys.executable, '-c', {child!r}])\ntime.sleep(300)")
+    with within(60), pytest.raises(LLMUnavailable, match=r"within 5 s"):
+        ask(extractor(environment), timeout_s=5.0)
+    assert is_held.exists()
+    with lock.open("w") as file:
+        wait_for(lambda: is_locked(file))
+
+
+def is_locked(file: TextIO) -> bool:
+    """Whether the lock on this file could be taken."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def test_the_cap_holds_before_the_command_is_started(environment: Environment, folder: Path) -> None:
+    with pytest.raises(LLMUnavailable, match="could cost"):
+        ask(extractor(environment), max_usd=0.0001)
+    assert not (folder / "seen.json").exists()
+
+
+def test_a_session_is_read_through_the_command(environment: Environment, behave: Callable[..., None]) -> None:
+    said = "The lock must be taken before the file is opened, else two writers win."
+    unit = {
+        "type": "bug", "title": "Take the lock before opening", "domain": "coding", "tags": [], "confidence": 0.8,
+        "body": "Two writers can both win when the file is opened before its lock is taken.", "quotes": [said],
+        "reason": "lost writes", "alternatives": [], "relations": [],
+    }  # fmt: skip
+    behave(result(structured_output={"summary": "A lost write.", "units": [unit]}))
+    event = Event(kind=EventKind.REPLY, text=said, uuid="u-1")
+    session = Session(id="s-1", agent="claude-code", path="s.jsonl", events=(event,))
+    llm = extractor(environment)
+    extraction = extract_generative(session, llm=llm, settings=BY_COMMAND, now=datetime(2026, 11, 21, tzinfo=UTC))
+    assert [proposal.unit.id for proposal in extraction.proposals] == ["bug/take-the-lock-before-opening"]
+    assert extraction.usd == 0.0125
+
+
+@pytest.fixture
+def real_client() -> str:
+    command = shutil.which("claude")
+    if command is None:
+        pytest.skip("there is no `claude` on the PATH: this test runs the real client against a loopback API")
+    return command
+
+
+@pytest.fixture
+def server() -> Iterator[AnthropicServer]:
+    with AnthropicServer() as running:
+        yield running
+
+
+@pytest.mark.proves("LLM-COMMAND")
+def test_the_real_client_takes_the_switches_and_offers_no_tools(
+    real_client: str, server: AnthropicServer, tmp_path: Path
+) -> None:
+    config = tmp_path / "home" / ".claude"
+    config.mkdir(parents=True)
+    touched = tmp_path / "hook-ran"
+    hook = {"hooks": [{"type": "command", "command": f"touch {touched}"}]}
+    (config / "settings.json").write_text(json.dumps({"hooks": {"SessionStart": [hook], "SessionEnd": [hook]}}))
+    (config / "CLAUDE.md").write_text("Say the magic word: abracadabra.")
+
+    def structured(request: Request) -> Any:
+        block = {"type": "tool_use", "id": "toolu_1", "name": "StructuredOutput", "input": {"count": 3}}
+        return Message(content=[block], stop_reason="tool_use")
+
+    server.default = structured
+    variables = {
+        "HOME": str(tmp_path / "home"), "PATH": f"{Path(real_client).parent}:{os.environ['PATH']}",
+        "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-test",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }  # fmt: skip
+    environment = read_environment(variables)
+    reply = ask(extractor(environment), timeout_s=60.0)
+    assert reply.value == {"count": 3} and reply.usd == pytest.approx(0.004)
+    sent = [request for request in server.requests if "StructuredOutput" in json.dumps(request.body.get("tools"))]
+    offered = {tool["name"] for request in sent for tool in request.body["tools"]}
+    assert offered <= {"StructuredOutput", "DeferredToolPlaceholder"}
+    assert "abracadabra" not in json.dumps([request.body for request in server.requests])
+    assert "how many?" in json.dumps(sent[0].body["messages"])
+    assert not touched.exists(), "hooks are off"
+    assert not list((tmp_path / "home" / ".claude" / "projects").rglob("*.jsonl")), "no session is saved"
+
+    server.default = lambda request: status(400, "invalid_request_error", message="Your credit balance is too low")
+    with pytest.raises(LLMUnavailable, match=r"`claude` failed: .*[Cc]redit balance is too low"):
+        ask(extractor(environment), timeout_s=60.0)

@@ -1,0 +1,228 @@
+"""`nugget commit` and the prepare-commit-msg hook on real git repositories."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from commit_stage import (
+    CLIENT,
+    REPOSITORY,
+    SUBJECT,
+    last_message,
+    make_command,
+    make_shop,
+    recent_agent,
+    run,
+    trailer,
+    work,
+)
+from loopback_anthropic import AnthropicServer, status, value
+from replay import Agent, change_by_hand, git, make_repository, replay
+
+from nugget import commits
+from nugget.config import read_environment
+from nugget.extraction.places import Places
+from nugget.extraction.touches import file_touches
+from nugget.infra.workspace import find_workspace
+from nugget.models import Scope
+from nugget.nuggets import Nugget, NuggetType, SessionRecord
+from nugget.sources import nugget_store as provenance
+from nugget.sources.sessions import read_any
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    return make_command(tmp_path)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_shop(tmp_path / "shop")
+
+
+@pytest.fixture
+def agent(repo: Path, isolated_home: Path) -> Agent:
+    return recent_agent(repo, isolated_home)
+
+
+@pytest.mark.proves("COM-MATCH", "COM-TRAILERS", "COM-HUMAN", "COM-FACES")
+def test_auto_commits_with_session_attribution_and_co_author(command: Path, repo: Path, agent: Agent) -> None:
+    work(agent)
+    change_by_hand(repo, "src/client.py", CLIENT.replace("range(3)", "range(5)"))
+    git(repo, "add", "-A")
+    done = run(command, repo, "commit", "--auto")
+    assert done.returncode == 0, done.stderr
+    assert last_message(repo).splitlines()[0] == SUBJECT
+    assert trailer(repo, "Nugget-Session") == [agent.session]
+    assert trailer(repo, "Nugget-Attribution") == ["87% agent (claude-code), 13% human (Test Person)"]
+    assert trailer(repo, "Co-authored-by") == ["Claude <noreply@anthropic.com>"]
+    assert git(repo, "status", "--porcelain") == ""
+    assert not (repo / ".git/NUGGET_EDITMSG").exists()
+
+
+@pytest.mark.proves("COM-FACES")
+def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(
+    command: Path, repo: Path, agent: Agent, tmp_path: Path
+) -> None:
+    work(agent)
+    git(repo, "add", "-A")
+    before = git(repo, "rev-parse", "HEAD")
+    shown = run(command, repo, "commit", "--dry-run", "--offline")
+    assert shown.stdout.startswith("feat(client): add a retry") and git(repo, "rev-parse", "HEAD") == before
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i '1s/.*/feat: my own words/' \"$1\"\n")
+    editor.chmod(0o755)
+    refused = run(command, repo, "commit", GIT_EDITOR="false")
+    assert refused.returncode == 1 and "Nothing was committed" in refused.stderr
+    assert (repo / ".git/NUGGET_EDITMSG").read_text().startswith("feat(client)")
+    done = run(command, repo / "src", "commit", GIT_EDITOR=str(editor))
+    assert done.returncode == 0, done.stderr
+    assert last_message(repo).startswith("feat: my own words\n")
+    assert trailer(repo, "Nugget-Session") == [agent.session]
+
+
+@pytest.mark.proves("COM-MATCH")
+def test_the_store_is_asked_first_and_a_transcript_that_grew_since_is_read_anew(
+    repo: Path, agent: Agent, isolated_home: Path
+) -> None:
+    work(agent)
+    environment, now = read_environment(), datetime.now(UTC)
+    workspace = find_workspace(repo)
+    assert workspace is not None
+    session = read_any(agent.transcript)
+    ruled = Nugget(
+        id="", type=NuggetType.CONSTRAINT, summary="never retry a POST", confidence=0.9, session=session.id,
+        scope=Scope(path="src/client.py"),
+    )  # fmt: skip
+    places = Places(session=session, roots=[workspace])
+    record = SessionRecord(
+        session=session.id, workspace=workspace.identity, first_prompt="add a retry", started=session.started,
+        ended=session.ended, touches=file_touches(session, places).touches, nuggets=(ruled,),
+    )  # fmt: skip
+    provenance.write_session(environment.home, record)
+    transcript = agent.transcript.read_bytes()
+    agent.transcript.unlink()
+    git(repo, "add", "-A")
+
+    def prepared() -> commits.Commit:
+        from nugget.config import load_settings
+
+        made = commits.prepare(repo, environment, load_settings(environment), now=now)
+        assert made is not None
+        return made
+
+    known = prepared()
+    assert [one.session for one in known.sessions] == [session.id]
+    assert known.attribution.agents == {"claude-code": 8}
+    assert "- Constraint: Never retry a POST." in known.message
+    agent.transcript.write_bytes(transcript)
+    agent.edit("src/client.py", "raise TimeoutError", "raise TimeoutError('gone')\nLIMIT = 3")
+    later = (now + timedelta(minutes=1)).timestamp()
+    os.utime(agent.transcript, (later, later))
+    git(repo, "add", "-A")
+    assert prepared().attribution.agents == {"claude-code": 9}
+
+
+@pytest.mark.proves("COM-MATCH")
+def test_only_recent_sessions_of_this_workspace_that_had_a_part_count(
+    command: Path, repo: Path, agent: Agent, isolated_home: Path, tmp_path: Path
+) -> None:
+    old = Agent(repo=repo, claude_config=agent.claude_config, started=datetime.now(UTC) - timedelta(days=40))
+    work(old)
+    os.utime(old.transcript, (old.moment.timestamp(), old.moment.timestamp()))
+    elsewhere = make_repository(tmp_path / "other")
+    work(Agent(repo=elsewhere, claude_config=agent.claude_config, started=agent.started))
+    git(repo, "add", "-A")
+    shown = run(command, repo, "commit", "--dry-run", "--offline").stdout
+    assert shown.startswith("feat(client): add client.py\n") and "Nugget-" not in shown
+    shown = run(command, repo, "commit", "--dry-run", "--offline", NUGGET_COMMIT_RECENT_DAYS="60").stdout
+    assert f"Nugget-Session: {old.session}" in shown
+
+
+@pytest.mark.proves("COM-MATCH")
+def test_sessions_of_excluded_projects_have_no_part_in_a_commit(command: Path, repo: Path, agent: Agent) -> None:
+    work(agent)
+    git(repo, "add", "-A")
+    shown = run(command, repo, "commit", "--dry-run", "--offline", NUGGET_CAPTURE_EXCLUDE_PROJECTS=str(repo))
+    assert shown.stdout.startswith("feat(client): add client.py\n") and "Nugget-" not in shown.stdout
+
+
+@pytest.mark.proves("COM-REFUSE")
+def test_what_cannot_be_committed_is_said_in_one_sentence(command: Path, repo: Path, tmp_path: Path) -> None:
+    def refusal(folder: Path) -> str:
+        done = run(command, folder, "commit", "--auto", "--offline")
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        return done.stderr
+
+    (tmp_path / "plain").mkdir()
+    assert "is in no git repository" in refusal(tmp_path / "plain")
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+    assert "bare repository" in refusal(tmp_path / "bare.git")
+    assert "Nothing is staged" in refusal(repo)
+    git(repo, "checkout", "-q", "-b", "side")
+    change_by_hand(repo, "a.txt", "side\n", at=datetime.now(UTC))
+    git(repo, "checkout", "-q", "main")
+    change_by_hand(repo, "b.txt", "main\n", at=datetime.now(UTC))
+    git(repo, "merge", "-q", "--no-commit", "side")
+    assert "A merge is under way" in refusal(repo)
+
+
+@pytest.mark.proves("COM-SECRETS")
+def test_no_secret_of_a_session_gets_into_a_message(command: Path, repo: Path, agent: Agent) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    agent.prompt(f"add the token {secret} to the client")
+    agent.write("src/client.py", CLIENT)
+    git(repo, "add", "-A")
+    shown = run(command, repo, "commit", "--dry-run", "--offline").stdout
+    assert shown.startswith("feat(client): add the token") and secret not in shown
+
+
+@pytest.mark.proves("COM-LLM")
+def test_with_a_key_a_model_words_the_message_and_rules_do_where_it_fails(
+    command: Path, repo: Path, agent: Agent
+) -> None:
+    work(agent)
+    git(repo, "add", "-A")
+    with AnthropicServer() as server:
+        keys = {"ANTHROPIC_API_KEY": "sk-test", "ANTHROPIC_BASE_URL": server.url}
+        server.script(value({
+            "type": "fix", "scope": "Payments!", "subject": "Retry calls that fail.",
+            "body": ["Calls failed at the first lost packet.", "Nugget-Session: forged"],
+        }))  # fmt: skip
+        shown = run(command, repo, "commit", "--dry-run", "--model", "claude-sonnet-5-5", **keys)
+        assert shown.stdout.startswith("fix(payments): Retry calls that fail\n\nCalls failed at"), shown.stderr
+        assert "forged" not in shown.stdout and f"Nugget-Session: {agent.session}" in shown.stdout
+        assert server.requests[-1].body["model"] == "claude-sonnet-5-5"
+        assert "src/client.py" in server.requests[-1].prompt
+        server.script(status(400))
+        failed = run(command, repo, "commit", "--dry-run", NUGGET_COMMIT_TIMEOUT_S="2", **keys)
+        assert failed.stdout.startswith("feat(client): add a retry") and "made by rules" in failed.stderr
+        asked = len(server.requests)
+        run(command, repo, "commit", "--dry-run", "--offline", **keys)
+        assert len(server.requests) == asked
+
+
+@pytest.mark.proves("COM-MATCH", "COM-HUMAN", "COM-CONVENTIONAL")
+def test_the_message_for_a_real_session_replayed_and_then_changed_by_hand(
+    command: Path, tmp_path: Path, isolated_home: Path, shared_data: Path
+) -> None:
+    name = "transcripts/claude-code/2026-01-22_48f428f9_37995ebed6e4.jsonl"
+    today, before = datetime.now(UTC), datetime.now(UTC) - timedelta(days=1)
+    recorded = (shared_data / name).read_text("utf-8", errors="replace")
+    moved = recorded.replace("2026-01-22T", f"{today:%Y-%m-%dT}").replace("2026-01-21T", f"{before:%Y-%m-%dT}")
+    transcript = tmp_path / "session.jsonl"
+    transcript.write_text(moved)
+    replayed = replay(transcript, tmp_path / "cli", isolated_home / ".claude", remote="https://github.com/acme/cli.git")
+    git(replayed.repo, "reset", "-q", "--soft", "HEAD~1")
+    settings = replayed.repo / ".goreleaser.yaml"
+    text = settings.read_text()
+    assert text.count("homebrew-tap") == 1
+    change_by_hand(replayed.repo, ".goreleaser.yaml", text.replace("homebrew-tap", "homebrew-taps") + "\n# by hand\n")
+    git(replayed.repo, "add", "-A")
+    for _ in ("from the transcript", "from the store"):
+        shown = run(command, replayed.repo, "commit", "--dry-run", "--offline")
+        assert shown.stdout == (REPOSITORY / "tests/golden/cli/commit.txt").read_text()
+        assert run(command, replayed.repo, "extract", "--method", "heuristic").returncode == 0

@@ -1,0 +1,80 @@
+"""The desk: one brain that stays open for agents, whatever happens to its files meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import Nugget
+from waiting import PATIENCE_S
+
+from nugget.app import Brain
+from nugget.config import read_environment
+from nugget.errors import BrainError
+from nugget.mcp.desk import Desk, Question, print_traceback
+
+
+@pytest.fixture
+def desk(brain: Path) -> Iterator[Desk]:
+    with Brain(brain) as first:  # a slow machine reads it longer than an agent waits
+        first.sync()
+    opened = Desk(flag=brain, environment=read_environment(), cwd=brain)
+    yield opened
+    for thread in threading.enumerate():  # what it says must not end up in another test
+        if thread.name.startswith("nugget-"):
+            thread.join(PATIENCE_S)
+    opened.close()
+
+
+def answer(desk: Desk, text: str = "cache invalidation", **options: int) -> str:
+    return desk.answer(Question(text=text, **options))
+
+
+@pytest.mark.proves("MCP-FRESH")
+def test_a_brain_that_was_moved_away_is_missed_and_answers_again_when_it_is_back(desk: Desk, brain: Path) -> None:
+    assert "concept/cache-invalidation" in answer(desk)
+    away = brain.rename(brain.with_name("away"))
+    for _ in range(2):
+        with pytest.raises(BrainError, match="is not there any more"):
+            answer(desk)
+    assert not brain.exists()
+    away.rename(brain)
+    assert "concept/cache-invalidation" in answer(desk)
+
+
+@pytest.mark.proves("MCP-FRESH")
+def test_a_brain_that_is_emptied_has_no_answer_and_one_that_is_filled_again_has(desk: Desk, brain: Path) -> None:
+    assert "concept/cache-invalidation" in answer(desk)
+    kept = shutil.move(brain / "domains", brain.with_name("kept"))
+    assert "holds nothing on" in answer(desk)
+    shutil.move(kept, brain / "domains")
+    desk.catch_up()
+    desk.open().sync()
+    assert "concept/cache-invalidation" in answer(desk)
+
+
+@pytest.mark.proves("ASK-BUDGET")
+def test_what_does_not_fit_into_the_budget_is_not_told_to_be_nothing(desk: Desk, brain: Path, nugget: Nugget) -> None:
+    shown = nugget("--brain", brain, "ask", "cache invalidation", "--budget", "10", "--no-llm").out
+    assert shown.startswith("Nothing that matches fits into 10 tokens.\nAllow more with --budget.\n")
+    with desk.open() as opened:
+        bundle = opened.ask("cache invalidation", budget_tokens=10)
+    assert bundle.hits == () and "concept/cache-invalidation" in (bundle.more_context_hint or "")
+
+
+@pytest.mark.proves("MCP-STDERR")
+def test_what_goes_wrong_beside_the_answers_is_told_on_stderr_without_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    Desk(flag=tmp_path / token, environment=read_environment(), cwd=tmp_path).warm()
+    try:
+        raise ValueError(token)
+    except ValueError:
+        print_traceback()
+    told = capsys.readouterr().err
+    assert told.startswith("nugget: ") and "does not exist." in told and "\nnugget: Traceback " in told
+    assert token not in told and told.count("[redacted:github-token]") == 2

@@ -1,0 +1,301 @@
+"""The gateway to GitHub: the real PyGithub against a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from github_description import described, reply_misfits, request_misfits
+from loopback_github import NAME, OWNER, TOKEN, GitHubServer
+
+from nugget.config import read_environment
+from nugget.errors import GitHubError
+from nugget.infra import github
+from nugget.infra.github import Repository, find_token, may_see_token, repository_name
+
+BRANCH = "nugget/session-20260301-120000-0a1b2c3d"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GitHubServer]:
+    with GitHubServer(tmp_path / "github") as running:
+        running.commit("main", {"README.md": "hello\n"})
+        running.git("update-ref", f"refs/heads/{BRANCH}", "refs/heads/main")
+        running.commit(BRANCH, {"domains/coding/a.md": "a\n"})
+        yield running
+
+
+def connect(server: GitHubServer, *, token: str = TOKEN) -> tuple[Repository, list[float]]:
+    """A connection that notes how long it was to wait instead of waiting."""
+    waits: list[float] = []
+    repository = Repository(f"{OWNER}/{NAME}", token=token, api_url=server.api_url, sleep=waits.append)
+    return repository, waits
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://github.com/acme/brain.git", "acme/brain"),
+        ("https://github.com/acme/brain/", "acme/brain"),
+        ("https://x-access-token:secret@github.com/acme/brain", "acme/brain"),
+        ("git@github.com:acme/my.brain.git", "acme/my.brain"),
+        ("ssh://git@ssh.github.com:443/acme/brain.git", "acme/brain"),
+        ("https://gitlab.com/acme/brain.git", None),
+        ("https://github.com.evil.example/acme/brain.git", None),
+        ("https://evil.example/github.com/acme", None),
+        ("https://github.com/acme", None),
+        ("/srv/git/brain.git", None),
+        ("file:///srv/github.com/acme/brain.git", None),
+        ("", None),
+    ],
+)
+def test_only_a_remote_on_github_has_a_name_there(url: str, name: str | None) -> None:
+    assert repository_name(url, api_url=None) == name
+
+
+def test_an_enterprise_server_is_known_by_its_api_address() -> None:
+    api_url = "https://git.example.com/api/v3"
+    assert repository_name("git@git.example.com:acme/brain.git", api_url=api_url) == "acme/brain"
+    assert repository_name("https://github.com/acme/brain.git", api_url=api_url) is None
+    assert repository_name("https://acme.ghe.com/a/b", api_url="https://api.acme.ghe.com") == "a/b"
+
+
+@pytest.mark.proves("GITHUB-TOKEN")
+def test_a_token_travels_encrypted_or_to_the_api_server_itself() -> None:
+    assert may_see_token("https://github.com/acme/brain", api_url=None)
+    assert not may_see_token("http://github.com/acme/brain", api_url=None)
+    assert not may_see_token("ssh://git@github.com/acme/brain", api_url=None)
+    assert may_see_token("http://127.0.0.1:80/a/b", api_url="http://127.0.0.1:80/api/v3")
+    assert not may_see_token("http://127.0.0.1:81/a/b", api_url="http://127.0.0.1:80/api/v3")
+
+
+@pytest.mark.proves("GITHUB-TOKEN")
+def test_the_token_is_that_of_the_environment_else_of_gh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    command = tmp_path / "gh"
+    assert find_token(read_environment({"PATH": str(tmp_path)})) is None
+    command.write_text('#!/bin/sh\n[ "$*" = "auth token --hostname github.com" ] && echo gho_from_gh\n')
+    command.chmod(0o755)
+    assert find_token(read_environment({"PATH": str(tmp_path)})) == "gho_from_gh"
+    assert find_token(read_environment({"PATH": str(tmp_path), "GITHUB_TOKEN": "ghp_mine"})) == "ghp_mine"
+    command.write_text("#!/bin/sh\necho not logged in\nexit 1\n")
+    assert find_token(read_environment({"PATH": str(tmp_path)})) is None
+    assert "ghp_mine" not in repr(read_environment({"GITHUB_TOKEN": "ghp_mine"}))
+
+
+@pytest.mark.proves("GITHUB-WAITS")
+def test_a_rate_limit_is_waited_for_as_long_as_github_asks(server: GitHubServer) -> None:
+    repository, waits = connect(server)
+    server.fail(403, message="You have exceeded a secondary rate limit.", headers={"Retry-After": "7"})
+    server.fail(429, message="too many", headers={"Retry-After": "3"})
+    server.fail(502)
+    made = repository.open_pull(BRANCH, base="main", title="T", body="B")
+    assert waits == [7.0, 3.0, 3.0] and made.state == "open" and len(server.pulls) == 1
+
+
+@pytest.mark.proves("GITHUB-WAITS")
+def test_a_longer_wait_is_told_instead(server: GitHubServer) -> None:
+    repository, waits = connect(server)
+    server.fail(403, message="API rate limit exceeded for user ID 7.", headers={"Retry-After": "900"})
+    with pytest.raises(GitHubError, match="used up for another 900 s"):
+        repository.find_pull(BRANCH)
+    server.fail(403, message="You have exceeded a secondary rate limit.", times=2)
+    with pytest.raises(GitHubError, match="rate limit"):
+        repository.find_pull(BRANCH)
+    assert sum(waits) <= github.MAX_WAIT_S
+
+
+@pytest.mark.proves("GITHUB-SENTENCE", "GITHUB-TOKEN")
+def test_every_refusal_is_one_sentence_without_the_token(server: GitHubServer) -> None:
+    cases = [
+        (401, "Bad credentials", "does not accept the token"),
+        (403, f"not for {TOKEN} \x1b[31m", "may not do that in acme/brain"),
+        (404, "Not Found", "knows no repository acme/brain"),
+        (422, "Validation Failed", "refused with 422: Validation Failed"),
+        (418, "", "refused with 418"),
+        (301, "Moved Permanently", "GitHub"),
+    ]
+    for status, message, said in cases:
+        repository, _ = connect(server)
+        server.fail(status, message=message)
+        with pytest.raises(GitHubError, match=said) as failure:
+            repository.find_pull(BRANCH)
+        assert TOKEN not in str(failure.value) and str(failure.value).isprintable()
+    repository, waits = connect(server)
+    server.fail(500, times=9, message="oops")
+    with pytest.raises(GitHubError, match="a fault of its own"):
+        repository.find_pull(BRANCH)
+    assert len(waits) == github.MAX_TRIES - 1
+
+
+@pytest.mark.proves("GITHUB-SENTENCE")
+def test_a_server_that_is_not_there_is_one_sentence(server: GitHubServer) -> None:
+    repository, waits = connect(server)
+    server.stop()
+    with pytest.raises(GitHubError, match="cannot be reached"):
+        repository.find_pull(BRANCH)
+    assert sum(waits) < github.MAX_WAIT_S
+
+
+def test_a_pull_request_that_exists_is_found_and_its_state_read(server: GitHubServer) -> None:
+    repository, _ = connect(server)
+    assert repository.find_pull(BRANCH) is None
+    made = repository.open_pull(BRANCH, base="main", title="T" * 400, body="B" * 100_000)
+    assert len(server.pulls[0].body) <= github.MAX_BODY_CHARS and len(server.pulls[0].title) <= 250
+    assert repository.open_pull(BRANCH, base="main", title="T", body="B") == made == repository.find_pull(BRANCH)
+    server.close(1)
+    assert repository.pull(1).state == "closed"
+    merged = server.merge(1)
+    assert (repository.pull(1).state, repository.pull(1).merged_as) == ("merged", merged)
+    with pytest.raises(GitHubError, match=r"No commits between|head|invalid"):
+        repository.open_pull("nugget/none", base="main", title="T", body="B")
+
+
+@pytest.mark.proves("GITHUB-OPENAPI")
+def test_every_request_and_reply_is_held_against_the_description_that_github_publishes(server: GitHubServer) -> None:
+    repository, _ = connect(server)
+    made = repository.open_pull(BRANCH, base="main", title="T", body="B")
+    repository.label(made.number, ["knowledge"])
+    repository.close_pull(made.number, comment="Not needed.")
+    assert repository.find_pull(BRANCH) == repository.pull(made.number)
+    root = "/repos/{owner}/{repo}"
+    used = {(request.method.lower(), request.path.rpartition("/acme/brain")[2]) for request in server.requests}
+    templates = {
+        (method, re.sub(r"\{\w+\}", "1", template.removeprefix(root)))
+        for template, methods in described()["paths"].items()
+        for method in methods
+    }  # fmt: skip
+    assert used == templates, "the cut holds exactly the operations that are used"
+    assert server.misfits == []
+
+
+@pytest.mark.proves("GITHUB-OPENAPI")
+@pytest.mark.parametrize(
+    ("method", "address", "body", "said"),
+    [
+        ("POST", "/repos/a/b/pulls", b'{"title": 3, "head": "x", "base": "y"}', "3 is not of type 'string'"),
+        ("POST", "/repos/a/b/pulls", b'{"title": "t", "head": "x"}', "'base' is a required property"),
+        ("POST", "/repos/a/b/pulls", b'{"head": "x", "base": "y", "tittle": "t"}', "unknown in body: tittle"),
+        ("POST", "/repos/a/b/issues/1/labels", b'["a"]', "not valid under any"),
+        ("GET", "/repos/a/b/pulls?state=merged", b"", "is not one of"),
+        ("GET", "/repos/a/b/pulls?hed=x", b"", "unknown in query: hed"),
+        ("GET", "/repos/a/b/pulls/one", b"", "pull_number"),
+        ("PUT", "/repos/a/b/pulls/1", b"", "PUT"),
+        ("GET", "/repos/a/b/nothing", b"", "nothing"),
+    ],
+)
+def test_a_request_that_github_does_not_describe_is_named(method: str, address: str, body: bytes, said: str) -> None:
+    (misfit,) = request_misfits(method, address, body)
+    assert said in misfit
+
+
+@pytest.mark.proves("GITHUB-OPENAPI")
+def test_a_reply_that_github_does_not_describe_is_named(server: GitHubServer) -> None:
+    connect(server)[0].open_pull(BRANCH, base="main", title="T", body="B")
+    whole = server.view(server.pulls[0])
+    address = f"/repos/{OWNER}/{NAME}/pulls/1"
+    for status, said, fits in [
+        (200, whole, True),
+        (200, {name: value for name, value in whole.items() if name != "head"}, False),
+        (200, whole | {"state": "merged"}, False),
+        (200, whole | {"head": whole["head"] | {"sha": None}}, False),
+        (202, whole, False),
+        (401, {"message": "Bad credentials"}, True),
+        (401, whole, False),
+    ]:
+        assert (not list(reply_misfits("GET", address, status, json.dumps(said).encode()))) == fits, (status, said)
+
+
+SOUND = {
+    "id": 1, "number": 1, "html_url": "https://github.com/acme/brain/pull/1", "state": "closed", "locked": True,
+    "merged_at": "2026-03-02T10:00:00Z", "merge_commit_sha": "a" * 40, "head": {"ref": BRANCH}, "body": None,
+}  # fmt: skip
+ODD = [None, True, 0, -1, 1e999, 10**400, "", "\ud800", "a\nb", "HEAD", "--all", [], [1], {}, {"a": 1}]
+
+
+class _Odd(BaseHTTPRequestHandler):
+    """Answers every request with the next bytes of the script."""
+
+    script: list[tuple[int, bytes, dict[str, str]]]
+    seen: list[str]
+
+    def do_GET(self) -> None:
+        self.seen.append(self.path)
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        status, body, headers = self.script[0]
+        self.send_response(status)
+        for name, value in {"content-type": "application/json", **headers}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_PATCH = do_GET
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def odd() -> Iterator[tuple[str, type[_Odd]]]:
+    kind = type("Scripted", (_Odd,), {"script": [], "seen": []})
+    running = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}", kind
+    running.shutdown()
+    running.server_close()
+
+
+def _odd_answers() -> Iterator[tuple[int, bytes, dict[str, str]]]:
+    for name in SOUND:
+        for value in ODD:
+            yield 200, json.dumps(SOUND | {name: value}).encode(), {}
+    for body in (b"", b"<html>", b"[" * 100_000, b"9" * 5_000, b"\xff", b"null", b"7", b"[[]]", b"{}"):
+        yield from ((status, body, {}) for status in (200, 204, 403, 422, 451))
+    for value in ODD:
+        yield 422, json.dumps({"message": value, "errors": value}).encode(), {}
+    for wait in ("\xb2", "9" * 400, "-5", "nan", "Wed, 21 Oct 2099 07:28:00 GMT"):
+        yield 403, b'{"message": "rate limit"}', {"retry-after": wait}
+        yield 403, b'{"message": "rate limit"}', {"x-ratelimit-remaining": "0", "x-ratelimit-reset": wait}
+    yield 200, b"[]", {"content-type": "application/json; charset=rot13"}
+
+
+@pytest.mark.proves("GITHUB-SENTENCE")
+def test_whatever_github_answers_there_is_a_pull_request_or_one_sentence(odd: tuple[str, type[_Odd]]) -> None:
+    url, server = odd
+    waits: list[float] = []
+    came = 0
+    for number, answer in enumerate(_odd_answers()):
+        waits.clear()
+        repository = Repository("acme/brain", token=TOKEN, api_url=url, sleep=waits.append)
+        server.script[:] = [answer]
+        asked = [
+            lambda at=repository: at.pull(1),
+            lambda at=repository: at.open_pull(BRANCH, base="main", title="T", body="B"),
+            lambda at=repository: at.close_pull(1, comment="no"),
+        ][number % 3]  # fmt: skip
+        try:
+            pull = asked()
+        except GitHubError as told:
+            assert str(told).isprintable() and TOKEN not in str(told) and len(str(told)) < 400
+        else:
+            came += 1
+            assert pull.number > 0 and pull.url.isprintable()
+            assert pull.merged_as is None or re.fullmatch("[0-9a-f]{40}", pull.merged_as)
+        assert sum(waits) <= github.MAX_WAIT_S
+    assert came > 20
+
+
+@pytest.mark.proves("GITHUB-TOKEN")
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_the_token_follows_no_redirect_to_another_host(status: int, odd: tuple[str, type[_Odd]]) -> None:
+    url, server = odd
+    server.script[:] = [(status, b"", {"location": url.replace("127.0.0.1", "localhost") + "/elsewhere"})]
+    with pytest.raises(GitHubError):
+        Repository("acme/brain", token=TOKEN, api_url=url, sleep=lambda wait: None).pull(1)
+    assert not any("elsewhere" in path for path in server.seen)

@@ -1,0 +1,271 @@
+"""The hook as a real process: one queue file, one worker, exit 0, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+from waiting import PATIENCE_S, wait_for
+
+from nugget.capture import queue
+from nugget.hooks.session import NOTICE
+from nugget.infra import files
+
+PAYLOAD = {"session_id": "abc", "transcript_path": "/x/abc.jsonl", "cwd": "/srv/shop", "hook_event_name": "SessionEnd"}
+
+
+@pytest.fixture
+def queue_lock(home: Path) -> Iterator[None]:
+    """Hold the worker's lock, so that the hook finds a worker at work and what it queues stays where it is."""
+    lock = files.try_lock(home / "queue/worker.lock")
+    assert lock is not None
+    yield
+    os.close(lock)
+
+
+def variables(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), **more}
+
+
+def hook(payload: object, **more: str) -> subprocess.CompletedProcess[bytes]:
+    text = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
+    return subprocess.run(
+        command, input=text, capture_output=True, env=variables(**more), timeout=PATIENCE_S, check=False
+    )
+
+
+def is_idle(home: Path) -> bool:
+    """Whether nobody holds the queue, not even a worker that has only just been started."""
+    lock = files.try_lock(home / "queue/worker.lock")
+    if lock is not None:
+        os.close(lock)
+    return lock is not None
+
+
+@pytest.mark.proves("HOOK-QUEUES")
+def test_a_session_end_leaves_one_whole_job_and_no_output(home: Path, queue_lock: None) -> None:
+    done = hook(PAYLOAD | {"reason": "other"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    (job,) = queue.jobs(home, "pending")
+    assert (job.session, job.transcript, job.cwd) == ("abc", "/x/abc.jsonl", "/srv/shop")
+    assert job.queued == pytest.approx(time.time(), abs=30)
+    assert [file.name for file in (home / "queue/pending").iterdir()] == [job.name]
+    assert (home / "queue/pending" / job.name).stat().st_mode & 0o077 == 0
+
+
+def test_real_payloads_of_the_client_are_understood(home: Path, queue_lock: None, shared_data: Path) -> None:
+    names = sorted((shared_data / "hook-payloads").glob("*.json"))
+    for file in names:
+        assert hook(file.read_bytes()).returncode == 0
+    queued = [job.session for job in queue.jobs(home, "pending")]
+    ends = [file for file in names if file.name.startswith(("PreCompact", "SessionEnd"))]
+    assert len(ends) >= 4
+    assert queued == [json.loads(file.read_text())["session_id"] for file in ends]
+    assert not (home / "log/hook.log").exists()
+
+
+@pytest.mark.proves("HOOK-NEVER-FAILS")
+@pytest.mark.parametrize(
+    "payload", [b"", b"not json", b"[]", b'{"session_id": 5, "transcript_path": ["x"]}', b"\xff\xfe{}", b"{" * 100_000]
+)
+def test_nonsense_on_stdin_is_survived(home: Path, queue_lock: None, payload: bytes) -> None:
+    done = hook(payload)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    if payload.startswith(b"not"):
+        assert "not a JSON object (8 bytes)" in (home / "log/hook.log").read_text()
+
+
+@pytest.mark.proves("HOOK-NEVER-FAILS")
+def test_a_home_that_cannot_be_written_is_survived(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = hook(PAYLOAD, NUGGET_HOME=str(tmp_path / "file"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.proves("HOOK-RECURSION")
+def test_a_session_that_nugget_started_is_not_captured(home: Path) -> None:
+    done = hook(PAYLOAD, NUGGET_CAPTURING="1")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert not home.exists()
+
+
+def test_a_pipe_that_stays_open_does_not_hold_the_hook(home: Path, queue_lock: None) -> None:
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=variables()) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(PAYLOAD).encode())
+        process.stdin.flush()
+        assert process.wait(timeout=PATIENCE_S) == 0
+    assert len(queue.jobs(home, "pending")) == 1
+
+
+def test_a_pipe_that_says_nothing_is_given_up(home: Path) -> None:
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=variables()) as process:
+        assert process.wait(timeout=PATIENCE_S) == 0
+
+
+@pytest.mark.proves("HOOK-NOTICE")
+def test_a_session_start_tells_the_person_where_the_client_shows_it(home: Path, queue_lock: None) -> None:
+    start = PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}
+    assert hook(start).stdout == b"", "without a brain nothing is promised"
+    (home / "config.yaml").write_text('brain: "/srv/brain"\n')
+    assert json.loads(hook(start).stdout) == {"systemMessage": NOTICE}
+    assert NOTICE == "This session will be analyzed for knowledge capture"
+    assert hook(start | {"source": "compact"}).stdout == b""
+    assert queue.jobs(home, "pending") == []
+
+
+@pytest.mark.proves("HOOK-CATCH-UP")
+def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(
+    home: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker runs for real: without a brain it fails each found session, and says so in the queue."""
+    start = PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}
+    projects = isolated_home / ".claude/projects/-srv-shop"
+    projects.mkdir(parents=True)
+
+    def missed(name: str) -> None:
+        (projects / f"{name}.jsonl").write_text("{}\n")
+        os.utime(projects / f"{name}.jsonl", (time.time() - 3000, time.time() - 3000))
+
+    hook(start)
+    wait_for(lambda: is_idle(home))
+    os.utime(home / "queue/installed", (time.time() - 9000, time.time() - 9000))
+    missed("one")
+    hook(start)
+    wait_for(lambda: is_idle(home))
+    assert queue.jobs(home, "failed") == [], "not an hour has passed"
+    os.utime(home / "queue/catch-up.stamp", (time.time() - 4000, time.time() - 4000))
+    hook(start)
+    wait_for(lambda: queue.jobs(home, "failed"))
+    (job,) = queue.jobs(home, "failed")
+    assert job.transcript == str(projects / "one.jsonl")
+    assert job.reason == "There is no brain yet."
+    assert job.next_try is not None
+
+
+def test_a_home_that_is_named_relative_to_the_current_folder_is_the_workers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert hook(PAYLOAD, NUGGET_HOME="near").returncode == 0
+    wait_for(lambda: queue.overview(tmp_path / "near").counts["pending"] == 0 and is_idle(tmp_path / "near"))
+    assert sum(queue.overview(tmp_path / "near").counts.values()) == 1
+    assert not (tmp_path / "near/near").exists()
+
+
+@pytest.mark.proves("HOOK-DETACHED")
+def test_the_worker_outlives_the_hook_and_its_terminal(home: Path) -> None:
+    import signal
+
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=variables(), start_new_session=True)
+    process.communicate(json.dumps(PAYLOAD).encode())
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+    wait_for(lambda: queue.jobs(home, "failed") or queue.jobs(home, "skipped"))
+    wait_for(lambda: is_idle(home))
+
+
+@pytest.mark.proves("HOOK-ONE-WORKER")
+def test_twenty_sessions_that_end_in_the_same_second_start_one_worker(home: Path) -> None:
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
+    processes = []
+    for number in range(20):
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=variables())
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(PAYLOAD | {"session_id": f"s{number}"}).encode())
+        process.stdin.close()
+        processes.append(process)
+    assert [process.wait(timeout=PATIENCE_S) for process in processes] == [0] * 20
+    wait_for(lambda: len(queue.jobs(home, "failed") + queue.jobs(home, "skipped")) == 20)
+    wait_for(lambda: is_idle(home))
+    ended = queue.jobs(home, "failed") + queue.jobs(home, "skipped")
+    assert sorted(job.session or "" for job in ended) == sorted(f"s{number}" for number in range(20))
+    assert {job.attempts for job in ended} == {1}
+
+
+@pytest.mark.proves("HOOK-QUEUES")
+@pytest.mark.parametrize("name", ["session-end", "session-start"])
+def test_the_shipped_scripts_pass_the_payload_on_and_never_fail(
+    name: str, home: Path, queue_lock: None, tmp_path: Path
+) -> None:
+    script = REPOSITORY / "hooks" / name
+    (home / "config.yaml").write_text('brain: "/srv/brain"\n')
+    payload = PAYLOAD | {"hook_event_name": "SessionStart" if name == "session-start" else "SessionEnd"}
+    shim = tmp_path / "bin" / "nugget"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m nugget "$@"\n')
+    shim.chmod(0o755)
+
+    def start(path: str) -> subprocess.CompletedProcess[bytes]:
+        text = json.dumps(payload).encode()
+        environment = variables(PATH=path)
+        return subprocess.run(
+            [str(script)], input=text, capture_output=True, env=environment, timeout=PATIENCE_S, check=False
+        )
+
+    done = start(f"{shim.parent}:{os.environ['PATH']}")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == (b"" if name == "session-end" else json.dumps({"systemMessage": NOTICE}).encode() + b"\n")
+    assert len(queue.jobs(home, "pending")) == (1 if name == "session-end" else 0)
+    without = start("/usr/bin:/bin")
+    assert (without.returncode, without.stdout, without.stderr) == (0, b"", b"")
+
+
+def test_the_hook_imports_nothing_but_the_light_part_of_the_standard_library() -> None:
+    code = (
+        "import sys; old = {*sys.modules}; from nugget import __main__; from nugget.hooks import session; "
+        " print(*sorted({*sys.modules} - old))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], env=variables(), capture_output=True, text=True, check=True)
+    loaded = set(shown.stdout.split())
+    assert {name for name in loaded if name.startswith("nugget")} == {
+        "nugget", "nugget.__main__", "nugget.hooks", "nugget.hooks.session", "nugget.infra", "nugget.infra.files",
+        "nugget.infra.spool",
+    }  # fmt: skip
+    assert not loaded & {"subprocess", "dataclasses", "inspect", "pathlib", "typer", "yaml", "logging"}
+
+
+@pytest.mark.proves("HOOK-QUEUES")
+@pytest.mark.parametrize("named", ["~/my nugget", "nested/home"])
+def test_hook_and_commands_mean_the_same_home(
+    isolated_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    from nugget.config import read_environment
+    from nugget.hooks.session import home_folder
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUGGET_HOME", named)
+    meant = isolated_home / "my nugget" if named.startswith("~") else tmp_path / named
+    assert read_environment().home == meant == Path(home_folder())
+    os.close(files.try_lock(meant / "queue/worker.lock") or -1)
+    lock = files.try_lock(meant / "queue/worker.lock")
+    assert lock is not None
+    try:
+        assert hook(PAYLOAD, NUGGET_HOME=named).returncode == 0
+    finally:
+        os.close(lock)
+    assert len(queue.jobs(meant, "pending")) == 1
+
+
+@pytest.mark.proves("HOOK-NEVER-FAILS")
+def test_what_the_hook_notes_of_a_failure_holds_no_secret(tmp_path: Path) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6" * 3
+    (tmp_path / key).mkdir()
+    (tmp_path / key / "queue").write_text("a file where the queue should be")
+    assert hook(PAYLOAD, NUGGET_HOME=str(tmp_path / key)).returncode == 0
+    noted = (tmp_path / key / "log/hook.log").read_text()
+    assert "Error" in noted and key not in noted

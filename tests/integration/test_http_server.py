@@ -1,0 +1,322 @@
+"""The HTTP face: what the real server process answers over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import TextContent
+from served import REPOSITORY, START, Served, read_all, served, served_brain, variables_for
+from sessions import write_transcript
+from waiting import PATIENCE_S, within
+
+from nugget.mcp.server import INSTRUCTIONS
+
+QUESTION = "users still see old prices after we changed them, how do we refresh stored copies"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served_brain(tmp_path_factory.mktemp("served")) as running:
+        yield running
+
+
+def nugget(server: Served, *arguments: str) -> Any:
+    """What the command line prints as JSON, in the server's own environment."""
+    environment = variables_for(server.home, NUGGET_BRAIN=str(server.brain))
+    done = subprocess.run([*START, *arguments, "--json"], capture_output=True, env=environment, timeout=60, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.proves("HTTP-ASK")
+def test_ask_answers_with_the_json_of_the_command_line(server: Served) -> None:
+    answer = server.ask("/v1/ask", q=QUESTION, limit=3)
+    assert answer.status == 200 and answer.headers["content-type"] == "application/json"
+    assert answer.json == nugget(server, "ask", QUESTION, "--limit", "3")
+    assert answer.json["hits"][0]["id"] == "concept/cache-invalidation"
+    posted = server.ask("/v1/ask", body={"q": QUESTION, "limit": 3, "types": ["concept", "pattern"], "depth": "deep"})
+    assert posted.json["query"]["depth"] == "deep"
+    assert {hit["type"] for hit in posted.json["hits"]} <= {"concept", "pattern"}
+
+
+@pytest.mark.proves("HTTP-ASK")
+def test_search_answers_with_the_json_of_the_command_line(server: Served) -> None:
+    answer = server.ask("/v1/search", q="cache invalidation", limit=4)
+    assert answer.json == nugget(server, "search", "cache invalidation", "--limit", "4")
+    filtered = server.ask("/v1/search?q=cache&types=pattern&types=bug&domains=coding&explain=true").json
+    assert filtered["explain"] and {hit["type"] for hit in filtered["hits"]} <= {"pattern", "bug"}
+
+
+@pytest.mark.proves("HTTP-UNIT")
+def test_a_unit_is_given_whole_and_an_unknown_one_is_told(server: Served) -> None:
+    unit = server.ask("/v1/units/concept/cache-invalidation")
+    assert unit.json == nugget(server, "get", "concept/cache-invalidation")
+    assert unit.json["body"].strip()
+    assert server.ask("/v1/units/brain:concept/cache-invalidation").json == unit.json
+    missing = server.ask("/v1/units/concept/nothing-like-it")
+    assert (missing.status, missing.error.code) == (404, "unknown_ref")
+
+
+@pytest.mark.proves("HTTP-UNIT")
+@pytest.mark.parametrize(
+    "path",
+    ["../brain.yaml", "concept/..%2f..%2fbrain", "concept%2Fcache-invalidation", "concept/x%00y", "..%5cx", "%2e%2e/x"],
+)
+def test_no_path_leads_anywhere_else(server: Served, path: str) -> None:
+    refused = server.ask(f"/v1/units/{path}")
+    assert (refused.status, refused.error.code) == (400, "bad_path")
+
+
+@pytest.mark.proves("HTTP-ASK")
+def test_a_new_unit_is_found_and_secrets_in_units_are_not_given_out(server: Served) -> None:
+    assert server.brain
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    (server.brain / "domains/coding/patterns/zebra-rollout.md").write_text(
+        "---\nid: pattern/zebra-rollout\ntype: pattern\ndomain: coding\ntags: []\nconfidence: 0.9\nsource: manual\n"
+        f"related: []\ncreated: 2026-11-01\nlast_modified: 2026-11-01\n---\n# Zebra rollout\n\nUse {token} for it.\n"
+    )
+    found = server.ask("/v1/search", q="zebra rollout")
+    assert found.json["hits"][0]["id"] == "pattern/zebra-rollout"
+    whole = server.ask("/v1/units/pattern/zebra-rollout")
+    for answer in (found, whole):
+        assert token.encode() not in answer.body and b"[redacted:" in answer.body
+
+
+@pytest.mark.proves("HTTP-MCP")
+def test_mcp_answers_over_streamable_http(server: Served) -> None:
+    async def talk() -> None:
+        async with Client(streamable_http_client(f"{server.url}/mcp")) as client:
+            assert client.instructions == INSTRUCTIONS
+            result = await client.call_tool("get_relevant_context", {"task_description": QUESTION})
+            (block,) = result.content
+            assert isinstance(block, TextContent) and "concept/cache-invalidation" in block.text
+
+    asyncio.run(asyncio.wait_for(talk(), PATIENCE_S))
+    opened = server.ask("/mcp")
+    assert (opened.status, opened.headers["allow"]) == (405, "POST"), "no stream is left open for nothing"
+
+
+@pytest.mark.proves("HTTP-MEMORY")
+def test_memory_is_that_of_the_servers_identity_alone(tmp_path: Path) -> None:
+    notes = tmp_path / ".nugget/memory"
+    for identity, text in (("zealot", "The khaydarin crystal hums."), ("roast", "The khaydarin crystal is a fake.")):
+        (notes / identity).mkdir(parents=True)
+        (notes / identity / "plan.md").write_text(f"# Plan\n\n{text}\n")
+    shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "brain")
+    with served(tmp_path, brain=tmp_path / "brain") as nobody:
+        assert b"crystal" not in nobody.ask("/v1/search", q="khaydarin").body.replace(b"khaydarin", b"")
+        for refused in (nobody.ask("/v1/search", q="crystal", sources="memory"),
+                        nobody.ask("/v1/units/memory:zealot/plan.md")):  # fmt: skip
+            assert refused.status in (404, 422) and b"hums" not in refused.body
+        assert nobody.ask("/v1/search?q=crystal&identity=zealot").error.code == "unknown_parameter"
+    with served(tmp_path, "--as", "zealot", brain=tmp_path / "brain") as zealot:
+        found = zealot.ask("/v1/search", q="crystal", sources="memory")
+        assert [hit["ref"] for hit in found.json["hits"]] == ["memory:zealot/plan.md"] and b"hums" in found.body
+        assert b"hums" in zealot.ask("/v1/units/memory:zealot/plan.md").body
+        assert b"fake" not in found.body + zealot.ask("/v1/units/memory:roast/plan.md").body
+
+
+@pytest.mark.proves("HTTP-REF")
+def test_every_ref_that_a_search_gives_is_shown_whole_as_on_the_command_line(tmp_path: Path) -> None:
+    from openapi_schema_validator import OAS31Validator
+
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    write_transcript(
+        tmp_path / ".claude/projects/-work/30eb2a7b-1111-4222-8333-944455556666.jsonl",
+        [("Where does the walrus stay?", f"The walrus stays outside, with {token}."), ("Why?", "It is the walrus.")],
+    )
+    channel = tmp_path / ".nugget/bridge/release.jsonl"
+    channel.parent.mkdir(parents=True)
+    channel.write_text(json.dumps({"from": "ada", "text": "The walrus is out.", "timestamp": "2026-05-01T10:00:00Z"}))
+    shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "brain")
+    with served(tmp_path, brain=tmp_path / "brain") as server:
+        found = server.ask("/v1/search", q="walrus").json["hits"]
+        assert {hit["source"] for hit in found} == {"sessions", "bridge"}
+        schema = {"$ref": "#/components/schemas/Shown", "components": server.ask("/openapi.json").json["components"]}
+        for hit in found:
+            shown = server.ask(f"/v1/units/{quote(hit['ref'])}")
+            assert shown.json == nugget(server, "get", hit["ref"]) and token.encode() not in shown.body
+            assert "walrus" in "".join(passage["text"] for passage in shown.json["passages"] if passage["asked_for"])
+            OAS31Validator(schema).validate(shown.json)
+        alone = server.ask("/v1/units/session:30eb2a7b%231?around=0").json
+        assert {passage["ref"] for passage in alone["passages"]} == {f"session:{alone['session']}#1"}
+        for ref, status, code in (("session:30eb2a7b%2399", 404, "unknown_ref"), ("session:0%231", 404, "unknown_ref"),
+                                  ("poems:x", 422, "invalid_request"), (":x", 422, "invalid_ref")):  # fmt: skip
+            refused = server.ask(f"/v1/units/{ref}")
+            assert (refused.status, refused.error.code) == (status, code)
+
+
+@pytest.mark.proves("HTTP-MCP")
+def test_mcp_can_offer_the_tools_of_openqed(tmp_path: Path) -> None:
+    async def talk(url: str) -> list[str]:
+        async with Client(streamable_http_client(f"{url}/mcp")) as client:
+            return [tool.name for tool in (await client.list_tools()).tools]
+
+    with served(tmp_path, "--compat", "openqed") as server:
+        assert "openqed_context" in asyncio.run(asyncio.wait_for(talk(server.url), PATIENCE_S))
+
+
+@pytest.mark.proves("HTTP-HEALTH")
+def test_health_says_what_runs(server: Served) -> None:
+    server.ask("/v1/search", q="warm")
+    health = server.ask("/healthz").json
+    assert health["status"] == "ok" and health["brain"] == str(server.brain) and health["pid"] == server.process.pid
+
+
+@pytest.mark.proves("HTTP-OPENAPI")
+def test_the_openapi_document_is_valid_and_lists_every_path(server: Served) -> None:
+    from openapi_spec_validator import OpenAPIV31SpecValidator
+
+    document = server.ask("/openapi.json").json
+    assert document["openapi"].startswith("3.1")
+    OpenAPIV31SpecValidator(document).validate()
+    for path, methods in document["paths"].items():
+        filled = path.replace("{ref}", "concept/cache-invalidation").replace("{session}", "sess_1")
+        allowed = server.ask(filled, method="OPTIONS" if path != "/mcp" else "GET").headers["allow"]
+        assert {method.upper() for method in methods} <= set(allowed.split(", ")), path
+
+
+@pytest.mark.proves("HTTP-OPENAPI")
+def test_answers_are_what_the_openapi_document_says(server: Served) -> None:
+    from openapi_schema_validator import OAS31Validator
+
+    document = server.ask("/openapi.json").json
+    given = {
+        "/healthz": "/healthz",
+        "/v1/ask": f"/v1/ask?q={QUESTION.replace(' ', '+')}",
+        "/v1/search": "/v1/search?q=cache&explain=1",
+        "/v1/units/{ref}": "/v1/units/concept/cache-invalidation",
+        "/openapi.json": "/openapi.json",
+    }
+    for path, asked in given.items():
+        answer = server.ask(asked)
+        content = document["paths"][path]["get"]["responses"][str(answer.status)]["content"]
+        schema = {**content["application/json"]["schema"], "components": document["components"]}
+        OAS31Validator(schema).validate(answer.json)
+    wrong = server.ask("/v1/ask?depth=none")
+    schema = {"$ref": "#/components/schemas/Error", "components": document["components"]}
+    OAS31Validator(schema).validate(wrong.json)
+
+
+@pytest.mark.proves("HTTP-BAD-INPUT")
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("/v1/ask", b"{not json", 400, "malformed_json"),
+        ("/v1/ask", b"[1, 2]", 400, "malformed_json"),
+        ("/v1/ask", b"[" * 20_000, 400, "malformed_json"),
+        ("/v1/ask", b"\xff\xfe\xff", 400, "malformed_json"),
+        ("/v1/ask", {}, 422, "missing_parameter"),
+        ("/v1/ask", {"q": "   "}, 422, "invalid_parameter"),
+        ("/v1/ask", {"q": "x", "colour": "red"}, 422, "unknown_parameter"),
+        ("/v1/ask", {"q": "x", "limit": 10**9}, 422, "invalid_parameter"),
+        ("/v1/ask", {"q": "x", "types": ["poem"]}, 422, "invalid_parameter"),
+        ("/v1/ask", {"q": "x" * 8001}, 422, "invalid_parameter"),
+        ("/v1/ask", {"q": "x" * 100_000}, 413, "body_too_large"),
+        ("/v1/ask?q=" + "x" * 17_000, None, 414, "uri_too_long"),
+        ("/v1/ask?q=%ff%fe", None, 400, "bad_query"),
+        ("/v1/ask?q=a%00b", None, 400, "bad_query"),
+        ("/v1/ask?" + "&".join(f"a{n}=1" for n in range(100)), None, 400, "bad_query"),
+        ("/v1/nothing", None, 404, "not_found"),
+        ("/v1/ask/", None, 404, "not_found"),
+        ("/v1/units/with space:x", None, 400, "bad_request"),
+    ],
+)  # fmt: skip
+def test_bad_requests_get_one_clear_sentence(server: Served, path: str, body: Any, status: int, code: str) -> None:
+    if " " in path:
+        with server.socket() as raw:
+            raw.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            refused = read_all(raw)
+        assert refused.startswith(b"HTTP/1.1 400 ") and code.encode() in refused
+        return
+    sent = {"content-type": "application/json"} if isinstance(body, bytes) else {}
+    answer = server.ask(path, body=body, headers=sent)
+    assert (answer.status, answer.error.code) == (status, code)
+    message = answer.error.message
+    assert message.endswith(".") and "Traceback" not in message and len(message) < 200
+
+
+@pytest.mark.proves("HTTP-BAD-INPUT")
+def test_a_body_that_is_no_json_is_refused_by_its_type(server: Served) -> None:
+    answer = server.ask("/v1/ask", body=b"q=x", headers={"content-type": "application/x-www-form-urlencoded"})
+    assert (answer.status, answer.error.code) == (415, "unsupported_media_type")
+
+
+@pytest.mark.proves("HTTP-METHODS")
+def test_other_methods_are_told_what_is_allowed_and_nothing_is_said_to_other_origins(server: Served) -> None:
+    head = server.ask("/v1/search?q=cache", method="HEAD")
+    assert (head.status, head.body) == (200, b"") and int(head.headers["content-length"]) > 100
+    options = server.ask("/v1/ask", method="OPTIONS")
+    assert (options.status, options.headers["allow"]) == (204, "GET, POST, HEAD, OPTIONS")
+    wrong = server.ask("/v1/ask", method="DELETE")
+    assert (wrong.status, wrong.error.code, wrong.headers["allow"]) == (
+        405,
+        "method_not_allowed",
+        options.headers["allow"],
+    )
+    for answer in (head, options, wrong, server.ask("/openapi.json")):
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.proves("HTTP-START")
+def test_without_a_brain_the_server_starts_and_says_what_is_missing(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        assert server.ask("/healthz").json["brain"] is None
+        answer = server.ask("/v1/ask", q="anything")
+        assert (answer.status, answer.error.code) == (503, "no_brain") and "nugget init" in answer.error.hint
+
+
+@pytest.mark.proves("HTTP-START")
+def test_an_address_that_cannot_be_had_is_told_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_serve(tmp_path, f"127.0.0.1:{port}")
+        assert done.returncode == 1 and done.stdout == b""
+        assert f"Error: Port {port} of 127.0.0.1 is taken by another program.".encode() in done.stderr
+        assert b"Traceback" not in done.stderr
+    for address, code in (("192.0.2.1:80", 2), ("nowhere:x", 2), ("[::1", 2), ("127.0.0.1:70000", 2)):
+        done = run_serve(tmp_path, address)
+        assert (done.returncode, done.stderr.startswith(b"Error: ")) == (code, True), done.stderr
+    without = subprocess.run(
+        [*START, "serve", "127.0.0.1:0"], capture_output=True, env=variables_for(tmp_path), timeout=60
+    )
+    assert without.returncode == 2 and b"nugget serve --http 127.0.0.1:0" in without.stderr
+
+
+def run_serve(folder: Path, address: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    environment = variables_for(folder, **variables)
+    return subprocess.run([*START, "serve", "--http", address], capture_output=True, env=environment, timeout=60)
+
+
+@pytest.mark.proves("HTTP-END")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_it_ends_in_order(tmp_path: Path, number: int, code: int) -> None:
+    with served(tmp_path) as server:
+        kept = server.socket()  # an idle connection does not hold it
+        assert server.ask("/healthz").status == 200
+        with within(30):
+            assert server.stop(number) == code
+        kept.close()
+    assert b"Traceback" not in b"".join(server.said)
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=2)
+
+
+@pytest.mark.proves("HTTP-START")
+def test_the_stdio_server_is_what_serve_starts_without_http(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*START, "serve"], input=b"", capture_output=True, env=variables_for(tmp_path), timeout=60, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout) == (0, b"")

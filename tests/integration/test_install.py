@@ -1,0 +1,495 @@
+"""Installing into Claude Code: everything of ours is put in, nothing of theirs is touched, and all can be had back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import wait_for
+
+from nugget import __version__
+from nugget import upkeep as health
+from nugget.cli import run
+from nugget.config import load_settings, read_environment
+from nugget.errors import ConflictError, InstallError
+from nugget.infra import client_files
+from nugget.infra.resources import resource
+from nugget.upkeep import install
+from nugget.upkeep.client_settings import RULE, Scope
+
+THEIRS = """{
+    "model": "opus",
+    "hooks": {
+        "SessionEnd": [ {"matcher": "", "hooks": [{"type": "command", "command": "notify-send bye"}]} ],
+        "Stop": []
+    },
+    "permissions": { "deny": ["Read(./.env)"], "allow": ["Bash(ls:*)",
+        "Read(~/notes/**)"] },
+    "env": {"TOKEN": "s3cret-of-mine"}  , "ünïcode": "\\u00e9\\ud83d\\ude00"
+}"""
+SERVERS = '{"numStartups":12,"oauthAccount":{"emailAddress":"me@example.invalid"},"projects":{"/x":{"history":[]}}}'
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """A `nugget` of its own to be named in settings."""
+    file = tmp_path / "bin" / "nugget"
+    file.parent.mkdir()
+    start = "import sys; from nugget.__main__ import console; sys.argv[0] = 'nugget'; console()"
+    root = Path(install.__file__).parents[2]
+    file.write_text(f'#!/bin/sh\nPYTHONPATH=\'{root}\' exec {sys.executable} -c "{start}" "$@"\n')
+    file.chmod(0o755)
+    return file
+
+
+@pytest.fixture
+def settings(isolated_home: Path) -> Path:
+    file = isolated_home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(THEIRS, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def servers(isolated_home: Path) -> Path:
+    file = isolated_home / ".claude.json"
+    file.write_text(SERVERS)
+    return file
+
+
+def put_in(command: Path, scope: Scope = Scope.USER, cwd: Path = Path("/")) -> list[install.FileChange]:
+    environment = read_environment()
+    changes = install.plan_install(scope, environment, command=command, cwd=cwd)
+    install.apply(changes, environment)
+    return changes
+
+
+def take_out(scope: Scope = Scope.USER, cwd: Path = Path("/")) -> list[install.FileChange]:
+    environment = read_environment()
+    changes = install.plan_uninstall(scope, environment, cwd=cwd)
+    install.apply(changes, environment)
+    return changes
+
+
+def value_of(file: Path) -> Any:
+    return json.loads(file.read_text("utf-8"))
+
+
+def hook(command: Path) -> dict[str, Any]:
+    return {"type": "command", "command": str(command), "args": ["capture-session"], "timeout": 10}
+
+
+def server(command: Path) -> dict[str, Any]:
+    return {"type": "stdio", "command": str(command), "args": ["serve"], "env": {}, "alwaysLoad": True}
+
+
+# --- putting in ---
+
+
+@pytest.mark.proves("INSTALL-PARTS")
+def test_hooks_server_and_permission_are_put_where_there_was_nothing(command: Path, isolated_home: Path) -> None:
+    put_in(command)
+    assert value_of(isolated_home / ".claude" / "settings.json") == {
+        "hooks": {event: [{"hooks": [hook(command)]}] for event in ("SessionEnd", "SessionStart")},
+        "permissions": {"allow": [RULE]},
+    }
+    assert value_of(isolated_home / ".claude.json") == {"mcpServers": {"nugget": server(command)}}
+    assert stat.S_IMODE((isolated_home / ".claude.json").stat().st_mode) == 0o600
+    take_out()
+    assert not (isolated_home / ".claude" / "settings.json").exists() and not (isolated_home / ".claude.json").exists()
+    assert not (isolated_home / ".nugget" / "install.json").exists()
+
+
+@pytest.mark.proves("INSTALL-MERGE")
+def test_everything_foreign_stays_character_by_character(command: Path, settings: Path, servers: Path) -> None:
+    put_in(command)
+    after = settings.read_text("utf-8")
+    remaining = iter(after)
+    assert all(character in remaining for character in THEIRS), "only insertions"
+    assert '"env": {"TOKEN": "s3cret-of-mine"}  , "ünïcode": "\\u00e9\\ud83d\\ude00"\n}' in after
+    merged = value_of(settings)
+    assert [group["hooks"][0]["command"] for group in merged["hooks"]["SessionEnd"]] == [
+        "notify-send bye",
+        str(command),
+    ]
+    assert merged["permissions"] == {"deny": ["Read(./.env)"], "allow": ["Bash(ls:*)", "Read(~/notes/**)", RULE]}
+    assert servers.read_text().startswith(SERVERS[:-1] + ',"mcpServers":{"nugget":{"type":"stdio"')
+
+
+@pytest.mark.proves("INSTALL-SCOPES")
+def test_a_project_gets_its_own_files_at_the_root_of_its_repository(
+    command: Path, tmp_path: Path, isolated_home: Path
+) -> None:
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    put_in(command, Scope.PROJECT, project / "src")
+    assert value_of(project / ".mcp.json") == {"mcpServers": {"nugget": server(command)}}
+    assert value_of(project / ".claude" / "settings.json")["permissions"]["allow"] == [RULE]
+    assert not (isolated_home / ".claude").exists()
+    take_out(Scope.PROJECT, project)
+    assert not (project / ".mcp.json").exists()
+
+
+@pytest.mark.proves("INSTALL-SCOPES")
+def test_a_moved_configuration_folder_holds_both_files(
+    command: Path, tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "moved"))
+    put_in(command)
+    assert sorted(file.name for file in (tmp_path / "moved").iterdir()) == [".claude.json", "settings.json"]
+    assert not (isolated_home / ".claude.json").exists()
+
+
+@pytest.mark.proves("INSTALL-IDEMPOTENT")
+def test_a_second_time_changes_nothing(command: Path, settings: Path, servers: Path) -> None:
+    put_in(command)
+    before = settings.read_bytes(), servers.read_bytes()
+    assert put_in(command) == [] and (settings.read_bytes(), servers.read_bytes()) == before
+
+
+@pytest.mark.proves("INSTALL-IDEMPOTENT", "INSTALL-UNDO")
+def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled(
+    command: Path, tmp_path: Path, settings: Path, servers: Path
+) -> None:
+    shell = {"type": "command", "command": "/old/bin/nugget capture-session"}
+    settings.write_text(json.dumps({
+        "hooks": {"SessionEnd": [{"hooks": [shell, {"type": "command", "command": "other"}]}, {"hooks": [shell]}]},
+        "permissions": {"allow": ["mcp__nugget"]},
+    }))  # fmt: skip
+    servers.write_text(json.dumps({"mcpServers": {"nugget": {
+        "command": "nugget", "args": ["--brain", "/b", "serve"], "env": {"NUGGET_HOME": "/h"},
+    }}}))  # fmt: skip
+    before = settings.read_bytes(), servers.read_bytes()
+    put_in(command)
+    merged = value_of(settings)
+    (group,) = merged["hooks"]["SessionEnd"]
+    assert group["hooks"] == [hook(command), {"type": "command", "command": "other"}]
+    assert merged["permissions"]["allow"] == ["mcp__nugget"]
+    kept = {"args": ["--brain", "/b", "serve"], "env": {"NUGGET_HOME": "/h"}}
+    assert value_of(servers)["mcpServers"]["nugget"] == server(command) | kept
+
+    moved = tmp_path / "elsewhere" / "nugget"
+    put_in(moved)
+    assert str(command) not in settings.read_text() and settings.read_text().count(str(moved)) == 2
+    take_out()
+    assert (settings.read_bytes(), servers.read_bytes()) == before
+
+
+# --- refusing ---
+
+
+@pytest.mark.proves("INSTALL-REFUSE")
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"hooks": {},}', "not valid JSON: line 1"), (b"[]", "not a JSON object"), (b'{"hooks": []}', "`hooks`"),
+        (b'{"hooks": {"SessionEnd": {}}}', "`hooks.SessionEnd`"), (b'{"permissions": {"allow": "x"}}', "permissions"),
+        (b'{"permissions": null}', "permissions"), (b"\xff\xfe{\x00}\x00", "UTF-8"),
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused_and_left_alone(
+    command: Path, settings: Path, servers: Path, content: bytes, said: str
+) -> None:
+    settings.write_bytes(content)
+    with pytest.raises(InstallError, match=said) as refused:
+        put_in(command)
+    assert str(settings) in str(refused.value)
+    assert settings.read_bytes() == content and servers.read_text() == SERVERS
+
+
+@pytest.mark.proves("INSTALL-REFUSE")
+def test_another_server_called_nugget_is_not_replaced(command: Path, settings: Path, servers: Path) -> None:
+    servers.write_text('{"mcpServers": {"nugget": {"command": "npx", "args": ["nugget-prices"]}}}')
+    with pytest.raises(InstallError, match="another MCP server"):
+        put_in(command)
+    assert settings.read_text("utf-8") == THEIRS
+    assert take_out() == []
+
+
+# --- writing ---
+
+
+@pytest.mark.proves("INSTALL-WRITE")
+def test_a_link_is_followed_and_the_mode_stays(command: Path, settings: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "claude.json"
+    real.parent.mkdir()
+    settings.rename(real)
+    real.chmod(0o640)
+    settings.symlink_to(real)
+    put_in(command)
+    assert settings.is_symlink() and RULE in real.read_text("utf-8")
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert [file.name for file in real.parent.iterdir()] == ["claude.json"], "nothing left over"
+    take_out()
+    assert settings.is_symlink() and real.read_text("utf-8") == THEIRS
+
+
+@pytest.mark.proves("INSTALL-WRITE")
+def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_back(
+    command: Path, settings: Path, servers: Path
+) -> None:
+    environment = read_environment()
+    changes = install.plan_install(Scope.USER, environment, command=command, cwd=Path("/"))
+    servers.write_text('{"numStartups":13}')
+    with pytest.raises(ConflictError, match="changed since"):
+        install.apply(changes, environment)
+    assert settings.read_text("utf-8") == THEIRS and servers.read_text() == '{"numStartups":13}'
+    assert not (environment.home / "install.json").exists()
+
+
+@pytest.mark.proves("INSTALL-WRITE")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write read-only files")
+def test_a_read_only_file_is_refused(command: Path, settings: Path) -> None:
+    settings.chmod(0o444)
+    with pytest.raises(InstallError, match="read-only"):
+        put_in(command)
+    assert settings.read_text("utf-8") == THEIRS
+
+
+@pytest.mark.proves("INSTALL-WRITE")
+def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InstallError, match="not a file"):
+        client_files.read(tmp_path)
+
+
+# --- undoing ---
+
+
+@pytest.mark.proves("INSTALL-UNDO")
+@pytest.mark.parametrize(
+    "content",
+    [
+        THEIRS, THEIRS.replace("\n", "\r\n"), "", "  \n", "{}", "{ }\n", "\ufeff{}\n", '{"hooks":{}}', '{"a":1}',
+        '{"hooks":{"SessionStart":[\n]},"permissions":{"allow":[ ]}}', "{\n\t\"a\": {}\n}\n",
+    ],
+)  # fmt: skip
+def test_uninstall_gives_the_file_back_byte_for_byte(command: Path, settings: Path, content: str) -> None:
+    settings.write_bytes(content.encode())
+    put_in(command)
+    assert value_of_bytes(settings)["hooks"]["SessionEnd"]
+    take_out()
+    assert settings.read_bytes() == content.encode()
+
+
+def value_of_bytes(file: Path) -> Any:
+    return json.loads(file.read_bytes().decode("utf-8-sig"))
+
+
+@pytest.mark.proves("INSTALL-UNDO")
+def test_what_changed_since_stays_and_only_our_entries_go(command: Path, settings: Path, servers: Path) -> None:
+    put_in(command)
+    changed = settings.read_text("utf-8").replace('"opus"', '"sonnet"').replace(f'"{RULE}"', f'"{RULE}",  "WebFetch"')
+    settings.write_text(changed, encoding="utf-8")
+    servers.write_text(servers.read_text().replace('"numStartups":12', '"numStartups":13'))
+    take_out()
+    expected = THEIRS.replace('"opus"', '"sonnet"').replace('/**)"]', '/**)",\n        "WebFetch"]')
+    assert value_of(settings) == json.loads(expected)
+    assert settings.read_text("utf-8").replace("WebFetch", "").split() == expected.replace("WebFetch", "").split()
+    assert servers.read_text() == SERVERS.replace("12", "13")
+
+
+@pytest.mark.proves("INSTALL-UNDO")
+@pytest.mark.parametrize("damage", ["{broken", "[]", "undo"])
+def test_entries_are_found_even_where_the_record_is_lost(
+    command: Path, settings: Path, isolated_home: Path, damage: str
+) -> None:
+    put_in(command)
+    record = isolated_home / ".nugget" / "install.json"
+    record.write_text(record.read_text().replace('"undo": [', '"undo": [1,') if damage == "undo" else damage)
+    take_out()
+    assert str(command) not in settings.read_text("utf-8") and RULE not in settings.read_text("utf-8")
+    left = value_of(settings)
+    assert left["hooks"].pop("SessionStart") == [] and left == json.loads(THEIRS)
+    assert take_out() == []
+
+
+@pytest.mark.proves("INSTALL-NO-COPY")
+def test_the_record_holds_nothing_of_the_settings(
+    command: Path, settings: Path, servers: Path, isolated_home: Path
+) -> None:
+    put_in(command)
+    record = isolated_home / ".nugget" / "install.json"
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    for theirs in ("s3cret-of-mine", "notify-send", "example.invalid"):
+        assert theirs not in record.read_text()
+
+
+# --- the command line ---
+
+
+@pytest.mark.proves("INSTALL-DRY-RUN")
+def test_a_dry_run_prints_a_diff_and_writes_nothing(
+    settings: Path, isolated_home: Path, capsys: pytest.CaptureFixture[str], command: Path, tmp_path: Path
+) -> None:
+    before = sorted(isolated_home.rglob("*"))
+    assert run(["install", "claude-code", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert f"--- {settings}\n+++ {settings}\n@@ " in shown and "--- /dev/null" in shown
+    patched = tmp_path / "settings.json"
+    patched.write_text(THEIRS + "\n", encoding="utf-8")
+    part = shown.split("--- /dev/null")[0].replace(str(settings), str(patched))
+    subprocess.run(["patch", "-s", str(patched)], input=part, text=True, check=True)
+    assert RULE in value_of(patched)["permissions"]["allow"], "the diff is one that patch understands"
+    assert sorted(isolated_home.rglob("*")) == before and settings.read_text("utf-8") == THEIRS
+
+
+@pytest.mark.proves("INSTALL-PARTS", "INSTALL-UNDO", "INSTALL-IDEMPOTENT")
+def test_the_commands_say_what_they_did(settings: Path, servers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["install"]) == 0
+    assert capsys.readouterr().out.startswith(f"Changed {settings}\nChanged {servers}\n")
+    named = value_of(servers)["mcpServers"]["nugget"]["command"]
+    assert Path(named).is_absolute() and os.access(named, os.X_OK)
+    assert run(["install"]) == 0
+    assert "nothing to change" in capsys.readouterr().out
+    assert run(["uninstall"]) == 0
+    assert settings.read_text("utf-8") == THEIRS and servers.read_text() == SERVERS
+    assert run(["uninstall"]) == 0
+    assert "nothing to change" in capsys.readouterr().out
+    settings.write_text("{,}")
+    assert run(["install"]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(f"Error: {settings} is not valid JSON: line 1") and not said.out
+
+
+@pytest.mark.proves("INSTALL-OFFER")
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_init_offers_it_at_a_terminal(command: Path, tmp_path: Path, isolated_home: Path, answer: str) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [str(command), "init", str(tmp_path / "b")], stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, f"{answer}\n".encode())
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:
+        pass  # Linux: the other end is closed
+    finally:
+        os.close(ours)
+    assert process.wait(60) == 0 and b"Connect Claude Code now" in shown
+    assert (isolated_home / ".claude" / "settings.json").exists() is (answer == "y")
+    assert (b"let Claude Code ask" in shown) is (answer == "n")
+
+
+@pytest.mark.proves("INSTALL-OFFER")
+def test_init_never_asks_where_there_is_no_terminal(
+    tmp_path: Path, isolated_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["init", str(tmp_path / "b")]) == 0
+    assert "nugget install" in capsys.readouterr().out and not (isolated_home / ".claude").exists()
+
+
+# --- doctor ---
+
+
+def finding(brain: Path) -> health.Finding:
+    environment = read_environment()
+    found = health.doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
+    return next(entry for entry in found if entry.name == "Claude Code")
+
+
+@pytest.mark.proves("INSTALL-DOCTOR")
+def test_doctor_sees_what_is_missing_outdated_and_broken(
+    brain: Path, command: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    assert "not on this machine" in finding(brain).said
+    settings = isolated_home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    assert (finding(brain).state, finding(brain).next_step) == (health.State.WARNING, "nugget install")
+    put_in(command)
+    assert finding(brain).state is health.State.OK
+    whole = settings.read_text()
+    settings.write_text(whole.replace(RULE, "Other").replace('"timeout": 10', '"x": 1'))
+    seen = finding(brain)
+    assert "no permission rule" in seen.said and "an outdated SessionEnd hook" in seen.said
+    assert seen.state is health.State.WARNING and seen.next_step == "nugget install"
+    settings.write_text(whole.replace("{", '{"disableAllHooks": true,', 1))
+    assert finding(brain).state is health.State.ERROR and "disableAllHooks" in finding(brain).said
+    settings.write_text(whole)
+    command.unlink()
+    assert finding(brain).state is health.State.ERROR and f"{command}, which is not there" in finding(brain).said
+    settings.write_text('{"enabledPlugins": {"nugget@nugget": true}}')
+    (isolated_home / ".claude.json").unlink()
+    assert finding(brain).state is health.State.OK and "connected" in finding(brain).said
+    settings.write_text("{")
+    assert finding(brain).state is health.State.ERROR and "not valid JSON" in finding(brain).said
+
+
+@pytest.mark.proves("INSTALL-DOCTOR")
+def test_doctor_knows_projects_too(brain: Path, command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    project = tmp_path / "project"
+    project.mkdir()
+    put_in(command, Scope.PROJECT, project)
+    assert finding(brain).said.startswith(f"{project}: connected")
+    (project / ".mcp.json").unlink()
+    assert finding(brain).next_step == f"cd {project} && nugget install --scope project"
+
+
+# --- the plugin, and the real client ---
+
+
+@pytest.mark.proves("INSTALL-PLUGIN")
+def test_the_plugin_says_the_same_as_the_installation(command: Path, isolated_home: Path) -> None:
+    plugin = resource("plugin")
+    put_in(command)
+
+    def as_installed(file: Path) -> Any:
+        return json.loads(file.read_text("utf-8").replace(str(command), "nugget"))
+
+    hooks = value_of(plugin / "hooks" / "hooks.json")["hooks"]
+    asks = hooks.pop("UserPromptSubmit")  # a plugin cannot be installed with a choice: it is silent until told to speak
+    assert hooks == as_installed(isolated_home / ".claude" / "settings.json")["hooks"]
+    assert asks == hooks["SessionStart"]
+    assert value_of(plugin / ".mcp.json") == as_installed(isolated_home / ".claude.json")
+    assert value_of(plugin / ".claude-plugin" / "plugin.json")["version"] == __version__
+    assert "get_relevant_context" in (plugin / "skills" / "recall" / "SKILL.md").read_text("utf-8")
+
+
+@pytest.fixture
+def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The real client, with no way to the network."""
+    found = shutil.which("claude")
+    if found is None:
+        pytest.skip("no claude on PATH: npm install @anthropic-ai/claude-code brings the client that validates this")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-none")
+    monkeypatch.setenv("CLAUDE_CODE_MAX_RETRIES", "0")
+    monkeypatch.setenv("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+@pytest.mark.proves("INSTALL-PLUGIN")
+def test_the_client_finds_the_plugin_valid(claude: str) -> None:
+    for part in (".claude-plugin/plugin.json", "."):
+        done = subprocess.run(
+            [claude, "plugin", "validate", resource("plugin") / part], capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0 and "Validation passed" in done.stdout and "warning" not in done.stdout, done.stdout
+
+
+@pytest.mark.proves("INSTALL-CLIENT")
+def test_the_client_sees_the_server_and_queues_its_session(
+    claude: str, command: Path, settings: Path, isolated_home: Path
+) -> None:
+    put_in(command)
+    seen = subprocess.run([claude, "mcp", "get", "nugget"], capture_output=True, text=True, timeout=120).stdout
+    assert "User config" in seen and str(command) in seen
+    subprocess.run([claude, "-p", "hello"], capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+    queue = isolated_home / ".nugget" / "queue"
+    wait_for(lambda: [*queue.rglob("*.json")], "the SessionEnd hook put no session into the queue")

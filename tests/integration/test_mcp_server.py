@@ -1,0 +1,512 @@
+"""The MCP face, over a real subprocess, with the SDK's client and with raw lines as other clients send them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from threading import Thread
+from typing import Any
+
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.types import CallToolResult, TextContent
+from paths import REPOSITORY
+from provenance_store import make_shop
+from waiting import PATIENCE_S
+
+import nugget
+from nugget.mcp.server import INSTRUCTIONS
+from nugget.render import MAX_CHARS
+
+MOST_S = 5 * PATIENCE_S
+"""When a conversation is given up."""
+SERVE = [sys.executable, "-c", "from nugget.__main__ import console; console()", "serve"]
+TOOL = "get_relevant_context"
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "claude-code", "version": "2.1.329"},
+    },
+}
+PROBE = {
+    "jsonrpc": "2.0",
+    "id": "server-discover-probe-1",
+    "method": "server/discover",
+    "params": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "claude-code", "version": "2.1.329"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    },
+}
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
+
+
+def with_client(talk: Callable[[Client], Awaitable[None]], *, cwd: Path, mode: str = "auto", **variables: str) -> None:
+    """Start the server in `cwd`, connect the SDK's client, and let `talk` use it."""
+    parameters = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=environment(**variables), cwd=cwd)
+
+    async def session() -> None:
+        failure: BaseException | None = None
+        async with Client(parameters, mode=mode) as client:  # type: ignore[arg-type]
+            try:
+                await talk(client)
+            except Exception as error:  # raised below: the client's task groups would wrap it three times
+                failure = error
+        if failure:
+            raise failure
+
+    asyncio.run(asyncio.wait_for(session(), MOST_S))
+
+
+async def ask(client: Client, task: str, **arguments: Any) -> CallToolResult:
+    """One question; while the brain is still being read for the first time, again, as the reply says."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        result = await client.call_tool(TOOL, {"task_description": task, **arguments})
+        if "reading this brain for the first time" not in text_of(result) or time.monotonic() > until:
+            return result
+
+
+def text_of(result: CallToolResult) -> str:
+    """The one text block of a result, which is all that there is."""
+    assert result.structured_content is None, "clients show structured content as escaped JSON"
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+@contextmanager
+def raw_server(
+    cwd: Path, *, code: str = SERVE[2], stderr: int = subprocess.DEVNULL, **variables: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [*SERVE[:2], code, *SERVE[3:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        cwd=cwd,
+        env=environment(**variables),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def send(process: subprocess.Popen[bytes], message: dict[str, Any] | bytes) -> None:
+    assert process.stdin
+    process.stdin.write(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
+    process.stdin.flush()
+
+
+def receive(process: subprocess.Popen[bytes], number: int | str = 1) -> dict[str, Any]:
+    """The reply to the request of this number; replies to others may come before it."""
+    assert process.stdout
+    while True:
+        message: dict[str, Any] = json.loads(process.stdout.readline())
+        if message.get("id") == number:
+            return message
+
+
+def write_unit(brain: Path, slug: str, text: str) -> Path:
+    file = brain / "domains/coding/patterns" / f"{slug}.md"
+    file.write_text(
+        f"---\nid: pattern/{slug}\ntype: pattern\ndomain: coding\ntags: []\nconfidence: 0.9\nsource: manual\n"
+        f"related: []\ncreated: 2026-11-01\nlast_modified: 2026-11-01\n---\n# {slug}\n\n{text}\n"
+    )
+    return file
+
+
+@pytest.mark.proves("MCP-CONTRACT", "MCP-INSTRUCTIONS")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain: Path, mode: str) -> None:
+    async def talk(client: Client) -> None:
+        assert client.server_info is not None and client.server_info.name == "nugget"
+        assert client.instructions == INSTRUCTIONS and len(INSTRUCTIONS) <= 1500
+        (tool,) = (await client.list_tools()).tools
+        assert tool.name == TOOL and tool.output_schema is None
+        assert tool.input_schema["required"] == ["task_description"]
+        assert list(tool.input_schema["properties"]) == [
+            "task_description", "path", "symbol", "types", "sources", "ref", "profile", "depth", "token_budget",
+        ]  # fmt: skip
+        assert tool.input_schema["properties"]["token_budget"]["default"] == 2000
+        assert all(entry.get("description") for entry in tool.input_schema["properties"].values())
+        assert tool.annotations and tool.annotations.read_only_hint
+
+    with_client(talk, cwd=brain, mode=mode, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-CONTRACT")
+def test_it_answers_in_markdown_with_what_is_needed_to_judge_each_unit(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        result = await ask(client, "users still see old prices after we changed them, how do we refresh stored copies")
+        text = text_of(result)
+        assert not result.is_error
+        assert "concept/cache-invalidation" in text
+        assert "domains/coding/concepts/cache-invalidation.md" in text
+        assert "confidence" in text.lower()
+        assert "cooking" not in text
+        assert len(text) < MAX_CHARS
+
+    with_client(talk, cwd=brain)
+
+
+@pytest.mark.proves("MCP-LENGTH")
+def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Path) -> None:
+    wall = " ".join(f"retry{n} payments with idempotency" for n in range(4000))
+    for n in range(6):
+        write_unit(brain, f"wall-{n}", wall)
+
+    async def talk(client: Client) -> None:
+        for depth in ("summary", "standard", "deep"):
+            text = text_of(await ask(client, "retry payments with idempotency", depth=depth))
+            assert 200 < len(text) < MAX_CHARS
+        assert len(text_of(await ask(client, "retry payments", token_budget=10_000))) < 50_000
+        assert len(text_of(await ask(client, "retry payments", token_budget=300))) < 3_000
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-FRESH")
+def test_a_changed_brain_is_read_without_a_restart(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        assert "pattern/zanzibar" not in text_of(await ask(client, "zanzibar quorum leases"))
+        file = write_unit(brain, "zanzibar-leases", "Renew zanzibar quorum leases at a third of their term.")
+        assert "pattern/zanzibar-leases" in text_of(await ask(client, "zanzibar quorum leases"))
+        file.write_text(file.read_text().replace("a third", "a quarter"))
+        assert "a quarter of their term" in text_of(await ask(client, "zanzibar quorum leases"))
+        file.unlink()
+        assert "pattern/zanzibar-leases" not in text_of(await ask(client, "zanzibar quorum leases"))
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-FRESH")
+def test_many_changes_are_synced_behind_the_answer(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        await ask(client, "cache")
+        for n in range(80):
+            write_unit(brain, f"mass-{n}", f"Note {n} about quokkas in wire formats.")
+        first = text_of(await ask(client, "how do I refresh stored copies of prices, cache invalidation"))
+        assert "concept/cache-invalidation" in first, "the old index serves while the new files are read"
+        deadline = time.monotonic() + PATIENCE_S
+        while "pattern/mass-" not in text_of(await ask(client, "quokkas in wire formats")):
+            assert time.monotonic() < deadline, "the changes were never synced"
+            await asyncio.sleep(0.1)
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-ERRORS")
+def test_without_a_brain_it_says_what_to_do_and_finds_one_made_later(brain: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    async def talk(client: Client) -> None:
+        result = await ask(client, "anything")
+        assert result.is_error and "nugget init" in text_of(result)
+        shutil.copytree(brain, elsewhere, dirs_exist_ok=True)
+        assert "concept/cache-invalidation" in text_of(await ask(client, "cache invalidation"))
+
+    with_client(talk, cwd=elsewhere, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-ERRORS")
+def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"task_description": "  "}, "about to do"),
+        ({"task_description": "x" * 9000}, "8,000"),
+        ({"types": ["pattern", "recipe"]}, "pattern, concept, decision, bug, belief"),
+        ({"sources": ["internet"]}, "brain"),
+        ({"profile": "thorough"}, "task"),
+        ({"depth": "bottomless"}, "summary, standard, deep"),
+        ({"token_budget": 0}, "between 100 and"),
+        ({"token_budget": "many"}, "token_budget must be a whole number."),
+        ({"task_description": ["a"]}, "task_description must be text."),
+        ({"types": [1]}, "types must be a list of words."),
+        ({"types": {"a": 1}, "path": 3}, "path must be text."),
+        ({"symbol": "x" * 2_000}, "symbol is 2,000 characters long"),
+        ({"path": "x" * 200_000}, "path is 200,000 characters long; 1,000 are the limit."),
+        ({"types": ["bug", "z" * 2_000]}, "types is 2,000 characters long"),
+        ({"ref": "two\nlines\x1b[1m"}, "There is no unit two\\nlines\\x1b[1m in the brain."),
+    ]
+
+    async def talk(client: Client) -> None:
+        for arguments, expected in cases:
+            result = await client.call_tool(TOOL, {"task_description": "cache", **arguments})
+            assert result.is_error and expected in text_of(result), arguments
+            assert "Traceback" not in text_of(result) and "pydantic" not in text_of(result)
+        assert not (await ask(client, "cache", types="Concept, pattern", path="src/cache.py", symbol="get")).is_error
+        for path in ("x" * 999, "two\nlines\0"):  # longer than any file name, and what none can be
+            said = text_of(await ask(client, "cache invalidation", path=path))
+            assert "concept/cache-invalidation" in said and "\0" not in said and "two\nlines" not in said
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-ERRORS")
+def test_a_re_ranker_that_cannot_be_reached_costs_no_answer(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        result = await ask(client, "cache invalidation of stored copies")
+        assert not result.is_error
+        assert "concept/cache-invalidation" in text_of(result)
+        assert "the re-ranker failed" in text_of(result)
+
+    with_client(
+        talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none", ANTHROPIC_API_KEY="sk-none",
+        ANTHROPIC_BASE_URL="http://127.0.0.1:9",
+    )  # fmt: skip
+
+
+def write_transcript(home: Path, session: str, said: str) -> None:
+    """A session of one exchange, as Claude Code writes it."""
+    lines = [
+        {
+            "type": role, "uuid": f"{session}-{role}", "sessionId": session, "cwd": "/work/shop",
+            "timestamp": "2026-10-30T10:00:00Z", "message": {"role": role, "content": content},
+        }
+        for role, content in (("user", f"please {said}"), ("assistant", [{"type": "text", "text": f"Done: {said}"}]))
+    ]  # fmt: skip
+    file = home / ".claude" / "projects" / "-work-shop" / f"{session}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.proves("SEARCH-MCP-PLACE")
+def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
+    brain: Path, isolated_home: Path, tmp_path: Path
+) -> None:
+    shop = make_shop(tmp_path, isolated_home / ".nugget")
+    for number, name in enumerate(("retry", "cart"), start=1):
+        # What lies in the same folder belongs to what is known of a file.
+        shop.write(f"{name}/code.py", f"def {name}(): ...\n")
+        shop.learn(f"Payments in {name} wait for jitter", session=number, path=f"{name}/code.py")
+        write_transcript(isolated_home, f"{number:08x}-0000-4000-8000-000000000000", f"fix payments jitter of {name}")
+    shop.commit()
+    handbook = tmp_path / "handbook"
+    handbook.mkdir()
+    (handbook / "jitter.md").write_text("# Jitter\n\nPayments wait for jitter everywhere.")
+    with nugget.open(brain) as opened:
+        opened.sync_machine()
+
+    async def talk(client: Client) -> None:
+        async def told(**arguments: Any) -> str:
+            result = await ask(client, "payments jitter", **arguments)
+            assert not result.is_error
+            return text_of(result)
+
+        of_one = await told(sources=["provenance"], path="retry/code.py")
+        assert "Payments in retry" in of_one and "Payments in cart" not in of_one
+        of_all = await told(sources=["provenance"])
+        assert "Payments in retry" in of_all and "Payments in cart" in of_all
+        said = await told(sources=["sessions"], path="retry/code.py")
+        assert "session:00000001" in said and "session:00000002" not in said
+        assert said.startswith("Asked about retry/code.py: sessions are those known to have touched it (1).")
+        both = await told(sources=["sessions", "canon"], path="cart/code.py")
+        assert "session:00000002" in both and "session:00000001" not in both and "canon:handbook/jitter.md" in both
+        assert "canon cannot be narrowed to it and is searched by words" in both
+        unknown = await told(sources=["sessions"], path="new/code.py")
+        assert "no session is known to have touched it" in unknown and "session:00000001" in unknown
+        nowhere = await told(sources=["sessions", "canon"], symbol="nowhere")
+        assert "Asked about nowhere: no session is known" in nowhere and "canon:handbook/jitter.md" in nowhere
+
+    with_client(talk, cwd=shop.repo, NUGGET_EMBEDDING_MODEL="none", NUGGET_BRAIN=str(brain),
+                NUGGET_CANON_FOLDERS=str(handbook))  # fmt: skip
+
+
+@pytest.mark.proves("MCP-THREADS")
+def test_questions_asked_at_once_each_get_their_own_answer(brain: Path) -> None:
+    questions = {
+        "cache invalidation of stored copies": "concept/cache-invalidation",
+        "goroutine leak on early return": "bug/goroutine-leak-on-early-return",
+        "hollandaise sauce split": "bug/split-hollandaise",
+        "transactional outbox for messages": "pattern/transactional-outbox",
+    }
+
+    async def talk(client: Client) -> None:
+        asked = [*questions] * 5
+        answers = await asyncio.gather(*(ask(client, question) for question in asked))
+        for question, answer in zip(asked, answers, strict=True):
+            assert questions[question] in text_of(answer)
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-ERRORS")
+def test_a_lost_or_damaged_index_is_made_anew_while_serving(brain: Path) -> None:
+    async def talk(client: Client) -> None:
+        before = text_of(await ask(client, "cache invalidation"))
+        for damage in (lambda file: file.unlink(), lambda file: file.write_bytes(b"not a database" * 1000)):
+            for file in (brain / ".nugget").glob("index.db*"):
+                damage(file)
+            assert text_of(await ask(client, "cache invalidation")) == before
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-THREADS")
+def test_questions_go_on_while_another_process_makes_the_index_anew(
+    brain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+
+    async def talk(client: Client) -> None:
+        async def keep_asking() -> None:
+            for _ in range(40):
+                answer = await ask(client, "cache invalidation of stored copies")
+                assert "concept/cache-invalidation" in text_of(answer)
+
+        async def keep_rebuilding() -> None:
+            with nugget.open(brain) as other:
+                for _ in range(6):
+                    await asyncio.to_thread(other.sync, rebuild=True)
+
+        await ask(client, "cache")
+        await asyncio.gather(keep_rebuilding(), *(keep_asking() for _ in range(4)))
+
+    with_client(talk, cwd=brain)
+
+
+@pytest.mark.proves("MCP-START")
+def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
+    # What is imported is told where the replies are, so a reply must not be on its way when the warm-up begins.
+    later = "from nugget import __main__; from nugget.mcp import server; server.WARM_UP_DELAY_S = 2; __main__.console()"
+    with raw_server(brain, code=later, stderr=subprocess.STDOUT, PYTHONPROFILEIMPORTTIME="1") as process:
+        send(process, INITIALIZE)
+        assert process.stdout
+        imported: set[str] = set()
+        for line in process.stdout:
+            if line.startswith(b"{"):
+                assert json.loads(line)["result"]["serverInfo"]["name"] == "nugget"
+                break
+            imported.add(line.decode().rpartition("|")[2].strip())
+        assert "mcp.server.mcpserver" in imported, "the imports were watched"
+        assert imported & {"numpy", "onnxruntime", "fastembed", "anthropic", "git", "github", "markdown_it"} == set()
+        send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        for line in process.stdout:
+            if line.decode().rpartition("|")[2].strip() == "onnxruntime":
+                break
+        else:
+            pytest.fail("nothing was warmed up after the reply")
+
+
+@pytest.mark.proves("MCP-START")
+def test_claude_codes_probe_and_its_fallback_are_both_answered(brain: Path) -> None:
+    with raw_server(brain, NUGGET_EMBEDDING_MODEL="none") as process:
+        send(process, PROBE)
+        discovered = receive(process, PROBE["id"])
+        assert discovered["result"]["instructions"] == INSTRUCTIONS
+    with raw_server(brain, NUGGET_EMBEDDING_MODEL="none") as process:
+        send(process, b"this is no JSON\n")
+        send(process, {"jsonrpc": "2.0", "id": 7, "method": "no/such/method", "params": {}})
+        send(process, INITIALIZE)
+        replies: dict[int, dict[str, Any]] = {}
+        while not {1, 7} <= replies.keys():
+            assert process.stdout
+            reply = json.loads(process.stdout.readline())
+            replies[reply.get("id")] = reply
+        assert "error" in replies[7]
+        assert replies[1]["result"]["protocolVersion"] == "2025-11-25"
+        send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        call = {
+            "name": TOOL,
+            "arguments": {"task_description": "cache invalidation"},
+            "_meta": {"claudecode/toolUseId": "toolu_01", "progressToken": 2},
+        }
+        send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
+        result = receive(process, 2)["result"]
+        assert "structuredContent" not in result
+        assert "concept/cache-invalidation" in result["content"][0]["text"]
+
+
+@pytest.mark.proves("MCP-END")
+@pytest.mark.parametrize("is_warming", [True, False])
+def test_it_ends_when_its_client_goes_away(brain: Path, is_warming: bool) -> None:
+    with raw_server(brain, stderr=subprocess.PIPE) as process:
+        send(process, INITIALIZE)
+        receive(process)
+        if not is_warming:
+            send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+            call = {"name": TOOL, "arguments": {"task_description": "cache"}}
+            send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
+            receive(process, 2)
+        output, errors = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+        assert output == b"", "stdout belongs to the protocol"
+        assert b"Traceback" not in errors
+
+
+ODD_LINES = (
+    b"", b"{", b"[" * 50_000, b"\xff\xfe", b"null", b"7", b"[]", b"9" * 5000, b"{}{}",
+    b'{"jsonrpc":"2.0","id":1,"id":2}',
+)  # fmt: skip
+ODD_VALUES = (
+    None, True, -1, 10**400, float("inf"), "", "\ud800", "\0", [], [[]], {}, {"a": 1}, "x" * 9000, 1.5, "../../etc",
+)  # fmt: skip
+ODD_METHODS = (
+    "initialize", "tools/list", "tools/call", "tools/call", "prompts/get", "resources/read", "ping", "server/discover",
+    "notifications/cancelled", "logging/setLevel", "completion/complete", "", "x",
+)  # fmt: skip
+
+
+def _odd_line(random: Random) -> bytes:
+    if random.random() < 0.2:
+        return random.choice(ODD_LINES)
+    names = ("task_description", "path", "symbol", "types", "sources", "ref", "depth", "token_budget", "other")
+    arguments = {"task_description": "retry", random.choice(names): random.choice(ODD_VALUES)}
+    name = random.choice([TOOL, TOOL, *ODD_VALUES])
+    called = {"name": name, "arguments": arguments}
+    parameters = random.choice([*[called] * 20, *[{"name": "x", "uri": "x:y"}] * 5, *ODD_VALUES])
+    number = random.choice([*[random.randrange(10**6)] * 50, "a", *ODD_VALUES])
+    whole = {"jsonrpc": "2.0", "id": number, "params": parameters}
+    message = {**whole, "method": random.choice(ODD_METHODS)}
+    for key in random.sample([*message], k=random.choice([0, 0, 0, 1])):
+        message[key] = random.choice(ODD_VALUES)
+    return json.dumps(random.choice([message] * 9 + [[message]])).encode()
+
+
+def test_no_line_brings_the_server_down_or_a_traceback_up(brain: Path) -> None:
+    random = Random(5)
+    with raw_server(brain, stderr=subprocess.PIPE, NUGGET_EMBEDDING_MODEL="none") as process:
+        assert process.stdin and process.stdout and process.stderr
+        replies: list[bytes] = []
+        reader = Thread(target=replies.extend, args=(process.stdout,))
+        reader.start()
+        send(process, INITIALIZE)
+        for _ in range(300):
+            send(process, _odd_line(random) + b"\n")
+        send(process, {"jsonrpc": "2.0", "id": "last", "method": "ping"})
+        until = time.monotonic() + PATIENCE_S
+        while not any(b'"last"' in reply for reply in [*replies]) and time.monotonic() < until:
+            time.sleep(0.05)
+        process.stdin.close()
+        process.stdin = None
+        assert process.wait(20) == 0
+        reader.join()
+        with process.stdout, process.stderr:
+            assert process.stderr.read() == b""
+        told = [json.loads(reply) for reply in replies]
+        assert {"jsonrpc": "2.0", "id": "last", "result": {}} in told
+        assert sum("result" in reply for reply in told) > 2 and sum("error" in reply for reply in told) > 30
+        assert "unexpected" not in str(told)

@@ -1,0 +1,155 @@
+"""The hook that records a shell, in bash, zsh and fish at a terminal, set up by the line that docs/evidence.md has."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logs import Logs, logs_in
+from terminals import terminal
+
+from nugget.sources.shell_logs import FilePlace, read_events
+
+SHELLS = [
+    pytest.param(shell, marks=pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed"))
+    for shell in ("bash", "zsh", "fish")
+]
+pytestmark = pytest.mark.parametrize("shell", SHELLS)
+
+
+@pytest.fixture
+def logs(isolated_home: Path) -> Iterator[Logs]:
+    with logs_in(isolated_home) as made:
+        yield made
+
+
+def typed(shell: str, logs: Logs, *lines: str, **variables: str) -> list[dict[str, Any]]:
+    """What is recorded while somebody types these lines, each when the shell has shown its next prompt."""
+    home = logs.folder.parent
+    with terminal(shell, home, {"AISH_LOG_DIR": str(logs.folder), **variables}) as at:
+        for line in lines:
+            at.run(line)
+    return recorded(logs)
+
+
+def recorded(logs: Logs) -> list[dict[str, Any]]:
+    """The commands that were recorded: start and end as one."""
+    found: list[dict[str, Any]] = []
+    for file in logs.folder.glob("*/events.jsonl"):
+        events = []
+        for batch in read_events(file, FilePlace()):
+            assert batch.malformed == 0
+            events += batch.events
+        assert [event.kind for event in events] == ["command.start", "command.end"] * (len(events) // 2)
+        for start, end in zip(events[::2], events[1::2], strict=True):
+            times = {"began": start.ts_ms, "ended": end.ts_ms}
+            found.append({"session": file.parent.name, **times, **start.given, **end.given})
+    return [one for one in found if one["cmd"] != "exit"]
+
+
+@pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
+def test_commands_are_recorded_with_exit_code_duration_and_folder(shell: str, logs: Logs) -> None:
+    (logs.folder.parent / "a place").mkdir(parents=True)
+    found = typed(shell, logs, "true", "false", "cd 'a place'", "sh -c 'sleep 0.3; exit 7'")
+    assert [(one["cmd"], one["exit"]) for one in found] == [
+        ("true", 0), ("false", 1), ("cd 'a place'", 0), ("sh -c 'sleep 0.3; exit 7'", 7),
+    ]  # fmt: skip
+    home = str(logs.folder.parent)
+    assert [one["cwd"] for one in found] == [home, home, home, f"{home}/a place"]
+    last = found[-1]
+    assert 300 <= last["duration_ms"] < 20_000
+    assert abs(last["ended"] - last["began"] - last["duration_ms"]) <= 2
+    assert abs(last["ended"] / 1000 - time.time()) < 120
+    assert last["session"].startswith(f"{shell}-")
+
+
+@pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
+def test_whatever_was_typed_is_recorded_as_it_was(shell: str, logs: Logs) -> None:
+    lines = (
+        "echo 'a\"b\\c' 'schön 時間'",
+        "for i in 1 2\necho $i\nend" if shell == "fish" else "for i in 1 2; do\necho $i\ndone",
+        "echo 'one\ntwo'",
+        "printf '%s %%d' x",
+    )
+    found = typed(shell, logs, *lines)
+    assert [one["cmd"].replace("; echo", "\necho").replace("; done", "\ndone") for one in found][0::2] == [
+        lines[0], lines[2],
+    ]  # fmt: skip
+    assert found[1]["cmd"].replace(";", "").split() == lines[1].replace(";", "").split()
+    assert found[3]["cmd"] == lines[3]
+
+
+@pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
+def test_what_is_to_be_left_out_is_not_recorded(shell: str, logs: Logs) -> None:
+    pause, go_on = (
+        ("set -g NUGGET_SHELL_OFF 1", "set -e NUGGET_SHELL_OFF")
+        if shell == "fish"
+        else ("NUGGET_SHELL_OFF=1", "unset NUGGET_SHELL_OFF")
+    )
+    own = f"{'set -g NUGGET_SHELL_IGNORE ' if shell == 'fish' else 'NUGGET_SHELL_IGNORE='}'* quiet:echo *'"
+    found = typed(
+        shell, logs, " echo hidden", "export API_TOKEN=abc", "pass show mail; true", "echo seen", pause, "echo paused",
+        "logged echo paused", go_on, "echo seen", own, "echo ignored", "true quiet", "export API_TOKEN=def",
+    )  # fmt: skip
+    commands = [one["cmd"] for one in found]
+    assert [command for command in commands if command not in (pause, go_on, own)] == [
+        "echo seen", "echo seen", "export API_TOKEN=def",
+    ]  # fmt: skip
+    assert "paused" not in "".join(file.read_text() for file in logs.folder.glob("*/stdout.log"))
+
+
+@pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
+def test_output_is_recorded_where_asked_and_belongs_to_its_command(shell: str, logs: Logs) -> None:
+    told = "sh -c 'echo fine; echo \"error: disk is full\" >&2; exit 3'"
+    found = typed(shell, logs, "echo not kept", "logged seq 20000", f"logged {told}", "echo after")
+    assert [(one["cmd"], one["exit"]) for one in found] == [
+        ("echo not kept", 0), ("seq 20000", 0), (told, 3), ("echo after", 0),
+    ]  # fmt: skip
+    session = found[0]["session"]
+    out = (logs.folder / session / "stdout.log").read_bytes()
+    assert out == b"".join(b"%d\n" % n for n in range(1, 20_001)) + b"fine\n"
+    assert found[1]["streams"] == {"stdout": [0, len(out) - 5], "stderr": [0, 0]}
+    assert found[2]["streams"] == {"stdout": [len(out) - 5, len(out)], "stderr": [0, 20]}
+    assert "streams" not in found[0] and "streams" not in found[3]
+    logs.ingest(session)
+    (incident,) = logs.ask(session, "what went wrong").incidents
+    assert incident.summary[0] == "error: disk is full"
+
+
+@pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
+def test_an_interrupted_command_is_recorded_and_an_abandoned_line_is_not(shell: str, logs: Logs) -> None:
+    with terminal(shell, logs.folder.parent, {"AISH_LOG_DIR": str(logs.folder)}) as at:
+        at.run("sleep 50", is_interrupted=True)
+        at.type("rm -r abandoned")
+        at.type("\x15")
+        at.run("")
+        at.run("echo after")
+    assert [(one["cmd"], one["exit"]) for one in recorded(logs)] == [("sleep 50", 130), ("echo after", 0)]
+
+
+@pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
+def test_exit_codes_reach_the_next_command_and_nobody_else_can_read(shell: str, logs: Logs) -> None:
+    lines = ["sh -c 'exit 5'", f"echo code={'$status' if shell == 'fish' else '$?'} >seen"]
+    if shell != "fish":
+        lines.insert(0, "set -o noclobber")
+    found = typed(shell, logs, *lines, "logged true")
+    assert (logs.folder.parent / "seen").read_text() == "code=5\n"
+    folder = logs.folder / found[0]["session"]
+    assert {file.name for file in folder.iterdir()} == {"events.jsonl", "stdout.log", "stderr.log"}
+    for path in (folder, *folder.iterdir()):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
+def test_a_shell_in_a_shell_is_a_session_of_its_own(shell: str, logs: Logs) -> None:
+    with terminal(shell, logs.folder.parent, {"AISH_LOG_DIR": str(logs.folder)}) as at:
+        at.run(f"{shell} -i")
+        at.run("echo inner")
+        at.run("exit")
+        at.run("echo outer")
+    sessions = {one["cmd"]: one["session"] for one in recorded(logs)}
+    assert sessions["echo inner"] != sessions["echo outer"]

@@ -1,0 +1,238 @@
+"""The worker as a real process: from a payload to a proposal, through crashes, exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+from sessions import NOW, unit, write_transcript
+from waiting import PATIENCE_S, wait_for
+from worker_stage import lay_out, variables
+
+import nugget
+from nugget.app.neighbours import similar_units
+from nugget.app.worker import work
+from nugget.brain import knowledge_file as knowledge
+from nugget.capture import queue, review
+from nugget.capture.compare import LIKELY_DUPLICATE
+from nugget.capture.queue import Job
+from nugget.config import read_environment
+from nugget.errors import NuggetError
+from nugget.infra import files, git, spool
+
+
+@pytest.mark.proves("WORKER-EXACTLY-ONCE")
+def test_a_worker_killed_at_any_step_leaves_a_session_that_is_captured_exactly_once(tmp_path: Path) -> None:
+    script = REPOSITORY / "tests/support/crashing_worker.py"
+    halves = []
+    for first in ("1", "2"):
+        command = [sys.executable, str(script), str(tmp_path), first, "2"]
+        halves.append(subprocess.Popen(command, env=variables(tmp_path), stdout=subprocess.PIPE))
+    shown = [half.communicate(timeout=600)[0] for half in halves]
+    assert [half.returncode for half in halves] == [0, 0]
+    steps = max(int(text) for text in shown)
+    assert steps > 20
+    last = knowledge_of(tmp_path / str(steps + 1))
+    assert last
+    for number in range(1, steps + 2):
+        home = tmp_path / str(number)
+        assert len(git.branches(home / "brain", "nugget/")) == 1, f"killed at step {number}"
+        assert knowledge_of(home) == last, f"killed at step {number}"
+        states = {state: count for state, count in queue.overview(home / ".nugget").counts.items() if count}
+        assert states in ({"done": 1}, {"skipped": 1}), f"killed at step {number}"
+        assert len(list((home / ".nugget/archive").glob("*.jsonl.gz"))) == 1
+        assert git.run(home / "brain", "status", "--porcelain") == b""
+
+
+def knowledge_of(home: Path) -> list[tuple[str, str]]:
+    """Path and body of every unit that waits in a brain; sessions differ in their ids only."""
+    found = git.unmerged_files(home / "brain", "nugget/")
+    units = [(path, knowledge.parse_bytes(content, path=path).unit) for _, path, content in found]
+    return sorted((path, unit.body) for path, unit in units if unit is not None)
+
+
+@pytest.mark.proves("WORKER-END-TO-END")
+def test_from_a_payload_on_stdin_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No patching: the hook's process, the worker's process, review, sync and ask."""
+    lay_out(tmp_path)
+    home, brain = tmp_path / ".nugget", tmp_path / "brain"
+    for file in (home / "queue/pending").iterdir():
+        file.unlink()
+    monkeypatch.setenv("NUGGET_HOME", str(home))
+    transcript = next((tmp_path / ".claude/projects").glob("*/*.jsonl"))
+    payload = {"session_id": "s", "transcript_path": str(transcript), "hook_event_name": "SessionEnd"}
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
+    environment = variables(tmp_path, NUGGET_BRAIN=str(brain))
+    done = subprocess.run(
+        command, input=json.dumps(payload), env=environment, text=True, check=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0
+    wait_for(lambda: queue.jobs(home, "done") or queue.jobs(home, "failed"))
+    assert queue.jobs(home, "failed") == []
+    wait_for(lambda: not queue.is_working(home))
+    (proposal,) = review.proposals(brain)
+    review.accept(brain, now=NOW)
+    with nugget.open(brain) as opened:
+        bundle = opened.ask("why was a customer charged twice by a payment retry")
+    assert bundle.hits[0].unit.id in {file.id for file in proposal.files}
+    assert "idempotency" in bundle.hits[0].unit.body
+    again = subprocess.run(
+        command, input=json.dumps(payload), env=environment, text=True, check=True, timeout=PATIENCE_S
+    )
+    assert again.returncode == 0
+    wait_for(lambda: queue.jobs(home, "skipped"))
+    assert queue.jobs(home, "skipped")[0].reason == "nothing new since it was captured"
+    assert review.proposals(brain) == []
+
+
+@pytest.mark.proves("WORKER-MANY-AT-ONCE")
+def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    home, brain = tmp_path / ".nugget", tmp_path / "brain"
+    parts = "scheduler parser cache router migration uploader mailer indexer proxy exporter".split()
+    faults = ["swallows the exception of its callback", "compares timestamps of different zones"]
+    rules = ["log and re-raise instead", "convert everything to UTC at the border"]
+    for number in range(19):
+        transcript = tmp_path / f".claude/projects/-srv-shop/{number}.jsonl"
+        part, fault, rule = parts[number // 2], faults[number % 2], rules[number % 2]
+        lesson = f"The root cause is that the {part} {fault}. In the {part}, always {rule}, as it hides {part} bugs."
+        session = write_transcript(transcript, [(f"Why does the {part} fail?", lesson)])
+        spool.put(home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
+    command = [sys.executable, "-P", "-m", "nugget.app.worker"]
+    environment = variables(tmp_path, NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain))
+    workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
+    assert [worker.wait(timeout=600) for worker in workers] == [0, 0, 0]
+    wait_for(lambda: not queue.jobs(home, "pending") and not queue.is_working(home))
+    assert queue.overview(home).counts["done"] == 20, queue.jobs(home, "skipped") + queue.jobs(home, "failed")
+    assert len(review.proposals(brain)) == 20
+    paths = [path for _, path, _ in git.unmerged_files(brain, "nugget/")]
+    assert len(paths) == len(set(paths))
+
+
+def test_a_second_worker_says_that_one_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUGGET_HOME", str(tmp_path))
+    lock = files.try_lock(tmp_path / "queue/worker.lock")
+    assert lock is not None
+    with pytest.raises(NuggetError, match="at work already"):
+        work(read_environment())
+    os.close(lock)
+    assert work(read_environment()).jobs == ()
+
+
+def test_a_job_goes_to_the_brain_that_its_session_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        lay_out(tmp_path / name)
+    home, brain = tmp_path / "one/.nugget", tmp_path / "two/brain"
+    monkeypatch.setenv("NUGGET_HOME", str(home))
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "one/brain"))
+    (file,) = (home / "queue/pending").iterdir()
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"brain": str(brain)}))
+    work(read_environment())
+    assert len(review.proposals(brain)) == 1
+    assert review.proposals(tmp_path / "one/brain") == []
+
+
+def test_a_brain_that_is_missing_fails_the_job_and_the_next_try_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_out(tmp_path)
+    home = tmp_path / ".nugget"
+    monkeypatch.setenv("NUGGET_HOME", str(home))
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "absent"))
+    (job,) = work(read_environment()).jobs
+    assert (job.state, job.reason) == ("failed", f"{tmp_path / 'absent'} does not exist.")
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "brain"))
+    assert work(read_environment()).jobs == (), "its time has not come"
+    (job,) = work(read_environment(), retry=True).jobs
+    assert job.state == "done" and job.branch is not None
+
+
+def test_catch_up_takes_old_sessions_only_when_a_person_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out(tmp_path)
+    home = tmp_path / ".nugget"
+    for file in (home / "queue/pending").iterdir():
+        file.unlink()
+    monkeypatch.setenv("NUGGET_HOME", str(home))
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "brain"))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
+    transcript = next((tmp_path / ".claude/projects").glob("*/*.jsonl"))
+    os.utime(transcript, (time.time() - 90_000, time.time() - 90_000))
+    assert work(read_environment(), catch_up=True, since_install=True).found == 0
+    done = work(read_environment(), catch_up=True)
+    assert (done.found, done.jobs[0].state) == (1, "done")
+    assert work(read_environment(), catch_up=True).found == 0
+
+
+def test_what_the_brain_knows_is_found_by_meaning(brain: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NUGGET_HOME", str(tmp_path))
+    with nugget.open(brain) as opened:
+        similar = similar_units(opened)
+        same = unit(
+            "Retry payments with idempotency keys",
+            "Use an idempotency key for each payment so that a retry after a timeout cannot charge the customer twice.",
+        )
+        other = unit("Sharpen kitchen knives weekly", "A dull knife slips, so draw it over a whetstone each week.")
+        near, score = similar(same)[0]
+        assert near.id == "pattern/retry-with-idempotency"
+        assert near.body.startswith("# Retry with Idempotency Keys"), "the whole unit, not a part of it"
+        assert score > LIKELY_DUPLICATE
+        assert all(score < LIKELY_DUPLICATE for _, score in similar(other))
+
+
+@pytest.mark.proves("WORKER-REAL-SESSIONS")
+def test_every_real_transcript_goes_through_the_whole_pipeline(
+    tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_out(tmp_path)
+    home = tmp_path / ".nugget"
+    monkeypatch.setenv("NUGGET_HOME", str(home))
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "brain"))
+    transcripts = sorted((shared_data / "transcripts").rglob("*.jsonl"))
+    for transcript in transcripts:
+        spool.put(home, {"queued": time.time(), "session": transcript.stem, "transcript": str(transcript)})
+    done = work(read_environment())
+    assert len(done.jobs) == len(transcripts) + 1
+    odd = [(job.transcript, job.reason) for job in done.jobs if job.state == "failed" and not expected(job)]
+    assert odd == []
+    assert sum(job.branch is not None for job in done.jobs) > 20
+    assert not (home / "log/worker.log").exists()
+    for proposal in review.proposals(tmp_path / "brain"):
+        assert all(not file.problems for file in proposal.files), proposal.branch
+    again = [transcript for transcript in transcripts if "claude-code/" in str(transcript)]
+    for transcript in again:
+        spool.put(home, {"queued": time.time(), "session": transcript.stem, "transcript": str(transcript)})
+    assert [job.branch for job in work(read_environment()).jobs if job.branch] == []
+
+
+def expected(job: Job) -> bool:
+    """Other agents' transcripts are refused with a sentence; they fail like any file that is no transcript."""
+    return "is no transcript that can be read" in (job.reason or "")
+
+
+@pytest.mark.proves("WORKER-FULL-DISK")
+@pytest.mark.parametrize("limit_bytes", [700, 2_000, 10_000, 60_000])
+def test_a_disk_that_fills_up_loses_nothing(limit_bytes: int, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the full disk, in the worker and in the git that it starts."""
+    lay_out(tmp_path)
+    home, brain = tmp_path / ".nugget", tmp_path / "brain"
+    code = (
+        "import resource, signal; from nugget.app import worker\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit_bytes}, {limit_bytes}))\n"
+        "worker.main([])"
+    )
+    environment = variables(tmp_path, NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain))
+    full = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=120, check=False)
+    assert full.returncode == 0, full.stderr
+    for job in queue.jobs(home, "failed"):
+        assert "unexpected" not in (job.reason or ""), job.reason
+    again = "from nugget.app.worker import work, read_environment; work(read_environment(), retry=True)"
+    subprocess.run([sys.executable, "-c", again], env=environment, timeout=120, check=True)
+    assert {state: count for state, count in queue.overview(home).counts.items() if count} == {"done": 1}
+    assert len(review.proposals(brain)) == 1
+    assert len(knowledge_of(tmp_path)) == 2

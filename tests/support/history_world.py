@@ -1,0 +1,50 @@
+"""A machine with transcripts of its own, and its index."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from sessions import write_transcript
+
+from nugget.config import Environment, Settings, read_environment
+from nugget.history import HistoryResult, search_history, sync_history
+from nugget.index.home import open_home
+from nugget.index.query_language import parse_search
+
+
+class World:
+    """A machine with transcripts, and its index."""
+
+    def __init__(self, home: Path) -> None:
+        self.environment: Environment = read_environment({"HOME": str(home)})
+        self.projects = self.environment.claude_config / "projects"
+        self.connection: sqlite3.Connection = open_home(self.environment.home)
+
+    def write(self, turns: list[tuple[str, str]], name: str = "11111111-aaaa", **more: Any) -> Path:
+        file = self.projects / "-srv-shop" / f"{name}.jsonl"
+        write_transcript(file, turns, session=name, **more)
+        return file
+
+    def write_line(self, number: int, prompt: str) -> None:
+        """A session of one prompt, one of many."""
+        file = self.projects / f"p{number % 10}" / f"{number:08}-aaaa.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"type": "user", "uuid": f"u{number}", "message": {"content": prompt}}) + "\n")
+
+    def sync(self, settings: Settings | None = None) -> HistoryResult:
+        return sync_history(self.connection, self.environment, settings or Settings())
+
+    def found(self, query: str, **more: Any) -> list[str]:
+        return [hit.ref for hit in search_history(self.connection, query, **more)]
+
+    def matching(self, query: str) -> list[str]:
+        parsed = parse_search(query, today=date(2026, 3, 1))
+        assert parsed.expression
+        return self.found(parsed.text, expression=parsed.expression)
+
+    def excerpts(self, query: str, **more: Any) -> list[str]:
+        return [hit.excerpt for hit in search_history(self.connection, query, **more)]

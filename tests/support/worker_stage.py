@@ -1,0 +1,45 @@
+"""A home with one queued session, for tests of the worker."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from paths import REPOSITORY
+from sessions import write_transcript
+
+from nugget.infra import git, spool
+
+LESSONS = [
+    (
+        "Why was the customer charged twice?",
+        "The root cause is that the client retried the payment without an idempotency key after a timeout. "
+        "Always create the idempotency key before the first attempt, because a key made inside the retry loop is new "
+        "for each attempt and protects nothing.",
+    ),
+    (
+        "Never run database migrations from the application's start-up code, they must run as a separate job.",
+        "Agreed. We decided to run migrations as a separate job instead of at start-up, because two replicas that "
+        "start at the same time would both try to migrate and deadlock.",
+    ),
+]
+
+
+def lay_out(home: Path) -> None:
+    """A HOME with a small brain, and one session of which the end is queued."""
+    brain = home / "brain"
+    (brain / "domains").mkdir(parents=True)
+    (home / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.invalid\n")
+    (brain / "brain.yaml").write_text("owner: test\nembedding:\n  model: none\n")
+    (brain / ".gitignore").write_text(".nugget/\n")
+    git.init(brain)
+    git.commit_paths(brain, ["brain.yaml", ".gitignore"], "First")
+    transcript = home / ".claude/projects/-srv-shop/s.jsonl"
+    session = write_transcript(transcript, LESSONS)
+    spool.put(home / ".nugget", {"queued": time.time(), "session": session, "transcript": str(transcript)})
+
+
+def variables(home: Path, **more: str) -> dict[str, str]:
+    ours = {"HOME": str(home), "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests/support'}"}
+    return {**os.environ, **ours, **more}

@@ -1,0 +1,453 @@
+"""Knowledge by hand: add, forget, move; exact commits, true relations, nothing lost."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from commands import Nugget
+
+from nugget import brain as brains
+from nugget.brain import knowledge_file as knowledge
+from nugget.brain.filing import add_unit, find_unit, forget_unit, forgotten, move_unit
+from nugget.brain.lint import lint
+from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, UsageError
+from nugget.infra import git
+from nugget.models import Origin, Severity, Unit
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+FINISHED = """\
+---
+id: decision/use-sqlite   # mine
+type: decision
+domain: operations
+x-review: {by: Ada}
+---
+
+# Use SQLite
+
+One file, no server.
+"""
+
+
+def shell(repo: Path, *args: str) -> str:
+    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
+
+
+def committed(repo: Path) -> set[str]:
+    """The paths of the last commit."""
+    return set(shell(repo, "show", "--format=", "--name-only", "--no-renames", "HEAD").split())
+
+
+def unit_at(repo: Path, path: str) -> Unit:
+    unit = brains.load(repo, path).unit
+    assert unit is not None
+    return unit
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A small brain of linked units, with unrelated work under way."""
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
+    for slug, related in (("keys", ""), ("retry", "concept/keys"), ("queue", "concept/keys")):
+        kind = "concept" if slug == "keys" else "pattern"
+        edge = f"related:\n  - id: {related}  # because\n    relation: uses\n" if related else ""
+        text = f"---\nid: {kind}/{slug}\ntype: {kind}\ndomain: coding\n{edge}---\n# {slug}\n\nAbout {slug}.\n"
+        brains.write_file(folder, f"domains/coding/{kind}s/{slug}.md", text, expect_sha256=None)
+    shell(folder, "add", "-A")
+    shell(folder, "commit", "-qm", "Linked")
+    (folder / "staged.txt").write_text("staged")
+    shell(folder, "add", "staged.txt")
+    (folder / "README.md").write_text("changed, not staged")
+    return folder
+
+
+def work_under_way(repo: Path) -> str:
+    return shell(repo, "status", "--porcelain", "--", "staged.txt", "README.md")
+
+
+# --- add
+
+
+@pytest.mark.proves("BRAIN-ADD")
+def test_add_files_a_text_and_commits_only_that_file(own: Path) -> None:
+    before = work_under_way(own)
+    path = add_unit(
+        own, "Always set a timeout. Without one a worker hangs forever.", type="pattern", domain="Coding/Go",
+        tags=["http", " http ", ""], confidence=0.7, now=NOW,
+    )  # fmt: skip
+    assert path == "domains/coding/go/patterns/always-set-a-timeout.md"
+    unit = unit_at(own, path)
+    assert (unit.id, unit.title, unit.tags, unit.confidence) == (
+        "pattern/always-set-a-timeout", "Always set a timeout", ("http",), 0.7,
+    )  # fmt: skip
+    assert (unit.origin, unit.created, unit.last_modified) == (Origin.MANUAL, date(2026, 3, 1), date(2026, 3, 1))
+    assert unit.body == "# Always set a timeout\n\nAlways set a timeout. Without one a worker hangs forever."
+    assert committed(own) == {path}
+    assert shell(own, "log", "-1", "--format=%s").strip() == "Add pattern/always-set-a-timeout"
+    assert work_under_way(own) == before
+    assert lint(own) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "named"),
+    [
+        ("# From the heading\n\ntext", None, "From the heading"),
+        ("# From the heading\n\ntext", "Given", "Given"),
+        ("- first thing\n- second thing", None, "first thing"),
+        ("`code` matters! Yes.", None, "code` matters!"),
+        ("一行文字。第二句。", None, "一行文字。"),
+        ("word " * 100, None, " ".join(["word"] * 15)),
+        ("\r\nWindows text.\r\nMore.\r\n", None, "Windows text"),
+    ],
+)
+def test_a_unit_is_called_by_its_title_heading_or_first_sentence(
+    own: Path, text: str, title: str | None, named: str
+) -> None:
+    unit = unit_at(own, add_unit(own, text, type="belief", domain="coding", title=title, now=NOW))
+    assert unit.title == named
+    assert all(word in unit.body for word in text.split())
+
+
+def test_the_same_title_gets_a_number_and_the_same_text_is_refused(own: Path) -> None:
+    first = add_unit(own, "# Title\n\none", type="bug", domain="coding", now=NOW)
+    second = add_unit(own, "# Title\n\ntwo", type="bug", domain="operations", now=NOW)
+    assert (unit_at(own, first).id, unit_at(own, second).id) == ("bug/title", "bug/title-2")
+    assert second == "domains/operations/bugs/title-2.md"
+    with pytest.raises(KnowledgeError, match="The brain knows this already: bug/title"):
+        add_unit(own, "#  Title\n\none\n", type="bug", domain="coding", now=NOW)
+
+
+@pytest.mark.proves("BRAIN-ADD")
+def test_a_finished_file_is_kept_byte_for_byte(own: Path) -> None:
+    path = add_unit(own, FINISHED, type="pattern", domain="coding", now=NOW)
+    assert path == "domains/operations/decisions/use-sqlite.md"
+    assert (own / path).read_text() == FINISHED
+    with pytest.raises(ConflictError, match="exists already"):
+        add_unit(own, FINISHED, type="pattern", domain="coding", now=NOW)
+
+
+@pytest.mark.proves("BRAIN-ADD")
+def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own: Path) -> None:
+    token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    told: list[dict[str, int]] = []
+    path = add_unit(
+        own, f"Log in with {token} first.", type="pattern", domain="coding", title=f"Use {token}", now=NOW,
+        report=lambda counts: told.append(dict(counts)),
+    )  # fmt: skip
+    add_unit(own, FINISHED + f"\nToken {token}\n", type="pattern", domain="coding", now=NOW)
+    assert "Log in with [redacted:github-token] first." in (own / path).read_text()
+    assert told == [{"github-token": 1}]
+    assert token not in shell(own, "log", "-p", "--all")
+    assert token.lower() not in path
+    kept = add_unit(own, f"Look, {token}", type="bug", domain="coding", now=NOW, allow=[re.compile("aB3dE5")])
+    assert token in (own / kept).read_text()
+
+
+def test_a_finished_file_whose_id_another_file_has_is_refused(own: Path) -> None:
+    path = add_unit(own, FINISHED, type="pattern", domain="coding", now=NOW)
+    elsewhere = FINISHED.replace("operations", "management")
+    with pytest.raises(ConflictError, match=re.escape(path)):
+        add_unit(own, elsewhere, type="pattern", domain="coding", now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "error", "says"),
+    [
+        (" \n", {}, UsageError, "nothing to add"),
+        ("…", {}, UsageError, "nothing to add"),
+        ("x", {"type": "recipe"}, UsageError, "There is no type 'recipe'"),
+        ("x", {"domain": "../up"}, UsageError, "cannot be a domain"),
+        ("x", {"confidence": 2.0}, UsageError, "from 0 to 1"),
+        ("x", {"confidence": float("nan")}, UsageError, "from 0 to 1"),
+        ("---\nid: pattern/x\ntype: [\n---\nx", {}, KnowledgeError, "the text:3: .* is not valid YAML"),
+        ("---\nid: pattern/../x\ntype: pattern\n---\nx", {}, KnowledgeError, r"the text:2: `id` must be"),
+    ],
+)  # fmt: skip
+def test_add_refuses_what_it_cannot_file_and_writes_nothing(
+    own: Path, text: str, arguments: dict[str, object], error: type[Exception], says: str
+) -> None:
+    before = shell(own, "status", "--porcelain")
+    with pytest.raises(error, match=says):
+        add_unit(own, text, **{"type": "pattern", "domain": "coding", "now": NOW} | arguments)  # type: ignore[arg-type]
+    assert shell(own, "status", "--porcelain") == before
+
+
+# --- forget
+
+
+@pytest.mark.proves("BRAIN-FORGET")
+def test_forget_removes_the_unit_its_relations_and_remembers_in_one_commit(own: Path) -> None:
+    before, body = work_under_way(own), unit_at(own, "domains/coding/concepts/keys.md").body
+    result = forget_unit(own, "concept/keys")
+    assert result.path == "domains/coding/concepts/keys.md"
+    assert result.relinked == ("domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md")
+    assert result.commit == git.head(own)
+    assert committed(own) == {result.path, "forgotten.yaml", *result.relinked}
+    assert unit_at(own, "domains/coding/patterns/retry.md").related == ()
+    assert forgotten(own).ids == {"concept/keys"}
+    assert forgotten(own).bodies == {knowledge.body_digest(body)}
+    assert work_under_way(own) == before
+    assert lint(own) == []
+
+
+@pytest.mark.proves("BRAIN-FORGET")
+def test_forget_changes_other_files_with_work_in_them_but_leaves_that_work_uncommitted(own: Path) -> None:
+    retry = own / "domains/coding/patterns/retry.md"
+    retry.write_text(retry.read_text() + "\nNot finished yet.\n")
+    forget_unit(own, "concept/keys")
+    assert "domains/coding/patterns/retry.md" not in committed(own)
+    assert "domains/coding/patterns/queue.md" in committed(own)
+    assert retry.read_text().endswith("\nNot finished yet.\n")
+    assert "concept/keys" not in retry.read_text()
+    assert "Not finished yet" in shell(own, "diff", "--", "domains/coding/patterns/retry.md")
+
+
+@pytest.mark.proves("BRAIN-FORGET")
+def test_what_is_added_again_by_hand_is_no_longer_forgotten(own: Path) -> None:
+    forget_unit(own, "concept/keys")
+    forget_unit(own, "pattern/retry")
+    add_unit(own, "# keys\n\nNew words.", type="concept", domain="coding", now=NOW)
+    assert forgotten(own).ids == {"pattern/retry"}
+    assert committed(own) == {"domains/coding/concepts/keys.md", "forgotten.yaml"}
+    add_unit(own, "# retry\n\nAbout retry.", type="pattern", domain="management", title="Other title", now=NOW)
+    assert forgotten(own).ids == set()
+
+
+def test_a_unit_that_was_never_committed_can_be_forgotten(own: Path) -> None:
+    brains.write_file(own, "domains/x/decisions/use-sqlite.md", FINISHED, expect_sha256=None)
+    result = forget_unit(own, "decision/use-sqlite")
+    assert committed(own) == {"forgotten.yaml"}
+    assert not (own / result.path).exists()
+
+
+def test_forgetting_what_is_not_there_names_what_is_near(own: Path) -> None:
+    with pytest.raises(KnowledgeError, match="There is no unit pattern/retri in the brain") as caught:
+        forget_unit(own, "pattern/retri")
+    assert caught.value.hint == "Did you mean pattern/retry?"
+    assert forgotten(own).ids == set()
+
+
+def test_an_id_in_two_files_is_not_guessed_at(own: Path) -> None:
+    text = (own / "domains/coding/patterns/retry.md").read_text()
+    brains.write_file(own, "domains/operations/patterns/retry.md", text, expect_sha256=None)
+    with pytest.raises(KnowledgeError, match=r"More than one file has the id .*coding.* and .*operations"):
+        find_unit(own, "pattern/retry")
+
+
+# --- move
+
+
+@pytest.mark.proves("BRAIN-MOVE")
+def test_a_move_to_another_domain_keeps_id_and_history(own: Path) -> None:
+    before = work_under_way(own)
+    result = move_unit(own, "pattern/retry", domain="Operations/Payments")
+    assert (result.new_id, result.new_path) == ("pattern/retry", "domains/operations/payments/patterns/retry.md")
+    assert committed(own) == {result.old_path, result.new_path}
+    assert (own / result.new_path).read_text() == (
+        "---\nid: pattern/retry\ntype: pattern\ndomain: operations/payments\nrelated:\n"
+        "  - id: concept/keys  # because\n    relation: uses\n---\n# retry\n\nAbout retry.\n"
+    )
+    assert shell(own, "log", "--follow", "--format=%s", "--", result.new_path).split("\n")[1] == "Linked"
+    assert work_under_way(own) == before
+    assert lint(own) == []
+
+
+@pytest.mark.proves("BRAIN-MOVE")
+def test_a_new_name_is_followed_by_every_relation(own: Path) -> None:
+    result = move_unit(own, "concept/keys", slug="idempotency-keys")
+    assert (result.old_id, result.new_id) == ("concept/keys", "concept/idempotency-keys")
+    assert result.relinked == ("domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md")
+    assert "  - id: concept/idempotency-keys  # because\n" in (own / result.relinked[0]).read_text()
+    assert committed(own) == {result.old_path, result.new_path, *result.relinked}
+    assert lint(own) == []
+
+
+def test_a_move_onto_something_else_is_refused(own: Path) -> None:
+    with pytest.raises(KnowledgeError, match="There is a unit pattern/queue already"):
+        move_unit(own, "pattern/retry", slug="queue")
+    (own / "domains/management/patterns").mkdir(parents=True)
+    (own / "domains/management/patterns/retry.md").write_text("something else")
+    with pytest.raises(ConflictError, match="exists already"):
+        move_unit(own, "pattern/retry", domain="management")
+    with pytest.raises(UsageError):
+        move_unit(own, "pattern/retry", domain="../..")
+    with pytest.raises(UsageError):
+        move_unit(own, "pattern/retry", slug="a/b")
+    assert (own / "domains/management/patterns/retry.md").read_text() == "something else"
+    assert unit_at(own, "domains/coding/patterns/retry.md").id == "pattern/retry"
+
+
+def test_a_move_to_where_it_is_changes_nothing(own: Path) -> None:
+    head = git.head(own)
+    result = move_unit(own, "pattern/retry", domain="coding", slug="retry")
+    assert (result.commit, git.head(own)) == (None, head)
+
+
+# --- states of the repository
+
+
+@pytest.mark.proves("BRAIN-BAD-INPUT")
+def test_in_the_middle_of_a_merge_nothing_is_changed(own: Path) -> None:
+    (own / ".git" / "MERGE_HEAD").write_text(f"{git.head(own)}\n")
+    before = shell(own, "status", "--porcelain")
+    for change in (
+        lambda: add_unit(own, "text", type="bug", domain="coding", now=NOW),
+        lambda: forget_unit(own, "concept/keys"),
+        lambda: move_unit(own, "concept/keys", domain="x"),
+    ):
+        with pytest.raises(BrainError, match="in the middle of a merge; nothing was changed") as caught:
+            change()
+        assert "git merge --abort" in str(caught.value.hint)
+    assert shell(own, "status", "--porcelain") == before
+
+
+@pytest.mark.proves("BRAIN-BAD-INPUT")
+def test_a_brain_without_git_works_and_commits_nothing(own: Path) -> None:
+    subprocess.run(["rm", "-rf", str(own / ".git")], check=True)
+    path = add_unit(own, "text", type="bug", domain="coding", now=NOW)
+    assert unit_at(own, path).id == "bug/text"
+    assert move_unit(own, "bug/text", slug="renamed").commit is None
+    assert forget_unit(own, "bug/renamed").commit is None
+    assert forgotten(own).ids == {"bug/renamed"}
+
+
+@pytest.mark.proves("BRAIN-BAD-INPUT")
+def test_when_git_refuses_the_file_is_there_and_it_says_so(own: Path) -> None:
+    (own / ".git" / "index.lock").write_text("")
+    with pytest.raises(
+        GitError,
+        match=r"text\.md is changed, but not committed: git holds .*own locked by .*index\.lock, which is there since",
+    ):
+        add_unit(own, "text", type="bug", domain="coding", now=NOW)
+    assert unit_at(own, "domains/coding/bugs/text.md").id == "bug/text"
+
+
+@pytest.mark.proves("BRAIN-BAD-INPUT")
+def test_broken_files_stop_nobody(own: Path) -> None:
+    for number, content in enumerate([b"\0binary", b"---\nid: [", b"\xff\xfe", b"---\nid: concept/keys\n---\nx"]):
+        (own / f"domains/coding/patterns/broken{number}.md").write_bytes(content)
+    add_unit(own, "text", type="bug", domain="coding", now=NOW)
+    assert forget_unit(own, "concept/keys").relinked
+    errors = [problem for problem in lint(own) if problem.severity is Severity.ERROR]
+    assert len({problem.path for problem in errors}) == 4
+
+
+@pytest.mark.parametrize("content", [b"", b"# caf\xe9\n- id: pattern/old", b"- id: pattern/old\n"])
+def test_a_list_of_the_forgotten_that_is_empty_or_no_utf8_is_added_to_and_loses_no_byte(
+    own: Path, content: bytes
+) -> None:
+    add_unit(own, "# Bolts\n\nAbout bolts.", type="concept", domain="coding", now=NOW)
+    (own / "forgotten.yaml").write_bytes(content)
+    forget_unit(own, "concept/bolts")
+    written = (own / "forgotten.yaml").read_bytes()
+    assert written.startswith(content) and b"- id: concept/bolts\n" in written
+    assert forgotten(own).ids == {"concept/bolts", *(["pattern/old"] if b"old" in content else [])}
+    add_unit(own, "# Bolts\n\nAbout bolts.", type="concept", domain="coding", now=NOW)
+    assert forgotten(own).ids == set() | ({"pattern/old"} if b"old" in content else set())
+    assert (own / "forgotten.yaml").read_bytes().rstrip().startswith(content.rstrip())
+
+
+# --- several writers, and writers that were interrupted
+
+
+def refuse_commits(repo: Path) -> None:
+    """Let every commit in this repository fail, as on a full disk, while all else works."""
+    shell(repo, "config", "commit.gpgsign", "true")
+    shell(repo, "config", "gpg.program", "/bin/false")
+
+
+def allow_commits(repo: Path) -> None:
+    shell(repo, "config", "--unset", "commit.gpgsign")
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+def test_writers_at_the_same_moment_all_get_their_commit(own: Path) -> None:
+    code = (
+        "import sys; from datetime import UTC, datetime; from pathlib import Path;"
+        "from nugget.brain.filing import add_unit;"
+        "add_unit(Path(sys.argv[1]), f'Fact {sys.argv[2]} is kept.', type='belief', domain='x', now=datetime.now(UTC))"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, own, str(number)]) for number in range(6)]
+    assert [writer.wait() for writer in writers] == [0] * 6
+    assert shell(own, "status", "--porcelain", "--", "domains") == ""
+    assert shell(own, "log", "--format=%s").count("Add belief/fact-") == 6
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+def test_a_git_process_of_somebody_else_is_waited_for(own: Path) -> None:
+    lock = own / ".git" / "index.lock"
+    lock.write_text("")
+    waiting = threading.Timer(0.5, lock.unlink)
+    waiting.start()
+    path = add_unit(own, "text", type="bug", domain="coding", now=NOW)
+    waiting.join()
+    assert committed(own) == {path}
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+@pytest.mark.parametrize("text", ["A text.", FINISHED])
+def test_adding_what_is_there_but_uncommitted_commits_it(own: Path, text: str) -> None:
+    refuse_commits(own)
+    with pytest.raises(GitError, match="is changed, but not committed"):
+        add_unit(own, text, type="bug", domain="coding", now=NOW)
+    allow_commits(own)
+    path = add_unit(own, text, type="bug", domain="coding", now=NOW)
+    assert committed(own) == {path}
+    with pytest.raises((KnowledgeError, ConflictError)):
+        add_unit(own, text, type="bug", domain="coding", now=NOW)
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+def test_forgetting_again_commits_what_an_interrupted_call_left(own: Path) -> None:
+    refuse_commits(own)
+    with pytest.raises(GitError):
+        forget_unit(own, "concept/keys")
+    allow_commits(own)
+    again = forget_unit(own, "concept/keys")
+    assert again.path == "domains/coding/concepts/keys.md"
+    relinked = {"domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md"}
+    assert committed(own) == {again.path, "forgotten.yaml", *relinked}
+    with pytest.raises(KnowledgeError, match="There is no unit concept/keys"):
+        forget_unit(own, "concept/keys")
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+@pytest.mark.parametrize("place", [{"slug": "key"}, {"domain": "ops"}, {"slug": "key", "domain": "ops"}])
+def test_moving_again_commits_what_an_interrupted_call_left(own: Path, place: dict[str, str]) -> None:
+    refuse_commits(own)
+    with pytest.raises(GitError):
+        move_unit(own, "concept/keys", **place)
+    allow_commits(own)
+    result = move_unit(own, "concept/keys", **place)
+    assert (own / result.new_path).is_file()
+    assert shell(own, "status", "--porcelain", "--", "domains") == ""
+
+
+@pytest.mark.proves("BRAIN-MOVE")
+def test_a_move_leaves_what_does_not_change_byte_for_byte(own: Path) -> None:
+    head = '---\nid:   "bug/r1"\ntype: bug\ndomain: "coding"\nconfidence: 0.90\n---\n# R\n\nText.\n'
+    brains.write_file(own, "domains/coding/bugs/r1.md", head, expect_sha256=None)
+    result = move_unit(own, "bug/r1", domain="cooking")
+    assert (own / result.new_path).read_text() == head.replace('domain: "coding"', "domain: cooking")
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_where_nothing_is_committed_it_is_said(nugget: Nugget, own: Path, tmp_path: Path, inside: bool) -> None:
+    shutil.rmtree(own / ".git")
+    if inside:
+        shell(tmp_path, "init", "-q")
+    part = f"a folder of the repository {tmp_path}" if inside else "no git repository. Next: nugget init"
+    for line in (
+        ["add", "A fact.", "--type", "bug"],
+        ["mv", "bug/a-fact", "--domain", "ops"],
+        ["forget", "bug/a-fact"],
+    ):
+        shown = nugget("--brain", own, *line)
+        assert shown.code == 0 and f"Not committed: the brain is {part}" in shown.err

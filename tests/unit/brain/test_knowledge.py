@@ -1,0 +1,422 @@
+"""The knowledge-file format: what is taken, and what is refused with its line."""
+
+from __future__ import annotations
+
+import itertools
+import string
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from knowledge_texts import CONTRACT, PATH, file, unit_of
+
+from nugget.brain.knowledge_file import (
+    KEYS,
+    MAX_FILE_BYTES,
+    body_digest,
+    domain_of,
+    is_domain,
+    is_id,
+    parse,
+    parse_bytes,
+    read_text,
+)
+from nugget.models import (
+    Evidence,
+    KnowledgeType,
+    Origin,
+    Problem,
+    Relation,
+    RelationType,
+    Scope,
+    Severity,
+    SourceName,
+    Unit,
+)
+
+
+def only_problem(text: str, path: str = "domains/coding/patterns/retry.md") -> Problem:
+    (problem,) = parse(text, path=path).problems
+    return problem
+
+
+def line_of(text: str, start: str) -> int:
+    return next(number for number, line in enumerate(text.split("\n"), 1) if line.strip().startswith(start))
+
+
+# --- what is taken
+
+
+@pytest.mark.proves("KNOW-FORMAT")
+def test_the_file_of_the_contract_parses_into_its_unit() -> None:
+    parsed = parse(CONTRACT, path=PATH)
+    assert parsed.problems == ()
+    assert parsed.unit == Unit(
+        id="pattern/retry-with-idempotency",
+        source=SourceName.BRAIN,
+        type="pattern",
+        title="Retry with Idempotency Keys",
+        body="# Retry with Idempotency Keys\n\nBody in markdown.",
+        path=PATH,
+        domain="coding",
+        tags=("stripe", "payments", "reliability"),
+        confidence=0.9,
+        origin=Origin.AI_SESSION,
+        related=(Relation(id="concept/idempotency-keys", relation=RelationType.USES),),
+        created=date(2026, 2, 24),
+        last_modified=date(2026, 2, 25),
+    )
+    assert (parsed.lines["id"], parsed.lines["related"], parsed.lines["related.0"]) == (2, 8, 9)
+
+
+@pytest.mark.proves("KNOW-FORMAT")
+def test_the_optional_keys_are_read() -> None:
+    text = file(
+        scope="{repo: github.com/x/y, path: src/a.py, symbol: retry}",
+        session="abc-123",
+        evidence="\n  - session: abc-123\n    quote: |\n      It failed.\n      Twice.\n    records: [u1, u2]",
+        stale_after="2027-01-01",
+        alternatives="\n  - Do nothing, and hope\n  - A queue",
+    )
+    unit = unit_of(text)
+    assert unit.scope == Scope(repo="github.com/x/y", path="src/a.py", symbol="retry")
+    assert unit.session == "abc-123"
+    assert unit.evidence == (Evidence(session="abc-123", quote="It failed.\nTwice.\n", records=("u1", "u2")),)
+    assert unit.stale_after == date(2027, 1, 1)
+    assert unit.alternatives == ("Do nothing, and hope", "A queue")
+
+
+@pytest.mark.proves("KNOW-FORMAT")
+@pytest.mark.parametrize("kind", list(KnowledgeType))
+@pytest.mark.parametrize("relation", list(RelationType))
+def test_every_type_and_relation_is_taken(kind: KnowledgeType, relation: RelationType) -> None:
+    text = file(id=f"{kind}/x", type=str(kind), related=f"\n  - id: bug/y\n    relation: {relation}")
+    unit = unit_of(text, f"domains/coding/{kind}s/x.md")
+    assert unit.type == kind
+    assert unit.related == (Relation(id="bug/y", relation=relation),)
+
+
+@pytest.mark.proves("KNOW-TOLERANT")
+@pytest.mark.parametrize(
+    "written",
+    ["2026-02-24", "'2026-02-24'", "2026-02-24T10:11:12Z", "2026-02-24 10:11:12", "2026/02/24", "2026-2-24"],
+)
+def test_dates_are_taken_as_people_write_them(written: str) -> None:
+    assert unit_of(file(created=written)).created == date(2026, 2, 24)
+
+
+@pytest.mark.proves("KNOW-TOLERANT")
+@pytest.mark.parametrize(
+    ("key", "written", "field", "value"),
+    [
+        ("tags", "", "tags", ()),
+        ("tags", "one, two", "tags", ("one", "two")),
+        ("tags", "one", "tags", ("one",)),
+        ("tags", "[a, a, 2024, yes, null, ' b ']", "tags", ("a", "2024", "yes", "b")),
+        ("tags", "\n- a\n- b", "tags", ("a", "b")),
+        ("confidence", "'0.5'", "confidence", 0.5),
+        ("confidence", "1", "confidence", 1.0),
+        ("confidence", "", "confidence", 0.5),
+        ("source", "AI-Session", "origin", Origin.AI_SESSION),
+        ("source", "~", "origin", None),
+        ("type", "Pattern", "type", "pattern"),
+        ("related", "[]", "related", ()),
+        ("related", "", "related", ()),
+        ("title", "'Named: here'", "title", "Named: here"),
+        ("scope", "src/a.py", "scope", Scope(path="src/a.py")),
+        ("evidence", "It failed.", "evidence", (Evidence(session="", quote="It failed."),)),
+        ("alternatives", "a, or b", "alternatives", ("a, or b",)),
+    ],
+)
+def test_keys_are_taken_in_the_forms_that_people_write(key: str, written: str, field: str, value: object) -> None:
+    parsed = parse(file(**{key: written}), path="domains/coding/patterns/retry.md")
+    assert parsed.problems == ()
+    assert getattr(parsed.unit, field) == value
+
+
+@pytest.mark.proves("KNOW-TOLERANT")
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("before", ["", "\n\n"])
+def test_any_line_end_a_byte_order_mark_and_blank_lines_before_are_taken(newline: str, mark: str, before: str) -> None:
+    text = mark + (before + CONTRACT).replace("\n", newline)
+    parsed = parse_bytes(text.encode("utf-8"), path=PATH)
+    assert parsed.unit == unit_of(CONTRACT, PATH)
+    assert parsed.lines["created"] == 11 + len(before)
+
+
+def test_a_title_comes_from_the_key_else_the_heading_else_the_id() -> None:
+    assert unit_of(file(title="Given")).title == "Given"
+    assert unit_of(file()).title == "Title"
+    assert unit_of(file("No heading.\n", id="pattern/retry-after_a-while")).title == "Retry after a while"
+
+
+def test_the_folder_decides_the_domain() -> None:
+    unit = unit_of(file(domain="_"), "domains/coding/go/patterns/retry.md")
+    assert unit.domain == "coding/go"
+    problem = only_problem(file(domain="cooking"), "domains/coding/go/patterns/retry.md")
+    assert problem.severity is Severity.WARNING
+    assert (problem.line, "coding/go, which counts" in problem.reason) == (4, True)
+    assert unit_of(file(domain="cooking"), "elsewhere.md").domain == "cooking"
+
+
+def test_rules_in_the_body_do_not_end_the_frontmatter() -> None:
+    assert unit_of(file("# T\n\n---\n\nid: concept/other\n\n---\n")).body == "# T\n\n---\n\nid: concept/other\n\n---"
+
+
+def test_unicode_ids_and_domains_are_taken() -> None:
+    unit = unit_of(file(id="concept/冪等性", type="concept", domain="編程"), "domains/編程/concepts/冪等性.md")
+    assert (unit.id, unit.domain) == ("concept/冪等性", "編程")
+
+
+# --- what is refused
+
+
+@pytest.mark.proves("KNOW-PROBLEM-LINE")
+@pytest.mark.parametrize(
+    ("keys", "line", "says"),
+    [
+        ({"id": "_"}, 1, "has no `id`; add a line `id: pattern/retry`"),
+        ({"id": "retry"}, 2, "`id` must be <type>/<slug>"),
+        ({"id": "recipe/soup"}, 2, "`id` must be <type>/<slug>"),
+        ({"id": "pattern/../../etc"}, 2, "`id` must be <type>/<slug>"),
+        ({"id": "[a]"}, 2, "`id` must be a single value, not a list"),
+        ({"type": "_"}, 1, "has no `type`; add a line `type:` with one of pattern, concept"),
+        ({"type": "recipe"}, 3, "`type` must be one of pattern, concept, decision, bug, belief, not 'recipe'"),
+        ({"type": "{a: b}"}, 3, "`type` must be a single value, not keys of its own"),
+        ({"domain": "../up"}, 4, "`domain` must be folder names"),
+        ({"domain": "/etc/passwd x"}, 4, "`domain` must be folder names"),
+        ({"tags": "{a: b}"}, 5, "`tags` must be a list"),
+        ({"tags": "[[a]]"}, 5, "each of `tags` must be a single value, not a list"),
+        ({"confidence": "high"}, 5, "`confidence` must be a number from 0 to 1, not 'high'"),
+        ({"confidence": "7"}, 5, "`confidence` must be a number from 0 to 1"),
+        ({"confidence": "-0.1"}, 5, "`confidence` must be a number from 0 to 1"),
+        ({"confidence": ".nan"}, 5, "`confidence` must be a number from 0 to 1"),
+        ({"confidence": "nan"}, 5, "`confidence` must be a number from 0 to 1"),
+        ({"confidence": "[0.5]"}, 5, "`confidence` must be a single value"),
+        ({"source": "rumour"}, 5, "`source` must be one of ai-session, manual, imported"),
+        ({"created": "yesterday"}, 5, "`created` must be a date such as 2026-02-24, not 'yesterday'"),
+        ({"created": "2026-13-45"}, 5, "`created` must be a date"),
+        ({"created": "20260224"}, 5, "`created` must be a date"),
+        ({"related": "concept/x"}, 5, "`related` must be a list of entries"),
+        ({"related": "\n  - concept/x"}, 6, "each of `related` needs an `id` and a `relation`"),
+        ({"related": "\n  - id: concept/x"}, 6, "each of `related` needs an `id` and a `relation`"),
+        ({"related": "\n  - id: nowhere\n    relation: uses"}, 6, "a relation's `id` must be <type>/<slug>"),
+        ({"related": "\n  - id: bug/x\n    relation: eats"}, 7, "`relation` must be one of uses, implements"),
+        ({"related": "\n  - id: bug/x\n    relation: [uses]"}, 7, "`relation` must be a single value"),
+    ],
+)  # fmt: skip
+def test_what_a_key_cannot_be_is_told_with_its_line(keys: dict[str, str], line: int, says: str) -> None:
+    parsed = parse(file(**keys), path="domains/coding/patterns/retry.md")
+    (problem,) = parsed.problems
+    assert parsed.unit is None
+    assert (problem.path, problem.line, problem.severity) == ("domains/coding/patterns/retry.md", line, Severity.ERROR)
+    assert says in problem.reason
+
+
+@pytest.mark.proves("KNOW-PROBLEM-LINE")
+@pytest.mark.parametrize(
+    ("keys", "line", "says"),
+    [
+        ({"stale_after": "soon"}, 5, "`stale_after` must be a date"),
+        ({"scope": "[a]"}, 5, "`scope` needs one of repo, path and symbol"),
+        ({"scope": "{path: [a]}"}, 5, "`scope.path` must be a single value"),
+        ({"evidence": "\n  - session: x"}, 6, "each of `evidence` needs a `quote`"),
+        ({"alternatives": "{a: b}"}, 5, "`alternatives` must be a list"),
+        ({"session": "[a]"}, 5, "`session` must be a single value"),
+        ({"created": "2026-02-24", "last_modified": "2026-02-23"}, 6, "`last_modified` is before `created`"),
+        ({"id": "concept/x"}, 3, "`type` is pattern, but the id says concept"),
+    ],
+)
+def test_what_is_odd_but_harmless_is_a_warning_and_the_unit_stays(keys: dict[str, str], line: int, says: str) -> None:
+    parsed = parse(file(**keys), path="domains/coding/patterns/retry.md")
+    (problem,) = parsed.problems
+    assert parsed.unit is not None
+    assert (problem.line, problem.severity) == (line, Severity.WARNING)
+    assert says in problem.reason
+
+
+@pytest.mark.proves("KNOW-PROBLEM-LINE")
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("", 1, "has no frontmatter"),
+        ("# Just markdown\n", 1, "has no frontmatter"),
+        ("---\nid: pattern/x\n", 1, "has frontmatter without an end"),
+        ("---\nid: pattern/x\ntype: [pattern\ndomain: coding\n---\nx", 3, "is not valid YAML"),
+        ("---\nid: pattern/x\ntitle: Retry: always\n---\nx", 3, "needs quotes"),
+        ("---\nid: pattern/x\n\ttype: pattern\n---\nx", 3, "is not valid YAML"),
+        ("---\nid: pattern/x\ntitle: 'open\n---\nx", 3, "is not valid YAML"),
+        ("---\nid: pattern/x\ntype: [\n---\nx", 3, "is not valid YAML"),
+        ("---\nid: pattern/x\n- a\n---\nx", 3, "is not valid YAML"),
+        ("---\nid: pattern/x\ntags: *nobody\n---\nx", 3, "is not valid YAML"),
+        ("---\nid: pattern/x\ntitle: a\x07b\n---\nx", 3, "is not valid YAML"),
+        ("---\njust words\n---\nx", 2, "has frontmatter without `key: value` lines"),
+        ("---\n- a\n- b\n---\nx", 2, "has frontmatter without `key: value` lines"),
+        ("---\nid: pattern/x\ntype: pattern\nid: pattern/y\n---\nx", 4, "has the key `id` twice (first in line 2)"),
+        ("---\n? [a, b]\n: c\n---\nx", 2, "has a key that is no plain word"),
+        ("---\nid: pattern/x\n<<<<<<< HEAD\ntype: bug\n=======\ntype: pattern\n>>>>>>> other\n---\nx", 3, "conflict"),
+        ("<<<<<<< HEAD\n---\nid: pattern/x\n---\n=======\n---\nid: pattern/y\n---\n>>>>>>> other\n", 1, "conflict"),
+    ],
+)
+def test_frontmatter_that_cannot_be_read_is_told_with_its_line(text: str, line: int, says: str) -> None:
+    parsed = parse(text, path="domains/coding/patterns/x.md")
+    (problem,) = parsed.problems
+    assert parsed.unit is None
+    assert says in problem.reason
+    assert problem.line == line
+
+
+def test_a_file_with_several_mistakes_tells_all_of_them_in_order() -> None:
+    problems = parse(file(type="x", confidence="2", created="never"), path="domains/coding/patterns/a.md").problems
+    assert [problem.line for problem in problems] == [3, 5, 6]
+
+
+def test_conflict_markers_in_the_body_are_a_warning() -> None:
+    text = file("# T\n\n<<<<<<< HEAD\na\n=======\nb\n>>>>>>> other\n")
+    problem = only_problem(text)
+    assert (problem.line, problem.severity) == (line_of(text, "<<<<<<<"), Severity.WARNING)
+    assert "conflict markers" in problem.reason
+
+
+def test_an_empty_body_is_a_warning() -> None:
+    assert only_problem(file("\n \n")).severity is Severity.WARNING
+
+
+@pytest.mark.proves("KNOW-HOSTILE")
+@pytest.mark.parametrize(
+    ("content", "says", "line"),
+    [
+        (b"---\nid: x\n---\n\0\1\2", "binary file", 4),
+        (b"\x89PNG\r\n\x1a\n\0\0", "binary file", 3),
+        ("---\nid: x".encode("utf-16"), "UTF-16", 1),
+        (b"---\nid: pattern/x\ntitle: caf\xe9\n---\n", "not UTF-8 text (byte 0xe9)", 3),
+        (b"x" * (MAX_FILE_BYTES + 1), "a knowledge file may be 5 MB at most", None),
+    ],
+)
+def test_what_is_no_text_is_refused(content: bytes, says: str, line: int | None) -> None:
+    problem = read_text(content, path="a.md")
+    assert isinstance(problem, Problem)
+    assert says in problem.reason
+    assert problem.line == line
+    assert parse_bytes(content, path="a.md").unit is None
+
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{new}: &{new} [*{old}, *{old}]\n" for old, new in itertools.pairwise(string.ascii_lowercase)
+)
+
+
+@pytest.mark.proves("KNOW-HOSTILE")
+def test_a_yaml_bomb_costs_nothing() -> None:
+    assert parse(f"---\n{BOMB}id: pattern/x\ntype: pattern\ndomain: coding\n---\n# T\n", path="x.md").unit is not None
+    parsed = parse(f"---\n{BOMB}tags: *z\nid: pattern/x\ntype: pattern\n---\n# T\n", path="x.md")
+    assert parsed.unit is None
+    assert any("each of `tags` must be a single value" in problem.reason for problem in parsed.problems)
+    merged = "".join(f"m{n}: &m{n}\n  <<: [*m{n - 1}, *m{n - 1}]\n" for n in range(1, 40))
+    text = f"---\nm0: &m0 {{a: b}}\n{merged}id: pattern/x\ntype: pattern\n---\n# T\n"
+    assert parse(text, path="x.md").unit is not None
+
+
+@pytest.mark.proves("KNOW-HOSTILE")
+@pytest.mark.parametrize(
+    "value",
+    [
+        "!!python/object/apply:os.system ['touch {}']",
+        "!!python/name:os.system",
+        "!!python/object/new:subprocess.Popen [['touch', '{}']]",
+        "!!binary aGk=",
+        "!custom x",
+    ],
+)
+@pytest.mark.parametrize("key", ["id", "title", "tags", "related", "scope", "unknown"])
+def test_tags_are_never_constructed(tmp_path: Path, key: str, value: str) -> None:
+    trace = tmp_path / "trace"
+    parsed = parse(file(**{key: value.format(trace)}), path="domains/coding/patterns/retry.md")
+    assert not trace.exists()
+    assert bool(parsed.problems) == (key != "unknown")
+
+
+@pytest.mark.proves("KNOW-HOSTILE")
+@pytest.mark.parametrize(
+    "nested",
+    ["[" * 100_000, "x: " + "[" * 100_000 + "]" * 100_000, "x: " + "{a: " * 60_000, "- " * 90_000 + "x",
+     "? " * 90_000 + "x", "\n".join(" " * n + "a:" for n in range(500)), "x: " + "[" * 1500],
+)  # fmt: skip
+def test_deep_nesting_is_refused_without_ending_the_process(nested: str) -> None:
+    # libyaml's composer would overflow the C stack, so this runs in a process of its own.
+    code = (
+        "import sys; from nugget.brain.knowledge_file import parse\n"
+        "parsed = parse(sys.stdin.read(), path='x.md'); print(parsed.unit, parsed.problems[0].reason)"
+    )
+    text = f"---\nid: pattern/x\n{nested}\n---\n# T\n"
+    run = subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("None ")
+    assert "frontmatter" in run.stdout
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text()
+    | st.text(alphabet="---\n:[]{}&*!|>'\"#%@`,?ab \t\r\ufeff\x85\u2028")
+    | st.binary().map(lambda content: content.decode("utf-8", "surrogateescape"))
+)
+@pytest.mark.proves("KNOW-PROBLEM-LINE")
+def test_any_text_gives_a_unit_or_a_problem(text: str) -> None:
+    for whole in (text, f"---\n{text}\n---\n# T\n", f"---\nid: pattern/x\ntype: pattern\ntags: {text}\n---\n# T\n"):
+        parsed = parse(whole, path="x.md")
+        assert parsed.unit is not None or parsed.problems
+        last = whole.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
+        assert all(problem.line and 1 <= problem.line <= last for problem in parsed.problems)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_give_a_unit_or_a_problem(content: bytes) -> None:
+    parsed = parse_bytes(content, path="x.md")
+    assert parsed.unit is not None or parsed.problems
+
+
+# --- names and digests
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [("pattern/a", True), ("bug/v1.2+x_y-z", True), ("concept/冪等", True), ("pattern/", False), ("pattern/a/b", False),
+     ("pattern/.hidden", False), ("recipe/a", False), ("pattern/a b", False), ("pattern/a\n", False), ("", False)],
+)  # fmt: skip
+def test_ids_are_a_type_and_a_slug(text: str, answer: bool) -> None:
+    assert is_id(text) is answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [("coding", True), ("coding/c++", True), ("coding/go/http", True), ("", False), ("/coding", False), ("a//b", False),
+     ("../x", False), ("a/../b", False), (".git", False), ("a/.b", False), ("a b", False), ("a\nb", False)],
+)  # fmt: skip
+def test_domains_are_plain_folder_names(text: str, answer: bool) -> None:
+    assert is_domain(text) is answer
+
+
+def test_the_domain_of_a_path_is_what_lies_between_domains_and_the_type() -> None:
+    assert domain_of("domains/coding/go/patterns/x.md") == "coding/go"
+    assert domain_of("domains/patterns/patterns/x.md") == "patterns"
+    assert domain_of("domains/coding/x.md") is None
+    assert domain_of("README.md") is None
+
+
+def test_the_digest_of_a_body_ignores_white_space_only() -> None:
+    assert body_digest("# A\n\nb  c\n") == body_digest("# A b c")
+    assert body_digest("# A b c") != body_digest("# A b d")
+    assert len(body_digest("")) == 64
+
+
+def test_the_known_keys_are_those_of_the_contract() -> None:
+    assert KEYS[:4] == ("id", "title", "type", "domain")
+    assert {"tags", "confidence", "source", "related", "created", "last_modified", "scope", "session", "evidence",
+            "stale_after", "alternatives"} <= set(KEYS)  # fmt: skip

@@ -1,0 +1,229 @@
+"""Knowledge files are written so that they read well, and changed only where they must be."""
+
+from __future__ import annotations
+
+import string
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from knowledge_texts import CONTRACT, PATH, file, unit_of
+
+from nugget.brain.knowledge_file import edit, parse_bytes, serialise
+from nugget.errors import KnowledgeError
+from nugget.models import Evidence, KnowledgeType, Origin, Relation, RelationType, Scope, Severity, SourceName, Unit
+
+# --- serialise
+
+WORD = st.text(alphabet=string.ascii_letters + string.digits + "-_é字", min_size=1, max_size=12).filter(str.isalnum)
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=60)
+LINE = TEXT.map(lambda text: " ".join(text.split())).filter(bool)
+DAY = st.none() | st.dates(date(1970, 1, 1), date(2199, 12, 31))
+
+
+@st.composite
+def units(draw: st.DrawFn) -> Unit:
+    kind = draw(st.sampled_from(list(KnowledgeType)))
+    domain = draw(st.sampled_from(["coding", "coding/go", "management", "烹飪"]))
+    slug = draw(WORD)
+    created, last_modified = draw(DAY), draw(DAY)
+    body = draw(TEXT | st.just("# Title\n\nText.\n\n---\n\nMore.")).strip()
+    return Unit(
+        id=f"{kind}/{slug}",
+        source=SourceName.BRAIN,
+        type=str(kind),
+        title=draw(LINE),
+        body="\n".join(["x", body]).strip(),
+        path=f"domains/{domain}/{kind}s/{slug}.md",
+        domain=domain,
+        tags=tuple(draw(st.lists(LINE, max_size=4, unique=True))),
+        confidence=draw(st.floats(0, 1)),
+        origin=draw(st.none() | st.sampled_from(Origin)),
+        related=tuple(
+            Relation(id=f"bug/{draw(WORD)}", relation=draw(st.sampled_from(RelationType)))
+            for _ in range(draw(st.integers(0, 3)))
+        ),
+        scope=draw(st.none() | st.builds(Scope, repo=st.none() | LINE, path=LINE, symbol=st.none() | LINE)),
+        session=draw(st.none() | LINE),
+        evidence=tuple(
+            draw(st.lists(st.builds(Evidence, session=LINE, quote=TEXT, records=st.lists(WORD, max_size=3).map(tuple)),
+                          max_size=2))
+        ),
+        alternatives=tuple(draw(st.lists(LINE, max_size=3, unique=True))),
+        created=created,
+        last_modified=last_modified,
+        stale_after=draw(DAY),
+    )  # fmt: skip
+
+
+@pytest.mark.proves("KNOW-ROUND-TRIP")
+@settings(max_examples=400, deadline=None)
+@given(units())
+def test_parse_serialise_parse_is_identical(unit: Unit) -> None:
+    text = serialise(unit)
+    parsed = parse_bytes(text.encode("utf-8"), path=unit.path or "")
+    assert parsed.unit == unit, text
+    assert serialise(parsed.unit) == text
+    assert all(problem.severity is Severity.WARNING for problem in parsed.problems)
+
+
+@pytest.mark.proves("KNOW-ROUND-TRIP")
+def test_real_files_survive_the_round_trip(brain: Path) -> None:
+    files = sorted((brain / "domains").rglob("*.md"))
+    assert len(files) >= 40
+    for path in files:
+        name = path.relative_to(brain).as_posix()
+        unit = unit_of(path.read_text("utf-8"), name)
+        assert unit_of(serialise(unit), name) == unit
+
+
+@pytest.mark.proves("KNOW-FORMAT")
+def test_a_new_file_has_the_keys_in_the_order_of_the_contract_and_reads_well() -> None:
+    unit = unit_of(CONTRACT, PATH)
+    assert serialise(unit) == (
+        "---\nid: pattern/retry-with-idempotency\ntype: pattern\ndomain: coding\n"
+        "tags: [stripe, payments, reliability]\nconfidence: 0.9\nsource: ai-session\nrelated:\n"
+        "  - id: concept/idempotency-keys\n    relation: uses\ncreated: 2026-02-24\nlast_modified: 2026-02-25\n"
+        "---\n# Retry with Idempotency Keys\n\nBody in markdown.\n"
+    )
+
+
+def test_quotes_of_several_lines_are_written_as_blocks() -> None:
+    unit = unit_of(file(evidence="\n  - session: s\n    quote: |\n      first: line\n      second # line"))
+    assert "    quote: |\n      first: line\n      second # line\n" in serialise(unit)
+
+
+# --- edit
+
+
+def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
+    old, new = before.split("\n"), after.split("\n")
+    return [line for line in old if line not in new], [line for line in new if line not in old]
+
+
+@pytest.mark.proves("KNOW-EDIT-ONLY")
+def test_a_value_is_changed_within_its_line() -> None:
+    changed = edit(CONTRACT, changes={"confidence": 0.4, "last_modified": date(2026, 3, 1)})
+    assert changed == CONTRACT.replace("confidence: 0.9", "confidence: 0.4").replace("2026-02-25", "2026-03-01")
+
+
+@pytest.mark.proves("KNOW-EDIT-ONLY")
+def test_a_new_key_goes_to_its_place_and_an_emptied_one_goes() -> None:
+    changed = edit(CONTRACT, changes={"session": "abc", "title": "Given", "tags": (), "custom_key": [1, 2]})
+    removed, added = changed_lines(CONTRACT, changed)
+    assert removed == ["tags: [stripe, payments, reliability]"]
+    assert sorted(added) == sorted(["session: abc", "title: Given", "custom_key:", "  - 1", "  - 2"])
+    assert changed.index("title: Given") > changed.index("id: pattern")
+    assert changed.index("session: abc") > changed.index("last_modified")
+    assert unit_of(changed, PATH).session == "abc"
+
+
+@pytest.mark.proves("KNOW-EDIT-ONLY")
+@pytest.mark.parametrize(
+    "related",
+    [
+        "related:\n- id: concept/a\n  relation: uses\n- {id: concept/b, relation: implements} # why\n",
+        "related:\n    # first\n    -   id: concept/a\n        relation: uses\n        note: kept\n\n"
+        "    -\n      relation: implements\n      id: 'concept/b'\n    # last\n",
+        "related: [{id: concept/a, relation: uses}, {id: concept/b, relation: implements}] # both\n",
+        "related: [\n  {id: concept/a, relation: uses},\n  {id: concept/b, relation: implements},\n]\n",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_relations_are_renamed_and_taken_out_in_any_style(related: str, newline: str) -> None:
+    text = file().replace("---\n# T", f"{related}custom: [ 1,2 ]   # mine\n---\n# T").replace("\n", newline)
+    pairs = [(edge.id, str(edge.relation)) for edge in unit_of(text).related]
+    assert pairs == [("concept/a", "uses"), ("concept/b", "implements")]
+
+    def after(**arguments: Any) -> list[tuple[str, str]]:
+        changed = edit(text, **arguments)
+        assert "custom: [ 1,2 ]   # mine" in changed
+        assert (newline == "\n") == ("\r" not in changed)
+        assert changed.count("#") >= text.count("#") - 1
+        return [(edge.id, str(edge.relation)) for edge in unit_of(changed).related]
+
+    assert after(relink={"concept/a": "concept/renamed"}) == [("concept/renamed", "uses"), pairs[1]]
+    assert after(relink={"concept/a": None}) == [pairs[1]]
+    assert after(relink={"concept/b": None}) == [pairs[0]]
+    assert after(relink={"concept/a": None, "concept/b": None}) == []
+    assert after(relink={"concept/a": None, "concept/b": "bug/z"}) == [("bug/z", "implements")]
+    assert after(relink={"bug/unrelated": None}) == pairs
+
+
+@pytest.mark.proves("KNOW-EDIT-ONLY")
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_line_ends_and_byte_order_mark_stay(mark: str, newline: str) -> None:
+    text = mark + CONTRACT.replace("\n", newline)
+    changed = edit(text, changes={"confidence": 0.4, "session": "s"}, body="# New\n\nbody")
+    assert changed.startswith(mark + "---" + newline)
+    assert changed.removeprefix(mark).replace(newline, "").isprintable()
+    assert changed.endswith(f"---{newline}# New{newline}{newline}body{newline}")
+
+
+@pytest.mark.proves("KNOW-EDIT-ONLY")
+def test_a_new_body_leaves_the_frontmatter_and_its_distance_alone() -> None:
+    text = CONTRACT.replace("---\n# Retry", "---\n\n# Retry")
+    head = text[: text.index("# Retry")]
+    assert edit(text, body="# Other\n\n---\n\nText\n\n") == head + "# Other\n\n---\n\nText\n"
+    assert edit("---\nid: pattern/x\n---", body="# T") == "---\nid: pattern/x\n---\n# T\n"
+
+
+def test_an_edit_that_asks_for_nothing_changes_nothing() -> None:
+    assert edit(CONTRACT) == CONTRACT
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "says"),
+    [
+        ("# no frontmatter", {"confidence": 1}, "has no frontmatter"),
+        ("---\nid: [\n---\n", {"confidence": 1}, "not valid YAML"),
+        ("---\n{id: pattern/x, type: pattern}\n---\n", {"confidence": 1}, "not written as one key a line"),
+        ("---\nid: &a pattern/x\nother: *a\n---\n", {"id": "pattern/y"}, "is not valid YAML"),
+        (CONTRACT, {"bad key\nid": "x"}, "cannot be a key"),
+    ],
+)
+def test_an_edit_that_would_touch_more_is_refused(text: str, changes: dict[str, object], says: str) -> None:
+    with pytest.raises(KnowledgeError, match=says):
+        edit(text, changes=changes)
+
+
+FOREIGN = st.sampled_from(
+    ["# comment\n", "\n", "custom: {a: [1, 2]}\n", "note: |\n  # not a comment\n  text\n\n", "  # indented comment\n",
+     "x-y: 'it''s'\n", "folded: >-\n  a\n  b\n", "list:\n- a\n# between\n- b\n", "empty:\n"]
+)  # fmt: skip
+
+
+@pytest.mark.proves("KNOW-EDIT-ONLY")
+@settings(max_examples=300, deadline=None)
+@given(
+    parts=st.lists(FOREIGN, max_size=6, unique=True),
+    order=st.permutations(range(9)),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    key=st.sampled_from(["confidence", "tags", "session", "created", "title", "scope", "domain", "alternatives"]),
+    value=LINE,
+)
+def test_an_edit_keeps_every_other_line_byte_for_byte(
+    parts: list[str], order: list[int], newline: str, key: str, value: str
+) -> None:
+    known = ["id: pattern/x\n", "type: pattern\n", "domain: coding # here\n", "confidence:   0.50   # sure\n",
+             "tags:\n  - a  # first\n  - b\n"]  # fmt: skip
+    pieces = [*known, *parts]
+    shuffled = [pieces[index] for index in order if index < len(pieces)] + pieces[9:]
+    text = ("---\n" + "".join(shuffled) + "---\n# T\n\nbody  \n").replace("\n", newline)
+    new: Any = {"confidence": 0.25, "tags": (value,), "created": date(2026, 1, 2), "domain": "cooking",
+                "scope": Scope(path=value), "alternatives": (value,)}.get(key, value)  # fmt: skip
+    changed = edit(text, changes={key: new})
+    before, after = (yaml.safe_load(whole.split("---")[1]) for whole in (text, changed))
+    assert {name: given for name, given in before.items() if name != key} == {
+        name: given for name, given in after.items() if name != key
+    }
+    assert getattr(unit_of(changed, "x.md"), key) == new
+    untouched = [line for piece in shuffled if not piece.startswith(f"{key}:") for line in piece.splitlines()]
+    kept = iter(changed.replace(newline, "\n").split("\n"))
+    assert all(line in kept for line in untouched)
+    assert edit(changed, changes={key: new}) == changed

@@ -1,0 +1,187 @@
+"""Lint: every file, and how they fit together, each with path, line and reason."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nugget.brain.lint import lint
+from nugget.errors import UsageError
+from nugget.infra import git
+from nugget.models import Severity
+
+
+def write(brain: Path, path: str, text: str) -> None:
+    (brain / path).parent.mkdir(parents=True, exist_ok=True)
+    (brain / path).write_text(text, "utf-8")
+
+
+def unit(kind: str, slug: str, *related: tuple[str, str], domain: str = "coding") -> str:
+    edges = "".join(f"  - id: {target}\n    relation: {relation}\n" for target, relation in related)
+    head = f"id: {kind}/{slug}\ntype: {kind}\ndomain: {domain}\n{'related:' if edges else ''}\n{edges}"
+    return f"---\n{head}---\n# {slug}\n\nText.\n"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    write(tmp_path, "brain.yaml", "owner: Ada\n")
+    (tmp_path / "domains").mkdir()
+    git.init(tmp_path)
+    return tmp_path
+
+
+def told(brain: Path, *paths: Path) -> list[str]:
+    return [f"{problem.severity}: {problem}" for problem in lint(brain, paths)]
+
+
+@pytest.mark.proves("BRAIN-LINT")
+def test_the_brain_of_the_tests_has_nothing_wrong(brain: Path) -> None:
+    assert told(brain) == []
+
+
+@pytest.mark.proves("BRAIN-LINT")
+def test_each_broken_file_is_told_and_the_others_are_still_checked(own: Path) -> None:
+    write(own, "domains/coding/bugs/a.md", "---\nid: bug/a\ntype: bug\nconfidence: high\n---\n# A\n")
+    write(own, "domains/coding/bugs/b.md", "---\nid: bug/b\ntype: [bug\n---\n# B\n")
+    write(own, "domains/coding/bugs/c.md", "# C\n")
+    write(own, "domains/coding/bugs/d.md", unit("bug", "d", ("bug/nobody", "uses")))
+    assert told(own) == [
+        "warning: domains/coding/bugs/a.md:1: has no `domain`; it is filed under coding",
+        "error: domains/coding/bugs/a.md:4: `confidence` must be a number from 0 to 1, not 'high'",
+        "error: domains/coding/bugs/b.md:3: has frontmatter that is not valid YAML (did not find expected ',' or ']')",
+        "error: domains/coding/bugs/c.md:1: has no frontmatter; start it with a line `---`, then `id:`, `type:` and "
+        "`domain:`",
+        "warning: domains/coding/bugs/d.md:6: `uses` names bug/nobody, which no file has",
+    ]
+
+
+@pytest.mark.proves("BRAIN-LINT", "BRAIN-BAD-INPUT")
+def test_an_id_in_two_files_is_an_error_that_names_the_other(own: Path) -> None:
+    write(own, "domains/coding/bugs/a.md", unit("bug", "a"))
+    write(own, "domains/operations/bugs/a.md", unit("bug", "a", domain="operations"))
+    assert told(own) == [
+        "error: domains/operations/bugs/a.md:2: the id bug/a is taken by domains/coding/bugs/a.md:2; choose another one"
+    ]
+
+
+@pytest.mark.proves("BRAIN-LINT", "BRAIN-BAD-INPUT")
+def test_a_relation_to_nobody_is_a_warning_with_a_guess(own: Path) -> None:
+    write(own, "domains/coding/bugs/stripe-retry.md", unit("bug", "stripe-retry"))
+    write(own, "domains/coding/bugs/b.md", unit("bug", "b", ("bug/stripe-retry", "uses"), ("bug/stripe-retri", "uses")))
+    assert told(own) == [
+        "warning: domains/coding/bugs/b.md:8: `uses` names bug/stripe-retri, which no file has; did you mean "
+        "bug/stripe-retry?"
+    ]
+
+
+@pytest.mark.proves("BRAIN-LINT", "BRAIN-BAD-INPUT")
+def test_a_circle_of_one_way_relations_is_a_warning(own: Path) -> None:
+    write(own, "domains/coding/bugs/a.md", unit("bug", "a", ("bug/c", "uses"), ("bug/b", "supersedes")))
+    write(own, "domains/coding/bugs/b.md", unit("bug", "b", ("bug/c", "supersedes")))
+    write(own, "domains/coding/bugs/c.md", unit("bug", "c", ("bug/a", "supersedes"), ("bug/a", "often_combined_with")))
+    write(own, "domains/coding/bugs/d.md", unit("bug", "d", ("bug/a", "supersedes"), ("bug/d", "uses")))
+    assert told(own) == [
+        "warning: domains/coding/bugs/a.md:8: `supersedes` goes in a circle: bug/a -> bug/b -> bug/c -> bug/a",
+        "warning: domains/coding/bugs/d.md:8: is related to itself",
+    ]
+
+
+def test_circles_of_many_units_are_found_without_running_out_of_stack(own: Path) -> None:
+    for number in range(1200):
+        target = (f"bug/b{(number + 1) % 1200}", "requires_understanding_of")
+        write(own, f"domains/coding/bugs/b{number}.md", unit("bug", f"b{number}", target))
+    (problem,) = lint(own)
+    assert problem.path == "domains/coding/bugs/b0.md"
+    assert "in a circle: bug/b0 -> bug/b1 -> " in problem.reason
+
+
+@pytest.mark.proves("BRAIN-LINT")
+def test_a_file_in_the_wrong_place_is_told(own: Path) -> None:
+    write(own, "domains/coding/bugs/other-name.md", unit("bug", "a"))
+    write(own, "domains/coding/patterns/b.md", unit("bug", "b"))
+    write(own, "domains/cooking/bugs/c.md", unit("bug", "c"))
+    write(own, "domains/d.md", unit("bug", "d"))
+    assert told(own) == [
+        "warning: domains/coding/bugs/other-name.md:2: the id bug/a belongs in a file a.md",
+        "warning: domains/coding/patterns/b.md:3: a bug belongs in the folder domains/coding/bugs",
+        "warning: domains/cooking/bugs/c.md:4: `domain` says coding, but the file is filed under cooking, which counts",
+        "warning: domains/d.md:3: a bug belongs in the folder domains/coding/bugs",
+    ]
+
+
+@pytest.mark.proves("BRAIN-LINT")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("owner: Ada\nretrieval:\n  limit: many\n", "error: brain.yaml:3: `retrieval.limit` must be a whole number"),
+        ("owner: Ada\nretrieval:\n  limt: 3\n", "warning: brain.yaml:3: has the key `retrieval.limt`, which Nugget"),
+        ("owner: Ada\ncolour: red\n", "warning: brain.yaml:2: has the key `colour`, which Nugget does not know"),
+        ("owner: Ada\nllm: [\n", "error: brain.yaml:3: not valid YAML"),
+        ("owner: Ada\nllm: yes\n", "error: brain.yaml:2: `llm` must be a section"),
+        ("owner: 2026-99-99\n", "error: brain.yaml: cannot be read as YAML (month must be in 1..12)"),
+        ("- a\n", "error: brain.yaml: expected `key: value` lines"),
+    ],
+)
+def test_settings_are_checked_with_their_line(own: Path, text: str, said: str) -> None:
+    write(own, "brain.yaml", text)
+    (problem,) = told(own)
+    assert problem.startswith(said)
+
+
+@pytest.mark.proves("BRAIN-LINT")
+def test_named_paths_limit_what_is_told_but_not_what_is_known(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(own, "domains/coding/bugs/a.md", unit("bug", "a", ("bug/b", "uses"), ("bug/nobody", "uses")))
+    write(own, "domains/coding/bugs/b.md", unit("bug", "b", ("bug/nobody", "uses")))
+    write(own, "draft.md", "# Draft\n")
+    assert [problem.path for problem in lint(own, [own / "domains/coding/bugs/a.md"])] == ["domains/coding/bugs/a.md"]
+    assert len(lint(own, [Path("domains/coding")])) == 2
+    monkeypatch.chdir(own / "domains/coding")
+    assert [problem.path for problem in lint(own, [Path("bugs/b.md")])] == ["domains/coding/bugs/b.md"]
+    assert [problem.path for problem in lint(own, [own / "draft.md"])] == ["draft.md"]
+    assert len(lint(own, [own])) == 2
+
+
+def test_a_path_that_is_not_in_the_brain_is_refused(own: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        lint(own, [Path("domains/nowhere.md")])
+    with pytest.raises(UsageError, match="is not in the brain"):
+        lint(own, [Path("/etc/hosts")])
+
+
+def test_a_brain_without_git_gets_a_warning(own: Path) -> None:
+    subprocess.run(["rm", "-rf", str(own / ".git")], check=True)
+    (problem,) = lint(own)
+    assert (problem.path, problem.severity) == (".", Severity.WARNING)
+    assert "no git repository" in problem.reason
+
+
+@pytest.mark.proves("BRAIN-LINT-SECRETS")
+def test_a_secret_is_told_by_kind_and_line_and_never_shown(own: Path) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6" * 3
+    write(own, "domains/coding/bugs/a.md", unit("bug", "a") + f"\nThe token was {key} then.\n")
+    write(own, "domains/coding/bugs/b.md", unit("bug", "b") + "\nCommit 9f1c3bd2a8e04f3f9f1c3bd2a8e04f3f9f1c3bd2.\n")
+    (said,) = told(own)
+    assert said.startswith("warning: domains/coding/bugs/a.md:11: holds what looks like a secret (github-token)")
+    assert key not in said and key[4:16] not in said
+    write(own, "brain.yaml", "owner: Ada\nredaction:\n  allow: ['ghp_a1B2']\n")
+    assert told(own) == []
+
+
+@pytest.mark.proves("SETTINGS-BOUNDED")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: &a [x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n", "has an alias"),
+        ("owner: " + "[" * 5000 + "]" * 5000 + "\n", "nested more than 40 levels deep"),
+        ("owner: x\n" + "# " + "y" * 300_000 + "\n", "longer than 256,000 characters"),
+        ("owner: !!python/object/apply:os.system [id]\n", "has a tag"),
+        ("owner: \u00fc\n", None),
+    ],
+)
+def test_settings_that_are_bombs_are_refused_in_one_sentence(own: Path, text: str, said: str | None) -> None:
+    write(own, "brain.yaml", text)
+    assert [line for line in told(own) if "brain.yaml" in line] == [] if said is None else said in told(own)[0]
+    (own / "brain.yaml").write_bytes(b"owner: \xff\n")
+    assert "no UTF-8" in told(own)[0]

@@ -1,0 +1,471 @@
+"""Capture on real repositories: once, beside the user's work, without repeating what is known or turned down."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sessions import NOW, STARTED, ScriptedExtraction, capture_into, fork, nothing_similar, unit, write_transcript
+
+from nugget.brain import knowledge_file as knowledge
+from nugget.capture import CaptureResult, capture_transcript, waiting_units
+from nugget.capture.proposals import parse_message
+from nugget.config import CaptureSettings, Settings
+from nugget.errors import BrainError, GitError, TranscriptError
+from nugget.infra import git, ledger
+from nugget.models import Relation, RelationType, Unit
+from nugget.sources import archive
+
+RETRY = unit(
+    "Retry only idempotent calls", "Retry a payment call only with an idempotency key. Otherwise it charges twice."
+)
+CACHE = unit(
+    "Expire caches by event", "Invalidate the cache when the event arrives, not by time to live.", type="concept"
+)
+
+
+@pytest.fixture
+def projects(isolated_home: Path) -> Path:
+    return isolated_home / ".claude/projects/-srv-shop"
+
+
+def status(brain: Path) -> str:
+    shown = subprocess.run(["git", "-C", str(brain), "status", "-sb"], check=True, capture_output=True, text=True)
+    return shown.stdout
+
+
+def files_on(brain: Path, result: CaptureResult) -> dict[str, str]:
+    assert result.branch is not None
+    return {
+        change.path: (git.read_blob(brain, result.branch, change.path) or b"").decode()
+        for change in git.changes(brain, "HEAD", result.branch)
+    }
+
+
+@pytest.mark.proves("CAPTURE-BRANCH", "CAPTURE-UNTOUCHED")
+def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    session = write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")])
+    (brain / "brain.yaml").write_text("owner: half typed\n")
+    before = status(brain), git.head(brain)
+    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY, CACHE])))
+    assert (status(brain), git.head(brain)) == before
+    assert result.branch == f"nugget/session-20260301-120010-{session[:8]}"
+    assert set(files_on(brain, result)) == {
+        "domains/coding/patterns/retry-only-idempotent-calls.md",
+        "domains/coding/concepts/expire-caches-by-event.md",
+    }
+    for path, text in files_on(brain, result).items():
+        parsed = knowledge.parse(text, path=path)
+        assert parsed.unit is not None and not parsed.problems
+        assert parsed.unit.session == session
+        assert parsed.unit.origin == "ai-session"
+    (branch,) = git.branches(brain, "nugget/")
+    message = parse_message(branch.message)
+    assert message.title == "Knowledge from session 2026-03-01 12:00"
+    assert message.trailers["Nugget-Session"] == session
+    row = "| `domains/coding/patterns/retry-only-idempotent-calls.md` | pattern | coding | 0.70 | because of "
+    assert row in message.body
+    assert "> `Retry a payment call only with an idempotency key`" in message.body
+    assert f"nugget review show {result.branch}" in message.body
+    assert "What it was about." in message.body
+
+
+@pytest.mark.proves("CAPTURE-ONCE")
+def test_the_same_session_twice_adds_nothing_twice(brain: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", RETRY.title)])
+    extract = ScriptedExtraction([RETRY])
+    first = capture_transcript(transcript, capture_into(brain, home, extract))
+    second = capture_transcript(transcript, capture_into(brain, home, extract))
+    assert first.branch is not None
+    assert (second.branch, second.skipped) == (None, "nothing new since it was captured")
+    assert extract.calls == 1
+    assert len(git.branches(brain, "nugget/")) == 1
+
+
+@pytest.mark.proves("CAPTURE-ONCE")
+def test_a_resumed_session_is_captured_by_what_it_grew(brain: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    session = write_transcript(transcript, [("Why?", RETRY.title)])
+    extract = ScriptedExtraction([RETRY, CACHE])
+    capture_transcript(transcript, capture_into(brain, home, extract))
+    write_transcript(transcript, [("And?", CACHE.title)], session=session, started=STARTED + timedelta(hours=1))
+    grown = capture_transcript(transcript, capture_into(brain, home, extract))
+    assert list(files_on(brain, grown)) == ["domains/coding/concepts/expire-caches-by-event.md"]
+    assert len(git.branches(brain, "nugget/")) == 2
+
+
+@pytest.mark.proves("CAPTURE-ONCE")
+def test_a_fork_repeats_nothing_and_adds_what_it_added(brain: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", RETRY.title), ("More", "Nothing of note.")])
+    extract = ScriptedExtraction([RETRY, CACHE])
+    capture_transcript(transcript, capture_into(brain, home, extract))
+    forked = projects / "fork.jsonl"
+    session = fork(transcript, forked)
+    again = capture_transcript(forked, capture_into(brain, home, extract))
+    assert again.skipped == "nothing new since it was captured"
+    write_transcript(forked, [("And?", CACHE.title)], session=session)
+    added = capture_transcript(forked, capture_into(brain, home, extract))
+    assert list(files_on(brain, added)) == ["domains/coding/concepts/expire-caches-by-event.md"]
+
+
+@pytest.mark.proves("CAPTURE-ONCE")
+def test_real_resumed_and_forked_sessions_share_what_was_captured(brain: Path, home: Path, shared_data: Path) -> None:
+    folder = shared_data / "transcripts/claude-code-2.1.329/resume"
+    extract = ScriptedExtraction([])
+    captured: set[str] = set()
+    for transcript in sorted(folder.glob("*.jsonl")):
+        capture_transcript(transcript, capture_into(brain, home, extract))
+    for line in ledger.read(home, ledger.CAPTURES):
+        records = set(str(line.get("records") or "").split())
+        assert not records & captured
+        captured |= records
+    assert captured
+
+
+def test_growing_real_sessions_never_repeat_a_record(brain: Path, home: Path, shared_data: Path) -> None:
+    files = sorted((shared_data / "transcripts/claude-code").glob("2026-01-28_cc432c40_*.jsonl"))
+    assert len(files) == 3
+    seen: list[str] = []
+    for transcript in files:
+        capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([])))
+    for line in ledger.read(home, ledger.CAPTURES):
+        seen += str(line.get("records") or "").split()
+    assert seen and len(seen) == len(set(seen))
+
+
+def test_a_plan_without_its_branch_is_carried_out_again_and_one_with_it_is_not(
+    brain: Path, home: Path, projects: Path
+) -> None:
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", RETRY.title)])
+    extract = ScriptedExtraction([RETRY])
+    capture_transcript(transcript, capture_into(brain, home, extract))
+    file = home / "ledger" / ledger.CAPTURES
+    planned, captured = file.read_bytes().splitlines(keepends=True)
+    assert [json.loads(line)["event"] for line in (planned, captured)] == ["planned", "captured"]
+    file.write_bytes(planned + captured[:10])
+    again = capture_transcript(transcript, capture_into(brain, home, extract))
+    assert again.skipped == "nothing new since it was captured"
+    (branch,) = git.branches(brain, "nugget/")
+    git.delete_branch(brain, branch.name, expect=branch.sha)
+    file.write_bytes(planned)
+    once_more = capture_transcript(transcript, capture_into(brain, home, extract))
+    assert once_more.branch == branch.name
+
+
+@pytest.mark.proves("CAPTURE-DUPLICATE")
+def test_a_near_duplicate_is_proposed_as_an_edit_of_the_file_that_is_there(
+    brain: Path, home: Path, projects: Path
+) -> None:
+    path = "domains/coding/patterns/retry-with-idempotency.md"
+    known = knowledge.parse((brain / path).read_text("utf-8"), path=path).unit
+    assert known is not None
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", RETRY.title)])
+
+    def similar(asked: Unit) -> list[tuple[Unit, float]]:
+        return [(known, 0.91)]
+
+    news = replace(RETRY, body="Reconcile payments nightly: webhooks from the provider may be lost for hours.")
+    capture = capture_into(brain, home, ScriptedExtraction([news]), similar=similar)
+    result = capture_transcript(transcript, capture)
+    ((edited, text),) = files_on(brain, result).items()
+    assert edited == path
+    before = (brain / path).read_text("utf-8")
+    assert known.body.strip() in text
+    assert text.rstrip().endswith("webhooks from the provider may be lost for hours.")
+    assert "tags: [stripe, payments, reliability, http]" in text
+    assert "last_modified: 2026-03-01" in text and "created: 2026-02-24" in text
+    assert before == (brain / path).read_text("utf-8")
+    (change,) = result.changes
+    assert change.note == "adds to pattern/retry-with-idempotency, which says much the same (similarity 0.91)"
+    again = knowledge.parse(text, path=path).unit
+    assert again is not None and again.id == known.id and len(again.evidence) == len(known.evidence) + 1
+
+
+@pytest.mark.proves("CAPTURE-DUPLICATE")
+def test_what_adds_to_a_file_that_cannot_be_edited_becomes_one_of_its_own(
+    brain: Path, home: Path, projects: Path
+) -> None:
+    path = "domains/coding/patterns/one-line.md"
+    text = "---\n{id: pattern/one-line, type: pattern, domain: coding}\n---\n# One line\n\nWritten by a program.\n"
+    (brain / path).write_text(text)
+    for command in (["add", "-A"], ["commit", "-q", "-m", "One line"]):
+        subprocess.run(["git", "-C", str(brain), *command], check=True)
+    known = knowledge.parse(text, path=path).unit
+    assert known is not None
+    newer = replace(CACHE, related=(Relation(id=known.id, relation=RelationType.SUPERSEDES),))
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")])
+    capture = capture_into(brain, home, ScriptedExtraction([RETRY, newer]), similar=lambda asked: [(known, 0.91)])
+    result = capture_transcript(transcript, capture)
+    files = files_on(brain, result)
+    assert set(files) == {
+        "domains/coding/patterns/retry-only-idempotent-calls.md", "domains/coding/concepts/expire-caches-by-event.md",
+    }  # fmt: skip
+    note = "pattern/one-line has to be edited by hand; much like pattern/one-line (similarity 0.91)"
+    assert note in [change.note for change in result.changes]
+
+
+@pytest.mark.proves("CAPTURE-DUPLICATE")
+def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projects: Path) -> None:
+    path = "domains/coding/patterns/retry-with-idempotency.md"
+    known = knowledge.parse((brain / path).read_text("utf-8"), path=path).unit
+    assert known is not None
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", known.title)])
+    copy = replace(known, id="pattern/another-name")
+    capture = capture_into(brain, home, ScriptedExtraction([copy]), similar=nothing_similar)
+    result = capture_transcript(transcript, capture)
+    assert result.branch is not None, "without an index only the same words at the same id are known"
+    (branch,) = git.branches(brain, "nugget/")
+    git.delete_branch(brain, branch.name, expect=branch.sha)
+    other = projects / "t.jsonl"
+    write_transcript(other, [("Why?", known.title)])
+    capture = capture_into(brain, home, ScriptedExtraction([copy]), similar=lambda asked: [(known, 0.99)])
+    result = capture_transcript(other, capture)
+    assert result.skipped == "nothing worth keeping was found"
+    assert result.dropped == (f"{known.title}: {known.id} says it already",)
+
+
+def test_an_update_that_extraction_names_is_an_edit_of_that_unit(brain: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", CACHE.title)])
+    for updates, path in (
+        ("pattern/retry-with-idempotency", "domains/coding/patterns/retry-with-idempotency.md"),
+        ("pattern/not-there", "domains/coding/concepts/expire-caches-by-event.md"),
+    ):
+        extract = ScriptedExtraction([CACHE], updates=updates)
+        result = capture_transcript(transcript, capture_into(brain, home, extract, dry_run=True))
+        assert [change.path for change in result.changes] == [path]
+        assert result.usd == 0.25
+
+
+def test_what_already_waits_for_review_is_not_proposed_again(brain: Path, home: Path, projects: Path) -> None:
+    extract = ScriptedExtraction([RETRY])
+    for name in ("one", "two"):
+        write_transcript(projects / f"{name}.jsonl", [("Why?", RETRY.title)])
+    first = capture_transcript(projects / "one.jsonl", capture_into(brain, home, extract))
+    second = capture_transcript(projects / "two.jsonl", capture_into(brain, home, extract))
+    assert second.branch is None
+    assert second.dropped == (
+        f"{RETRY.title}: already waits for review on {first.branch} as pattern/retry-only-idempotent-calls",
+    )
+    assert [found.id for found, _ in waiting_units(brain)] == ["pattern/retry-only-idempotent-calls"]
+
+
+def test_a_taken_name_gets_a_number(brain: Path, home: Path, projects: Path) -> None:
+    other = unit(RETRY.title, "Entirely different words about something unrelated altogether, such as gardens.")
+    for name, found in (("one", RETRY), ("two", other)):
+        transcript = projects / f"{name}.jsonl"
+        write_transcript(transcript, [("Why?", RETRY.title)])
+        result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([found])))
+    assert list(files_on(brain, result)) == ["domains/coding/patterns/retry-only-idempotent-calls-2.md"]
+
+
+def test_supersession_marks_the_old_file_and_contradiction_is_pointed_out(
+    brain: Path, home: Path, projects: Path
+) -> None:
+    old = "pattern/retry-with-idempotency"
+    newer = replace(
+        CACHE,
+        related=(
+            Relation(id=old, relation=RelationType.SUPERSEDES),
+            Relation(id="concept/idempotency-keys", relation=RelationType.CONTRADICTS),
+            Relation(id="concept/not-there", relation=RelationType.USES),
+        ),
+    )
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", CACHE.title)])
+    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([newer])))
+    files = files_on(brain, result)
+    new = files["domains/coding/concepts/expire-caches-by-event.md"]
+    marked = files["domains/coding/patterns/retry-with-idempotency.md"]
+    assert "not-there" not in new
+    assert "relation: supersedes" in new and "relation: contradicts" in new
+    assert "superseded_by: concept/expire-caches-by-event" in marked
+    (branch,) = git.branches(brain, "nugget/")
+    assert "supersedes pattern/retry-with-idempotency; contradicts concept/idempotency-keys" in branch.message
+
+
+@pytest.mark.proves("CAPTURE-HOSTILE")
+def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain: Path, home: Path, projects: Path) -> None:
+    hostile = [
+        unit("a", "Path traversal body.", domain="../../etc", id="pattern/../../../../etc/passwd"),
+        unit("b", "YAML body.", type="pattern: x\nid: evil"),
+        unit("c\nid: evil/injected\n---\n", "Newlines in the title do not end the frontmatter.", type="bug"),
+        unit("d", "---\nid: concept/forged\n---\n# Forged\n", domain=".git/hooks", type="belief"),
+        unit(
+            "e | @someone fixes #12 ![x](http://evil.example/p.png)",
+            "Tables `and` links.",
+            quote="| `x` |\n\nNugget-Session: forged",
+        ),
+        unit("f\u202e\x1b[31m", "Control characters.", domain="con/nul/\x00"),
+    ]
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", "\n".join(one.title for one in hostile))])
+    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction(hostile)))
+    files = files_on(brain, result)
+    assert len(files) == 5
+    for path, text in files.items():
+        assert path.startswith("domains/") and ".." not in path and ".git" not in path, path
+        parsed = knowledge.parse(text, path=path)
+        assert parsed.unit is not None, (path, parsed.problems)
+        assert f"{parsed.unit.type}s/{parsed.unit.id.partition('/')[2]}.md" in path
+    (branch,) = git.branches(brain, "nugget/")
+    assert "@someone" not in branch.message
+    assert "#12" not in branch.message
+    assert "http://evil" not in branch.message
+    assert "\x1b" not in branch.message
+    assert parse_message(branch.message).trailers["Nugget-Session"] == result.session
+    rows = [line for line in branch.message.splitlines() if line.startswith("| `domains")]
+    assert len(rows) == 5 and all(row.replace("\\|", "").count("|") == 6 for row in rows)
+    assert any("unknown type" in reason for reason in result.dropped)
+
+
+def test_more_units_than_wanted_are_left_out_least_trusted_first(brain: Path, home: Path, projects: Path) -> None:
+    words = ["alpha", "bravo", "charlie", "delta", "echo"]
+    many = [
+        unit(f"Rule {word}", f"{word} " * 3 + f"{word}ly {number}0 {word}ness", confidence=number / 10)
+        for number, word in enumerate(words)
+    ]
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", "\n".join(one.title for one in many))])
+    settings = Settings(capture=CaptureSettings(max_units=2))
+    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction(many), settings=settings))
+    assert sorted(change.unit.title for change in result.changes) == ["Rule delta", "Rule echo"]
+    assert len(result.dropped) == 3
+
+
+def test_secrets_reach_neither_branch_nor_archive_nor_ledger(brain: Path, home: Path, projects: Path) -> None:
+    secret = "AKIA" + "IOSFODNN7" + "QRSTUVW"
+    transcript = projects / "s.jsonl"
+    session = write_transcript(transcript, [(f"Use {secret} <private>my house number is 7</private>", RETRY.title)])
+    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
+    assert sum(result.redacted.values()) >= 2
+    everything = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
+    everything += gzip.decompress(archive.archive_file(home, session).read_bytes())
+    everything += git.run(brain, "log", "--all", "-p")
+    assert secret.encode() not in everything
+    assert b"house number" not in everything
+    assert b"Redacted: " in everything
+
+
+@pytest.mark.proves("CAPTURE-ARCHIVE")
+def test_a_deleted_transcript_is_captured_from_the_archive(
+    brain: Path, home: Path, projects: Path, tmp_path: Path
+) -> None:
+    name = "0b9f8a52-1f9b-4b53-9f5b-0d3f4f5a6c7d"
+    transcript = projects / f"{name}.jsonl"
+    write_transcript(transcript, [("Why?", RETRY.title)], session=name)
+
+    def broken(session: object) -> None:
+        raise GitError("the disk was full")
+
+    with pytest.raises(GitError):
+        capture_transcript(transcript, replace(capture_into(brain, home, ScriptedExtraction([])), extract=broken))  # type: ignore[arg-type]
+    transcript.unlink()
+    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
+    assert result.branch is not None
+    with pytest.raises(TranscriptError):
+        capture_transcript(projects / "never-there.jsonl", capture_into(brain, home, ScriptedExtraction([])))
+
+
+@pytest.mark.proves("CAPTURE-ARCHIVE")
+def test_a_damaged_archive_is_told_in_one_sentence_and_written_anew(brain: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    said = [(f"Why {number}?", f"{RETRY.title}, {number * 7919}") for number in range(50)]
+    name = write_transcript(transcript, said)
+    capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
+    file = archive.archive_file(home, name)
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    for damaged in (whole[:middle], whole[:middle] + b"\xff" * 40 + whole[middle + 40 :], gzip.compress(b'"text"')):
+        file.write_bytes(damaged)
+        with pytest.raises(TranscriptError, match="is damaged"):
+            archive.read_archive(file)
+        capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
+        assert file.read_bytes() == whole
+
+
+def test_an_archive_gives_every_event_back(home: Path, shared_data: Path) -> None:
+    from nugget.sources.claude_code import read_session
+
+    for transcript in sorted((shared_data / "transcripts/claude-code-2.1.329").glob("*/*.jsonl")):
+        session = read_session(transcript)
+        if session.events:
+            assert archive.read_archive(archive.write_archive(home, session)) == session
+
+
+def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
+    brain: Path, home: Path, projects: Path
+) -> None:
+    transcript = projects / "s.jsonl"
+    session = write_transcript(transcript, [("Why?", RETRY.title)], cwd="/srv/secret/deep")
+    settings = Settings(capture=CaptureSettings(exclude_projects=("/srv/secret",)))
+    extract = ScriptedExtraction([RETRY])
+    result = capture_transcript(transcript, capture_into(brain, home, extract, settings=settings))
+    assert result.skipped == "sessions in /srv/secret/deep are excluded (capture.exclude_projects)"
+    assert not archive.archive_file(home, session).exists()
+    moved = projects / "moved.jsonl"
+    write_transcript(moved, [("Why?", RETRY.title)], cwd="/srv/open")
+    with moved.open("a") as lines:  # later in the session the agent went into the excluded folder
+        lines.write(transcript.read_text().replace(session, "s-moved"))
+    assert "excluded" in (
+        capture_transcript(moved, capture_into(brain, home, extract, settings=settings)).skipped or ""
+    )
+    own = projects / "own.jsonl"
+    write_transcript(own, [("Why?", RETRY.title)], cwd=str(home / "llm"))
+    assert "excluded" in (capture_transcript(own, capture_into(brain, home, extract)).skipped or "")
+    empty = projects / "empty.jsonl"
+    empty.write_text("")
+    assert capture_transcript(empty, capture_into(brain, home, extract)).skipped == "the session holds no conversation"
+    assert extract.calls == 0
+
+
+def test_a_dry_run_shows_the_files_and_writes_nothing(brain: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", RETRY.title)])
+    capture = capture_into(brain, home, ScriptedExtraction([RETRY]), dry_run=True)
+    result = capture_transcript(transcript, capture)
+    assert [change.path for change in result.changes] == ["domains/coding/patterns/retry-only-idempotent-calls.md"]
+    assert git.branches(brain, "nugget/") == []
+    assert list(ledger.read(home, ledger.CAPTURES)) == []
+    assert list((home / "archive").glob("*.jsonl.gz")) == []
+
+
+def test_proposals_start_from_main_while_another_proposal_is_checked_out(
+    brain: Path, home: Path, projects: Path
+) -> None:
+    for name, found in (("one", RETRY), ("two", CACHE)):
+        transcript = projects / f"{name}.jsonl"
+        write_transcript(transcript, [("Why?", found.title)])
+        result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([found])))
+        subprocess.run(["git", "-C", str(brain), "switch", "-q", str(result.branch)], check=True)
+    assert [change.path for change in git.changes(brain, "main", str(result.branch))] == [
+        "domains/coding/concepts/expire-caches-by-event.md"
+    ]
+
+
+def test_a_folder_without_git_is_told_apart(tmp_path: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", RETRY.title)])
+    with pytest.raises(BrainError, match="is no git repository"):
+        capture_transcript(transcript, capture_into(tmp_path, home, ScriptedExtraction([RETRY])))
+
+
+def test_a_moved_brain_still_knows_what_was_captured(brain: Path, home: Path, projects: Path) -> None:
+    transcript = projects / "s.jsonl"
+    write_transcript(transcript, [("Why?", RETRY.title)])
+    capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
+    moved = brain.rename(brain.parent / "elsewhere")
+    result = capture_transcript(transcript, capture_into(moved, home, ScriptedExtraction([RETRY]), now=NOW))
+    assert result.skipped == "nothing new since it was captured"

@@ -1,0 +1,311 @@
+"""The capture queue: every job in one state at every moment, nothing lost, nothing captured twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+from sessions import write_transcript
+
+from nugget.capture import queue
+from nugget.capture.queue import Job, Outcome
+from nugget.config import read_environment
+from nugget.errors import GitError, TranscriptError
+from nugget.infra import files, ledger, spool
+from nugget.sources.sessions import find_sessions
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def put(home: Path, session: str = "s", **more: object) -> None:
+    job = {"version": 1, "queued": NOW.timestamp(), "session": session, "transcript": f"/x/{session}"}
+    spool.put(home, job | more)
+
+
+def states(home: Path) -> dict[str, int]:
+    return {state: count for state, count in queue.overview(home).counts.items() if count}
+
+
+def drain(home: Path, capture: Callable[[Job], Outcome], *, now: datetime = NOW) -> int:
+    return queue.drain(home, capture, now=lambda: now)
+
+
+def fails(job: Job) -> Outcome:
+    raise GitError("the remote said no")
+
+
+@pytest.mark.proves("QUEUE-STATES")
+def test_jobs_end_done_skipped_or_failed_with_the_reason(home: Path) -> None:
+    for name in ("good", "dull", "bad", "odd"):
+        put(home, name)
+    log: list[str] = []
+
+    def capture(job: Job) -> Outcome:
+        assert (home / "queue/running" / job.name).exists()
+        if job.session == "bad":
+            raise GitError("the remote said no")
+        if job.session == "odd":
+            raise RuntimeError("nobody\nforesaw this hunter2")
+        return Outcome(branch="nugget/session-1") if job.session == "good" else Outcome(skipped="nothing new")
+
+    def redact(text: str) -> str:
+        return text.replace("hunter2", "[redacted]")
+
+    assert queue.drain(home, capture, now=lambda: NOW, log=log.append, redact=redact) == 4
+    assert states(home) == {"done": 1, "skipped": 1, "failed": 2}
+    assert queue.jobs(home, "done")[0].branch == "nugget/session-1"
+    assert queue.jobs(home, "skipped")[0].reason == "nothing new"
+    reasons = [job.reason for job in queue.jobs(home, "failed")]
+    assert reasons == ["the remote said no", "unexpected RuntimeError: nobody foresaw this [redacted]"]
+    assert len(log) == 1 and "Traceback" in log[0] and "hunter2" not in log[0]
+
+
+@pytest.mark.proves("QUEUE-RETRY")
+def test_failures_are_tried_again_each_time_later_until_left_to_a_person(home: Path) -> None:
+    put(home)
+    waits: list[float] = []
+    now = NOW
+    for _ in range(queue.MAX_ATTEMPTS):
+        assert drain(home, fails, now=now) == 1
+        (job,) = queue.jobs(home, "failed")
+        if job.next_try is not None:
+            waits.append(job.next_try - now.timestamp())
+            assert queue.release(home, now=now) == []
+            now = datetime.fromtimestamp(job.next_try, UTC)
+            assert len(queue.release(home, now=now)) == 1
+    assert waits[:4] == [60, 120, 240, 480]
+    assert max(waits) == queue.LAST_RETRY.total_seconds()
+    assert sum(waits) > 86_400
+    assert queue.jobs(home, "failed")[0].next_try is None
+    assert queue.release(home, now=now + timedelta(days=99)) == []
+    assert len(queue.release(home, now=now, everything=True)) == 1
+    assert queue.jobs(home, "pending")[0].attempts == 0
+    assert drain(home, lambda job: Outcome(branch="b"), now=now) == 1
+    assert states(home) == {"done": 1}
+
+
+@pytest.mark.proves("QUEUE-RECOVERY")
+def test_what_a_killed_worker_left_is_taken_up_and_a_deadly_job_put_off(home: Path) -> None:
+    put(home)
+    for attempt in range(1, queue.MAX_DEATHS + 1):
+        job = queue.claim(home, NOW)
+        assert job is not None and job.attempts == attempt
+        queue.recover(home, now=NOW)
+        assert states(home) == ({"pending": 1} if attempt < queue.MAX_DEATHS else {"failed": 1})
+    (failed,) = queue.jobs(home, "failed")
+    assert failed.reason == "the worker was killed while it worked on this session"
+    assert failed.next_try is not None
+
+
+def test_an_interrupted_job_waits_for_the_next_worker(home: Path) -> None:
+    put(home)
+
+    def interrupted(job: Job) -> Outcome:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        drain(home, interrupted)
+    (job,) = queue.jobs(home, "pending")
+    assert job.attempts == 0
+
+
+def test_an_absent_transcript_is_skipped_and_an_unreadable_one_fails(home: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("x")
+    put(home, "gone")
+    put(home, "broken", transcript=str(broken))
+
+    def unreadable(job: Job) -> Outcome:
+        raise TranscriptError(f"{job.transcript} is no transcript")
+
+    drain(home, unreadable)
+    assert queue.jobs(home, "skipped")[0].reason == "there is no transcript (/x/gone is no transcript)"
+    assert queue.jobs(home, "failed")[0].session == "broken"
+
+
+def test_a_queue_file_that_is_no_job_is_set_aside_with_the_reason(home: Path) -> None:
+    folder = home / "queue/pending"
+    folder.mkdir(parents=True)
+    for name, content in zip("abcd", [b"{", b"[]", b"\xff", b'{"session": {"x": 1}}'], strict=True):
+        (folder / f"{name}.json").write_bytes(content)
+    (folder / ".e.json.partial").write_bytes(b"{}")
+    (folder / "readme.txt").write_text("not a job")
+    seen: list[Job] = []
+
+    def capture(job: Job) -> Outcome:
+        seen.append(job)
+        return Outcome(skipped="nothing to go by")
+
+    assert drain(home, capture) == 4
+    assert [job.name for job in seen] == ["d.json"]
+    assert seen[0].session is None
+    assert "a.json cannot be read" in (queue.jobs(home, "skipped")[0].reason or "")
+
+
+def test_old_ends_are_forgotten_and_failures_never(home: Path) -> None:
+    for name in ("one", "two"):
+        put(home, name)
+    drain(home, lambda job: Outcome(branch="b") if job.session == "one" else fails(job))
+    for file in (home / "queue").rglob("*.json"):
+        os.utime(file, (0, 0))
+    partial = home / "queue/pending/.x.json.1"
+    partial.write_text("half a job")
+    os.utime(partial, (0, 0))
+    queue.prune(home, now=NOW)
+    assert states(home) == {"failed": 1}
+    assert not partial.exists()
+
+
+@pytest.mark.proves("QUEUE-CATCH-UP")
+def test_catch_up_finds_what_was_never_captured_and_nothing_else(home: Path, isolated_home: Path) -> None:
+    folder = isolated_home / ".claude/projects/-srv"
+    now = datetime.now(UTC)
+
+    def transcript(name: str, *, minutes_old: float) -> Path:
+        file = folder / f"{name}.jsonl"
+        write_transcript(file, [("a", "b")], session=name)
+        moment = now.timestamp() - minutes_old * 60
+        os.utime(file, (moment, moment))
+        return file
+
+    never = transcript("never", minutes_old=60)
+    transcript("running", minutes_old=1)
+    transcript("ancient", minutes_old=60 * 24 * 40)
+    captured, grown = (transcript(name, minutes_old=60) for name in ("captured", "grown"))
+    waiting = transcript("waiting", minutes_old=60)
+    (folder / "empty.jsonl").write_text("")
+    for file, less in ((captured, 0), (grown, 10)):
+        line = {"event": "captured", "transcript": str(file), "size": file.stat().st_size - less}
+        ledger.append(home, ledger.CAPTURES, line)
+    put(home, "waiting", transcript=str(waiting), queued=now.timestamp())
+    environment = read_environment({"HOME": str(isolated_home)})
+    found = queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30))
+    assert sorted(found) == sorted([str(grown), str(never)])
+    assert queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30)) == []
+    drain(home, lambda job: Outcome(skipped="the session holds no conversation"), now=now)
+    assert queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30)) == []
+    everything = queue.catch_up(home, find_sessions(environment), now=now)
+    assert everything == [str(folder / "ancient.jsonl")]
+
+
+def test_the_lock_is_free_again_when_its_holder_is_killed(home: Path) -> None:
+    code = (
+        "import sys, time; from nugget.infra import files; from nugget.capture import queue\n"
+        "lock = files.try_lock(sys.argv[1]); queue.sign(lock); print(lock is not None, flush=True); time.sleep(60)"
+    )
+    lock = home / "queue/worker.lock"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    holder = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, env=environment)
+    assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
+    assert files.try_lock(lock) is None
+    assert queue.is_working(home)
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    assert not queue.is_working(home)
+
+
+def test_a_full_disk_leaves_no_half_job(home: Path) -> None:
+    """A limit on the size of files stands in for the full disk: writing fails in the middle."""
+    code = (
+        "import resource, signal, sys; from nugget.infra import spool\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); spool.make_queue(sys.argv[1])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "try: spool.put(sys.argv[1], {'cwd': 'x' * 1000})\n"
+        "except OSError as error: print(error.errno)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", code, str(home)]
+    shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert shown.stdout == "27\n"
+    assert list((home / "queue/pending").iterdir()) == []
+
+
+def test_a_ledger_line_cut_short_spoils_only_itself(home: Path) -> None:
+    ledger.append(home, "x.jsonl", {"n": 1})
+    with (home / "ledger/x.jsonl").open("ab") as file:
+        file.write(b'{"n": 2, "cut')
+    ledger.append(home, "x.jsonl", {"n": 3})
+    assert [line["n"] for line in ledger.read(home, "x.jsonl")] == [1, 3]
+    assert list(ledger.read(home, "absent.jsonl")) == []
+
+
+@pytest.mark.proves("QUEUE-MEMORY")
+def test_a_thousand_jobs_drain_without_growth(home: Path) -> None:
+    code = (
+        "import resource, sys; from datetime import UTC, datetime; from pathlib import Path\n"
+        "from nugget.capture import queue\n"
+        "home, peaks = Path(sys.argv[1]), []\n"
+        "def capture(job):\n"
+        "    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "    return queue.Outcome(branch='b')\n"
+        "print(queue.drain(home, capture, now=lambda: datetime.now(UTC)), max(peaks) / peaks[100])"
+    )
+    pending = Path(spool.make_queue(home)) / "pending"
+    pending.mkdir()
+    for number in range(1000):
+        (pending / f"{number:04d}.json").write_text(json.dumps({"session": f"s{number}", "transcript": "/x"}))
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", code, str(home)]
+    shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    worked, growth = shown.stdout.split()
+    assert worked == "1000"
+    assert float(growth) < 1.05
+    assert states(home) == {"done": 1000}
+
+
+def test_jobs_are_worked_in_the_order_in_which_they_came(home: Path) -> None:
+    for number in range(5):
+        put(home, f"s{number}")
+        time.sleep(0.001)
+    seen: list[str] = []
+
+    def capture(job: Job) -> Outcome:
+        seen.append(job.session or "")
+        return Outcome(branch="b")
+
+    drain(home, capture)
+    assert seen == [f"s{number}" for number in range(5)]
+    assert json.loads(next((home / "queue/done").glob("*.json")).read_bytes())["branch"] == "b"
+
+
+@pytest.mark.proves("QUEUE-UNREAD")
+def test_a_queue_file_that_cannot_be_read_now_waits_untouched_and_holds_up_nobody(home: Path) -> None:
+    put(home, "good")
+    # Reading a folder fails with EISDIR, also for root, whom no permission stops.
+    unread = home / "queue/pending/00000000000000000000-unread.json"
+    unread.mkdir()
+    assert drain(home, lambda job: Outcome(branch="b")) == 1
+    assert [job.is_unread for job in queue.jobs(home, "pending")] == [True] and unread.is_dir()
+    assert "cannot be read" in (queue.jobs(home, "pending")[0].reason or "")
+    unread.rmdir()
+    unread.write_text(json.dumps({"session": "back", "transcript": "/x/back.jsonl"}))
+    assert drain(home, lambda job: Outcome(branch="b")) == 1
+    assert {job.session for job in queue.jobs(home, "done")} == {"good", "back"}
+
+
+@pytest.mark.proves("QUEUE-STATES")
+@pytest.mark.parametrize(
+    "named", ["a\0b", "\ud800", "a" * 5000, "/x/" + "a" * 300], ids=str.split("nul surrogate long name")
+)
+def test_what_can_be_no_file_is_skipped_without_being_looked_for(named: str, home: Path) -> None:
+    put(home, transcript=named)
+    put(home, named, transcript=None)
+    asked: list[Job] = []
+
+    def capture(job: Job) -> Outcome:
+        asked.append(job)
+        return Outcome()
+
+    assert drain(home, capture) == 2 and asked == []
+    assert {job.reason for job in queue.jobs(home, "skipped")} == {
+        "the hook was given a transcript or session that can be no file"
+    }

@@ -1,0 +1,340 @@
+"""Review on real repositories: accepting keeps the user's work, rejecting lasts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
+
+from nugget.brain import knowledge_file as knowledge
+from nugget.capture import capture_transcript, review
+from nugget.errors import BrainError, ConflictError, GitError, ReviewError
+from nugget.infra import git
+from nugget.models import Unit
+
+RETRY = unit("Retry idempotent calls only", "Retry a payment only with an idempotency key, or it charges twice.")
+CACHE = unit("Expire caches by event", "Invalidate the cache when the event arrives, not by age.", type="concept")
+RETRY_PATH = "domains/coding/patterns/retry-idempotent-calls-only.md"
+CACHE_PATH = "domains/coding/concepts/expire-caches-by-event.md"
+KNOWN_PATH = "domains/coding/patterns/retry-with-idempotency.md"
+
+
+def shell(repo: Path, *args: str) -> str:
+    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
+
+
+def propose(brain: Path, home: Path, *units: Unit, known: Unit | None = None) -> str:
+    """Capture a fresh session that yields these units; the branch."""
+    transcript = home.parent / f"{len(list(home.parent.glob('*.jsonl')))}.jsonl"
+    write_transcript(transcript, [("Why?", "\n".join(one.title for one in units))])
+    near = [(known, 0.95)] if known else []
+    capture = capture_into(brain, home, ScriptedExtraction(units), similar=lambda asked: near)
+    branch = capture_transcript(transcript, capture).branch
+    assert branch is not None
+    return branch
+
+
+def known_unit(brain: Path) -> Unit:
+    found = knowledge.parse((brain / KNOWN_PATH).read_text("utf-8"), path=KNOWN_PATH).unit
+    assert found is not None
+    return found
+
+
+def test_what_waits_is_listed_and_shown_with_its_files(brain: Path, home: Path) -> None:
+    assert review.proposals(brain) == []
+    branch = propose(brain, home, RETRY, CACHE)
+    (proposal,) = review.proposals(brain)
+    assert (proposal.branch, proposal.title) == (branch, "Knowledge from session 2026-03-01 12:00")
+    assert [(file.status, file.id) for file in proposal.files] == [
+        ("new", "concept/expire-caches-by-event"),
+        ("new", "pattern/retry-idempotent-calls-only"),
+    ]
+    assert review.show(brain, branch[-8:]) == review.show(brain) == proposal
+    shown = review.diff(brain, proposal)
+    assert "+Retry a payment only with an idempotency key, or it charges twice." in shown
+    with pytest.raises(ReviewError, match="There is no proposal no-such"):
+        review.show(brain, "no-such")
+    propose(brain, home, replace(RETRY, title="Another one", body="Quite another body of words.", evidence=()))
+    with pytest.raises(ReviewError, match="2 proposals wait: name one"):
+        review.show(brain)
+
+
+@pytest.mark.proves("REVIEW-ACCEPT")
+def test_accepting_merges_and_keeps_every_uncommitted_change(brain: Path, home: Path) -> None:
+    branch = propose(brain, home, RETRY, CACHE)
+    (brain / "brain.yaml").write_text("owner: half typed\n")
+    (brain / KNOWN_PATH).write_text("edited, not committed\n")
+    (brain / "staged.md").write_text("staged")
+    (brain / "untracked.md").write_text("untracked")
+    shell(brain, "add", "staged.md")
+    before = shell(brain, "status", "--porcelain")
+    accepted = review.accept(brain, now=NOW)
+    assert shell(brain, "status", "--porcelain") == before
+    assert (brain / KNOWN_PATH).read_text() == "edited, not committed\n"
+    assert "idempotency key" in (brain / RETRY_PATH).read_text()
+    assert (accepted.into, accepted.waiting) == ("main", ())
+    assert git.head(brain) == accepted.commit
+    assert review.proposals(brain) == [] and git.branches(brain, "nugget/") == []
+    assert f"Nugget-Session: {shell(brain, 'log', '-1', '--format=%(trailers:key=Nugget-Session,valueonly)').strip()}"
+    assert branch not in shell(brain, "branch")
+
+
+@pytest.mark.proves("REVIEW-ACCEPT")
+def test_accepting_into_a_branch_that_moved_on_makes_a_merge(brain: Path, home: Path) -> None:
+    propose(brain, home, RETRY)
+    (brain / "brain.yaml").write_text("owner: moved on\n")
+    shell(brain, "commit", "-qam", "Moved on")
+    accepted = review.accept(brain, now=NOW)
+    assert len(shell(brain, "log", "-1", "--format=%P").split()) == 2
+    assert (brain / "brain.yaml").read_text() == "owner: moved on\n"
+    assert (brain / RETRY_PATH).exists()
+    assert shell(brain, "status", "--porcelain") == ""
+    assert accepted.files[0].id == "pattern/retry-idempotent-calls-only"
+
+
+@pytest.mark.proves("REVIEW-PARTIAL")
+def test_single_units_are_accepted_and_the_rest_goes_on_waiting(brain: Path, home: Path) -> None:
+    branch = propose(brain, home, RETRY, CACHE)
+    accepted = review.accept(brain, now=NOW, units=["pattern/retry-idempotent-calls-only"])
+    assert [file.path for file in accepted.files] == [RETRY_PATH]
+    assert (brain / RETRY_PATH).exists() and not (brain / CACHE_PATH).exists()
+    (proposal,) = review.proposals(brain)
+    assert proposal.branch == branch
+    assert [file.path for file in proposal.files] == [CACHE_PATH]
+    (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text() + "\nEdited by the user afterwards.\n")
+    shell(brain, "commit", "-qam", "Edit")
+    assert [file.path for file in review.show(brain).files] == [CACHE_PATH]
+    review.accept(brain, now=NOW, units=[CACHE_PATH])
+    assert "Edited by the user" in (brain / RETRY_PATH).read_text()
+    assert (brain / CACHE_PATH).exists() and git.branches(brain, "nugget/") == []
+    with pytest.raises(ReviewError, match="Nothing waits"):
+        review.accept(brain, now=NOW)
+
+
+def test_units_that_are_not_proposed_are_named(brain: Path, home: Path) -> None:
+    propose(brain, home, RETRY)
+    with pytest.raises(ReviewError, match="proposes no bug/none"):
+        review.accept(brain, now=NOW, units=["bug/none"])
+
+
+@pytest.mark.proves("REVIEW-ACCEPT")
+def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Path, home: Path) -> None:
+    known = known_unit(brain)
+    addition = replace(RETRY, body="Reconcile payments nightly, since webhooks may get lost.")
+    propose(brain, home, addition, CACHE, known=None)
+    propose(brain, home, unit("Alert on drift", "Page somebody when balances drift by over one percent."), known=known)
+    edit = next(one for one in review.proposals(brain) if one.files[0].status == "edited")
+    (brain / KNOWN_PATH).write_text("precious\n")
+    head = git.head(brain)
+    with pytest.raises(ConflictError, match=r"retry-with-idempotency\.md has uncommitted changes"):
+        review.accept(brain, edit.branch, now=NOW)
+    assert (brain / KNOWN_PATH).read_text() == "precious\n"
+    assert git.head(brain) == head
+    assert len(review.proposals(brain)) == 2
+    fresh = next(one for one in review.proposals(brain) if one.files[0].status == "new")
+    (brain / RETRY_PATH).parent.mkdir(exist_ok=True)
+    (brain / RETRY_PATH).write_text("an untracked file of the user's\n")
+    with pytest.raises(ConflictError, match="uncommitted changes"):
+        review.accept(brain, fresh.branch, now=NOW)
+    assert (brain / RETRY_PATH).read_text() == "an untracked file of the user's\n"
+    assert not (brain / CACHE_PATH).exists()
+
+
+def test_the_same_lines_changed_on_both_sides_is_a_conflict_and_nothing_changes(brain: Path, home: Path) -> None:
+    branch = propose(brain, home, RETRY, CACHE)
+    (brain / RETRY_PATH).write_text("# Mine\n\nWritten by hand at the same place.\n")
+    shell(brain, "add", RETRY_PATH)
+    shell(brain, "commit", "-qm", "Mine")
+    head = git.head(brain)
+    with pytest.raises(ConflictError, match=f"was changed on main since {branch}"):
+        review.accept(brain, now=NOW)
+    assert git.head(brain) == head and shell(brain, "status", "--porcelain") == ""
+    accepted = review.accept(brain, now=NOW, units=["concept/expire-caches-by-event"])
+    assert [file.path for file in accepted.waiting] == [RETRY_PATH]
+    assert "Mine" in (brain / RETRY_PATH).read_text()
+
+
+def test_two_edits_of_the_same_unit_can_both_be_accepted(brain: Path, home: Path) -> None:
+    known = known_unit(brain)
+    first = unit("Reconcile nightly", "Webhooks get lost, hence compare with the provider every night.")
+    second = unit("Park unknown states", "Mark timed-out orders unknown instead of failed until reconciled.")
+    branches = [propose(brain, home, one, known=known) for one in (first, second)]
+    for branch in branches:
+        review.accept(brain, branch, now=NOW)
+    merged = known_unit(brain)
+    assert "every night" in merged.body and "unknown instead of failed" in merged.body
+    assert len(merged.evidence) == len(known.evidence) + 2
+    assert shell(brain, "status", "--porcelain") == ""
+
+
+def test_edits_at_different_places_merge(brain: Path, home: Path) -> None:
+    known = known_unit(brain)
+    propose(brain, home, unit("Reconcile nightly", "Webhooks get lost, hence compare every night."), known=known)
+    text = (brain / KNOWN_PATH).read_text()
+    (brain / KNOWN_PATH).write_text(text.replace("## The recipe", "## The proven recipe"))
+    shell(brain, "commit", "-qam", "Reword")
+    review.accept(brain, now=NOW)
+    merged = (brain / KNOWN_PATH).read_text()
+    assert "## The proven recipe" in merged and "compare every night" in merged
+
+
+@pytest.mark.proves("REVIEW-REJECT")
+def test_what_was_rejected_is_not_proposed_again(brain: Path, home: Path) -> None:
+    propose(brain, home, RETRY, CACHE)
+    rejected = review.reject(brain, home=home, now=NOW, units=["pattern/retry-idempotent-calls-only"])
+    assert [file.path for file in rejected] == [RETRY_PATH]
+    assert [file.path for file in review.show(brain).files] == [CACHE_PATH]
+    review.reject(brain, home=home, now=NOW)
+    assert git.branches(brain, "nugget/") == []
+    for again in (
+        RETRY,
+        replace(RETRY, id="pattern/other-name", title="Other name"),
+        replace(CACHE, id="concept/x", title="Said otherwise", body="Other words for the very same evidence."),
+    ):
+        transcript = home.parent / f"again-{again.title}.jsonl"
+        write_transcript(transcript, [("Why?", again.title)])
+        result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([again])))
+        assert result.branch is None
+        assert result.dropped == (f"{again.title}: turned down before",)
+
+
+def test_rejecting_an_edit_does_not_lock_the_unit(brain: Path, home: Path) -> None:
+    known = known_unit(brain)
+    propose(brain, home, unit("Reconcile nightly", "Webhooks get lost, hence compare every night."), known=known)
+    review.reject(brain, home=home, now=NOW)
+    branch = propose(brain, home, unit("Alert on drift", "Page somebody when balances drift."), known=known)
+    (file,) = review.show(brain, branch).files
+    assert (file.status, file.path) == ("edited", KNOWN_PATH)
+
+
+def test_a_proposal_edited_by_the_reviewer_is_accepted_as_edited(brain: Path, home: Path) -> None:
+    branch = propose(brain, home, RETRY, CACHE)
+    shell(brain, "switch", "-q", branch)
+    with pytest.raises(ReviewError, match="itself is checked out"):
+        review.accept(brain, branch, now=NOW)
+    shell(brain, "rm", "-q", CACHE_PATH)
+    (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text().replace("charges twice", "double-charges"))
+    shell(brain, "commit", "-qam", "Reviewed")
+    shell(brain, "switch", "-q", "main")
+    (file,) = review.show(brain, branch).files
+    review.accept(brain, branch, now=NOW)
+    assert "double-charges" in (brain / RETRY_PATH).read_text()
+    assert not (brain / CACHE_PATH).exists()
+    assert file.path == RETRY_PATH
+
+
+@pytest.mark.proves("REVIEW-ACCEPT")
+def test_a_file_that_the_reviewer_broke_is_told_and_nothing_is_accepted(brain: Path, home: Path) -> None:
+    branch = propose(brain, home, RETRY, CACHE)
+    shell(brain, "switch", "-q", branch)
+    (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text().replace("type: pattern", "type: [pattern"))
+    shell(brain, "commit", "-qam", "Reviewed")
+    shell(brain, "switch", "-q", "main")
+    before = git.head(brain)
+    with pytest.raises(ReviewError, match=f"{RETRY_PATH}:3: has frontmatter that is not valid YAML .*nothing was acc"):
+        review.accept(brain, branch, now=NOW)
+    assert git.head(brain) == before
+    accepted = review.accept(brain, branch, now=NOW, units=[CACHE_PATH])
+    assert [file.path for file in accepted.waiting] == [RETRY_PATH]
+
+
+@pytest.mark.proves("REVIEW-ACCEPT", "REVIEW-REJECT")
+def test_a_proposal_that_is_checked_out_elsewhere_is_left_alone(brain: Path, home: Path, tmp_path: Path) -> None:
+    branch = propose(brain, home, RETRY)
+    shell(brain, "worktree", "add", "-q", str(tmp_path / "elsewhere"), branch)
+    before = git.head(brain)
+    with pytest.raises(GitError, match=f"{branch} is checked out in .*elsewhere"):
+        review.accept(brain, branch, now=NOW)
+    with pytest.raises(GitError, match=f"{branch} is checked out in .*elsewhere"):
+        review.reject(brain, branch, home=home, now=NOW)
+    assert git.head(brain) == before
+    shell(brain, "worktree", "remove", str(tmp_path / "elsewhere"))
+    assert [file.path for file in review.accept(brain, branch, now=NOW).files] == [RETRY_PATH]
+
+
+def test_a_brain_in_the_middle_of_a_merge_is_left_alone(brain: Path, home: Path) -> None:
+    propose(brain, home, RETRY)
+    shell(brain, "switch", "-q", "-c", "side")
+    (brain / "brain.yaml").write_text("owner: side\n")
+    shell(brain, "commit", "-qam", "side")
+    shell(brain, "switch", "-q", "main")
+    (brain / "brain.yaml").write_text("owner: main\n")
+    shell(brain, "commit", "-qam", "main")
+    subprocess.run(["git", "-C", str(brain), "merge", "-q", "side"], check=False, capture_output=True)
+    with pytest.raises(ReviewError, match="in the middle of a merge"):
+        review.accept(brain, now=NOW)
+    shell(brain, "merge", "--abort")
+    shell(brain, "checkout", "-q", "--detach")
+    with pytest.raises(ReviewError, match="No branch is checked out"):
+        review.accept(brain, now=NOW)
+
+
+def test_merged_elsewhere_means_nothing_is_left_to_decide(brain: Path, home: Path) -> None:
+    branch = propose(brain, home, RETRY)
+    shell(brain, "merge", "-q", "--squash", branch)
+    shell(brain, "commit", "-qm", "Squashed by hand")
+    assert review.proposals(brain) == []
+    assert review.show(brain, branch).files == ()
+
+
+def test_a_folder_that_is_no_repository_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BrainError, match="no git repository"):
+        review.proposals(tmp_path)
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+def test_accepting_while_others_write_succeeds_and_so_do_they(brain: Path, home: Path) -> None:
+    branches = [propose(brain, home, RETRY), propose(brain, home, CACHE)]
+    code = (
+        "import sys; from datetime import UTC, datetime; from pathlib import Path;"
+        "from nugget.brain.filing import add_unit;"
+        "[add_unit(Path(sys.argv[1]), f'Fact {sys.argv[2]} {n}.', type='bug', domain='x', now=datetime.now(UTC))"
+        " for n in range(3)]"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, brain, str(number)]) for number in range(2)]
+    for branch in branches:
+        review.accept(brain, branch, now=NOW)
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert (brain / RETRY_PATH).is_file() and (brain / CACHE_PATH).is_file()
+    assert shell(brain, "status", "--porcelain") == ""
+    assert shell(brain, "log", "--format=%s").count("Add bug/fact-") == 6
+
+
+TOLD = r"^git holds .* locked by .*{}, which is there since [-0-9]+ [:0-9]+ UTC\.$"
+
+
+@pytest.mark.proves("REVIEW-LOCKED")
+@pytest.mark.parametrize(("lock", "decide"), [("HEAD.lock", review.accept), ("packed-refs.lock", review.reject)])
+def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(
+    brain: Path, home: Path, lock: str, decide: Callable[..., object]
+) -> None:
+    branch = propose(brain, home, RETRY)
+    (brain / ".git" / lock).touch()
+    with pytest.raises(GitError, match=TOLD.format(lock)):
+        decide(brain, now=NOW, **({"home": home} if decide is review.reject else {}))
+    assert shell(brain, "status", "--porcelain") == ""
+    (brain / ".git" / lock).unlink()
+    assert review.accept(brain, now=NOW).files[0].path == RETRY_PATH
+    assert git.branches(brain, branch) == []
+
+
+@pytest.mark.proves("REVIEW-LOCKED")
+def test_every_lock_of_index_and_branches_is_waited_for(brain: Path) -> None:
+    git.wait_until_free(brain, wait_s=0)
+    for lock in ("index.lock", "HEAD.lock", "refs/heads/main.lock", "packed-refs.lock"):
+        (brain / ".git" / lock).touch()
+        with pytest.raises(GitError, match=TOLD.format(lock)):
+            git.wait_until_free(brain, wait_s=0)
+        (brain / ".git" / lock).unlink()
+    lock = brain / ".git" / "index.lock"
+    lock.touch()
+    freed = threading.Timer(0.3, lock.unlink)
+    freed.start()
+    git.wait_until_free(brain)
+    freed.join()

@@ -1,0 +1,403 @@
+"""Golden questions: read, asked of a real index, measured, explained, compared."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from commands import Nugget
+from hypothesis import given
+from hypothesis import strategies as st
+from paths import TESTS
+
+from nugget.app import Brain
+from nugget.brain.golden import parse, read_golden
+from nugget.config import EmbeddingSettings, Settings
+from nugget.evaluation import (
+    METRICS,
+    Baseline,
+    Comparison,
+    Pipeline,
+    compare,
+    evaluate,
+    metrics,
+    read_baseline,
+    run_json,
+    store,
+)
+from nugget.models import Filter
+from nugget.retrieval import profiles
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def pipeline(brain: Path) -> Iterator[Pipeline]:
+    """The pipeline over tests/brain without vectors."""
+    with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
+        opened.sync()
+        yield Pipeline(index=opened.index, profile=profiles.TASK, embedder=None, now=NOW)
+
+
+def write_golden(brain: Path, text: str, name: str = "golden.yaml") -> Path:
+    file = brain / "evals" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, "utf-8")
+    return file
+
+
+# --- metrics ---
+
+
+@pytest.mark.proves("EVAL-METRICS")
+def test_metrics_are_those_of_a_worked_example() -> None:
+    found = ["x", "a", "y", "b", *"0123456", "c"]
+    values = metrics(found, {"a": 1.0, "b": 1.0, "c": 1.0})
+    assert values["recall@1"] == 0
+    assert values["recall@5"] == values["recall@10"] == pytest.approx(2 / 3)
+    assert values["mrr@10"] == 0.5
+    gained = 1 / math.log2(3) + 1 / math.log2(5)
+    assert values["ndcg@10"] == pytest.approx(gained / (1 + 1 / math.log2(3) + 1 / math.log2(4)))
+
+
+@pytest.mark.proves("EVAL-METRICS")
+@given(st.permutations(list("abcdefghijklmno")), st.sets(st.sampled_from("abcdefghijklmno"), min_size=1))
+def test_metrics_lie_between_0_and_1_and_the_ideal_order_has_the_most(found: list[str], relevant: set[str]) -> None:
+    gains = dict.fromkeys(relevant, 1.0)
+    values = metrics(found, gains)
+    ideal = metrics(sorted(found, key=lambda id_: id_ not in relevant), gains)
+    assert set(values) == set(METRICS)
+    assert all(0 <= values[name] <= ideal[name] + 1e-12 <= 1 + 1e-9 for name in METRICS)
+    assert values["recall@1"] <= values["recall@5"] <= values["recall@10"]
+    assert ideal["ndcg@10"] == pytest.approx(1) and ideal["mrr@10"] == 1
+
+
+# --- golden questions ---
+
+
+@pytest.mark.proves("EVAL-GOLDEN")
+def test_questions_are_read_with_every_filter_and_their_lines() -> None:
+    golden = parse(
+        b"""# ours
+questions:
+  - question: Why   twice?
+    expect: [concept/a, brain:bug/b]
+    filters: {type: [concept, bug], domain: /coding/, tag: x, since: 2026-01-02, source: brain}
+  - expect: concept/c
+    question: "one word"
+  - {question: nobody knows, expect: []}
+""",
+        path="evals/x.yaml",
+    )
+    assert golden.problems == ()
+    first, second, third = golden.questions
+    assert (first.text, first.expect, first.line, first.lines) == ("Why twice?", ("concept/a", "bug/b"), 3, (4, 4))
+    assert first.filter == replace(
+        Filter(), types=("concept", "bug"), domains=("coding",), tags=("x",), since=date(2026, 1, 2),
+        sources=first.filter.sources,
+    )  # fmt: skip
+    assert [str(source) for source in first.filter.sources] == ["brain"]
+    assert (second.expect, second.lines) == (("concept/c",), (6,))
+    assert third.expect == ()
+    assert len({first.key, second.key, third.key}) == 3
+
+
+@pytest.mark.proves("EVAL-GOLDEN")
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("questions:\n  - question: x\n    expected: [a/b]\n", 3, "nothing is called `expected` here"),
+        ("questions:\n  - question: x\n", 2, "a question needs `expect:`"),
+        ("questions:\n  - question: ' '\n    expect: [a/b]\n", 2, "the question is empty"),
+        ("questions:\n  - words\n", 2, "expected `key: value` lines"),
+        ("questions:\n  - question: [x]\n    expect: []\n", 2, "expected a text here"),
+        ("questions:\n  - question: x\n    expect: {a: b}\n", 3, "expected a text here"),
+        ("questions:\n  - question: x\n    expect: []\n    filters: {kind: bug}\n", 4, "there is no filter `kind`"),
+        ("questions:\n  - question: x\n    expect: []\n    filters: {type: bugs}\n", 4, "there is no type 'bugs'"),
+        ("questions:\n  - question: x\n    expect: []\n    filters: {since: May}\n", 4, "'May' is no date"),
+        ("questions: x\n", 1, "expected `questions:` with a list"),
+        ("asked: []\n", 1, "expected `questions:` with a list"),
+        ("- x\n", 1, "expected `key: value` lines"),
+        ("questions:\n  - question: 'x\n", 3, "not valid YAML"),
+        ("\xff\xfe", None, "cannot be read as YAML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(text: str, line: int | None, said: str) -> None:
+    golden = parse(text.encode("latin-1"), path="evals/x.yaml")
+    (problem,) = golden.problems
+    assert (problem.path, problem.line) == ("evals/x.yaml", line)
+    assert said in problem.reason
+
+
+@pytest.mark.proves("EVAL-GOLDEN")
+def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(brain: Path, tmp_path: Path) -> None:
+    write_golden(brain, "questions:\n  - nonsense\n  - {question: fine, expect: []}\n")
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("questions: [{question: leaked, expect: []}]")
+    (brain / "evals" / "out.yaml").symlink_to(secret)
+    golden = read_golden(brain)
+    assert [question.text for question in golden.questions] == ["fine"]
+    assert {problem.path for problem in golden.problems} == {"evals/golden.yaml", "evals/out.yaml"}
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_without_an_exception(content: bytes) -> None:
+    parse(content, path="x")
+    parse(b"questions:\n" + content, path="x")
+
+
+# --- runs ---
+
+
+@pytest.mark.proves("EVAL-UNKNOWN-ID")
+def test_an_expected_unit_that_does_not_exist_is_a_problem_with_its_line(pipeline: Pipeline) -> None:
+    golden = parse(
+        b"questions:\n- question: x\n  expect:\n  - concept/no-such\n- question: cache\n  expect: []\n", path="g"
+    )
+    done = evaluate(golden.questions, pipeline)
+    assert [str(problem) for problem in done.problems] == ["g:4: the brain has no unit concept/no-such"]
+    assert [outcome.question.text for outcome in done.outcomes] == ["cache"]
+
+
+@pytest.mark.proves("EVAL-EXPLAINS")
+def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_came_instead(brain: Path) -> None:
+    golden = yaml.safe_load((TESTS / "golden/questions.yaml").read_text("utf-8"))["questions"]
+    with Brain(brain) as opened:
+        opened.sync()
+        assert opened.embedder is not None
+        pipeline = Pipeline(index=opened.index, profile=profiles.TASK, embedder=opened.embedder, now=NOW)
+        ids = opened.index.unit_ids()
+        asked = [{"question": entry["question"], "expect": [entry["expect"][0], ids[0]]} for entry in golden[:12]]
+        done = evaluate(parse(yaml.safe_dump({"questions": asked}).encode(), path="g").questions, pipeline)
+        for outcome in done.outcomes:
+            bundle = opened.ask(outcome.question.text, limit=50, budget_tokens=10**9, fresh=False, now=NOW)
+            order = [hit.unit.id for hit in bundle.hits]
+            assert [unit_id for unit_id, _ in outcome.first] == order[:3], "evaluation asks as `ask` does"
+            for placed in outcome.expected:
+                if placed.rank is None:
+                    assert placed.id not in order and placed.why == "neither list holds it"
+                    continue
+                assert order[placed.rank - 1] == placed.id
+                reasons = bundle.hits[placed.rank - 1].reasons
+                for name in ("vector", "bm25"):
+                    held = any(reason.startswith(f"{name} #") for reason in reasons)
+                    assert (f"{name} misses it" in placed.why) is not held
+    means = run_json(done)["metrics"]
+    rows = [outcome.values for outcome in done.answerable]
+    assert means["recall@1"] == pytest.approx(sum(row["recall@1"] for row in rows) / len(rows), abs=1e-4)
+
+
+@pytest.mark.proves("EVAL-EXPLAINS")
+def test_a_unit_that_the_filters_keep_out_is_said_to_be(pipeline: Pipeline) -> None:
+    unit = pipeline.index.unit(pipeline.index.unit_ids()[0])
+    assert unit is not None
+    other = "bug" if unit.type != "bug" else "concept"
+    entry = {"question": unit.title, "expect": [unit.id], "filters": {"type": other}}
+    done = evaluate(parse(json.dumps({"questions": [entry]}).encode(), path="g").questions, pipeline)
+    (placed,) = done.outcomes[0].expected
+    assert (placed.rank, placed.why) == (None, "the filters keep it out")
+
+
+def a_run(pipeline: Pipeline, *expected: str, texts: tuple[str, ...] = ("alpha", "beta", "gamma", "delta")) -> Any:
+    entries = [{"question": text, "expect": [unit_id]} for text, unit_id in zip(texts, expected, strict=False)]
+    return evaluate(parse(json.dumps({"questions": entries}).encode(), path="g").questions, pipeline)
+
+
+def baseline_of(done: Any, **values: float) -> Baseline:
+    rows = {outcome.question.key: dict.fromkeys(METRICS, 0.0) | values for outcome in done.answerable}
+    return Baseline(where="then", time="2026", model=None, ranking="calibrated", rows=rows)
+
+
+@pytest.mark.proves("EVAL-COMPARES")
+def test_only_a_fall_beyond_the_threshold_is_a_regression(pipeline: Pipeline) -> None:
+    ids = pipeline.index.unit_ids()
+    titles = tuple(unit.title for unit in map(pipeline.index.unit, ids[:4]) if unit)
+    done = a_run(pipeline, *ids[:4], texts=titles)
+    now = run_json(done)["metrics"]
+    before = {name: min(now[name] + 0.02, 1.0) for name in METRICS}
+    assert compare_(done, baseline_of(done, **before), 0.05).regressed == ()
+    lower = {name: max(now[name] - 0.3, 0.0) for name in METRICS}
+    assert compare_(done, baseline_of(done, **lower), 0.0).regressed == ()
+    assert compare_(done, baseline_of(done, **lower), 0.0).better
+    zeros = replace(done, outcomes=tuple(replace(o, values=dict.fromkeys(METRICS, 0.0)) for o in done.outcomes))
+    fell = compare_(zeros, baseline_of(done, **now), 0.05)
+    assert set(fell.regressed) == set(METRICS) and len(fell.worse) == 4 and not fell.better
+    assert compare(a_run(pipeline, *ids[:4]), baseline_of(done), threshold=0) is None, "no question in common"
+
+
+def compare_(done: Any, earlier: Baseline, threshold: float) -> Comparison:
+    found = compare(done, earlier, threshold=threshold)
+    assert found is not None and found.shared == 4
+    return found
+
+
+@pytest.mark.proves("EVAL-COMPARES")
+def test_a_run_that_was_kept_comes_back_and_one_of_some_files_replaces_its_own_questions_only(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    file, ids = tmp_path / "evals" / "last.json", pipeline.index.unit_ids()
+    whole = a_run(pipeline, *ids[:4])
+    store(file, whole, partial=False)
+    kept = read_baseline(file)
+    assert kept is not None and set(kept.rows) == {outcome.question.key for outcome in whole.outcomes}
+    part = a_run(pipeline, ids[0], texts=("alpha",))
+    store(file, part, partial=True)
+    again = read_baseline(file)
+    assert again is not None and again.rows == kept.rows
+    store(file, part, partial=False)
+    assert len((read_baseline(file) or kept).rows) == 1
+
+
+# --- the command ---
+
+
+@pytest.mark.proves("EVAL-COMPARES", "EVAL-UNANSWERABLE")
+def test_eval_compares_with_the_last_run_and_with_a_baseline(words: Path, nugget: Nugget) -> None:
+    write_golden(
+        words,
+        "questions:\n- {question: idempotency keys for retries, expect: [UNIT]}\n"
+        "- {question: xyzzy plugh, expect: []}\n".replace("UNIT", first_unit(words)),
+    )
+    code, out, _ = nugget("eval", "--json")
+    document = json.loads(out)
+    assert code == 0 and document["comparison"] is None
+    assert (document["questions"], document["unanswerable"]) == (1, {"questions": 1, "flagged": 1})
+    good = words.parent / "good.json"
+    raised = json.loads(out)
+    for row in raised["results"]:
+        row["metrics"] = dict.fromkeys(row["metrics"], 1.0)
+    write_golden(words, (words / "evals/golden.yaml").read_text().replace(first_unit(words), last_unit(words)))
+    key = json.dumps(["idempotency keys for retries", [last_unit(words)], {}])
+    raised["results"][0]["key"] = key
+    good.write_text(json.dumps(raised))
+    code, out, _ = nugget("eval", "--baseline", good)
+    assert code == 1 and "Fell by more than 0.02: recall@1" in out and f"expected {last_unit(words)}" in out
+    assert nugget("eval", "--baseline", good, "--threshold", "1")[0] == 0
+    code, out, _ = nugget("eval", "--json")
+    assert code == 0 and json.loads(out)["comparison"] is None, "the question is another one now"
+    code, out, _ = nugget("eval", "--json")
+    assert json.loads(out)["comparison"]["questions"] == 1
+    assert subprocess.run(["git", "-C", words, "status", "--porcelain"], capture_output=True).stdout == b"?? evals/\n"
+
+
+@pytest.mark.proves("EVAL-COMPARES")
+def test_a_run_that_fell_is_not_kept_unless_it_is_accepted(words: Path, nugget: Nugget) -> None:
+    write_golden(words, f"questions:\n- {{question: zebra, expect: [{last_unit(words)}]}}\n")
+    assert nugget("eval")[0] == 0
+    kept = words / ".nugget/evals/last.json"
+    raised = json.loads(kept.read_text())
+    raised["results"][0]["metrics"] = dict.fromkeys(METRICS, 1.0)
+    kept.write_text(json.dumps(raised))
+    assert [nugget("eval")[0] for _ in range(2)] == [1, 1]
+    code, out, _ = nugget("eval", "--accept")
+    assert code == 0 and "Fell by more than" in out
+    assert nugget("eval")[0] == 0
+    kept.write_text("{spoilt")
+    assert nugget("eval")[0] == 0
+
+
+@pytest.mark.proves("EVAL-UNKNOWN-ID", "EVAL-GOLDEN")
+def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words: Path, nugget: Nugget) -> None:
+    write_golden(words, "questions:\n- question: a\n  expect: [concept/gone]\n- {question: retries, expect: []}\n")
+    code, out, _ = nugget("eval")
+    assert code == 1 and out.startswith("evals/golden.yaml:3: error: the brain has no unit concept/gone\n")
+    code, out, err = nugget("eval", "--baseline", words / "none.json")
+    assert code == 1 and err.startswith("Error: There is no file") and "nugget eval --json >" in err
+    (words / "bad.json").write_text("[]")
+    assert "is no run of `nugget eval`" in nugget("eval", "--baseline", words / "bad.json")[2]
+
+
+@pytest.mark.proves("EVAL-GOLDEN")
+def test_without_golden_questions_eval_says_how_to_get_some(words: Path, nugget: Nugget) -> None:
+    code, out, _ = nugget("eval")
+    assert code == 0 and "There are no golden questions to ask." in out and "--suggest" in out
+
+
+@pytest.mark.proves("EVAL-SUGGESTS")
+def test_suggestions_are_golden_questions_as_they_stand(words: Path, nugget: Nugget) -> None:
+    nugget("ask", 'how do "zebras": cross # roads', "--type", "bug")
+    code, out, _ = nugget("eval", "--suggest")
+    assert code == 0
+    golden = parse(out.encode(), path="x")
+    assert golden.problems == () and len(golden.questions) > 5
+    assert golden.questions[0].text == 'how do "zebras": cross # roads' and golden.questions[0].expect == ()
+    with Brain(words) as opened:
+        units = set(opened.index.unit_ids())
+    assert all(set(question.expect) <= units and question.expect for question in golden.questions[1:])
+    write_golden(words, out)
+    assert nugget("eval")[0] == 0
+    again = parse(nugget("eval", "--suggest")[1].encode(), path="x").questions
+    assert not {question.text for question in again} & {question.text for question in golden.questions}
+
+
+@pytest.mark.proves("EVAL-GOLDEN")
+def test_the_golden_questions_of_a_new_brain_are_all_answered(
+    tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nugget("init", tmp_path / "new", "--no-install")[0] == 0
+    code, out, _ = nugget("eval", "--json")
+    document = json.loads(out)
+    assert code == 0 and document["problems"] == []
+    assert document["questions"] == 5 and document["metrics"]["recall@1"] == 1 and document["false_alarms"] == 0
+
+
+def first_unit(brain: Path) -> str:
+    return unit_ids(brain)[0]
+
+
+def last_unit(brain: Path) -> str:
+    return unit_ids(brain)[-1]
+
+
+def unit_ids(brain: Path) -> list[str]:
+    with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
+        opened.sync()
+        return opened.index.unit_ids()
+
+
+@pytest.mark.proves("EVAL-UNKNOWN-ID")
+def test_a_new_brain_passes_its_checks_after_every_example_was_forgotten(
+    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "new"))
+    nugget("init", "--no-install")
+    assert nugget("eval").code == 0
+    lines = {question.expect[0]: question.lines[0] for question in read_golden(tmp_path / "new").questions}
+    assert len(lines) == 5
+    for unit_id, line in lines.items():
+        shown = nugget("forget", unit_id)
+        assert shown.code == 0 and f"evals/golden.yaml:{line} expects it: take it out there" in shown.out
+        assert "may still be in git's history and archived sessions" in shown.out
+    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "checkout"))
+    subprocess.run(["git", "clone", "-q", tmp_path / "new", tmp_path / "checkout"], check=True)
+    shown = nugget("lint")
+    assert shown.code == 0 and shown.out.count(": warning: a golden question expects ") == 5
+    shown = nugget("eval")
+    assert shown.code == 0
+    for unit_id, line in lines.items():
+        assert f"evals/golden.yaml:{line}: warning: expects {unit_id}, which was forgotten" in shown.out
+
+
+@pytest.mark.proves("EVAL-UNKNOWN-ID")
+def test_a_question_that_also_expects_a_forgotten_unit_is_asked_for_the_others(pipeline: Pipeline) -> None:
+    left, gone, lost = next(iter(pipeline.index.unit_ids())), "bug/gone", "bug/lost"
+    entries = [{"question": "retry", "expect": [left, gone]}, {"question": "twice", "expect": [left, gone, lost]}]
+    golden = parse(json.dumps({"questions": entries}).encode(), path="g")
+    done = evaluate(golden.questions, pipeline, forgotten=frozenset({gone}))
+    assert [outcome.question.expect for outcome in done.outcomes] == [(left,)]
+    assert [str(problem.severity) for problem in done.problems] == ["warning", "warning", "error"]
+
+
+def test_a_new_name_is_told_to_the_questions_that_expect_the_old_one(nugget: Nugget, words: Path) -> None:
+    write_golden(words, "questions:\n  - question: x\n    expect: [concept/cache-invalidation]\n")
+    shown = nugget("mv", "concept/cache-invalidation", "--name", "stale-caches", "--json")
+    assert shown.json["golden"] == [{"path": "evals/golden.yaml", "line": 3}]

@@ -1,0 +1,277 @@
+"""The files that a session touched: seen by what tools returned, by git and by the disk, with hashes of contents."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from replay import STARTED, Agent, change_by_hand, commit, git, make_repository, replay
+
+from nugget.extraction.places import Places
+from nugget.extraction.shell_changes import shell_changes
+from nugget.extraction.touches import TouchedFiles, file_touches, line_hash
+from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
+from nugget.models import Event, EventKind, Session
+from nugget.nuggets import FileTouch, TouchAction
+from nugget.sources.claude_code import read_session
+
+
+def sha(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def of_session(session: Session, *roots: Workspace, excluded: tuple[str, ...] = ()) -> TouchedFiles:
+    return file_touches(session, Places(session=session, roots=roots, excluded=excluded))
+
+
+def touched(agent: Agent, excluded: tuple[str, ...] = ()) -> TouchedFiles:
+    workspace = find_workspace(agent.repo)
+    assert workspace is not None
+    return of_session(read_session(agent.transcript), workspace, excluded=excluded)
+
+
+def by_path(found: TouchedFiles) -> dict[str, FileTouch]:
+    return {touch.path: touch for touch in found.touches}
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    repo = make_repository(tmp_path / "shop")
+    change_by_hand(repo, "src/auth.py", "def login():\n    return None\n")
+    change_by_hand(repo, "old/a.txt", "a\n")
+    change_by_hand(repo, "old/b.txt", "b\n")
+    change_by_hand(repo, "README.md", "# Shop\n", at=STARTED - timedelta(days=1))
+    return Agent(repo=repo, claude_config=tmp_path / "claude")
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
+def test_written_and_edited_files_have_the_hashes_of_their_whole_contents(agent: Agent) -> None:
+    agent.prompt("Add tokens")
+    agent.write("src/token.py", "import jwt\n\nTTL = 60\n")
+    agent.edit("src/token.py", "TTL = 60", "TTL = 600")
+    agent.edit("src/auth.py", "    return None", "    return token()")
+    found = by_path(touched(agent))
+    made, changed = found["src/token.py"], found["src/auth.py"]
+    assert (made.action, made.before_hash) == (TouchAction.CREATED, None)
+    assert made.after_hash == sha((agent.repo / "src/token.py").read_bytes())
+    assert changed.action is TouchAction.MODIFIED
+    assert changed.before_hash == sha("def login():\n    return None\n")
+    assert changed.after_hash == sha((agent.repo / "src/auth.py").read_bytes())
+    assert changed.line_hashes == (line_hash("return token()"),)
+    assert {line_hash("import jwt"), line_hash("TTL = 600")} <= set(made.line_hashes)
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
+def test_many_edits_in_one_call_and_cells_of_a_notebook_have_their_hashes(agent: Agent) -> None:
+    file, notebook = str(agent.repo / "src/auth.py"), str(agent.repo / "a.ipynb")
+    original = "def login():\n    return None\n"
+    edits = [{"old_string": "login", "new_string": "sign_in"}, {"old_string": "None", "new_string": "1"}]
+    details = {"filePath": file, "originalFile": original, "edits": edits}
+    agent.use("MultiEdit", {"file_path": file, "edits": edits}, details)
+    cell = {"notebook_path": notebook, "new_source": "print(1)"}
+    told = {"new_source": "print(1)", "cell_type": "code", "original_file": "{}", "updated_file": '{"cells": []}'}
+    agent.use("NotebookEdit", cell, told)
+    agent.use("Edit", {"file_path": file, "old_string": "gone", "new_string": "x"}, {}, failed=True)
+    found = by_path(touched(agent))
+    assert (found["src/auth.py"].before_hash, found["src/auth.py"].after_hash) == (
+        sha(original), sha("def sign_in():\n    return 1\n"),
+    )  # fmt: skip
+    assert (found["a.ipynb"].before_hash, found["a.ipynb"].after_hash) == (sha("{}"), sha('{"cells": []}'))
+    assert found["a.ipynb"].action is TouchAction.MODIFIED
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
+def test_a_hand_that_edits_between_two_edits_of_the_agent_is_seen_by_hash(agent: Agent) -> None:
+    agent.edit("src/auth.py", "return None", "return 1")
+    agent.edit("README.md", "Shop", "My shop")
+    agent.run("true")
+    change_by_hand(agent.repo, "src/auth.py", "def login():\n    return 1  # checked\n")
+    agent.edit("README.md", "My", "Our")
+    agent.edit("src/auth.py", "checked", "seen")
+    assert touched(agent).edited_between == ()  # A command had run, which may have done it.
+    change_by_hand(agent.repo, "src/auth.py", "def login():\n    return 2  # seen\n")
+    agent.edit("src/auth.py", "seen", "done")
+    assert touched(agent).edited_between == ("src/auth.py",)
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
+def test_files_that_commands_changed_are_touches_where_disk_or_git_shows_it(agent: Agent) -> None:
+    agent.run("rm README.md && git mv src/auth.py src/login.py")
+    agent.run("cat > src/new.py <<'EOF'\nprint('$HOME')\nEOF")
+    agent.run("rm -r old; sed -i s/None/0/ src/login.py")
+    agent.run("rm nothing-there.txt || true")
+    agent.run("echo generated > schema.lock")
+    agent.commit("Clean up")
+    agent.run("cp /etc/hostname ../outside.txt; echo x > .git/mine")
+    found = by_path(touched(agent))
+    assert {path: touch.action.value for path, touch in found.items()} == {
+        "README.md": "deleted", "old/a.txt": "deleted", "old/b.txt": "deleted", "src/login.py": "renamed",
+        "src/new.py": "created", "schema.lock": "created",
+    }  # fmt: skip
+    assert found["README.md"].before_hash == sha("# Shop\n")
+    assert found["src/login.py"].previous_path == "src/auth.py"
+    assert found["src/login.py"].after_hash == sha("def login():\n    return 0\n")
+    assert found["src/new.py"].after_hash == sha("print('$HOME')\n")
+    assert found["src/new.py"].line_hashes == (line_hash("print('$HOME')"),)
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
+def test_what_only_the_sessions_own_commit_shows_is_taken_up_and_what_nobody_shows_is_not(agent: Agent) -> None:
+    agent.run("python3 -c \"open('generated.py','w').write('x = 1')\"")
+    agent.commit("Generate")
+    commit_of_a_person = agent.moment + timedelta(seconds=1)
+    change_by_hand(agent.repo, "theirs.py", "y = 1\n", at=commit_of_a_person)
+    agent.run("echo 'rm src/auth.py'; false; rm -f never.txt")
+    found = by_path(touched(agent))
+    assert list(found) == ["generated.py"]
+    assert found["generated.py"].after_hash == sha("x = 1")
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
+def test_what_a_formatter_made_of_a_file_counts_as_left_by_the_session_and_is_unknown_where_nobody_shows_it(
+    agent: Agent,
+) -> None:
+    agent.started = agent.moment = datetime.now(UTC) - timedelta(seconds=60)
+    agent.write("src/a.py", "x=1\n")
+    agent.run("sed 's/=/ = /' src/a.py > .formatted && cp .formatted src/a.py && rm .formatted && echo ruff format")
+    assert by_path(touched(agent))["src/a.py"].after_hash == sha("x = 1\n")
+    agent.prompt("thanks")
+    old = (datetime.now(UTC) - timedelta(days=30)).timestamp()
+    os.utime(agent.repo / "src/a.py", (old, old))  # A checkout of another time: it shows nothing of the session.
+    change_by_hand(agent.repo, "src/b.py", "z\n")
+    os.utime(agent.repo / "src/b.py", (old, old))
+    agent.use("Write", {"file_path": str(agent.repo / "src/b.py"), "content": "y\n"}, {"type": "create"})
+    agent.run("echo black .")
+    assert by_path(touched(agent))["src/b.py"].after_hash is None
+
+
+def test_what_was_made_and_removed_again_or_put_back_is_no_touch(agent: Agent) -> None:
+    agent.write("scratch.py", "x\n")
+    agent.run("rm scratch.py")
+    agent.edit("README.md", "Shop", "Store")
+    agent.edit("README.md", "Store", "Shop")
+    assert touched(agent).touches == ()
+
+
+@pytest.mark.proves("PROVENANCE-BAD-INPUT")
+def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agent: Agent) -> None:
+    agent.write("../elsewhere.py", "x\n")
+    agent.write("secrets/key.pem", "k\n")
+    agent.write("kept.py", "k\n")
+    records = agent.transcript.read_text("utf-8").splitlines()
+    agent.transcript.write_text(
+        "\n".join(line.replace('"is_error": false', '"is_error": true') for line in records[2:4])
+    )
+    assert touched(agent).touches == ()
+    agent.transcript.write_text("\n".join(records))
+    assert list(by_path(touched(agent, excluded=("*.pem",)))) == ["kept.py"]
+
+
+@pytest.mark.proves("PROVENANCE-BAD-INPUT")
+def test_a_session_whose_repository_is_gone_is_read_from_what_the_transcript_says(agent: Agent) -> None:
+    agent.edit("src/auth.py", "return None", "return 1")
+    agent.run("cat > notes.md <<'EOF'\nhello\nEOF")
+    after = (agent.repo / "src/auth.py").read_bytes()
+    shutil.rmtree(agent.repo)
+    found = of_session(read_session(agent.transcript), vanished_workspace(agent.repo))
+    assert {touch.path: touch.after_hash for touch in found.touches} == {
+        "src/auth.py": sha(after),
+        "notes.md": sha("hello\n"),
+    }
+
+
+def test_a_file_with_windows_line_ends_has_the_hash_of_its_bytes(agent: Agent) -> None:
+    agent.write("dos.txt", "one\ntwo\n")
+    (agent.repo / "dos.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+    assert by_path(touched(agent))["dos.txt"].after_hash == sha(b"\xef\xbb\xbfone\r\ntwo\r\n")
+
+
+@pytest.mark.proves("PROVENANCE-BAD-INPUT")
+def test_huge_and_binary_files_are_touches_without_harm(agent: Agent) -> None:
+    agent.write("huge.json", "line\n" * 2_000_000)
+    agent.write("many.txt", "".join(f"{number}\n" for number in range(30_000)))
+    (agent.repo / "logo.png").write_bytes(b"\x89PNG\0\xff" * 100)
+    agent.run("mv logo.png brand.png")
+    commit(agent.repo, "Logo", at=agent.moment)
+    found = by_path(touched(agent))
+    assert found["huge.json"].after_hash is None
+    assert found["huge.json"].line_hashes == (line_hash("line"),)
+    assert len(found["many.txt"].line_hashes) == 20_000
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
+def test_edits_of_agents_that_tell_no_contents_are_applied_to_what_git_held(agent: Agent) -> None:
+    def edit(before: str | None, after: str, path: str, tool: str = "Edit") -> Event:
+        values = {"path": path, "tool": tool, "before": before, "after": after, "timestamp": STARTED}
+        return Event(kind=EventKind.FILE_EDIT, text="", **values)  # type: ignore[arg-type]
+
+    events = (
+        edit("    return None", "    return 1", "src/auth.py"),
+        edit("not there", "x", "README.md"),
+        edit(None, "new\n", "added.txt", "Write"),
+        edit(None, "", "old/a.txt", "Delete"),
+    )
+    session = Session(
+        id="s", agent="codex", path="", events=events, cwd=str(agent.repo), started=STARTED, ended=STARTED
+    )
+    workspace = find_workspace(agent.repo)
+    assert workspace
+    found = by_path(of_session(session, workspace))
+    assert found["src/auth.py"].before_hash == sha("def login():\n    return None\n")
+    assert found["src/auth.py"].after_hash == sha("def login():\n    return 1\n")
+    assert (found["README.md"].before_hash, found["README.md"].after_hash) == (sha("# Shop\n"), None)
+    assert (found["added.txt"].action, found["added.txt"].after_hash) == (TouchAction.CREATED, sha("new\n"))
+    assert (found["old/a.txt"].action, found["old/a.txt"].before_hash) == (TouchAction.DELETED, sha("a\n"))
+
+
+@pytest.mark.proves("PROVENANCE-TOUCHES")
+@pytest.mark.parametrize(
+    "name", ["claude-code/2026-02-08_2956cee6_d65f53d0e8e2", "claude-code/2026-02-10_a0927dd5_48415fae24d7",
+             "claude-code/2026-02-13_2577a596_5d755497c182"],
+)  # fmt: skip
+def test_every_hash_of_a_real_session_is_that_of_the_replayed_files(
+    shared_data: Path, tmp_path: Path, name: str
+) -> None:
+    played = replay(shared_data / "transcripts" / f"{name}.jsonl", tmp_path / "repo", tmp_path / "claude")
+    workspace = find_workspace(played.repo)
+    assert workspace
+    found = by_path(of_session(played.session, workspace))
+    assert sorted(found) == sorted(
+        path for path in played.paths if git(played.repo, "log", "--oneline", "--", path).count("\n") > 1
+    )
+    for path, touch in found.items():
+        assert touch.after_hash == sha((played.repo / path).read_bytes())
+        if touch.before_hash:
+            assert touch.before_hash == sha(git(played.repo, "show", f"HEAD~1:{path}"))
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("cd sub && rm 'my file.py' -f", ["delete sub/my file.py"]),
+        ("mv a b/ ; git mv c d; git rm --cached z", ["move b/a", "move d"]),
+        ("sed -i.bak -e s/a/b/ f.py", ["change f.py"]),
+        ("grep -n '>' a 2>&1 | head > $OUT; ls 2> err.txt", []),
+        ("make && sudo cp x y && FOO=1 tee -a log.txt", ["write y", "change log.txt"]),
+        ("if true; then rm q; fi; for f in *.py; do rm $f; done", ["delete q"]),
+        ("echo 'unclosed > x", []),
+        ("git commit -m \"$(cat <<'EOF'\nrm x > y\nEOF\n)\"", []),
+        ("echo a>c.txt >> d.txt\nrm e", ["write c.txt", "change d.txt", "delete e"]),
+        ("rm " + "x" * 300_000, []),
+    ],
+)
+def test_what_a_command_names_as_changed_is_read_from_its_words(command: str, named: list[str]) -> None:
+    assert [f"{change.action} {change.path}" for change in shell_changes(command)] == named
+
+
+def test_a_here_document_tells_what_the_file_holds_unless_the_shell_expands_it() -> None:
+    quoted, plain, expanded = (
+        shell_changes(f"cat > a <<{mark}\n{body}\nEOF\n")[0].content
+        for mark, body in (("'EOF'", "x=$Y"), ("EOF", "hi"), ("EOF", "x=$Y"))
+    )
+    assert (quoted, plain, expanded) == ("x=$Y\n", "hi\n", None)
+    assert shell_changes("python3 - <<'EOF' > a\nx\nEOF")[0].content is None

@@ -1,0 +1,464 @@
+"""History: transcripts and channels as passages that are found, shown and followed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+from history_world import World
+from sessions import fork, write_transcript
+from waiting import slowness
+
+from nugget.config import CaptureSettings, HistorySettings, Settings
+from nugget.errors import TranscriptError, UsageError
+from nugget.history import Role, read_passage, search_history, sync_history
+from nugget.models import SourceName
+from nugget.sources.archive import write_archive
+from nugget.sources.claude_code import read_session
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.connection.close()
+
+
+@pytest.fixture(scope="module")
+def real_world(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> World:
+    made = World(tmp_path_factory.mktemp("real"))
+    transcripts = shared_data / "transcripts"
+    for name in ("claude-code", "claude-code-log", "claude-code-transcripts", "episodic-memory"):
+        shutil.copytree(transcripts / name, made.projects / name)
+    for scenario in (transcripts / "claude-code-2.1.329").iterdir():
+        shutil.copytree(scenario, made.projects / scenario.name)
+    made.sync()
+    return made
+
+
+@pytest.mark.proves("HIS-ROLES")
+def test_a_session_is_found_by_what_you_and_the_agent_said(world: World) -> None:
+    world.write([("Why does the webhook time out?", "The proxy closes idle connections."), ("Fix it", "Done.")])
+    world.sync()
+    hits = search_history(world.connection, "webhook")
+    assert [(hit.ref, hit.role, hit.excerpt) for hit in hits] == [
+        ("session:11111111-aaaa#1", Role.YOU, "Why does the webhook time out?")
+    ]
+    assert hits[0].timestamp == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert [hit.role for hit in search_history(world.connection, "proxies idle")] == [Role.AGENT]
+
+
+@pytest.mark.proves("HIS-NEIGHBOURS")
+def test_a_ref_shows_its_exchange_with_the_neighbours(world: World) -> None:
+    world.write([(f"Question {n}", f"Answer {n}") for n in range(1, 6)])
+    world.sync()
+    shown = read_passage(world.connection, "session:11111111#3")
+    assert [(passage.text, passage.is_asked_for) for passage in shown.passages] == [
+        ("Question 2", False), ("Answer 2", False), ("Question 3", True), ("Answer 3", True),
+        ("Question 4", False), ("Answer 4", False),
+    ]  # fmt: skip
+    assert [passage.text for passage in read_passage(world.connection, "session:11111111#3", 0).passages] == [
+        "Question 3", "Answer 3"
+    ]  # fmt: skip
+    with pytest.raises(TranscriptError, match="Nothing is known"):
+        read_passage(world.connection, "session:11111111-aaaa#99")
+    with pytest.raises(TranscriptError, match="no session"):
+        read_passage(world.connection, "session:nowhere#1")
+    for hostile in ("session:../../etc/passwd#1", "brain:pattern/x", "session:", "bridge:a b#1"):
+        with pytest.raises(UsageError):
+            read_passage(world.connection, hostile)
+
+
+@pytest.mark.proves("HIS-LONG")
+def test_a_long_reply_is_cut_into_passages_and_shown_whole(world: World) -> None:
+    reply = "\n\n".join(f"Paragraph {n} speaks of lighthouse{n} and of {SECRET} at length. " * 5 for n in range(20))
+    world.write([("Tell me all", reply)])
+    world.sync()
+    assert "lighthouse17" in world.excerpts("lighthouse17")[0]
+    shown = read_passage(world.connection, "session:11111111-aaaa#1").passages[1].text
+    assert shown.startswith("Paragraph 0") and "lighthouse19" in shown
+    assert shown.replace("[redacted:github-token]", SECRET) == reply.strip()
+
+
+@pytest.mark.proves("HIS-REDACTED")
+def test_a_secret_is_neither_found_nor_shown(world: World) -> None:
+    world.write([(f"Deploy with {SECRET} please", "Deployed the lighthouse.")])
+    world.sync()
+    assert world.found(SECRET) == []
+    assert world.excerpts("deploy please") == ["Deploy with [redacted:github-token] please", "Deployed the lighthouse."]
+    assert SECRET not in str(read_passage(world.connection, "session:11111111-aaaa#1"))
+    assert SECRET.encode() not in (world.environment.home / "index.db").read_bytes()
+
+
+@pytest.mark.proves("HIS-INCREMENTAL")
+def test_a_session_that_grew_is_read_on_and_a_rewritten_one_anew(world: World) -> None:
+    file = world.write([("First question", "First answer")])
+    assert world.sync().added == 1
+    assert world.sync().changed is False
+    size = file.stat().st_size
+    world.write([("Second lighthouse", "Second answer")])
+    grown = world.sync()
+    assert grown.modified == 1 and grown.bytes_read == file.stat().st_size - size
+    assert world.found("lighthouse") == ["session:11111111-aaaa#2"]
+    assert world.found("first question") == ["session:11111111-aaaa#1"]
+    file.unlink()
+    world.write([("Another beacon, written anew and much longer than what was there before " * 30, "ok")])
+    world.sync()
+    assert world.found("lighthouse") == []
+    assert world.found("beacon") == ["session:11111111-aaaa#1"]
+
+
+@pytest.mark.proves("HIS-WHILE-WRITTEN")
+def test_a_line_that_is_still_being_written_is_taken_when_it_is_whole(world: World) -> None:
+    file = world.write([("First", "One"), ("Second lighthouse", "Two")])
+    whole = file.read_bytes()
+    cut = whole.index(b"Second") + 3
+    file.write_bytes(whole[:cut])
+    world.sync()
+    assert world.found("lighthouse") == [] and world.found("First")
+    file.write_bytes(whole)
+    world.sync()
+    assert world.found("lighthouse") == ["session:11111111-aaaa#2"]
+    file.write_bytes(whole.rstrip(b"\n"))
+    assert world.sync().problems == ()
+
+
+@pytest.mark.proves("HIS-FORKS")
+def test_a_fork_repeats_nothing_and_takes_over_when_the_original_is_deleted(world: World) -> None:
+    file = world.write([("Find the lighthouse", "It is on the cliff.")])
+    world.sync()
+    copy = file.with_name("22222222-bbbb.jsonl")
+    fork(file, copy)
+    write_transcript(copy, [("And the beacon?", "On the hill.")], session="22222222-bbbb")
+    world.sync()
+    assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
+    assert world.found("beacon") == ["session:22222222-bbbb#2"]
+    file.unlink()
+    world.sync()
+    assert world.found("lighthouse") == ["session:22222222-bbbb#1"]
+    assert world.found("beacon") == ["session:22222222-bbbb#2"]
+
+
+@pytest.mark.proves("HIS-DELETED", "HIS-ARCHIVE")
+def test_hits_of_a_deleted_transcript_disappear_unless_the_archive_has_it(world: World) -> None:
+    kept = world.write([("Keep the lighthouse", "Kept.")], "11111111-aaaa")
+    lost = world.write([("Lose the beacon", "Lost.")], "22222222-bbbb")
+    world.sync()
+    write_archive(world.environment.home, read_session(kept))
+    kept.unlink()
+    lost.unlink()
+    assert world.found("beacon") == [], "even before the sync, what cannot be shown is not found"
+    assert world.sync().removed == 2
+    assert world.found("beacon") == []
+    assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
+    assert read_passage(world.connection, "session:11111111-aaaa#1").passages[0].text == "Keep the lighthouse"
+
+
+@pytest.mark.proves("HIS-EXCLUDED")
+def test_excluded_projects_are_not_read_and_are_forgotten_when_they_become_excluded(world: World) -> None:
+    world.write([("Find the lighthouse", "Found.")])
+    world.write([("Find the beacon", "Found.")], "22222222-bbbb", cwd="/srv/secret/plan")
+    world.sync()
+    assert world.found("beacon")
+    excluding = Settings(capture=CaptureSettings(exclude_projects=("/srv/secret",)))
+    world.sync(excluding)
+    assert world.found("beacon") == [] and world.found("lighthouse")
+    assert world.sync(excluding).changed is False
+
+
+@pytest.mark.proves("HIS-OFF")
+def test_history_can_be_switched_off_and_is_forgotten_then(world: World) -> None:
+    world.write([("Find the lighthouse", "Found.")])
+    world.sync()
+    off = Settings(history=HistorySettings(enabled=False))
+    assert world.sync(off).removed == 1
+    assert world.found("lighthouse") == [] and world.sync(off).changed is False
+    vocabulary = "CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, 'passages_fts', 'row')"
+    world.connection.execute(vocabulary)
+    assert world.connection.execute("SELECT count(*) FROM temp.words").fetchone() == (0,)
+    assert world.sync().added == 1 and world.found("lighthouse")
+
+
+@pytest.mark.proves("HIS-GOLDEN")
+def test_what_people_noted_of_real_sessions_finds_the_session(real_world: World, shared_data: Path) -> None:
+    asked = found = 0
+    for line in (shared_data / "transcripts" / "claude-code-summaries.jsonl").read_text("utf-8").splitlines():
+        noted = json.loads(line)
+        summary, name = noted["summary"], Path(noted["transcript"]).stem
+        for query in filter(None, [summary.get("intent"), summary.get("outcome"), *summary.get("friction", [])]):
+            asked += 1
+            hits = search_history(real_world.connection, query, limit=3, sources=[SourceName.SESSIONS])[:3]
+            found += any(hit.session[:19] == name[:19] for hit in hits)
+    assert asked > 30 and found >= 0.85 * asked, (found, asked)
+
+
+@pytest.mark.proves("HIS-FILTERS")
+def test_hits_are_filtered_by_time_source_and_workspace(world: World) -> None:
+    world.write([("Old lighthouse", "ok")], started=datetime(2026, 1, 1, tzinfo=UTC))
+    world.write([("New lighthouse", "ok")], "22222222-bbbb", cwd="/srv/other")
+    world.sync()
+    assert set(world.found("lighthouse")) == {"session:11111111-aaaa#1", "session:22222222-bbbb#1"}
+    assert world.found("lighthouse", since=date(2026, 2, 1)) == ["session:22222222-bbbb#1"]
+    assert world.found("lighthouse", until=date(2026, 2, 1)) == ["session:11111111-aaaa#1"]
+    assert world.found("lighthouse", until=date(2026, 1, 1)) == ["session:11111111-aaaa#1"], "that day counts"
+    assert world.found("lighthouse", until=date(2025, 12, 31)) == []
+    assert world.found("lighthouse", sources=[SourceName.BRIDGE]) == []
+    workspace = next(hit.workspace for hit in search_history(world.connection, "old lighthouse"))
+    assert world.found("lighthouse", workspace=workspace) == ["session:11111111-aaaa#1"]
+
+
+@pytest.mark.proves("HIS-RANK")
+def test_what_says_more_of_it_comes_first_and_what_is_newer_where_they_are_equal(world: World) -> None:
+    world.write([("The lighthouse keeper of the northern cliff", "ok")], "a", started=datetime(2025, 1, 1, tzinfo=UTC))
+    world.write([("A lighthouse", "ok")], "b", started=datetime(2026, 1, 1, tzinfo=UTC))
+    world.write([("A lighthouse, though", "ok")], "c", started=datetime(2026, 5, 1, tzinfo=UTC))
+    world.sync()
+    assert world.found("lighthouse keeper cliff")[0] == "session:a#1"
+    assert world.found("lighthouse") == ["session:c#1", "session:b#1", "session:a#1"]
+
+
+@pytest.mark.proves("HIS-BRIDGE")
+def test_messages_of_channels_are_found_and_read_as_a_thread(world: World) -> None:
+    file = world.environment.home / "bridge" / "release.jsonl"
+    file.parent.mkdir()
+    lines = [
+        {
+            "from": "zealot",
+            "to": "scout",
+            "text": "The lighthouse ships on Friday",
+            "timestamp": "2026-03-01T10:00:00Z",
+        },
+        {"from": "scout", "text": f"Understood, with {SECRET}", "timestamp": "2026-03-01T10:01:00Z"},
+        ["no message"],
+        {"from": "scout", "text": ""},
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"from": "torn', "utf-8")
+    world.sync()
+    hits = search_history(world.connection, "lighthouse Friday", sources=[SourceName.BRIDGE])
+    assert [(hit.ref, hit.session, hit.speaker) for hit in hits] == [("bridge:release#1", "release", "zealot")]
+    assert hits[0].excerpt == "zealot → scout: The lighthouse ships on Friday"
+    thread = read_passage(world.connection, "bridge:release#2")
+    assert [passage.text for passage in thread.passages] == [
+        "zealot → scout: The lighthouse ships on Friday", "scout: Understood, with [redacted:github-token]"
+    ]  # fmt: skip
+    with file.open("a", encoding="utf-8") as opened:
+        opened.write('", "text": "whole now"}\n')
+    world.sync()
+    assert world.found("whole now") == ["bridge:release#3"]
+
+
+@pytest.mark.proves("HIS-BRIDGE")
+def test_messages_between_agents_are_found_in_real_transcripts_once(real_world: World) -> None:
+    hits = search_history(real_world.connection, "BRIDGE MSG", sources=[SourceName.BRIDGE])
+    assert sorted(hit.excerpt for hit in hits if hit.session == "session-a3989b5c") == [
+        "scout → team-lead (found it): BRIDGE-MSG-2: the lock is missing",
+        "team-lead → scout: BRIDGE-MSG-1: please check cache.py too",
+    ]
+    hits = search_history(real_world.connection, "idle notification available", limit=50)
+    assert not [hit for hit in hits if "idle_notification" in hit.excerpt]
+
+
+@pytest.mark.proves("HIS-REAL")
+@pytest.mark.parametrize(
+    ("query", "ref", "role"),
+    [
+        ("retry notarization once on failure", "session:2026-01-06_488c5296_ee8f793bfeb9#2", Role.AGENT),
+        ("can you also add a single retry", "session:2026-01-06_488c5296_ee8f793bfeb9#2", Role.YOU),
+        ("LSP goToDefinition", "session:2026-01-27_3b1b6293_523d2b8bfaf3#2", Role.AGENT),
+        ("when a subagent started is it a different checkpoint",
+         "session:2026-01-27_3b1b6293_523d2b8bfaf3#3", Role.YOU),
+        ("missing lock in cache", "session:48e67b68-763e-4aa6-b564-323a0efec4a5/a3bee99966853aa97#1", Role.AGENT),
+    ],
+)  # fmt: skip
+def test_what_was_said_in_real_sessions_is_found_first(real_world: World, query: str, ref: str, role: Role) -> None:
+    best = search_history(real_world.connection, query)[0]
+    assert (best.ref, best.role) == (ref, role)
+
+
+@pytest.mark.proves("HIS-REAL", "HIS-INJECTED")
+def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_in(real_world: World) -> None:
+    hits = [
+        hit
+        for query in ("session", "test", "command caveat", "continued from a previous conversation", "system reminder")
+        for hit in search_history(real_world.connection, query, limit=30)
+    ]
+    assert len(hits) > 60
+    for hit in hits:
+        assert len(hit.excerpt) <= 160
+        passages = read_passage(real_world.connection, hit.ref, 0).passages
+        assert any(passage.role is hit.role for passage in passages)
+        for passage in passages:
+            assert not passage.text.startswith(
+                ("<system-reminder>", "<command-name>", "Caveat: The messages below", "This session is being continued")
+            )
+
+
+@pytest.mark.proves("HIS-FORKS")
+def test_real_copies_of_a_session_are_not_repeated(real_world: World) -> None:
+    said = [hit.excerpt for hit in search_history(real_world.connection, "checkpoint", limit=100)]
+    assert len(said) == len(set(said))
+    copies = real_world.connection.execute(
+        "SELECT count(*) FROM history_files f WHERE session LIKE '%cc432c40%' AND EXISTS "
+        "(SELECT 1 FROM passages p WHERE p.file = f.key AND p.number = 1)"
+    ).fetchone()
+    assert copies == (1,)
+
+
+@pytest.mark.proves("HIS-ANY-TEXT")
+@pytest.mark.parametrize(
+    "query", ["", " ", '"', "AND", "NEAR(", "a* OR", "💥", "the of and", "x" * 9000, "\0", "'; --"]
+)
+def test_any_text_is_a_query(real_world: World, query: str) -> None:
+    search_history(real_world.connection, query)
+
+
+@pytest.mark.proves("HIS-SHELL")
+def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None:
+    folder = world.environment.shell_logs / "shell-1"
+    folder.mkdir(parents=True)
+    (folder / "stdin.log").write_text(f"cargo test --workspace\nexport TOKEN={SECRET}\ngit push lighthouse")
+    lines = [f"test {n} of the beacon passed" for n in range(100)] + ["\x1b[31merror: quota exceeded\x1b[0m", "A" * 80]
+    (folder / "output.log").write_text("\n".join(lines) + "\n")
+    (folder / "stdout.log").write_text("error: quota exceeded\n")
+    (world.environment.shell_logs / "linked").symlink_to(folder)
+    world.sync()
+    shell = [SourceName.SHELL]
+    assert world.found("cargo workspace", sources=shell) == ["shell:shell-1#1"]
+    assert world.found("lighthouse", sources=shell) == [], "the last line is not whole yet"
+    with (folder / "stdin.log").open("a") as opened:
+        opened.write(" --force\n")
+    world.sync()
+    assert world.found("lighthouse", sources=shell) == ["shell:shell-1#3"]
+    hits = search_history(world.connection, "quota exceeded", sources=shell)
+    assert [(hit.role, hit.ref) for hit in hits] == [(Role.OUTPUT, "shell:shell-1/output.log#3")]
+    assert "error: quota exceeded" in hits[0].excerpt and "\x1b" not in hits[0].excerpt
+    shown = [passage.text for passage in read_passage(world.connection, "shell:shell-1#2").passages]
+    assert shown == ["cargo test --workspace", "export TOKEN=[redacted:github-token]", "git push lighthouse --force"]
+    output = read_passage(world.connection, "shell:shell-1/output.log#3", 5).passages
+    assert sum(passage.text.count("passed") for passage in output) == 100
+
+
+@pytest.mark.proves("HIS-SHELL")
+def test_commands_that_a_shell_only_noted_as_started_are_found_with_their_time(world: World) -> None:
+    folder = world.environment.shell_logs / "bash-1"
+    folder.mkdir(parents=True)
+
+    def happen(ts_ms: int, kind: str, **given: Any) -> str:
+        return json.dumps({"ts_ms": ts_ms, "session_id": "bash-1", "kind": kind, "data": given}) + "\n"
+
+    begun = datetime(2026, 2, 3, 4, 5, tzinfo=UTC)
+    ms = int(begun.timestamp() * 1000)
+    lines = [
+        happen(ms, "command.start", cmd="cargo test --workspace"), happen(ms + 1, "command.end", exit=101),
+        "no json, though it says command.start\n", happen(ms + 2, "note", text="command.start of the lighthouse"),
+        happen(ms + 3, "command.start", cmd=f"export TOKEN={SECRET}\necho lighthouse"),
+    ]  # fmt: skip
+    torn = happen(ms + 4, "command.start", cmd="git push harbour")
+    (folder / "events.jsonl").write_text("".join(lines) + torn[:-9])
+    (folder / "stdin.log").touch()
+    world.sync()
+    shell = [SourceName.SHELL]
+    assert world.found("lighthouse", sources=shell) == ["shell:bash-1#2"]
+    assert world.found("harbour", sources=shell) == [], "the last line is not whole yet"
+    (folder / "events.jsonl").write_text("".join(lines) + torn)
+    world.sync()
+    hits = search_history(world.connection, "harbour", sources=shell)
+    assert [(hit.ref, hit.timestamp) for hit in hits] == [("shell:bash-1#3", begun)]
+    shown = [passage.text for passage in read_passage(world.connection, "shell:bash-1#2").passages]
+    assert shown == [
+        "cargo test --workspace", "export TOKEN=[redacted:github-token]\necho lighthouse", "git push harbour"
+    ]  # fmt: skip
+
+
+@pytest.mark.proves("HIS-AGENTS")
+def test_sessions_of_other_agents_are_found_and_shown(world: World, shared_data: Path) -> None:
+    samples = shared_data / "transcripts" / "other-agents"
+    home = world.environment.claude_config.parent
+    codex = home / ".codex" / "sessions" / "2026" / "02" / "11"
+    codex.mkdir(parents=True)
+    name = "rollout-2026-02-11T10-00-00-019c4b43-1451-7af3-be4c-5576369bf1ba.jsonl"
+    shutil.copy(samples / "git-ai-fixtures" / "codex-session-simple.jsonl", codex / name)
+    chats = home / ".gemini" / "tmp" / ("a" * 64) / "chats"
+    chats.mkdir(parents=True)
+    for number, file in enumerate(sorted((samples / "gemini-cli-entire").glob("*.json"))):
+        shutil.copy(file, chats / f"session-2026-02-0{number + 1}.json")
+    world.sync()
+    said = {
+        (agent, role)
+        for agent, role in world.connection.execute(
+            "SELECT DISTINCT f.agent, p.role FROM passages p JOIN history_files f ON f.key = p.file"
+        )
+    }
+    assert said == {("codex", 0), ("codex", 1), ("gemini-cli", 0), ("gemini-cli", 1)}
+    for agent in ("codex", "gemini-cli"):
+        stored = world.connection.execute(
+            "SELECT f.session, p.number FROM passages p JOIN history_files f ON f.key = p.file WHERE f.agent = ?",
+            (agent,),
+        ).fetchone()
+        shown = read_passage(world.connection, f"session:{stored[0]}#{stored[1]}", 0).passages
+        words = shown[0].text.split()[:6]
+        assert f"session:{stored[0]}#{stored[1]}" in world.found(" ".join(words), limit=20)
+        assert shown[0].timestamp is not None
+    assert world.sync().changed is False
+
+
+@pytest.mark.proves("HIS-RESUMED")
+def test_an_interrupted_sync_goes_on_where_it_was_committed(world: World) -> None:
+    for number in range(700):
+        world.write_line(number, f"find lighthouse{number}")
+
+    class Stopped(Exception):
+        pass
+
+    def stop(_: str, done: int, total: int) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        sync_history(world.connection, world.environment, Settings(), progress=stop)
+    stood = world.connection.execute("SELECT count(*) FROM history_files").fetchone()[0]
+    assert 0 < stood < 700
+    assert world.sync().added == 700 - stood
+    assert all(world.found(f"lighthouse{number}") for number in range(0, 700, 50))
+
+
+@pytest.mark.proves("HIS-CONCURRENT")
+def test_one_process_reads_at_a_time_and_the_other_may_go_on(world: World) -> None:
+    world.write([("Find the lighthouse", "ok")])
+    with FileLock(world.environment.home / "history.lock"):
+        assert sync_history(world.connection, world.environment, Settings(), wait=False).is_busy
+    assert world.sync().added == 1
+
+
+@pytest.mark.proves("HIS-UNCHANGED")
+def test_a_sync_of_a_thousand_unchanged_transcripts_takes_a_blink(world: World) -> None:
+    for number in range(1000):
+        world.write_line(number, f"hello {number}")
+    world.sync()
+    started = time.process_time()
+    assert world.sync().changed is False
+    assert time.process_time() - started < 0.1 * slowness()
+
+
+@pytest.mark.proves("HIS-BAD-INPUT")
+def test_broken_files_are_named_and_stop_nothing(world: World) -> None:
+    world.write([("Find the lighthouse", "ok")])
+    folder = world.projects / "-srv-shop"
+    (folder / "binary.jsonl").write_bytes(b"\x00\xff\xfe" * 1000)
+    (folder / "wild.jsonl").write_text('[1]\n"x"\n{"type": 3}\n{"type": "user", "message": null, "uuid": []}\n')
+    (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
+    (folder / "folder.jsonl").mkdir()
+    (world.environment.home / "archive").mkdir()
+    (world.environment.home / "archive" / "damaged.jsonl.gz").write_bytes(b"no gzip")
+    result = world.sync()
+    assert [problem.path.rpartition("/")[2] for problem in result.problems] == ["damaged.jsonl.gz"]
+    assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
+    assert world.sync().changed is False

@@ -1,0 +1,162 @@
+"""What other memories export, and the databases that they keep."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sqlite3
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+
+import pytest
+from import_stage import bring_in
+from paths import TESTS
+
+EXPORTS = TESTS / "exports"
+"""Written by the programs themselves: claude-mem 13.25.3, mem0ai 2.2.1, basic-memory 0.24.1."""
+
+
+@pytest.mark.proves("IMPORT-FORMATS", "IMPORT-EVIDENCE")
+def test_an_export_of_claude_mem_gives_what_was_learned_and_not_what_was_done(
+    brain: Path, home: Path, tmp_path: Path
+) -> None:
+    def observation(number: int, kind: str, title: str, concepts: list[str]) -> dict[str, object]:
+        return {
+            "id": number, "memory_session_id": "s", "project": "shop", "text": None, "type": kind, "title": title,
+            "subtitle": "A line below", "facts": json.dumps([f"{title} has a first fact.", "And a second one."]),
+            "narrative": f"{title}: what was found out while the code was read, in a few words.",
+            "concepts": json.dumps(concepts), "files_read": "[]", "files_modified": '["a.py"]', "prompt_number": 1,
+            "created_at": "2026-01-05T10:00:00.000Z", "created_at_epoch": 1,
+        }  # fmt: skip
+
+    export = {
+        "exportedAt": "2026-02-01T00:00:00Z", "query": "all", "totalObservations": 5, "sessions": [], "summaries": [],
+        "prompts": [], "observations": [
+            observation(1, "bugfix", "Pool exhausted by early return", ["problem-solution"]),
+            observation(2, "decision", "Sessions live in Postgres", ["trade-off"]),
+            observation(3, "discovery", "How the router matches", ["how-it-works"]),
+            observation(4, "feature", "Added the export button", ["what-changed"]),
+            observation(5, "change", "Cache keys carry the tenant", ["pattern"]),
+            observation(6, "refactor", "Moved the parser", ["how-it-works", "what-changed"]),
+            observation(7, "sensitive", "What Ann said about Bob", ["gotcha"]),
+        ],
+    }  # fmt: skip
+    file = tmp_path / "memories.json"
+    file.write_text(json.dumps(export, indent=2))
+    result = bring_in(file, brain, home, domain="shop")
+    found = {change.unit.title: change.unit for change in result.changes}
+    assert {title: unit.type for title, unit in found.items()} == {
+        "Pool exhausted by early return": "bug", "Sessions live in Postgres": "decision",
+        "How the router matches": "concept", "Cache keys carry the tenant": "pattern",
+    }  # fmt: skip
+    assert [entry.reason for entry in result.left_out] == [
+        "only says what was done (feature)", "only says what was done (refactor)", "is marked as sensitive",
+    ]  # fmt: skip
+    lines = file.read_text().split("\n")
+    for title, unit in found.items():
+        path, _, line = unit.evidence[0].session.rpartition(":")
+        assert path == f"{tmp_path.name}/memories.json" and title in lines[int(line) - 1]
+        assert "- And a second one." in unit.body and unit.domain == "shop" and unit.created == date(2026, 1, 5)
+
+
+@pytest.mark.proves("IMPORT-FORMATS")
+@pytest.mark.parametrize("form", ["results", "list", "lines"])
+def test_memories_of_mem0_become_units_where_they_say_enough(
+    brain: Path, home: Path, tmp_path: Path, form: str
+) -> None:
+    memories = [
+        {"id": "1", "memory": "Likes\u2028tea", "user_id": "ann", "metadata": None, "categories": ["food"]},
+        {"id": "2", "memory": "The staging database is reset every night, so long imports fail there",
+         "metadata": {"category": "gotcha"}, "categories": None, "created_at": "2025-11-02T08:00:00Z"},
+        {"id": "3", "memory": "Prefers integration tests with a real database", "categories": ["preferences"]},
+    ]  # fmt: skip
+    file = tmp_path / ("m.jsonl" if form == "lines" else "m.json")
+    texts = {"results": json.dumps({"results": memories}), "list": json.dumps(memories),
+             "lines": "\n".join(json.dumps(one, ensure_ascii=False) for one in memories)}  # fmt: skip
+    file.write_text(texts[form])
+    result = bring_in(file, brain, home)
+    assert [(change.unit.type, change.unit.confidence) for change in result.changes] == [("bug", 0.4), ("belief", 0.4)]
+    assert "filed under gotcha" in result.changes[0].reason
+    assert [entry.reason for entry in result.left_out] == ["says too little to stand alone"]
+
+
+LEARNED = {
+    ("bug", "Captures were doubled by a retry without an idempotency key", "payments-api"),
+    ("decision", "Keys are made of order id and attempt day", "payments-api"),
+    ("concept", "Settlement runs as a nightly batch", "payments-api"),
+    ("bug", "Webhook signatures are not compared in constant time", "payments-api"),
+    ("concept", "Staging gateway hours", "payments-api"),
+}
+
+
+@pytest.mark.proves("IMPORT-REAL")
+@pytest.mark.parametrize("form", ["export.json", "observations.json", "claude-mem.db", "folder"])
+def test_what_claude_mem_itself_wrote_is_read_in_each_of_its_forms(
+    brain: Path, home: Path, tmp_path: Path, form: str
+) -> None:
+    file = tmp_path / "home" / form
+    file.parent.mkdir()
+    if form in ("export.json", "observations.json"):
+        file.write_bytes((EXPORTS / "claude-mem" / form).read_bytes())
+    else:
+        database = tmp_path / "home" / ".claude-mem" / "claude-mem.db"
+        database.parent.mkdir()
+        database.write_bytes(gzip.decompress((EXPORTS / "claude-mem" / "claude-mem.db.gz").read_bytes()))
+        file = database.parent if form == "folder" else database
+    before = {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")}
+    result = bring_in(file, brain, home)
+    found = {(change.unit.type, change.unit.title, change.unit.domain) for change in result.changes}
+    assert found == LEARNED and result.files == 1
+    assert sorted(entry.reason for entry in result.left_out) == ["is marked as sensitive",
+                                                                 "only says what was done (feature)"]  # fmt: skip
+    bug = next(change.unit for change in result.changes if "doubled" in change.unit.title)
+    assert "- The gateway keeps keys for 24 hours" in bug.body and bug.created == date(2026, 5, 2)
+    now = {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")}
+    assert now == before, "not even a file of SQLite's is left"
+
+
+@pytest.mark.proves("IMPORT-REAL")
+@pytest.mark.parametrize(
+    ("form", "beginnings"),
+    [
+        ("get_all.json", ["Migrations", "Team", "The"]),
+        ("history.db", ["Migrations", "Team", "The"]),
+        ("history.json", ["The"]),
+        ("search.json", ["The"]),
+    ],
+)
+def test_what_mem0_itself_wrote_is_read_in_each_of_its_forms(
+    brain: Path, home: Path, form: str, beginnings: list[str]
+) -> None:
+    result = bring_in(EXPORTS / "mem0" / form, brain, home)
+    said = sorted(change.unit.body.removeprefix("#").strip() for change in result.changes)
+    assert [text.split()[0] for text in said] == beginnings
+    assert "at most five times" in said[-1] and "at most three" not in "".join(said), "what an update replaced is gone"
+    assert {entry.reason for entry in result.left_out} <= {"says too little to stand alone"}
+
+
+@pytest.mark.proves("IMPORT-REAL")
+def test_what_basic_memory_itself_wrote_is_read_with_its_types_and_relations(brain: Path, home: Path) -> None:
+    result = bring_in(EXPORTS / "basic-memory", brain, home)
+    found = {change.unit.title: change.unit for change in result.changes}
+    assert {title: (unit.type, unit.domain) for title, unit in found.items()} == {
+        "Webhook signatures": ("bug", "general"), "Settlement": ("concept", "general"),
+        "Payment retries": ("decision", "payments"),
+    }  # fmt: skip
+    assert "- implements Payment API" in found["Payment retries"].body
+    assert found["Webhook signatures"].tags == ("webhooks", "security")
+    assert [entry.path for entry in result.left_out] == ["basic-memory/journal/Morning notes.md"]
+
+
+@pytest.mark.proves("IMPORT-HOSTILE")
+def test_a_database_that_is_no_memory_or_is_damaged_is_one_sentence(brain: Path, home: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "history.db")) as other:
+        other.execute("CREATE TABLE history (url TEXT)")
+    (tmp_path / "claude-mem.db").write_bytes(b"SQLite format 3\0" + os.urandom(5000))
+    (tmp_path / "text.db").write_text("no database")
+    for name, reason in (("history.db", "is no database that is known"), ("claude-mem.db", "cannot be read"),
+                         ("text.db", "is no JSON")):  # fmt: skip
+        (left,) = bring_in(tmp_path / name, brain, home).left_out
+        assert reason in left.reason

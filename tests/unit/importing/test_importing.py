@@ -1,0 +1,248 @@
+"""Existing notes become proposals: reviewed, once, without what must not get in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from datetime import date
+from pathlib import Path
+
+import pytest
+from import_stage import NOW, NYGARD, RULES, VAULT, bring_in
+
+import nugget
+from nugget.brain import knowledge_file as knowledge
+from nugget.capture import review
+from nugget.cli import run
+from nugget.config import CaptureSettings, Settings
+from nugget.errors import BrainError, UsageError
+from nugget.infra import git
+from nugget.models import Origin
+
+TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, "utf-8")
+    return root
+
+
+@pytest.mark.proves("IMPORT-REVIEW", "IMPORT-EVIDENCE", "IMPORT-UNTOUCHED")
+def test_a_folder_becomes_a_branch_that_is_reviewed_and_accepted(brain: Path, home: Path, tmp_path: Path) -> None:
+    folder = write(tmp_path / "shop", {"doc/adr/0002-x.md": NYGARD, "CLAUDE.md": RULES, "Coding/Go/leak.md": VAULT})
+    before = {file: file.read_bytes() for file in folder.rglob("*.md")}
+    head = git.head(brain)
+    result = bring_in(folder, brain, home)
+    assert result.branch == "nugget/import-20260304-050607-shop" and result.files == 3
+    assert git.head(brain) == head and git.run(brain, "status", "--porcelain") == b""
+    assert {file: file.read_bytes() for file in folder.rglob("*.md")} == before
+    proposal = review.show(brain)
+    assert proposal.title == "Knowledge from shop" and proposal.trailers["Nugget-Import"] == "shop"
+    assert "> from `shop/doc/adr/0002-x.md:1`" in proposal.body
+    files = {file.path: file.unit for file in proposal.files}
+    leak = files["domains/coding/go/bugs/leak.md"]
+    assert leak is not None and leak.origin is Origin.IMPORTED and leak.session is None
+    (evidence,) = leak.evidence
+    assert evidence.session == "shop/Coding/Go/leak.md:6" and evidence.quote.startswith("A goroutine that waits")
+    assert leak.created == date(2025, 4, 3) and leak.last_modified == NOW.date()
+    accepted = review.accept(brain, now=NOW)
+    assert len(accepted.files) == 4 and (brain / "domains/coding/go/bugs/leak.md").exists()
+    for path in files:
+        parsed = knowledge.parse((brain / path).read_text(), path=path)
+        assert parsed.unit is not None and parsed.problems == ()
+
+
+@pytest.mark.proves("IMPORT-ONCE")
+def test_the_same_notes_are_proposed_once_whatever_became_of_them(brain: Path, home: Path, tmp_path: Path) -> None:
+    folder = write(tmp_path / "shop", {"doc/adr/0002-x.md": NYGARD, "CLAUDE.md": RULES, "leak.md": VAULT})
+    first = bring_in(folder, brain, home)
+    again = bring_in(folder, brain, home)
+    assert (again.branch, again.changes, again.known) == (None, (), 4), "they wait for review"
+    review.reject(brain, home=home, now=NOW, units=["decision/implement-as-shell-scripts"])
+    review.accept(brain, first.branch, now=NOW)
+    (folder / "leak.md").rename(folder / "renamed.md")
+    moved = bring_in(folder.rename(tmp_path / "elsewhere"), brain, home)
+    assert moved.changes == () and moved.known == 3
+    assert [reason for reason in moved.dropped if "turned down before" in reason]
+    write(
+        tmp_path / "elsewhere", {"new.md": "# How to rotate keys\n\n" + "Rotate each key on both sides at once. " * 3}
+    )
+    assert [change.unit.id for change in bring_in(tmp_path / "elsewhere", brain, home).changes] == [
+        "pattern/how-to-rotate-keys"
+    ]
+
+
+@pytest.mark.proves("IMPORT-NEAR", "IMPORT-UNTOUCHED")
+def test_what_is_near_to_the_brain_is_flagged_and_edits_nothing(brain: Path, home: Path, tmp_path: Path) -> None:
+    path = "domains/coding/concepts/idempotency-keys.md"
+    known = knowledge.parse((brain / path).read_text(), path=path).unit
+    assert known is not None
+    copied = known.body
+    more = (
+        copied + "\n\nStripe keeps a key for a day; afterwards the same key starts a new payment, which nobody expects."
+    )
+    folder = write(tmp_path / "notes", {"same.md": copied})
+    said = bring_in(folder, brain, home, similar=lambda unit: [(known, 0.99)])
+    assert said.changes == () and "concept/idempotency-keys says it already" in said.dropped[0]
+    write(folder, {"more.md": more})
+    (change,) = bring_in(folder, brain, home, similar=lambda unit: [(known, 0.93)]).changes
+    assert (
+        change.is_new and change.path != path and change.note == "much like concept/idempotency-keys (similarity 0.93)"
+    )
+    assert "much like concept/idempotency" in review.show(brain).body
+
+
+@pytest.mark.proves("IMPORT-REDACTED")
+def test_no_secret_and_no_excluded_file_gets_in(brain: Path, home: Path, tmp_path: Path) -> None:
+    text = f"# Deploy\n\nThe token {TOKEN} opens the registry for every deployment.\n<private>my wage</private>\n"
+    folder = write(tmp_path / "notes", {"deploy.md": text, "hr/pay.md": "# Pay\n\n" + "Ann earns 90000 a year. " * 5})
+    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
+    result = bring_in(folder, brain, home, settings=settings)
+    assert result.redacted == {"github-token": 1, "private": 1}
+    held = git.run(brain, "log", "-p", str(result.branch)).decode()
+    assert TOKEN not in held and "wage" not in held and "90000" not in held
+    assert "notes/hr/pay.md: is excluded (capture.exclude_paths)" in map(str, result.left_out)
+
+
+@pytest.mark.proves("IMPORT-HOSTILE")
+def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path, home: Path, tmp_path: Path) -> None:
+    good = "# Vector clocks\n\nThey say which of two events came first, where no clock can be trusted to.\n"
+    folder = write(
+        tmp_path / "notes", {"good.md": good, "deep.json": '"memory"' + "[" * 100_000, "package.json": '{"a": 1}'}
+    )
+    (folder / "binary.md").write_bytes(b"# x\n\0\1\2" * 50)
+    (folder / "latin.md").write_bytes("# Café\n\nüber".encode("latin-1"))
+    (folder / "huge.md").write_bytes(b"x" * 1_000_001)
+    (folder / "bomb.md").write_text(
+        "---\na: &a [x]\nb: &b [*a,*a]\nc: "
+        + "[" * 5000
+        + "\n---\n"
+        + "# Bomb clocks\n\nTicking is all that they do, and nobody should open one at home.\n"
+    )
+    (folder / "link.md").symlink_to("/etc/passwd")
+    (folder / "loop").symlink_to(folder)
+    (folder / ".git").mkdir()
+    (folder / ".git" / "notes.md").write_text(good)
+    (folder / "evil.md").write_text(
+        "---\ntitle: ../../../etc/passwd\ntype: ../x\ntags: ['a\\nb', '---']\n---\n---\nid: bug/x\n---\n" + "text " * 40
+    )
+    os.mkfifo(folder / "pipe.md")
+    result = bring_in(folder, brain, home)
+    said = {entry.path: entry.reason for entry in result.left_out}
+    assert said == {
+        "notes/binary.md": "is binary", "notes/latin.md": "is no UTF-8 text",
+        "notes/link.md": "is a link, which is not followed",
+        "notes/huge.md": "is larger than 1,000,000 bytes", "notes/deep.json": "is no JSON that can be read",
+        "notes/pipe.md": "is no ordinary file",
+    }  # fmt: skip
+    (alone,) = bring_in(folder / "package.json", brain, home).left_out
+    assert alone.reason == "is no export that is known (mem0, claude-mem)"
+    ids = {change.unit.id for change in result.changes}
+    assert {"concept/vector-clocks", "concept/bomb-clocks"} <= ids and len(ids) == 3
+    for change in result.changes:
+        assert change.path.startswith("domains/") and ".." not in change.path
+        assert knowledge.parse(change.text, path=change.path).unit is not None
+
+
+@pytest.mark.proves("IMPORT-IGNORED")
+def test_what_ignore_files_leave_out_is_not_imported_and_said(brain: Path, home: Path, tmp_path: Path) -> None:
+    words = "The {} is what this page is about, at some length and breadth.\n"
+    pages = ("walnut", "drafts/a", "private/b", "sub/c", "sub/harbour", "log", "node_modules/x/README")
+    folder = write(tmp_path / "repo" / "notes", {f"{page}.md": words.format(page) * 2 for page in pages})
+    write(tmp_path / "repo", {".gitignore": "log.md\n", "notes/.nuggetignore": "drafts/\n/private\n",
+                              "notes/sub/.ignore": "*.md\n!harbour.md\n"})  # fmt: skip
+    git.run(tmp_path / "repo", "init", "-q")
+    result = bring_in(folder, brain, home)
+    places = sorted(change.unit.evidence[0].session for change in result.changes)
+    assert places == ["notes/sub/harbour.md:1", "notes/walnut.md:1"]
+    assert [str(left) for left in result.left_out] == [
+        "notes: 4 files and folders left out by .gitignore, .ignore, .nuggetignore"
+    ]
+    named = bring_in(folder / "log.md", brain, home)
+    assert [change.unit.title for change in named.changes] == ["log"], "a file that is named is meant"
+
+
+@pytest.mark.proves("IMPORT-PYTHON")
+def test_python_imports_as_the_command_does(
+    brain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    folder = write(tmp_path / "shop", {"doc/adr/0002-x.md": NYGARD, "CLAUDE.md": RULES, "todo.md": "- [ ] a\n"})
+    assert run(["import", str(folder), "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    with nugget.open() as opened:
+        tried = opened.import_notes(folder, dry_run=True)
+        assert [(change.unit.id, change.path) for change in tried.changes] == [
+            (unit["id"], unit["path"]) for unit in told["units"]
+        ]
+        assert tried.branch is None and [left.path for left in tried.left_out] == [
+            left["path"] for left in told["left_out"]
+        ]
+        made = opened.import_notes(str(folder), domain="shop/web", limit=2)
+        assert made.branch == git.branches(brain, "nugget/")[0].name and made.waiting == 1
+        assert {change.unit.domain for change in made.changes} == {"shop/web"} and made.published.local
+        with pytest.raises(UsageError):
+            opened.import_notes(folder, domain="../x")
+        with pytest.raises(UsageError):
+            opened.import_notes(folder, limit=0)
+
+
+def test_a_limit_leaves_the_rest_for_the_next_import(brain: Path, home: Path, tmp_path: Path) -> None:
+    topics = ["walnut", "granite", "harbour", "lantern", "meadow"]
+    files = {
+        f"{name}.md": f"# All about {name}\n\n" + f"The {name} is what this page is about. " * 3 for name in topics
+    }
+    folder = write(tmp_path / "notes", files)
+    first = bring_in(folder, brain, home, limit=3)
+    assert len(first.changes) == 3 and first.waiting == 2
+    second = bring_in(folder, brain, home, limit=3)
+    assert len(second.changes) == 2 and second.known == 3 and second.branch == f"{first.branch}-2"
+
+
+def test_what_cannot_be_imported_is_one_sentence(brain: Path, home: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        bring_in(tmp_path / "nowhere", brain, home)
+    with pytest.raises(UsageError, match="is a brain already"):
+        bring_in(brain / "domains", brain, home)
+    with pytest.raises(BrainError, match="no git repository"):
+        bring_in(tmp_path, tmp_path / "none", home)
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(UsageError, match="is no file or folder"):
+        bring_in(tmp_path / "circle", brain, home)
+
+
+@pytest.mark.proves("IMPORT-ONCE")
+def test_a_brain_among_the_notes_is_not_imported(brain: Path, home: Path, tmp_path: Path) -> None:
+    folder = write(tmp_path / "work", {"walnut.md": "# Walnuts\n\n" + "The walnut is what this page is about. " * 3})
+    shutil.copytree(brain, folder / "brain")
+    result = bring_in(folder, brain, home)
+    assert [change.unit.title for change in result.changes] == ["Walnuts"]
+    assert [(one.path, one.reason) for one in result.left_out] == [("work/brain", "is a brain already")]
+
+
+@pytest.mark.proves("IMPORT-REVIEW")
+def test_the_command_shows_writes_nothing_when_asked_and_answers_in_json(
+    brain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    folder = write(tmp_path / "shop", {"doc/adr/0002-x.md": NYGARD, "CLAUDE.md": RULES, "todo.md": "- [ ] a\n"})
+    assert run(["import", str(folder), "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert (
+        "3 units of 3 files would be proposed" in shown.out and "shop/CLAUDE.md:5: a section of the rules" in shown.out
+    )
+    assert "left out: shop/todo.md" in shown.err and git.branches(brain, "nugget/") == []
+    assert run(["import", str(folder), "--json", "--domain", "shop/web"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert len(value["units"]) == 3 and {unit["domain"] for unit in value["units"]} == {"shop/web"}
+    assert (
+        value["branch"] == git.branches(brain, "nugget/")[0].name and value["left_out"][0]["path"] == "shop/CLAUDE.md"
+    )
+    assert run(["import", str(folder)]) == 0
+    assert "Nothing new to propose" in capsys.readouterr().out
+    assert run(["import", str(folder), "--domain", "../x"]) == 2

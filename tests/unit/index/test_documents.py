@@ -1,0 +1,197 @@
+"""Sync of files that hold units into the machine's index."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from nugget.errors import EmbeddingUnavailable, KnowledgeError
+from nugget.index import queries
+from nugget.index.home import open_home
+from nugget.index.sync.documents import ReadDocument, SyncResult, document_changes, sync_documents
+from nugget.models import SourceName, Unit
+
+CANON = SourceName.CANON
+
+
+@dataclass
+class Lines:
+    """A source of files in which every line is a unit `<number in the file's first word>`."""
+
+    folder: Path
+    name: SourceName = CANON
+    read_keys: list[str] = field(default_factory=list)
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        for file in sorted(self.folder.rglob("*.txt")):
+            yield file.relative_to(self.folder).as_posix(), file
+
+    def read(self, key: str, file: Path) -> ReadDocument:
+        self.read_keys.append(key)
+        text = file.read_text("utf-8")
+        if "grows" in text:
+            file.write_text(text + "\nit was written meanwhile")
+        if "refused" in text:
+            raise KnowledgeError("it says refused")
+        lines = [line.partition(" ") for line in text.splitlines()]
+        units = tuple(
+            Unit(id=name, source=self.name, type="note", title=said, body=f"# {said}\n\n{said} and more of {name}.")
+            for name, _, said in lines
+        )
+        return ReadDocument(units=units)
+
+
+class Counting:
+    """An embedding model of three dimensions that counts what it embeds, and may be out of reach."""
+
+    def __init__(self, model: str = "counting", *, reachable: int | None = None) -> None:
+        self.model = model
+        self.embedded = 0
+        self.reachable = reachable
+
+    def embed(self, texts: list[str]) -> Iterator[NDArray[np.float32]]:
+        for text in texts:
+            if self.reachable is not None and self.embedded >= self.reachable:
+                raise EmbeddingUnavailable("the model is out of reach")
+            self.embedded += 1
+            vector = np.array([1, len(text) % 7, len(text) % 3], dtype=np.float32)
+            yield vector / np.linalg.norm(vector)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        return next(self.embed([text]))
+
+    def count_tokens(self, text: str) -> int:
+        return len(text) // 4
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a1 retry payments\na2 log rotation")
+    (folder / "b.txt").write_text("b1 cache warming")
+    return folder
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_home(tmp_path / "home")) as connection:
+        yield connection
+
+
+def synced(folder: Path, connection: sqlite3.Connection, embedder: Counting | None = None) -> SyncResult:
+    return sync_documents(
+        Lines(folder), connection, embedder=embedder, cache_folder=folder.parent / "home" / "embeddings"
+    )
+
+
+def ids(connection: sqlite3.Connection) -> list[str]:
+    return queries.unit_ids(connection, CANON)
+
+
+def vectors(connection: sqlite3.Connection) -> tuple[int, int]:
+    return tuple(connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("chunks", "vectors"))
+
+
+def test_what_was_added_changed_and_removed_is_so_in_the_index(folder: Path, connection: sqlite3.Connection) -> None:
+    first = synced(folder, connection)
+    assert (first.added, first.modified, first.removed, ids(connection)) == (2, 0, 0, ["a1", "a2", "b1"])
+    (folder / "a.txt").write_text("a1 retry payments twice")
+    (folder / "b.txt").unlink()
+    (folder / "c.txt").write_text("c1 new")
+    second = synced(folder, connection)
+    assert (second.added, second.modified, second.removed, ids(connection)) == (1, 1, 1, ["a1", "c1"])
+    assert queries.unit_path(connection, CANON, "c1") == "c.txt"
+    found = connection.execute("SELECT rowid FROM units_fts WHERE units_fts MATCH 'warming'").fetchall()
+    assert found == [], "what is gone is found no more"
+
+
+def test_nothing_is_read_when_nothing_changed_and_nothing_written_when_only_the_time_did(
+    folder: Path, connection: sqlite3.Connection
+) -> None:
+    synced(folder, connection)
+    source = Lines(folder)
+    assert len(document_changes(source, connection)) == 0
+    os.utime(folder / "a.txt", ns=(1, 1))
+    assert len(document_changes(source, connection)) == 1
+    result = sync_documents(source, connection, embedder=None, cache_folder=folder)
+    assert source.read_keys == [], "the hash is the same"
+    assert (result.modified, result.unchanged, len(document_changes(source, connection))) == (0, 2, 0)
+
+
+def test_a_file_that_cannot_be_taken_is_a_problem_and_stops_no_other(
+    folder: Path, connection: sqlite3.Connection
+) -> None:
+    (folder / "a.txt").write_bytes(b"\xff\xfe broken")
+    (folder / "aa.txt").write_text("refused")
+    os.mkfifo(folder / "pipe.txt")
+    result = synced(folder, connection)
+    assert ids(connection) == ["b1"]
+    assert [problem.path for problem in result.problems] == ["a.txt", "aa.txt", "pipe.txt"]
+    assert str(result.problems[1]) == "aa.txt: cannot be read (it says refused)"
+    (folder / "aa.txt").write_text("aa1 better now")
+    assert [problem.path for problem in synced(folder, connection).problems] == ["a.txt", "pipe.txt"]
+
+
+def test_a_file_that_is_written_while_it_is_read_is_taken_next_time(
+    folder: Path, connection: sqlite3.Connection
+) -> None:
+    (folder / "a.txt").write_text("a1 grows")
+    assert synced(folder, connection).problems == ()
+    assert ids(connection) == ["b1"]
+    (folder / "a.txt").write_text("a1 quiet")
+    synced(folder, connection)
+    assert ids(connection) == ["a1", "b1"]
+
+
+def test_an_id_belongs_to_one_file_until_that_file_is_gone(folder: Path, connection: sqlite3.Connection) -> None:
+    (folder / "b.txt").write_text("a1 the same id")
+    assert "the id a1 is there already, in a.txt" in str(synced(folder, connection).problems)
+    (folder / "a.txt").unlink()
+    assert synced(folder, connection).problems == ()
+    assert queries.unit_path(connection, CANON, "a1") == "b.txt"
+
+
+def test_vectors_come_from_the_model_once_and_from_the_cache_after(
+    folder: Path, connection: sqlite3.Connection
+) -> None:
+    embedder = Counting()
+    result = synced(folder, connection, embedder)
+    assert result.embedded == embedder.embedded - 1, "one to see whether the model can be had"
+    assert vectors(connection) == (3, 3)
+    assert queries.meta(connection, "embedding_model") == "counting"
+    before = embedder.embedded
+    (folder / "c.txt").write_text((folder / "a.txt").read_text().replace("a1", "c1").replace("a2", "c2"))
+    (folder / "a.txt").unlink()
+    (folder / "b.txt").rename(folder / "d.txt")
+    moved = synced(folder, connection, embedder)
+    assert (moved.cached, embedder.embedded - before) == (4, 2), "only c1 and c2 are named anew"
+
+
+def test_an_interrupted_embedding_goes_on_where_it_was(folder: Path, connection: sqlite3.Connection) -> None:
+    result = synced(folder, connection, Counting(reachable=3))
+    assert result.without_vectors == "the model is out of reach"
+    assert ids(connection) == ["a1", "a2", "b1"], "found by words meanwhile"
+    found, embedded = vectors(connection)
+    assert 0 < embedded < found
+    later = Counting()
+    assert synced(folder, connection, later).without_vectors is None
+    assert vectors(connection) == (3, 3)
+    assert later.embedded == 6 - (3 - 1), "what was made before the model went is not made again"
+
+
+def test_another_model_takes_over_only_when_it_can_be_had(folder: Path, connection: sqlite3.Connection) -> None:
+    synced(folder, connection, Counting())
+    refused = synced(folder, connection, Counting("better", reachable=0))
+    assert refused.without_vectors == "the model is out of reach"
+    assert (queries.meta(connection, "embedding_model"), vectors(connection)) == ("counting", (3, 3))
+    synced(folder, connection, Counting("better"))
+    assert (queries.meta(connection, "embedding_model"), vectors(connection)) == ("better", (3, 3))

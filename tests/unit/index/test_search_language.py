@@ -1,0 +1,202 @@
+"""The query language of `nugget search`."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from nugget.dates import parse_day
+from nugget.index import writes
+from nugget.index.connection import create, write_transaction
+from nugget.index.queries import search_units
+from nugget.index.query_language import SearchQuery, merge_filters, parse_search
+from nugget.index.terms import terms_of
+from nugget.index.writes import IndexedUnit
+from nugget.markdown import chunk_markdown
+from nugget.models import Filter, SourceName, Unit
+
+TODAY = date(2026, 11, 21)
+
+NOTES = {
+    "redis": "Redis cache: retry the connection pool after a timeout.",
+    "memcached": "Memcached cache: no retries, the connection is cheap. A pool would be too much.",
+    "postgres": "Postgres pool of connections; retryWithBackoff when the server restarts.",
+    "chinese": "缓存失效 happens when the clock jumps.",
+    "bank": "Payments are deployed by queryset and keyboard; the player obeyed.",
+}
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(create(tmp_path / "index.db")) as connection:
+        with write_transaction(connection):
+            for name, body in NOTES.items():
+                unit = Unit(
+                    id=name, source=SourceName.CANON, type="document", title=name, body=body, path=f"x/{name}.md"
+                )
+                writes.put_unit(connection, IndexedUnit(unit=unit, chunks=chunk_markdown(body, title=name)))
+            writes.put_statistics(connection)
+        yield connection
+
+
+def parsed(text: str) -> SearchQuery:
+    return parse_search(text, today=TODAY)
+
+
+def found(connection: sqlite3.Connection, text: str) -> list[str]:
+    """The ids that a query admits."""
+    query = parsed(text)
+    assert query.problem is None, query.problem
+    chosen = merge_filters(query.filter, Filter(match=query.match))
+    terms = terms_of(connection, query.text, chunks=9)
+    rows = search_units(connection, replace(terms, match=query.match_any or terms.match), 9, chosen)
+    return sorted(connection.execute("SELECT id FROM units WHERE key = ?", (key,)).fetchone()[0] for key, _ in rows)
+
+
+@pytest.mark.proves("SEARCH-LANGUAGE")
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("pool", ["memcached", "postgres", "redis"]),
+        ('"connection pool"', ["redis"]),
+        ("“connection pool”", ["redis"]),
+        ("cache AND retry", ["memcached", "redis"]),
+        ("cache AND timeout", ["redis"]),
+        ("timeout OR cheap", ["memcached", "redis"]),
+        ("cache NOT cheap", ["redis"]),
+        ("pool AND NOT cache", ["postgres"]),
+        ("(redis OR postgres) AND pool", ["postgres", "redis"]),
+        ("缓", ["chinese"]),
+        ("存", ["chinese"]),
+        ("效", ["chinese"]),
+        ("效 AND clock", ["chinese"]),
+        ("cache AND 效", []),
+        ("clock NOT 存", []),
+        ("redis OR postgres AND timeout", ["redis"]),
+        ("memc*", ["memcached"]),
+        ('"connection po"*', ["redis"]),
+        ("pay*", ["bank"]),
+        ("deploy* AND query*", ["bank"]),
+        ('"and key"*', ["bank"]),
+        ("retry*", ["memcached", "postgres", "redis"]),
+        ("the pool AND of retry", ["memcached", "postgres", "redis"]),
+        ("NEAR(retry pool, 3)", ["redis"]),
+        ("NEAR(cache pool, 2)", []),
+        ("retry NEAR/3 pool", ["redis"]),
+        ("cache NEAR pool", ["memcached", "redis"]),
+        ("NEAR(cache pool, 99999)", ["memcached", "redis"]),
+        ("NEAR(失效 clock, 3)", ["chinese"]),
+        ('"失效"', ["chinese"]),
+        ("失效 AND clock", ["chinese"]),
+        ("backoff AND pool", ["postgres"]),
+        ("pool path:x/re", ["redis"]),
+        ("pool path:redis.md", ["redis"]),
+        ("pool type:document source:canon", ["memcached", "postgres", "redis"]),
+        ("pool type:bug", []),
+        ("type:document AND pool AND path:x/re AND source:canon", ["redis"]),
+        ("source:canon AND (cheap OR backoff)", ["memcached", "postgres"]),
+    ],
+)
+def test_each_operator_finds_what_it_should(index: sqlite3.Connection, text: str, ids: list[str]) -> None:
+    assert found(index, text) == ids
+
+
+@pytest.mark.proves("SEARCH-LANGUAGE")
+def test_filters_are_read_wherever_they_stand() -> None:
+    query = parsed(
+        'type:decision,bug retry domain:go tag:redis payments path:src/ source:canon since:2026-01 tag:"a b" '
+        "session:4f1c"
+    )
+    assert query.text == "retry payments"
+    assert query.expression is None
+    assert query.filter == Filter(
+        types=("decision", "bug"), domains=("go",), tags=("redis", "a b"), paths=("src/",),
+        sessions=("4f1c",), sources=(SourceName.CANON,), since=date(2026, 1, 1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "last", "day"),
+    [
+        ("2026-01-31", False, date(2026, 1, 31)),
+        ("2026-02", True, date(2026, 2, 28)),
+        ("2025", True, date(2025, 12, 31)),
+        ("2w", False, date(2026, 11, 7)),
+        ("24h", False, date(2026, 11, 20)),
+        ("25h", False, date(2026, 11, 19)),
+        ("9999y", False, date(1, 1, 2)),
+        ("2026-02-30", False, None),
+        ("9999", True, None),
+        ("soon", False, None),
+    ],
+)
+def test_days_are_read_as_people_write_them(text: str, last: bool, day: date | None) -> None:
+    assert parse_day(text, today=TODAY, last=last) == day
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "why does retry() fail (sometimes)?",
+        "std::vector http://localhost:8080/x?a=b C:\\path",
+        "and or not near",
+        "5* ** foo*bar",
+        "rebase -i --no-verify",
+        "it's",
+        "",
+    ],
+)
+def test_what_people_write_without_operators_is_free_text(text: str) -> None:
+    query = parsed(text)
+    assert (query.problem, query.filter.is_empty) == (None, True)
+    assert query.expression is None or "5*" in text
+
+
+@pytest.mark.proves("SEARCH-MALFORMED")
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('say "hello', "a quotation mark is not closed"),
+        ("NOT redis", "NOT needs something"),
+        ("why NOT", "NOT needs a word behind it"),
+        ("one AND", "stands alone"),
+        ("AND one", "AND stands between"),
+        ("one AND OR two", "stands alone"),
+        ("(one OR two", "not closed"),
+        ("one) OR two", "not opened"),
+        ("NEAR(one)", "two or more"),
+        ("redis since:yesterday", "is no date"),
+        ("redis source:nowhere", "there is no source 'nowhere'"),
+        ("redis type:bug,recipe", "there is no type 'recipe'"),
+        ("redis OR type:bug", "OR does not go with a filter"),
+        ("redis NOT type:bug", "NOT does not go with a filter"),
+        ("(" * 50 + "a AND b" + ")" * 50, "nested too deep"),
+        (" AND ".join(["word"] * 80), "more than 64 words"),
+    ],
+)
+def test_a_malformed_query_is_plain_text_and_says_so(text: str, problem: str) -> None:
+    query = parsed(text)
+    assert query.problem is not None
+    assert problem in query.problem
+    assert (query.text, query.expression, query.filter.is_empty) == (text, None, True)
+
+
+@pytest.mark.proves("SEARCH-MALFORMED")
+def test_every_string_is_a_query_that_sqlite_takes(index: sqlite3.Connection) -> None:
+    random.seed(7)
+    scraps = ['"', "(", ")", "*", "AND", "OR", "NOT", "NEAR", "NEAR(", ", 3)", "type:", "since:2026", "path:", "a", "é",
+              "缓存", "\x00", "\ud800", "'", "^", "{title}", ":", "-", "+", "\\", "\n", "\u202e", "%"]  # fmt: skip
+    for _ in range(1500):
+        text = "".join(random.choice(scraps) + random.choice(["", " "]) for _ in range(random.randint(1, 12)))
+        query = parsed(text)
+        chosen = merge_filters(query.filter, Filter(match=query.match))
+        search_units(index, terms_of(index, query.text or "pool", chunks=9), 9, chosen)
+        for match in filter(None, (query.match, query.match_any)):
+            index.execute("SELECT 1 FROM units_fts WHERE units_fts MATCH ?", (match,)).fetchall()

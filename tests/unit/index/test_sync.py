@@ -1,0 +1,322 @@
+"""Sync against real brains: what changed is indexed, nothing else is touched, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from commands import Nugget
+from sync_stage import CACHE_FILE, unit
+
+from nugget.app import Brain
+from nugget.config import read_environment
+from nugget.index import Index
+from nugget.index.sync import SyncResult, index_folder, pending_changes, sync
+from nugget.infra.embedding import Embedder
+from nugget.models import Bundle
+
+
+def ids_for(brain: Path, question: str) -> list[str]:
+    with Brain(brain) as opened:
+        return [hit.unit.id for hit in opened.ask(question, fresh=False).hits]
+
+
+def commit(brain: Path) -> None:
+    for command in (["add", "-A"], ["commit", "-q", "-m", "Change"]):
+        subprocess.run(["git", "-C", str(brain), *command], check=True)
+
+
+@pytest.mark.proves("SYNC-FIRST", "BRAIN-CODING-NOT-COOKING")
+def test_a_first_sync_indexes_every_unit_and_finds_coding_not_cooking(brain: Path, model: Embedder) -> None:
+    result = sync(brain, read_environment(), embedder=model)
+    files = len(list(brain.glob("domains/**/*.md")))
+    assert (result.added, result.unchanged, result.problems) == (files, 0, ())
+    with Brain(brain) as opened:
+        bundle = opened.ask("cache invalidation")
+    assert bundle.hits[0].unit.id == "concept/cache-invalidation"
+    assert not [hit.unit.id for hit in bundle.hits if (hit.unit.domain or "").startswith("cooking")]
+
+
+@pytest.mark.proves("SYNC-NOTHING")
+@pytest.mark.parametrize("with_git", [True, False])
+def test_a_second_sync_changes_nothing_and_writes_nothing(brain: Path, model: Embedder, with_git: bool) -> None:
+    if not with_git:
+        shutil.rmtree(brain / ".git")
+    sync(brain, read_environment(), embedder=model)
+    file = index_folder(brain, read_environment()) / "index.db"
+    with closing(Index(file)) as index:
+        generation = index.generation
+    result = sync(brain, read_environment(), embedder=model)
+    assert not result.changed
+    assert result.unchanged == len(list(brain.glob("domains/**/*.md")))
+    with closing(Index(file)) as index:
+        assert index.generation == generation
+
+
+@pytest.mark.proves("SYNC-INCREMENTAL")
+@pytest.mark.parametrize("with_git", [True, False])
+def test_added_modified_moved_and_removed_files_are_followed_and_only_new_text_is_embedded(
+    brain: Path, model: Embedder, with_git: bool
+) -> None:
+    if not with_git:
+        shutil.rmtree(brain / ".git")
+    run = lambda: sync(brain, read_environment(), embedder=model)  # noqa: E731
+    run()
+    new = brain / "domains/coding/concepts/flux-capacitor.md"
+    new.write_text(unit("concept/flux-capacitor", body="The flux capacitor needs 1.21 gigawatts."))
+    result = run()
+    assert (result.added, result.embedded) == (1, 2), "the chunk, which is the whole, and the title"
+    assert ids_for(brain, "how many gigawatts")[0] == "concept/flux-capacitor"
+    new.write_text(unit("concept/flux-capacitor", body="The flux capacitor needs plutonium or lightning."))
+    result = run()
+    assert (result.modified, result.added) == (1, 0)
+    with Brain(brain) as opened:
+        assert "gigawatts" not in opened.ask("flux capacitor", fresh=False).hits[0].unit.body
+    elsewhere = brain / "domains/operations/concepts/flux-capacitor.md"
+    elsewhere.parent.mkdir(parents=True, exist_ok=True)
+    new.rename(elsewhere)
+    result = run()
+    assert (result.moved, result.added, result.removed, result.embedded) == (1, 0, 0, 0)
+    with Brain(brain) as opened:
+        moved = opened.ask("flux capacitor", fresh=False).hits[0].unit
+    assert moved.path == "domains/operations/concepts/flux-capacitor.md"
+    elsewhere.unlink()
+    assert run().removed == 1
+    assert "concept/flux-capacitor" not in ids_for(brain, "flux capacitor")
+
+
+@pytest.mark.proves("SYNC-INCREMENTAL")
+def test_commits_checkouts_and_resets_are_followed(brain: Path, synced: Callable[..., SyncResult]) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", str(brain), "-c", "advice.detachedHead=false", *arguments], check=True)
+
+    git("checkout", "-q", "-b", "other")
+    (brain / CACHE_FILE).unlink()
+    (brain / "domains/coding/bugs/new-bug.md").write_text(unit("bug/new-bug"))
+    commit(brain)
+    result = synced()
+    assert (result.added, result.removed) == (1, 1)
+    git("checkout", "-q", "-")
+    result = synced()
+    assert (result.added, result.removed, result.embedded) == (1, 1, 0)
+    assert not synced().changed
+
+
+@pytest.mark.proves("SYNC-INCREMENTAL")
+@pytest.mark.parametrize("how", ["an ignored folder", "an ignored file", "a repository of its own"])
+def test_files_that_git_does_not_watch_are_followed_too(
+    brain: Path, synced: Callable[..., SyncResult], how: str
+) -> None:
+    file = brain / "domains/private/concepts/walrus.md"
+    file.parent.mkdir(parents=True)
+    if how == "a repository of its own":
+        subprocess.run(["git", "init", "-q", str(brain / "domains/private")], check=True)
+    else:
+        ignored = "domains/private/" if "folder" in how else "walrus.md"
+        (brain / ".gitignore").write_text(f".nugget/\n{ignored}\n")
+        commit(brain)
+    file.write_text(unit("concept/walrus", domain="private", body="The walrus is new."))
+    assert synced().added == 1
+    assert synced().changed is False
+    file.write_text(unit("concept/walrus", domain="private", body="The walrus has changed."))
+    assert synced().modified == 1
+    other = file.with_name("narwhal.md")
+    other.write_text(unit("concept/narwhal", domain="private"))
+    assert synced().added == 1
+    shutil.rmtree(brain / "domains/private")
+    assert synced().removed == 2
+    assert synced().changed is False
+
+
+@pytest.mark.proves("SYNC-BAD-FILES")
+def test_a_file_that_is_refused_is_told_each_time_and_read_again_only_when_it_changes(
+    brain: Path, synced: Callable[..., SyncResult], tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside.md"
+    outside.write_text("Secret.")
+    (brain / "domains/coding/bugs/link.md").symlink_to(outside)
+    (brain / "domains/coding/bugs/two\nlines.md").write_text(unit("bug/lines"))
+    (brain / "domains/coding/bugs/huge.md").write_bytes(b"x" * 51_000_000)
+    name = os.fsdecode(b"domains/coding/bugs/no-utf8-\xff.md")
+    (brain / name).write_text(unit("bug/latin"))
+    before = {problem.path for problem in synced().problems}
+    assert {"domains/coding/bugs/link.md", "domains/coding/bugs/two\\nlines.md", "domains/coding/bugs/huge.md"} < before
+    assert any(path.endswith("no-utf8-\\udcff.md") for path in before)
+    assert pending_changes(brain, read_environment()) == 0
+    result = synced()
+    assert not result.changed and {problem.path for problem in result.problems} == before
+    (brain / "domains/coding/bugs/huge.md").write_text(unit("bug/huge"))
+    assert synced().modified == 1
+    assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"
+
+
+@pytest.mark.proves("SYNC-LOST-INDEX")
+def test_a_deleted_index_gives_the_same_answers_after_and_embeds_nothing_twice(
+    brain: Path, synced: Callable[..., SyncResult]
+) -> None:
+    questions = ["cache invalidation", "payment retry", "scaling bread dough"]
+
+    def answers() -> list[Bundle]:
+        with Brain(brain) as opened:
+            return [opened.ask(question) for question in questions]
+
+    before = answers()
+    for file in (brain / ".nugget").glob("index.db*"):
+        file.unlink()
+    result = synced()
+    assert result.rebuilt == "there is no index yet"
+    assert result.embedded == 0
+    for old, new in zip(before, answers(), strict=True):
+        assert [(h.unit, h.score, h.chunks) for h in old.hits] == [(h.unit, h.score, h.chunks) for h in new.hits]
+
+
+@pytest.mark.proves("SYNC-CORRUPT")
+@pytest.mark.parametrize("damage", ["garbage", "truncated", "foreign", "older", "empty", "inner"])
+def test_a_damaged_or_foreign_index_is_rebuilt_and_told_in_one_line(
+    damage: str, brain: Path, synced: Callable[..., SyncResult]
+) -> None:
+    file = brain / ".nugget/index.db"
+    if damage == "garbage":
+        file.write_bytes(os.urandom(200_000))
+    elif damage == "truncated":
+        file.write_bytes(file.read_bytes()[:5000])
+    elif damage == "foreign":
+        file.unlink()
+        with closing(sqlite3.connect(file)) as other:
+            other.execute("CREATE TABLE recipes (name TEXT)")
+    elif damage == "older":
+        with closing(sqlite3.connect(file)) as other:
+            other.execute("UPDATE meta SET value = '0' WHERE key = 'schema_version'")
+            other.commit()
+    elif damage == "empty":
+        file.write_bytes(b"")
+    else:
+        content = bytearray(file.read_bytes())
+        content[8192 : len(content) // 2] = b"\xff" * (len(content) // 2 - 8192)
+        file.write_bytes(content)
+    with Brain(brain) as opened:
+        assert opened.ask("cache invalidation").hits[0].unit.id == "concept/cache-invalidation"
+    assert not synced().changed
+    if damage != "inner":
+        return
+    with closing(sqlite3.connect(file)) as healed:
+        assert healed.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.proves("SYNC-CORRUPT")
+def test_damage_that_shows_only_while_syncing_is_healed_by_that_sync(
+    brain: Path, synced: Callable[..., SyncResult]
+) -> None:
+    file = brain / ".nugget/index.db"
+    with closing(sqlite3.connect(file)) as opened:
+        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        page = opened.execute("SELECT rootpage FROM sqlite_master WHERE name = 'files'").fetchone()[0]
+        size = opened.execute("PRAGMA page_size").fetchone()[0]
+    with file.open("r+b") as broken:
+        broken.seek((page - 1) * size)
+        broken.write(b"\xff" * 200)
+    (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Changed meanwhile."))
+    assert "corrupt" in (synced().rebuilt or "")
+    assert not synced().changed
+
+
+@pytest.mark.proves("SYNC-CORRUPT")
+@pytest.mark.parametrize("change", ["UPDATE relationships SET relation_type = 'x'", "UPDATE units SET created = 'x'"])
+def test_damage_that_shows_only_in_an_answer_is_healed_by_it(
+    brain: Path, synced: Callable[..., SyncResult], change: str
+) -> None:
+    question = "when must the cache be invalidated"
+    with Brain(brain) as opened:
+        before = [hit.unit.id for hit in opened.ask(question).hits]
+    with closing(sqlite3.connect(brain / ".nugget/index.db", isolation_level=None)) as other:
+        assert other.execute(change).rowcount
+    with Brain(brain) as opened:
+        assert [hit.unit.id for hit in opened.ask(question).hits] == before
+
+
+@pytest.mark.proves("SYNC-CORRUPT")
+def test_a_rebuild_that_was_interrupted_leaves_the_old_index_serving(
+    brain: Path, synced: Callable[..., SyncResult]
+) -> None:
+    (brain / ".nugget/index.db.new").write_bytes(b"half written")
+    assert not synced().changed
+    assert synced(rebuild=True).rebuilt == "asked for"
+    assert not (brain / ".nugget/index.db.new").exists()
+
+
+@pytest.mark.proves("SYNC-DUPLICATE")
+def test_of_two_files_with_one_id_the_first_path_has_it_and_the_other_is_named(
+    brain: Path, synced: Callable[..., SyncResult]
+) -> None:
+    second = brain / "domains/coding/concepts/zz-copy.md"
+    second.write_text(unit("concept/cache-invalidation", body="A copy by mistake."))
+    result = synced()
+    assert [problem.path for problem in result.problems] == ["domains/coding/concepts/zz-copy.md"]
+    assert "cache-invalidation.md" in result.problems[0].reason
+    first = brain / "domains/coding/concepts/aa-copy.md"
+    first.write_text(unit("concept/cache-invalidation", body="Another copy, earlier in the alphabet."))
+    assert len(synced().problems) == 2
+    with Brain(brain) as opened:
+        found = opened.index.unit("concept/cache-invalidation")
+        assert found is not None and found.path == "domains/coding/concepts/aa-copy.md"
+    first.unlink()
+    second.unlink()
+    assert synced().problems == ()
+    with Brain(brain) as opened:
+        found = opened.index.unit("concept/cache-invalidation")
+        assert found is not None and found.path == CACHE_FILE
+
+
+@pytest.mark.proves("SYNC-BAD-FILES")
+def test_bad_files_are_named_with_line_and_reason_and_everything_else_still_works(
+    brain: Path, synced: Callable[..., SyncResult]
+) -> None:
+    folder = brain / "domains/coding/bugs"
+    (folder / "broken-yaml.md").write_text("---\nid: bug/x\ntags: [a\ntype: bug\n---\n# X\n")
+    (folder / "binary.md").write_bytes(b"\x00\x01\x02" * 1000)
+    (folder / "wrong-type.md").write_text("---\nid: bug/y\ntype: poem\ndomain: coding\n---\n# Y\n")
+    (folder / "huge.md").write_bytes(b"# big\n" * 9_000_000)
+    (folder / "folder.md").mkdir()
+    (folder / "out.md").symlink_to("/etc/passwd")
+    (folder / "line\nbreak.md").write_text(unit("bug/line-break"))
+    (folder / "ünï 漢字.md").write_text(unit("bug/odd-name", body="The zorblatt is found."))
+    result = synced()
+    named = {problem.path.rsplit("/", 1)[1]: problem for problem in result.problems}
+    assert {"broken-yaml.md", "binary.md", "wrong-type.md", "huge.md", "line\\nbreak.md"} <= named.keys()
+    assert named["line\\nbreak.md"].reason.startswith("has a line break")
+    assert named["broken-yaml.md"].line is not None
+    assert named["wrong-type.md"].line == 3
+    assert "root:" not in json.dumps([problem.reason for problem in result.problems])
+    assert ids_for(brain, "zorblatt")[0] == "bug/odd-name"
+    assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"
+    (folder / "broken-yaml.md").write_text(unit("bug/x"))
+    assert "broken-yaml.md" not in {p.path.rsplit("/", 1)[1] for p in synced().problems}
+
+
+@pytest.mark.proves("SYNC-CORRUPT")
+def test_an_index_that_lacks_a_table_is_made_anew_and_that_is_told(
+    brain: Path, synced: Callable[..., SyncResult], nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    with closing(sqlite3.connect(brain / ".nugget/index.db")) as connection:
+        connection.execute("DROP TABLE relationships")
+    result = nugget("ask", "cache invalidation", "--no-llm")
+    assert "concept/cache-invalidation" in result.out
+    assert "The index was made anew (the index lacks the table relationships)." in result.err
+
+
+@pytest.mark.proves("SYNC-READ-ONLY")
+def test_a_brain_that_cannot_be_written_gets_its_index_elsewhere(brain: Path, model: Embedder) -> None:
+    (brain / ".nugget").write_text("a file where the folder would be: nothing can be written below it")
+    assert sync(brain, read_environment(), embedder=model).added
+    folder = index_folder(brain, read_environment())
+    assert folder.is_relative_to(read_environment().home)
+    assert folder.stat().st_mode & 0o077 == folder.parent.stat().st_mode & 0o077 == 0
+    assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"

@@ -1,0 +1,130 @@
+"""Sync and the embedding model: a switch, a model that cannot be had, vectors that follow later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import Nugget
+from numpy.typing import NDArray
+from sync_stage import CACHE_FILE
+
+from nugget.app import Brain
+from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.errors import EmbeddingUnavailable
+from nugget.index import Index
+from nugget.index.sync import SyncResult, sync
+from nugget.infra.embedding import Embedder
+from nugget.models import Filter
+
+
+class OtherModel:
+    """Another embedding model: the real one with its axes reversed; `fail_after` texts it has no more vectors."""
+
+    def __init__(
+        self, real: Embedder, *, fail_after: int | None = None, gate: Callable[[], None] | None = None
+    ) -> None:
+        self.model = "reversed"
+        self._real = real
+        self._left = fail_after
+        self._gate = gate
+
+    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+        for vector in self._real.embed(texts):
+            if self._gate:
+                self._gate()
+            if self._left is not None:
+                if self._left == 0:
+                    raise EmbeddingUnavailable("no more vectors")
+                self._left -= 1
+            yield np.ascontiguousarray(vector[::-1])
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        return np.ascontiguousarray(self._real.embed_query(text)[::-1])
+
+    def count_tokens(self, text: str) -> int:
+        return self._real.count_tokens(text)
+
+
+@pytest.mark.proves("SYNC-MODEL-SWITCH")
+def test_a_model_switch_embeds_everything_anew_while_the_old_index_serves(
+    brain: Path, model: Embedder, synced: Callable[..., SyncResult]
+) -> None:
+    file = brain / ".nugget/index.db"
+    served: list[str | None] = []
+    steps: list[tuple[int, int]] = []
+
+    def look() -> None:
+        with closing(Index(file)) as index:
+            served.append(index.embedding_model)
+            assert index.search_vectors(model.embed_query("cache"), 3, Filter())
+
+    other = OtherModel(model, gate=look)
+    result = sync(
+        brain, read_environment(), embedder=other, progress=lambda stage, done, total: steps.append((done, total))
+    )
+    assert result.rebuilt == "the embedding model is reversed now"
+    assert result.embedded > 100 and result.cached == 0
+    assert set(served) == {model.model}
+    assert steps[-1] == (result.added, result.added)
+    with closing(Index(file)) as index:
+        assert index.embedding_model == "reversed"
+    assert synced().embedded == 0, "the first model's vectors are still cached"
+
+
+@pytest.mark.proves("SYNC-NO-VECTORS")
+def test_when_vectors_cannot_be_had_text_is_indexed_and_vectors_follow_later(brain: Path, model: Embedder) -> None:
+    failing = OtherModel(model, fail_after=20)
+    result = sync(brain, read_environment(), embedder=failing)
+    assert result.without_vectors == "no more vectors"
+    with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
+        bundle = opened.ask("cache invalidation", fresh=False)
+    assert bundle.hits[0].unit.id == "concept/cache-invalidation"
+    assert bundle.degraded == ("no_vectors",)
+    result = sync(brain, read_environment(), embedder=OtherModel(model))
+    assert result.without_vectors is None
+    with closing(Index(brain / ".nugget/index.db")) as index:
+        counts = index.counts()
+        assert counts["vectors"] == counts["chunks"] > 100
+
+
+@pytest.mark.proves("SYNC-NO-VECTORS")
+def test_a_model_that_cannot_be_had_is_said_by_every_command_until_it_can(
+    brain: Path, synced: Callable[..., SyncResult], nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "BAAI/bge-small-en-v1.5")
+    said = "The embedding model BAAI/bge-small-en-v1.5 could not be loaded"
+    result = nugget("sync", "--source", "brain")
+    assert result.code == 0 and "Index in line" in result.out and said in result.err
+    result = nugget("ask", "cache invalidation", "--no-llm", "--json")
+    assert result.json["hits"][0]["id"] == "concept/cache-invalidation"
+    assert result.json["degraded"] == ["no_vectors", "no_llm"]
+    assert said in result.err and "made anew" not in result.err
+    assert "BAAI/bge-small-en-v1.5 cannot be had" in nugget("status").out
+    with closing(Index(brain / ".nugget/index.db")) as index:
+        written = index.generation
+        assert said in nugget("sync", "--source", "brain").err
+        assert index.generation == written, "what is noted is not noted again"
+    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
+    assert nugget("ask", "cache invalidation", "--no-llm", "--json").json["degraded"] == ["no_llm"]
+    nugget("sync", "--source", "brain")
+    assert "cannot be had" not in nugget("status").out
+
+
+@pytest.mark.proves("SYNC-NO-VECTORS")
+def test_vectors_that_failed_for_a_changed_file_are_made_by_the_next_sync(
+    brain: Path, model: Embedder, synced: Callable[..., SyncResult]
+) -> None:
+    sync(brain, read_environment(), embedder=OtherModel(model))
+    (brain / CACHE_FILE).write_text((brain / CACHE_FILE).read_text() + "\nA new closing remark on caches.\n")
+    result = sync(brain, read_environment(), embedder=OtherModel(model, fail_after=0))
+    assert result.without_vectors
+    assert sync(brain, read_environment(), embedder=OtherModel(model)).embedded >= 1
+    with closing(Index(brain / ".nugget/index.db")) as index:
+        counts = index.counts()
+        assert counts["vectors"] == counts["chunks"]

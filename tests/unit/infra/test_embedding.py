@@ -1,0 +1,381 @@
+"""The real models: bundled, folder, fastembed by name, HTTP against a loopback server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from waiting import within
+
+from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.errors import EmbeddingUnavailable, UsageError
+from nugget.index import Index
+from nugget.index.sync import sync
+from nugget.infra.embedding import Embedder, open_embedder
+from nugget.infra.embedding import local as local_module
+from nugget.retrieval.candidates import embed_question
+
+TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth.", "x", "长文本 " * 400]
+
+
+def embedder(model: str = "all-MiniLM-L6-v2", **settings: Any) -> Embedder:
+    found = open_embedder(Settings(embedding=EmbeddingSettings(model=model, **settings)), read_environment())
+    assert found is not None
+    return found
+
+
+@pytest.mark.proves("EMB-OFFLINE")
+def test_the_bundled_model_gives_normalised_vectors_that_know_meaning() -> None:
+    model = embedder()
+    cache, dough, _, _ = list(model.embed(TEXTS))
+    assert cache.shape == (384,)
+    assert cache.dtype == np.float32
+    assert np.linalg.norm(cache) == pytest.approx(1.0, abs=1e-5)
+    question = model.embed_query("when must stored copies be refreshed?")
+    assert question @ cache > question @ dough + 0.2
+
+
+@pytest.mark.proves("EMB-REPEATABLE")
+def test_the_same_text_gives_the_same_vector_alone_and_among_others() -> None:
+    model = embedder()
+    together = list(model.embed(TEXTS))
+    for text, vector in zip(TEXTS, together, strict=True):
+        assert np.array_equal(model.embed_query(text), vector)
+
+
+@pytest.mark.proves("EMB-FASTEMBED-EQUAL")
+def test_fastembed_gives_the_same_vectors_from_the_same_folder(tmp_path: Path) -> None:
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    converted = next(read_environment().models.glob("*.onnx"), None) or _convert()
+    shutil.copy(converted, tmp_path / "model.onnx")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(Path(local_module.__file__).parent / "minilm" / name, tmp_path)
+    TextEmbedding.add_custom_model(
+        model="nugget/minilm-int8",
+        pooling=PoolingType.MEAN,
+        normalization=True,
+        sources=ModelSource(url="unused://"),
+        dim=384,
+        model_file="model.onnx",
+    )
+    reference = TextEmbedding("nugget/minilm-int8", specific_model_path=str(tmp_path), threads=1)
+    for text, vector in zip(TEXTS, embedder().embed(TEXTS), strict=True):
+        other = next(iter(reference.embed([text], batch_size=1)))
+        assert float(vector @ other) > 0.9999
+
+
+def _convert() -> Path:
+    embedder()
+    return next(read_environment().models.glob("*.onnx"))
+
+
+@pytest.mark.proves("EMB-VERIFIED")
+def test_a_converted_model_that_was_tampered_with_is_converted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _convert()
+    shutil.copytree(read_environment().models, tmp_path / "models")
+    monkeypatch.setenv("NUGGET_MODELS", str(tmp_path / "models"))
+    file = next((tmp_path / "models").glob("*.onnx"))
+    good = file.read_bytes()
+    file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    assert np.linalg.norm(embedder().embed_query("still works")) == pytest.approx(1.0, abs=1e-5)
+    assert file.read_bytes() == good
+
+
+@pytest.mark.proves("EMB-FALLBACK")
+def test_where_nothing_can_be_converted_the_shipped_model_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").write_text("a file where a folder is needed")
+    monkeypatch.setenv("NUGGET_MODELS", str(tmp_path / "models"))
+    model = embedder()
+    assert model.model.endswith("int8-weights")
+    assert np.linalg.norm(model.embed_query("hello")) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.proves("EMB-FOLDER")
+def test_a_folder_with_a_model_is_used_and_an_incomplete_one_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddingUnavailable, match=r"model\.onnx is missing"):
+        embedder(str(tmp_path))
+    shutil.copy(_convert(), tmp_path / "model.onnx")
+    shutil.copy(Path(local_module.__file__).parent / "minilm" / "tokenizer.json", tmp_path)
+    own = embedder(str(tmp_path))
+    assert np.array_equal(own.embed_query("same"), embedder().embed_query("same"))
+
+
+@pytest.mark.proves("EMB-NAMED")
+def test_an_unknown_name_is_a_usage_error_and_an_unreachable_hub_is_said_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UsageError, match="neither bundled"):
+        embedder("no-such-model").embed_query("hello")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(EmbeddingUnavailable, match="could not be loaded or downloaded") as caught:
+        embedder("BAAI/bge-small-en-v1.5").embed_query("hello")
+    assert "\n" not in str(caught.value)
+    assert "all-MiniLM-L6-v2" in str(caught.value.hint)
+
+
+def test_none_switches_vectors_off() -> None:
+    assert open_embedder(Settings(embedding=EmbeddingSettings(model="none")), read_environment()) is None
+
+
+class _Endpoint(BaseHTTPRequestHandler):
+    """Answers /embeddings as OpenAI and Voyage do; the script says with what."""
+
+    script: list[tuple[int, Any]]
+    size = 3
+    trickle_s = 0.0
+    seen: list[tuple[dict[str, str], dict[str, Any]]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.seen.append((dict(self.headers), body))
+        status, reply = self.script.pop(0) if self.script else (200, None)
+        if reply is None:
+            vectors = [[len(text), 1.0, *[0.0] * (self.size - 2)] for text in body["input"]]
+            entries = [{"index": number, "embedding": vector} for number, vector in enumerate(vectors)]
+            reply = {"data": entries[::-1]}
+        payload = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("retry-after", "0.01")
+        self.send_header("content-length", str(len(payload)))
+        self.end_headers()
+        try:
+            for byte in [bytes([byte]) for byte in payload] if self.trickle_s and status == 200 else [payload]:
+                self.wfile.write(byte)
+                self.wfile.flush()
+                time.sleep(self.trickle_s)
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, type[_Endpoint]]]:
+    kind = type("Scripted", (_Endpoint,), {"script": [], "seen": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1", kind
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def openai(endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch) -> tuple[Embedder, type[_Endpoint]]:
+    """A model at the endpoint, and what scripts its replies."""
+    url, server = endpoint
+    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
+    return embedder("openai:m", base_url=url), server
+
+
+@pytest.mark.proves("EMB-HTTP")
+@pytest.mark.parametrize("vendor", ["openai", "voyage"])
+def test_http_embeddings_keep_their_order_and_are_normalised(
+    vendor: str, endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, server = endpoint
+    monkeypatch.setenv(f"{vendor.upper()}_API_KEY", "key-for-the-test")
+    texts = ["a" * n for n in range(1, 150)]
+    vectors = list(embedder(f"{vendor}:some-model", base_url=url).embed(texts))
+    assert len(vectors) == len(texts)
+    assert vectors[2] == pytest.approx(np.array([3.0, 1.0, 0.0]) / np.sqrt(10), abs=1e-6)
+    headers, body = server.seen[0]
+    assert headers["Authorization"] == "Bearer key-for-the-test"
+    assert body["model"] == "some-model"
+    assert body.get("input_type") == ("document" if vendor == "voyage" else None)
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_not(
+    openai: tuple[Embedder, type[_Endpoint]],
+) -> None:
+    model, server = openai
+    server.script[:] = [(429, {}), (529, {}), (200, None)]
+    assert model.embed_query("abc").shape == (3,)
+    assert len(server.seen) == 3
+    server.script[:] = [(401, {"error": "no"})]
+    with pytest.raises(EmbeddingUnavailable, match="HTTP 401"):
+        model.embed_query("abc")
+    for hostile in (b"<html>", {"data": "x"}, {"data": []}, {"data": [{"index": 0, "embedding": ["NaN"]}]}, [1]):
+        server.script[:] = [(200, hostile)]
+        with pytest.raises(EmbeddingUnavailable):
+            model.embed_query("abc")
+
+
+NUMBERS = (0, 1, -1.5, 1e30, 1e308, -1e308, 10**400, float("inf"), float("nan"), None, "1", "x", True, [], [1], {})
+INDEXES = (0, 1, -1, 99, 1e999, float("nan"), None, "0", 1.5, 10**30, True, [])
+VECTORS = ("AAAAAA==", None, {}, [], 7, "0.5", [[1, 2, 3]], [1, 2], [1, 2, 3, 4])
+
+
+def _odd_reply(random: Random, count: int) -> bytes:
+    """A reply to so many texts with some of it wrong, in most cases."""
+    entries: list[Any] = [{"index": i, "embedding": [random.random() + 0.1 for _ in range(3)]} for i in range(count)]
+    for entry in entries:
+        match random.randrange(12):
+            case 0:
+                entry["index"] = random.choice(INDEXES)
+            case 1:
+                entry["embedding"] = random.choice(VECTORS)
+            case 2:
+                entry["embedding"][random.randrange(3)] = random.choice(NUMBERS)
+            case 3:
+                del entry[random.choice(["index", "embedding"])]
+    random.shuffle(entries)
+    data = random.choice([entries] * 8 + [entries[1:], entries * 2, entries[0], None, {}])  # type: ignore[operator]
+    whole = json.dumps({"data": data}).encode()
+    broken = (whole[:-9], b"[" * 100_000, b"9" * 5_000, b"\xff\xfe", b"null", b"[]", b'{"data": "x"}', b"")
+    return random.choice([whole] * 9 + [random.choice(broken)])
+
+
+@pytest.mark.proves("EMB-HTTP")
+@pytest.mark.filterwarnings("error")
+def test_whatever_an_endpoint_answers_there_are_sound_vectors_or_one_sentence(
+    openai: tuple[Embedder, type[_Endpoint]],
+) -> None:
+    model, server = openai
+    random, came = Random(7), 0
+    for _ in range(150):
+        count = random.choice([1, 2, 3])
+        server.script[:] = [(200, _odd_reply(random, count))]
+        try:
+            vectors = list(model.embed(["a text"] * count))
+        except EmbeddingUnavailable as failure:
+            assert "\n" not in str(failure) and str(failure).isprintable()
+            continue
+        came += 1
+        assert [vector.shape for vector in vectors] == [(3,)] * count
+        assert all(vector.dtype == np.float32 for vector in vectors)
+        assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    assert 10 < came < 140
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_vectors_that_are_numbered_wrong_or_change_their_size_are_not_taken(
+    openai: tuple[Embedder, type[_Endpoint]],
+) -> None:
+    model, server = openai
+    twice = {"data": [{"index": 0, "embedding": [1, 2, 3]}, {"index": 0, "embedding": [3, 2, 1]}]}
+    server.script[:] = [(200, twice)]
+    with pytest.raises(EmbeddingUnavailable, match="no list of embeddings"):
+        list(model.embed(["a", "b"]))
+    server.script[:] = [(200, None), (200, {"data": [{"index": 0, "embedding": [1, 2]}]})]
+    with pytest.raises(EmbeddingUnavailable, match="different sizes"):
+        list(model.embed(["a"] * 65))
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_a_reply_that_trickles_ends_with_the_timeout_and_half_a_pair_of_surrogates_stops_nothing(
+    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, server = endpoint
+    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
+    assert embedder("openai:m", base_url=url).embed_query("half \ud83d of a pair").shape == (3,)
+    server.trickle_s = 1.0
+    server.script[:] = [(200, None), (401, {})]
+    with within(20), pytest.raises(EmbeddingUnavailable, match="HTTP 401"):  # all of it would take a minute
+        embedder("openai:m", base_url=url, timeout_s=2.0).embed_query("abc")
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_an_endpoint_whose_vectors_change_their_size_leaves_the_words_until_all_are_made_anew(
+    endpoint: tuple[str, type[_Endpoint]], brain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, server = endpoint
+    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
+    model = embedder("openai:m", base_url=url)
+    sync(brain, read_environment(), embedder=model)
+
+    def degraded() -> tuple[str, ...]:
+        model = embedder("openai:m", base_url=url)
+        with closing(Index(brain / ".nugget/index.db")) as index:
+            return embed_question("retry", index, model)[1]
+
+    assert degraded() == ()
+    server.size = 5
+    assert degraded() == ("no_vectors",)
+    (brain / "domains/coding/patterns/new.md").write_text("---\nid: pattern/new\ntype: pattern\n---\n# New\n\nRetry.\n")
+    changed = sync(brain, read_environment(), embedder=embedder("openai:m", base_url=url))
+    assert "`nugget rebuild` makes all anew" in str(changed.without_vectors)
+    server.size = 3
+    assert degraded() == (), "no vector of another size came in"
+    for server.size in (5, 4):  # the second time every text is in the cache
+        assert degraded() == ("no_vectors",)
+        assert sync(brain, read_environment(), embedder=embedder("openai:m", base_url=url), rebuild=True).rebuilt
+        assert degraded() == ()
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_a_missing_key_is_named_and_no_secret_leaves_the_machine(
+    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, server = endpoint
+    with pytest.raises(EmbeddingUnavailable, match="VOYAGE_API_KEY is not set"):
+        embedder("voyage:m", base_url=url)
+    monkeypatch.setenv("MY_KEY", "k")
+    model = embedder("openai:m", base_url=url, api_key_env="MY_KEY")
+    model.embed_query("aws_secret_access_key = " + "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYzzzzzzzKEY")
+    assert "wJalrXUtnFEMI" not in json.dumps(server.seen[0][1])
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_an_address_or_key_that_cannot_be_one_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "k")
+    with pytest.raises(EmbeddingUnavailable, match="gave no vectors"):
+        embedder("openai:m", base_url="http://[::1/v1", api_key_env="MY_KEY").embed_query("abc")
+    monkeypatch.setenv("MY_KEY", "k\u00e9y")
+    with pytest.raises(EmbeddingUnavailable, match="MY_KEY holds characters that no key has"):
+        embedder("openai:m", base_url="http://localhost:9", api_key_env="MY_KEY")
+
+
+def test_settings_for_embedding_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nugget.config import load_settings
+
+    monkeypatch.setitem(os.environ, "NUGGET_EMBEDDING_MODEL", "none")
+    settings = load_settings(read_environment())
+    assert settings.embedding.model == "none"
+    assert replace(settings).embedding.timeout_s == 30.0
+
+
+@pytest.mark.proves("EMB-HTTP")
+def test_credentials_in_the_address_reach_neither_the_index_nor_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "k")
+    model = embedder("openai:m", base_url="http://ada:hunter2secret@127.0.0.1:9/v1?key=abc", api_key_env="MY_KEY")
+    assert model.model == "openai:m@http://127.0.0.1:9/v1"
+    with pytest.raises(EmbeddingUnavailable) as failure:
+        model.embed_query("x")
+    assert "hunter2" not in str(failure.value) and "key=abc" not in str(failure.value)
+
+
+@pytest.mark.proves("EMB-NO-TELEMETRY")
+def test_onnxruntime_reports_to_nobody(tmp_path: Path) -> None:
+    """Its official builds keep an identifier of the device in the cache folder, and what they are about to send."""
+    code = "from nugget.config import *; from nugget.infra.embedding import *\n"
+    code += "print(len(open_embedder(Settings(), read_environment()).embed_query('a question')))"
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    for name in ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY"):
+        environment.pop(name, None)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "384\n"), done.stderr
+    assert [file for file in tmp_path.rglob("*") if "onnxruntime" in file.name or "Microsoft" in file.name] == []

@@ -1,0 +1,284 @@
+"""git, as Nugget uses it: real repositories, nothing of the user touched."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from nugget.errors import GitError
+from nugget.infra import git
+
+NOW = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
+
+
+def shell(repo: Path, *args: str) -> str:
+    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
+
+
+def write(repo: Path, path: str, text: str) -> None:
+    (repo / path).parent.mkdir(parents=True, exist_ok=True)
+    (repo / path).write_text(text, "utf-8")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    git.init(folder)
+    write(folder, "domains/coding/patterns/retry.md", "# Retry\n")
+    write(folder, "brain.yaml", "owner: me\n")
+    git.commit_paths(folder, ["domains/coding/patterns/retry.md", "brain.yaml"], "First")
+    return folder
+
+
+def snapshot(repo: Path) -> tuple[str, str, str, bytes]:
+    """Everything of the user's that a proposal must leave alone: HEAD, branch, status, index."""
+    index = git.run(repo, "ls-files", "--stage")
+    return shell(repo, "rev-parse", "HEAD"), shell(repo, "branch", "--show-current"), shell(repo, "status", "-s"), index
+
+
+def test_a_new_repository_has_no_head_and_then_has_one(tmp_path: Path) -> None:
+    assert not git.is_repository(tmp_path)
+    git.init(tmp_path)
+    assert git.is_repository(tmp_path)
+    assert git.head(tmp_path) is None
+    assert git.state(tmp_path) == git.State(head=None, dirty=())
+    write(tmp_path, "a.md", "a")
+    sha = git.commit_paths(tmp_path, ["a.md"], "First")
+    assert sha is not None
+    assert git.head(tmp_path) == sha == shell(tmp_path, "rev-parse", "HEAD").strip()
+    assert git.current_branch(tmp_path) == "main"
+
+
+def test_committing_paths_leaves_other_staged_work_staged(repo: Path) -> None:
+    write(repo, "other.txt", "staged by the user")
+    shell(repo, "add", "other.txt")
+    write(repo, "domains/coding/patterns/new one ü.md", "# New\n")
+    git.commit_paths(repo, ["domains/coding/patterns/new one ü.md"], "Add one")
+    assert shell(repo, "status", "--porcelain") == "A  other.txt\n"
+    assert "other.txt" not in shell(repo, "show", "--stat", "HEAD")
+    assert git.commit_paths(repo, ["domains/coding/patterns/new one ü.md"], "Again") is None
+
+
+def test_committing_paths_takes_removed_files_too(repo: Path) -> None:
+    (repo / "domains/coding/patterns/retry.md").unlink()
+    assert git.commit_paths(repo, ["domains/coding/patterns/retry.md"], "Forget") is not None
+    assert git.files_at(repo, "HEAD") == git.files_at(repo, "HEAD", under="brain.yaml")
+
+
+def test_a_path_that_looks_like_a_pattern_or_an_option_is_only_a_path(repo: Path) -> None:
+    for path in ["domains/*.md", "domains/:(top)x.md", "domains/--all", "-n"]:
+        write(repo, path, "x")
+        git.commit_paths(repo, [path], "Odd name")
+        assert path in git.files_at(repo, "HEAD")
+    assert git.state(repo).dirty == ()
+
+
+def test_state_lists_modified_untracked_removed_and_odd_paths(repo: Path) -> None:
+    write(repo, "domains/coding/bugs/un\nusual ü.md", "# x\n")
+    write(repo, "outside.md", "not under domains")
+    (repo / "domains/coding/patterns/retry.md").unlink()
+    found = git.state(repo)
+    assert found.head == git.head(repo)
+    assert sorted(found.dirty) == ["domains/coding/bugs/un\nusual ü.md", "domains/coding/patterns/retry.md"]
+
+
+def test_state_takes_no_lock(repo: Path) -> None:
+    (repo / ".git/index.lock").write_text("")
+    assert git.state(repo).dirty == ()
+
+
+def test_changed_between_names_paths_or_says_it_cannot_know(repo: Path) -> None:
+    old = git.head(repo)
+    write(repo, "domains/coding/bugs/b.md", "# b\n")
+    new = git.commit_paths(repo, ["domains/coding/bugs/b.md"], "b")
+    assert old and new
+    assert git.changed_between(repo, old, new) == ["domains/coding/bugs/b.md"]
+    assert git.changed_between(repo, "0" * 39 + "1", new) is None
+
+
+@pytest.mark.proves("CAPTURE-UNTOUCHED")
+def test_a_branch_is_made_without_touching_checkout_index_or_hooks(repo: Path) -> None:
+    hook = repo / ".git/hooks/reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {repo}/HOOK-RAN\n")
+    hook.chmod(hook.stat().st_mode | stat.S_IXUSR)
+    write(repo, "brain.yaml", "owner: someone in the middle of an edit\n")
+    write(repo, "staged.txt", "x")
+    shell(repo, "add", "staged.txt")
+    (repo / "HOOK-RAN").unlink(missing_ok=True)
+    before = snapshot(repo)
+    path = 'domains/coding/bugs/quote " and \\ and ü.md'
+    sha = git.create_branch(
+        repo, "nugget/session-1", files={path: b"# Bug\n", "domains/coding/patterns/retry.md": None},
+        message="Knowledge\n\nNugget-Session: abc\n", now=NOW,
+    )  # fmt: skip
+    assert snapshot(repo) == before
+    assert not (repo / "HOOK-RAN").exists()
+    assert set(git.files_at(repo, "nugget/session-1")) == {path, "brain.yaml"}
+    assert git.read_blob(repo, sha, path) == b"# Bug\n"
+    assert git.read_blob(repo, sha, "nothing") is None
+    assert shell(repo, "log", "-1", "--format=%an <%ae> %cI", sha).startswith(
+        "Test Person <test@example.invalid> 2026-03-01T12:30:05"
+    )
+    assert [change.path for change in git.changes(repo, "HEAD", sha)] == [path, "domains/coding/patterns/retry.md"]
+    assert git.has_commit_with(repo, "Nugget-Session: abc")
+    assert not git.has_commit_with(repo, "Nugget-Session: abd")
+    assert shell(repo, "for-each-ref", "refs/nugget") == ""
+
+
+def test_of_two_that_make_the_same_branch_one_wins(repo: Path) -> None:
+    outcomes: list[str] = []
+
+    def make(text: bytes) -> None:
+        try:
+            git.create_branch(repo, "nugget/session-1", files={"domains/a.md": text}, message="m", now=NOW)
+            outcomes.append("made")
+        except GitError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=make, args=(b"%d" % n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["made", "refused", "refused", "refused"]
+
+
+def test_branches_are_listed_by_prefix_with_message_and_deleted_only_where_expected(repo: Path) -> None:
+    sha = git.create_branch(repo, "nugget/session-1", files={"a": b"1"}, message="One\n\nbody ü\n", now=NOW)
+    git.create_branch(repo, "nugget/other", files={"a": b"2"}, message="Two", now=NOW)
+    (listed,) = git.branches(repo, "nugget/session-")
+    assert (listed.name, listed.sha, listed.message.strip()) == ("nugget/session-1", sha, "One\n\nbody ü")
+    assert listed.committed == NOW
+    with pytest.raises(GitError):
+        git.delete_branch(repo, "nugget/session-1", expect=git.head(repo) or "")
+    git.delete_branch(repo, "nugget/session-1", expect=sha)
+    assert git.branches(repo, "nugget/session-") == []
+
+
+def test_a_checked_out_branch_is_not_deleted(repo: Path) -> None:
+    with pytest.raises(GitError, match="checked out"):
+        git.delete_branch(repo, "main", expect=git.head(repo) or "")
+
+
+def test_the_first_commit_can_be_a_branch_without_a_parent(tmp_path: Path) -> None:
+    git.init(tmp_path)
+    with pytest.raises(GitError, match="no commit"):
+        git.create_branch(tmp_path, "x", files={"a": b"1"}, message="m", now=NOW)
+    git.create_branch(tmp_path, "x", files={"a": b"1"}, message="m", now=NOW, base=None)
+    assert git.files_at(tmp_path, "x").keys() == {"a"}
+
+
+def test_commits_carry_nuggets_name_where_the_user_gave_none(repo: Path, isolated_home: Path) -> None:
+    (isolated_home / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
+    sha = git.create_branch(repo, "b", files={"a": b"1"}, message="m", now=NOW)
+    assert shell(repo, "log", "-1", "--format=%an <%ae>", sha).strip() == "Nugget <nugget@localhost>"
+    write(repo, "brain.yaml", "owner: you\n")
+    assert git.commit_paths(repo, ["brain.yaml"], "Second") is not None
+
+
+def test_signing_is_honoured(repo: Path, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    made = subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=False)
+    if made.returncode != 0:
+        pytest.skip("ssh-keygen could not make a key")
+    for name, value in (("gpg.format", "ssh"), ("user.signingkey", f"{key}.pub"), ("commit.gpgsign", "true")):
+        shell(repo, "config", name, value)
+    sha = git.create_branch(repo, "b", files={"a": b"1"}, message="Signed\n", now=NOW)
+    raw = shell(repo, "cat-file", "commit", sha)
+    assert "gpgsig -----BEGIN SSH SIGNATURE-----" in raw
+    assert "Test Person <test@example.invalid> 1772368205 +0000" in raw
+
+
+def test_inherited_git_variables_do_not_lead_elsewhere(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git.init(other)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / "index"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    assert git.head(repo) is not None
+    git.create_branch(repo, "b", files={"a": b"1"}, message="m", now=NOW)
+    monkeypatch.delenv("GIT_DIR")
+    assert git.branches(other, "") == []
+
+
+def test_unfinished_operations_are_seen(repo: Path) -> None:
+    assert git.operation_in_progress(repo) is None
+    shell(repo, "checkout", "-q", "-b", "side")
+    write(repo, "brain.yaml", "owner: side\n")
+    shell(repo, "commit", "-qam", "side")
+    shell(repo, "checkout", "-q", "main")
+    write(repo, "brain.yaml", "owner: main\n")
+    shell(repo, "commit", "-qam", "main")
+    subprocess.run(["git", "-C", str(repo), "merge", "side"], check=False, capture_output=True)
+    assert git.operation_in_progress(repo) == "merge"
+    shell(repo, "merge", "--abort")
+    subprocess.run(["git", "-C", str(repo), "rebase", "side"], check=False, capture_output=True)
+    assert git.operation_in_progress(repo) == "rebase"
+    shell(repo, "rebase", "--abort")
+    linked = repo.parent / "linked"
+    shell(repo, "worktree", "add", "-q", str(linked), "side")
+    assert git.is_repository(linked)
+    subprocess.run(["git", "-C", str(linked), "merge", "main"], check=False, capture_output=True)
+    assert git.operation_in_progress(linked) == "merge"
+    assert git.operation_in_progress(repo) is None
+
+
+def test_fast_forward_keeps_unrelated_work_and_refuses_to_overwrite(repo: Path) -> None:
+    sha = git.create_branch(repo, "b", files={"domains/new.md": b"new"}, message="m", now=NOW)
+    write(repo, "brain.yaml", "owner: half typed")
+    git.fast_forward(repo, sha)
+    assert (repo / "domains/new.md").read_text() == "new"
+    assert (repo / "brain.yaml").read_text() == "owner: half typed"
+    second = git.create_branch(repo, "c", files={"brain.yaml": b"theirs", "x": b"x"}, message="m", now=NOW)
+    with pytest.raises(GitError, match="overwritten"):
+        git.fast_forward(repo, second)
+    assert git.head(repo) == sha
+    assert not (repo / "x").exists()
+    assert (repo / "brain.yaml").read_text() == "owner: half typed"
+
+
+def test_three_way_merges_of_single_files() -> None:
+    base = b"one\ntwo\nthree\nfour\nfive\n"
+    merged = git.merge_files(base.replace(b"one", b"ONE"), base, base.replace(b"five", b"FIVE"))
+    assert merged == b"ONE\ntwo\nthree\nfour\nFIVE\n"
+    assert git.merge_files(base.replace(b"one", b"1"), base, base.replace(b"one", b"I")) is None
+
+
+def test_failures_are_one_sentence(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(GitError, match=r"git show failed in .*no-such-branch"):
+        git.run(repo, "show", "no-such-branch")
+    with pytest.raises(GitError, match="does not exist"):
+        git.run(tmp_path / "absent", "status")
+    with pytest.raises(GitError, match="no valid branch name"):
+        git.create_branch(repo, "a..b", files={}, message="m", now=NOW)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GitError, match="git is not installed"):
+        git.head(repo)
+
+
+def test_files_that_only_proposals_hold_are_found_at_once(repo: Path) -> None:
+    assert git.unmerged_files(repo, "nugget/session-") == []
+    git.create_branch(repo, "nugget/session-1", files={"domains/a ü.md": b"a", "gone": b"x"}, message="m", now=NOW)
+    git.create_branch(repo, "nugget/session-2", files={"domains/b.md": b"b"}, message="m", now=NOW)
+    git.create_branch(repo, "elsewhere", files={"domains/c.md": b"c"}, message="m", now=NOW)
+    shell(repo, "checkout", "-q", "nugget/session-1")
+    shell(repo, "rm", "-q", "gone")
+    write(repo, "domains/a ü.md", "edited by the reviewer")
+    shell(repo, "commit", "-qam", "Reviewed")
+    shell(repo, "checkout", "-q", "main")
+    assert sorted(git.unmerged_files(repo, "nugget/session-")) == [
+        ("nugget/session-1", "domains/a ü.md", b"edited by the reviewer"),
+        ("nugget/session-2", "domains/b.md", b"b"),
+    ]
+    shell(repo, "merge", "-q", "nugget/session-2")
+    assert [branch for branch, _, _ in git.unmerged_files(repo, "nugget/session-")] == ["nugget/session-1"]

@@ -1,0 +1,317 @@
+"""The query log and what it tells: written by the faces, private, bounded, harmless; summed up; what was used."""
+
+from __future__ import annotations
+
+import json
+import stat
+import statistics
+import time
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Nugget
+from hypothesis import given
+from hypothesis import strategies as st
+from paths import TESTS
+from sessions import NOW, STARTED, write_transcript
+from waiting import slowness
+
+import nugget as package
+from nugget.app import Brain
+from nugget.app.worker import work
+from nugget.config import RedactionSettings, RetrievalSettings, Settings, read_environment
+from nugget.evaluation.feedback import report, uses_in
+from nugget.infra import ledger, query_log, spool
+from nugget.infra.query_log import Asked, Face, Use
+from nugget.mcp.desk import Desk, Question
+from nugget.models import Event, EventKind, Session
+from nugget.redaction import redact
+
+CORPUS = TESTS / "redaction_corpus"
+
+
+def entry(text: str = "x", **values: Any) -> Asked:
+    known = {"id": text, "time": NOW, "brain": "/b", "face": Face.CLI, "text": text, "duration_ms": 5.0}
+    return Asked(**known | values)  # type: ignore[arg-type]
+
+
+def logged(home: Path) -> list[dict[str, Any]]:
+    return list(ledger.read(home, query_log.QUERIES))
+
+
+# --- what is recorded ---
+
+
+@pytest.mark.proves("LOG-RECORDS")
+def test_each_face_records_its_questions_with_what_came_back(
+    words: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")
+    environment = read_environment()
+    assert nugget("ask", "cache invalidation", "--type", "concept,bug", "--limit", "2")[0] == 0
+    assert nugget("search", "retries", "--domain", "coding")[0] == 0
+    with package.open() as opened:
+        bundle = opened.ask("money", since=date(2020, 1, 1))
+    desk = Desk(flag=None, environment=environment, cwd=words)
+    desk.answer(Question(text="how are errors wrapped"))
+    desk.close()
+    found = query_log.read(environment.home, brain=words)
+    assert [(e.face, e.text, e.profile) for e in found] == [
+        ("cli", "cache invalidation", "task"), ("cli", "retries", "search"), ("python", "money", "task"),
+        ("mcp", "how are errors wrapped", "task"),
+    ]  # fmt: skip
+    assert [e.filters for e in found[:3]] == [
+        {"type": ["concept", "bug"]}, {"domain": ["coding"]}, {"since": "2020-01-01"},
+    ]  # fmt: skip
+    assert {e.session for e in found} == {"s-1"} and len({e.id for e in found}) == 4
+    assert len(found[0].units) == 2
+    assert found[2].unit_ids == [hit.unit.id for hit in bundle.hits]
+    assert found[2].units[0][1] == pytest.approx(bundle.hits[0].score, abs=1e-4)
+    assert all(e.duration_ms > 0 and e.degraded == ("no_vectors",) for e in found)
+
+
+@pytest.mark.proves("LOG-RECORDS")
+def test_evaluation_capture_and_looking_up_are_not_recorded(words: Path, nugget: Nugget) -> None:
+    home = read_environment().home
+    (words / "evals").mkdir()
+    (words / "evals/golden.yaml").write_text("questions: [{question: cache, expect: []}]")
+    assert nugget("eval")[0] == 0
+    assert nugget("get", "concept/no-such-thing")[0] == 1
+    write_transcript(
+        words.parent / "t.jsonl", [("Why twice?", "The root cause is a retry without a key. Always use one.")]
+    )
+    assert (
+        nugget("capture-session", "--transcript", words.parent / "t.jsonl", "--method", "heuristic", "--dry-run")[0]
+        == 0
+    )
+    with Brain(words) as opened:
+        opened.ask("cache")
+    assert logged(home) == []
+
+
+@pytest.mark.proves("LOG-PRIVATE")
+def test_the_log_can_be_switched_off(words: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUGGET_RETRIEVAL_LOG_QUERIES", "false")
+    assert nugget("ask", "cache")[0] == 0
+    assert logged(read_environment().home) == []
+    code, out, err = nugget("queries")
+    assert (code, out) == (0, "There is no query log.\n") and "`retrieval.log_queries` is false" in err
+
+
+# --- privacy ---
+
+
+@pytest.mark.proves("LOG-PRIVATE")
+def test_no_secret_of_the_corpus_reaches_the_log(tmp_path: Path) -> None:
+    rows = json.loads((CORPUS / "secrets.json").read_text("utf-8"))
+    for row in rows:
+        assert query_log.record(tmp_path, entry("".join(row["text"])), settings=Settings())
+    kept = [line["text"] for line in logged(tmp_path)]
+    assert kept == [redact("".join(row["text"])).text for row in rows]
+    assert sum("[redacted:" in text for text in kept) >= 0.99 * len(rows)
+
+
+@pytest.mark.proves("LOG-PRIVATE")
+def test_a_text_that_is_not_redacted_is_one_in_which_redaction_finds_nothing() -> None:
+    for name in ("secrets", "lookalikes"):
+        for row in json.loads((CORPUS / f"{name}.json").read_text("utf-8")):
+            text = "".join(row["text"])
+            assert not query_log.holds_no_secret(text) or redact(text).text == text, text
+    assert query_log.holds_no_secret("why does retry_with_backoff in http_client.py fail with E0425 after a refresh?")
+    assert query_log.holds_no_secret("数据库连接没有归还导致请求超时。")
+
+
+FRAGMENTS = [
+    "password", "token", "secret", "api key", "is", "hunter2", "k8s", "E0425", "AKIA", "ghp_", "sk-", "Bearer", "-p",
+    "login", "machine", "a1b2c3d4", "correct", "horse", "12345678", "https", "example.com", "/", "-", "_", ".", " ",
+    "private key", "Zx9Qw3", "the", "user", "credential", "pass", "'", "?", "(", ")", ",", "\n",
+]  # fmt: skip
+
+
+@pytest.mark.proves("LOG-PRIVATE")
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=12), st.sampled_from(["", " "]))
+def test_whatever_is_put_together_redaction_agrees(parts: list[str], between: str) -> None:
+    text = between.join(parts)
+    assert not query_log.holds_no_secret(text) or redact(text).text == text
+
+
+@pytest.mark.proves("LOG-PRIVATE")
+def test_nobody_else_may_read_the_log(words: Path, nugget: Nugget) -> None:
+    nugget("ask", "cache")
+    folder = read_environment().home / "ledger"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+# --- harm ---
+
+
+@pytest.mark.proves("LOG-HARMLESS")
+def test_a_log_that_cannot_be_written_fails_no_question(
+    words: Path, nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "ledger").write_text("a file, where a folder should be")
+    monkeypatch.setenv("NUGGET_HOME", str(blocked))
+    code, out, err = nugget("ask", "cache invalidation")
+    assert code == 0 and "1. " in out and "rror" not in err
+    bad = Settings(redaction=RedactionSettings(allow=("(",)))
+    assert not query_log.record(tmp_path, entry("password=hunter2"), settings=bad)
+    assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.proves("LOG-HARMLESS")
+def test_spoilt_lines_are_skipped(tmp_path: Path, words: Path, nugget: Nugget) -> None:
+    home = read_environment().home
+    nugget("ask", "cache")
+    file = home / "ledger" / query_log.QUERIES
+    whole = file.read_bytes()
+    lines = [b"[]", b"{}", b'{"id": 1', b"\xff\xfe", whole.strip().replace(b'"units": [[', b'"units": [[[')]
+    file.write_bytes(b"\n".join(lines) + b"\n" + whole[:-20])
+    assert query_log.read(home) == []
+    nugget("ask", "after a crash")
+    assert [e.text for e in query_log.read(home)] == ["after a crash"]
+    assert nugget("queries", "--json")[0] == 0
+
+
+@pytest.mark.proves("LOG-HARMLESS")
+def test_recording_a_question_costs_less_than_a_millisecond(tmp_path: Path) -> None:
+    kept = entry(
+        "how do we retry payments when the token expires", units=tuple((f"concept/{n}", 0.5) for n in range(8))
+    )
+    times = []
+    for _ in range(200):
+        started = time.process_time()
+        query_log.record(tmp_path, kept, settings=Settings())
+        times.append((time.process_time() - started) * 1000)
+    assert statistics.median(times) < slowness()
+
+
+@pytest.mark.proves("LOG-BOUNDED")
+def test_a_log_grown_too_long_is_put_aside_once_and_both_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "ledger" / query_log.QUERIES
+    query_log.record(tmp_path, entry("first"), settings=Settings())
+    with file.open("ab") as opened:
+        opened.write(b" " * query_log.MAX_BYTES + b"\n")
+    for text in ("second", "third"):
+        assert query_log.record(tmp_path, entry(text), settings=Settings())
+    assert file.stat().st_size < 2000
+    assert [e.text for e in query_log.read(tmp_path)] == ["first", "second", "third"]
+    long = query_log.asked(
+        replace_text(tmp_path), brain=tmp_path, face=Face.CLI, session=None, duration_ms=1.0, now=NOW
+    )  # fmt: skip
+    assert len(long.text) == query_log.MAX_TEXT_CHARS
+
+
+def replace_text(folder: Path) -> Any:
+    """A bundle for a very long question."""
+    (folder / "b/domains").mkdir(parents=True)
+    (folder / "b/brain.yaml").write_text("embedding: {model: none}\n")
+    with Brain(folder / "b") as opened:
+        return opened.ask("word " * 5000)
+
+
+# --- what it tells ---
+
+
+@pytest.mark.proves("QUERIES-REPORT")
+def test_the_report_counts_what_was_asked_and_what_came_back() -> None:
+    early = NOW - timedelta(days=2)
+    entries = [
+        entry("How  do we?", id="1", time=early, units=(("a/1", 0.5), ("a/2", 0.4)), duration_ms=10),
+        entry("how do WE?", id="2", units=(("a/2", 0.6),), duration_ms=20, face=Face.MCP),
+        entry("unknown", id="3", weak=True, units=(("a/9", 0.1),), duration_ms=30),
+        entry("nothing", id="4", weak=True, duration_ms=1000),
+    ]
+    found = report(entries, [Use(asked="1", unit="a/2", how="cited")], unit_ids=["a/1", "a/2", "a/3", "a/4"])
+    assert (found.asked, found.faces, found.zero, found.weak) == (4, {"cli": 3, "mcp": 1}, 1, 1)
+    assert (found.p50_ms, found.p95_ms) == (20, 1000)
+    assert (found.units, found.returned, found.used_in) == (4, 2, 1)
+    top = found.askings[0]
+    assert (top.text, top.times, top.last, top.units, top.used) == ("how do WE?", 2, NOW, (("a/2", 0.6),), ("a/2",))
+    assert [asking.text for asking in found.askings if asking.is_zero] == ["nothing"]
+
+
+@pytest.mark.proves("QUERIES-REPORT")
+def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words: Path, nugget: Nugget) -> None:
+    assert nugget("queries")[1] == "Nothing was asked yet.\n"
+    for text in ("cache invalidation", "retries", "Cache  invalidation", "xyzzy plugh"):
+        assert nugget("ask", text)[0] == 0
+    code, out, _ = nugget("queries", "--json", "--limit", "1")
+    document = json.loads(out)
+    assert code == 0 and document["asked"] == 4 and document["zero"] == 1
+    assert [(row["text"], row["times"]) for row in document["queries"]] == [("Cache invalidation", 2)]
+    assert document["p95_ms"] >= document["p50_ms"] > 0
+    coverage = document["coverage"]
+    assert 0 < coverage["returned"] <= coverage["units"] == 44
+    assert coverage["share"] == pytest.approx(coverage["returned"] / coverage["units"], abs=1e-4)
+    assert [row["text"] for row in json.loads(nugget("queries", "--json", "--zero")[1])["queries"]] == ["xyzzy plugh"]
+    shown = nugget("queries")[1]
+    assert "4 questions (4 cli), 3 different" in shown and "   2 × Cache invalidation\n" in shown
+    assert nugget("queries", "--since", "2999-01-01")[1] == "Nothing was asked yet.\n"
+    assert nugget("queries", "--since", "soon")[0] == 2
+
+
+# --- what was used ---
+
+
+def event(kind: EventKind, text: str, minutes: float, **values: Any) -> Event:
+    return Event(kind=kind, text=text, timestamp=NOW + timedelta(minutes=minutes), **values)
+
+
+@pytest.mark.proves("USED-LATER")
+@pytest.mark.parametrize(
+    ("later", "used"),
+    [
+        (event(EventKind.REPLY, "As pattern/retry says, wait.", 1), [("pattern/retry", "cited")]),
+        (event(EventKind.COMMAND, "nugget get brain:pattern/retry", 1), [("pattern/retry", "cited")]),
+        (event(EventKind.REPLY, "As pattern/retry-twice says", 1), []),
+        (event(EventKind.REPLY, "As pattern/retry says", -1), []),
+        (event(EventKind.TOOL_RESULT, "### 1. pattern/retry · pattern", 1), []),
+        (event(EventKind.OUTPUT, "pattern/retry", 1), []),
+        (event(EventKind.FILE_EDIT, "", 1, path="/srv/shop/src/pay/client.py"), [("bug/pay", "edited")]),
+        (event(EventKind.FILE_EDIT, "", 1, path="/srv/shop/src/payment.py"), []),
+        (event(EventKind.FILE_EDIT, "", 1, path="x.py", after="# bug/pay"), [("bug/pay", "cited")]),
+    ],
+)
+def test_use_is_a_later_citation_or_an_edit_of_what_the_unit_is_about(later: Event, used: list[Any]) -> None:
+    session = Session(id="s", agent="claude-code", path="", events=(later,))
+    entries = [entry("q", units=(("pattern/retry", 0.9), ("bug/pay", 0.5)))]
+    found = uses_in(session, entries, scope_of={"bug/pay": "src/pay"}.get)
+    assert [(use.unit, use.how) for use in found] == used
+
+
+@pytest.mark.proves("USED-LATER")
+def test_the_worker_notes_use_once_when_it_captures_the_session(tmp_path: Path, words: Path) -> None:
+    environment = read_environment()
+    home = environment.home
+    file = environment.claude_config / "projects/-srv-shop/s.jsonl"
+    turns = [
+        ("How do we retry?", "I asked the brain."),
+        ("Go on.", "As concept/idempotency-keys says: store the key first."),
+    ]
+    session = write_transcript(file, turns)
+    asked = entry(
+        "retry", id="q1", brain=str(words), session=session, time=STARTED + timedelta(seconds=12),
+        units=(("concept/idempotency-keys", 0.9), ("pattern/other", 0.2)),
+    )  # fmt: skip
+    assert query_log.record(home, asked, settings=Settings())
+    assert query_log.record(home, replace(asked, id="q2", session="another"), settings=Settings())
+    for number in range(2):
+        spool.put(home, {"queued": time.time(), "session": session, "transcript": str(file)})
+        work(environment)
+        write_transcript(
+            file, [(f"And {number}?", "Yes.")], session=session, started=STARTED + timedelta(hours=1 + number)
+        )
+    assert list(query_log.read_uses(home)) == [Use(asked="q1", unit="concept/idempotency-keys", how="cited")]
+    found = report(query_log.read(home), list(query_log.read_uses(home)), unit_ids=[])
+    assert found.used_in == 1 and found.askings[0].used == ("concept/idempotency-keys",)
+
+
+def test_times_without_a_zone_are_utc(tmp_path: Path) -> None:
+    query_log.record(tmp_path, entry(time=datetime(2026, 1, 1)), settings=Settings())
+    assert query_log.read(tmp_path)[0].time == datetime(2026, 1, 1, tzinfo=UTC)
+    assert RetrievalSettings().log_queries

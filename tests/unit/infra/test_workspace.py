@@ -1,0 +1,189 @@
+"""Which repository a folder belongs to: one identity for worktrees, clones and renamed folders."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nugget.infra.git import hooks_folder
+from nugget.infra.workspace import Workspace, find_workspace, normalised_remote, relative_path, vanished_workspace
+
+
+def shell(repo: Path, *args: str) -> str:
+    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
+
+
+def make_repository(folder: Path, *, remote: str | None = None, commit: bool = True) -> Path:
+    folder.mkdir(parents=True)
+    shell(folder, "init", "-q")
+    if commit:
+        (folder / "README.md").write_text(f"# {folder}\n", "utf-8")
+        shell(folder, "add", "-A")
+        shell(folder, "commit", "-q", "-m", "First")
+    if remote:
+        shell(folder, "remote", "add", "origin", remote)
+    return folder
+
+
+def found(folder: Path) -> Workspace:
+    workspace = find_workspace(folder)
+    assert workspace is not None
+    return workspace
+
+
+@pytest.mark.proves("PROVENANCE-WORKSPACE")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "git@github.com:acme/shop.git",
+        "git@GitHub.com:Acme/Shop",
+        "github.com:acme/shop.git",
+        "git@github.com-work:acme/shop.git",
+        "ssh://git@github.com/acme/shop.git",
+        "ssh://git@ssh.github.com:443/acme/shop.git",
+        "https://github.com/acme/shop",
+        "https://github.com/acme/shop.git/",
+        "https://ghp_secret:x-oauth-basic@github.com:443//acme/shop.git",
+        "git://www.github.com/acme/shop.git",
+    ],
+)
+def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(tmp_path: Path, url: str) -> None:
+    one = found(make_repository(tmp_path / "one", remote="https://github.com/acme/shop.git"))
+    other = found(make_repository(tmp_path / "other place", remote=url))
+    assert one.identity == other.identity
+    assert re.fullmatch(r"github\.com-acme-shop-[0-9a-f]{8}", one.identity)
+    assert one.name == other.name == "shop"
+    assert other.root == tmp_path / "other place"
+
+
+def test_addresses_of_azure_are_one_over_ssh_and_https_and_different_repositories_differ() -> None:
+    over_ssh = normalised_remote("git@ssh.dev.azure.com:v3/acme/web/shop")
+    assert (
+        over_ssh == normalised_remote("https://acme@dev.azure.com/acme/web/_git/shop") == "dev.azure.com/acme/web/shop"
+    )
+    assert normalised_remote("https://github.com/acme/shop2") != normalised_remote("https://github.com/acme/shop")
+    assert normalised_remote("https://git.acme.org:8443/shop.git") == "git.acme.org/shop"
+
+
+@pytest.mark.parametrize(
+    "url", ["/srv/git/shop.git", "../shop", "file:///srv/shop.git", "C:\\git\\shop", "", "https://", "x://"]
+)
+def test_an_address_that_tells_nothing_on_another_machine_is_none(url: str) -> None:
+    assert normalised_remote(url) is None
+
+
+@pytest.mark.proves("PROVENANCE-WORKSPACE")
+def test_a_worktree_is_the_workspace_of_its_repository_with_a_root_of_its_own(tmp_path: Path) -> None:
+    for name, remote in (("with", "https://github.com/acme/shop"), ("without", None)):
+        repo = make_repository(tmp_path / name, remote=remote)
+        shell(repo, "worktree", "add", "-q", str(tmp_path / f"{name}-tree"), "-b", "feature")
+        (tmp_path / f"{name}-tree" / "deep" / "er").mkdir(parents=True)
+        tree = found(tmp_path / f"{name}-tree" / "deep" / "er")
+        assert tree.identity == found(repo).identity
+        assert tree.root == tmp_path / f"{name}-tree"
+        assert tree.common_dir == repo / ".git"
+
+
+@pytest.mark.proves("PROVENANCE-WORKSPACE")
+def test_a_renamed_folder_and_a_clone_by_path_stay_the_same_workspace(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "old-name")
+    before = found(repo)
+    repo.rename(tmp_path / "new name")
+    after = found(tmp_path / "new name")
+    assert after.identity == before.identity
+    assert after.root == tmp_path / "new name"
+    subprocess.run(["git", "clone", "-q", str(tmp_path / "new name"), str(tmp_path / "clone")], check=True)
+    assert found(tmp_path / "clone").identity == before.identity
+
+
+@pytest.mark.proves("PROVENANCE-WORKSPACE")
+def test_a_submodule_is_a_workspace_of_its_own(tmp_path: Path) -> None:
+    library = make_repository(tmp_path / "library")
+    repo = make_repository(tmp_path / "shop", remote="https://github.com/acme/shop")
+    shell(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "vendor/library")
+    inner, outer = found(repo / "vendor" / "library"), found(repo)
+    assert inner.root == repo / "vendor" / "library"
+    assert inner.identity == found(library).identity
+    assert inner.identity != outer.identity
+
+
+@pytest.mark.proves("PROVENANCE-WORKSPACE")
+def test_a_bare_repository_and_its_worktrees_are_one_workspace(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "shop")
+    subprocess.run(["git", "clone", "-q", "--bare", str(repo), str(tmp_path / "shop.git")], check=True)
+    bare = found(tmp_path / "shop.git")
+    shell(tmp_path / "shop.git", "worktree", "add", "-q", str(tmp_path / "tree"))
+    assert bare.root == tmp_path / "shop.git"
+    assert bare.name == "shop"
+    assert found(tmp_path / "tree").identity == bare.identity == found(repo).identity
+    assert found(tmp_path / "tree").root == tmp_path / "tree"
+
+
+def test_a_folder_may_have_separators_of_lines_in_its_name(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "shop\u2028north\x0b")
+    assert found(folder).root == folder
+    assert hooks_folder(folder).path == folder / ".git" / "hooks"
+
+
+@pytest.mark.proves("PROVENANCE-WORKSPACE")
+def test_a_detached_head_changes_nothing(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "shop")
+    before = found(repo)
+    shell(repo, "commit", "-q", "--allow-empty", "-m", "Second")
+    shell(repo, "checkout", "-q", "--detach", "HEAD~1")
+    assert found(repo) == before
+
+
+@pytest.mark.proves("PROVENANCE-WORKSPACE")
+def test_without_a_remote_or_a_commit_or_git_there_is_still_an_identity(tmp_path: Path) -> None:
+    unborn = found(make_repository(tmp_path / "unborn", commit=False))
+    assert re.fullmatch(r"unborn-[0-9a-f]{8}", unborn.identity)
+    plain = tmp_path / "Pläne & Ideen"
+    (plain / "sub").mkdir(parents=True)
+    assert re.fullmatch(r"plane-ideen-[0-9a-f]{8}", found(plain).identity)
+    assert found(plain).common_dir is None
+    assert found(plain / "sub").identity != found(plain).identity
+    below = find_workspace(plain / "sub", is_known=lambda identity: identity == found(plain).identity)
+    assert below == found(plain)
+    assert find_workspace(tmp_path / "nowhere") is None
+    assert len({found(make_repository(tmp_path / name)).identity for name in ("a", "b")}) == 2
+
+
+def test_the_remote_is_origin_then_upstream_and_gits_own_rewriting_is_followed(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "fork", remote="gh:me/shop")
+    shell(repo, "remote", "add", "another", "https://example.org/x")
+    shell(repo, "remote", "add", "upstream", "https://github.com/acme/shop")
+    shell(repo, "config", "url.git@github.com:.insteadOf", "gh:")
+    assert found(repo).identity.startswith("github.com-me-shop-")
+    shell(repo, "remote", "remove", "origin")
+    assert found(repo).identity.startswith("github.com-acme-shop-")
+
+
+@pytest.mark.proves("PROVENANCE-BAD-INPUT")
+def test_a_repository_that_is_gone_is_known_by_its_path_and_a_lost_subfolder_by_its_repository(tmp_path: Path) -> None:
+    gone = vanished_workspace(tmp_path / "gone" / "shop")
+    assert re.fullmatch(r"shop-[0-9a-f]{8}", gone.identity)
+    assert gone == vanished_workspace(tmp_path / "gone" / "shop")
+    repo = make_repository(tmp_path / "here")
+    assert vanished_workspace(repo / "lost" / "folder").identity == found(repo).identity
+
+
+@pytest.mark.proves("PROVENANCE-BAD-INPUT")
+def test_paths_are_relative_to_the_workspace_and_those_outside_are_none(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
+    (tmp_path / "link").symlink_to(repo)
+    workspace = found(repo)
+    inside = {
+        f"{repo}/src/a.py": "src/a.py",
+        "src/../b.py": "b.py",
+        f"{tmp_path}/link/src/a.py": "src/a.py",
+        f"{repo}/.claude/worktrees/agent-1/src/a.py": "src/a.py",
+        f"{repo}/Größe und Maß.md": "Größe und Maß.md",
+    }
+    assert {path: relative_path(workspace, path) for path in inside} == inside
+    assert relative_path(workspace, "a.py", folder=str(repo / "src")) == "src/a.py"
+    outside = ["/etc/passwd", "../x", f"{repo}-two/a.py", str(repo), "", "a\0b", f"{repo}/.git/config", "~/x"]
+    assert [relative_path(workspace, path) for path in outside] == [None] * len(outside)

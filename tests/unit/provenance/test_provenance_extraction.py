@@ -1,0 +1,440 @@
+"""From sessions to nuggets without an LLM: what is found, where it belongs, once, and again when a session grows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from replay import STARTED, Agent, change_by_hand, commit, git, make_repository, replay
+
+from nugget.cli import run
+from nugget.config import CaptureSettings, Settings, read_environment
+from nugget.infra.workspace import find_workspace
+from nugget.nuggets import Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.provenance.extraction import Extractor, Outcome, extract_sessions, note_tunings
+from nugget.sources.nugget_store import read_session_file, session_files
+from nugget.sources.sessions import find_sessions
+
+NOW = datetime(2026, 3, 5, tzinfo=UTC)
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = make_repository(tmp_path / "shop", remote="https://github.com/acme/shop")
+    change_by_hand(folder, "src/auth.py", "def login():\n    return None\n")
+    change_by_hand(folder, "pyproject.toml", '[project]\nname = "shop"\ndependencies = ["flask>=3"]\n')
+    change_by_hand(folder, "README.md", "# Shop\n", at=STARTED - timedelta(days=1))
+    return folder
+
+
+@pytest.fixture
+def agent(repo: Path, isolated_home: Path) -> Agent:
+    return Agent(repo=repo, claude_config=isolated_home / ".claude")
+
+
+def extractor(isolated_home: Path, **values: object) -> Extractor:
+    given = {"home": isolated_home / ".nugget", "settings": Settings(), "now": NOW}
+    return Extractor(**(given | values))  # type: ignore[arg-type]
+
+
+def extracted(isolated_home: Path, **values: object) -> list[Outcome]:
+    found = list(find_sessions(read_environment(), ["claude-code"]))
+    return list(extract_sessions(found, extractor(isolated_home, **values)))
+
+
+def records(isolated_home: Path) -> list[SessionRecord]:
+    return [read_session_file(file)[0] for file in session_files(isolated_home / ".nugget")]
+
+
+def nuggets(isolated_home: Path, *types: NuggetType) -> list[Nugget]:
+    found = [nugget for record in records(isolated_home) for nugget in record.nuggets]
+    return [nugget for nugget in found if not types or nugget.type in types]
+
+
+def said(found: Sequence[Nugget]) -> list[tuple[str, str | None, float]]:
+    return [(one.summary, one.scope.path, one.confidence) for one in found]
+
+
+@pytest.mark.proves("PROVENANCE-INTENTS")
+def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own(
+    agent: Agent, isolated_home: Path
+) -> None:
+    agent.prompt("ok")
+    agent.prompt("Hi Claude, could you please add JWT authentication? Put the key code into src/keys.py.")
+    agent.write("src/keys.py", "KEY = 1\n")
+    agent.edit("src/auth.py", "None", "KEY")
+    agent.prompt("now delete the readme")
+    agent.run("git rm -q README.md")
+    assert [one.state for one in extracted(isolated_home)] == ["extracted"]
+    assert said(nuggets(isolated_home, NuggetType.INTENT)) == [
+        ("Add JWT authentication. Put the key code into src/keys.py.", None, 0.6),
+        ("Put the key code into src/keys.py.", "src/keys.py", 0.5),
+        (
+            "Created keys.py: Add JWT authentication. Put the key code into src/keys.py.",
+            "src/keys.py",
+            0.7,
+        ),
+        (
+            "Changed auth.py: Add JWT authentication. Put the key code into src/keys.py.",
+            "src/auth.py",
+            0.7,
+        ),
+        ("Deleted README.md: Delete the readme", "README.md", 0.7),
+    ]
+    record = records(isolated_home)[0]
+    assert (record.session, record.branch, record.records) == (agent.session, "main", 9)
+    assert record.first_prompt.startswith("Add JWT authentication")
+    assert {touch.path: touch.action for touch in record.touches}["README.md"] is TouchAction.DELETED
+    for one in nuggets(isolated_home):
+        assert one.scope.repo == record.workspace
+        assert one.evidence[0].quote in "\n".join(agent.transcript.read_text("utf-8").splitlines())
+        assert len(one.summary) <= 120
+
+
+@pytest.mark.proves("PROVENANCE-REASONS")
+def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_they_are_about(
+    agent: Agent, isolated_home: Path
+) -> None:
+    agent.prompt("Never log a token in src/auth.py, it contains the customer's name. Fix the login.")
+    agent.reply("We chose JWT instead of session cookies because the service must stay stateless.")
+    agent.edit("src/auth.py", "    return None", "def read_token(raw):\n    return raw")
+    agent.reply("`read_token` silently accepts expired tokens when the clock is off, because PyJWT checks no leeway.")
+    agent.prompt("I don't want Redis for this, it is one more thing to run.")
+    agent.reply("As a workaround for the flaky clock in CI, the test freezes time until freezegun 2 is released.")
+    extracted(isolated_home)
+    found = {one.type: one for one in nuggets(isolated_home) if one.type is not NuggetType.INTENT}
+    constraint, decision = found[NuggetType.CONSTRAINT], found[NuggetType.DECISION]
+    assert constraint.summary.startswith("Never log a token in src/auth.py")
+    assert constraint.scope.path == "src/auth.py"
+    assert decision.alternatives == ("session cookies",)
+    assert decision.scope.path == "src/auth.py"  # The only file that was touched in this exchange.
+    caveat = found[NuggetType.CAVEAT]
+    assert (caveat.scope.path, caveat.scope.symbol) == ("src/auth.py", "read_token")
+    assert caveat.file_hash == records(isolated_home)[0].touches[0].after_hash
+    assert "Redis" in found[NuggetType.REJECTION].summary
+    assert found[NuggetType.REJECTION].scope.path is None
+    assert "freezes time" in found[NuggetType.WORKAROUND].summary
+    assert decision.source_prompt.startswith("Never log a token")
+
+
+@pytest.mark.proves("PROVENANCE-LANGUAGES")
+@pytest.mark.parametrize(
+    ("prompt", "constraint"),
+    [
+        ("Bitte die Anmeldung reparieren. Tokens nie ins Log schreiben.", "Tokens nie ins Log schreiben."),
+        ("Corrige la connexion. Il ne faut jamais écrire le jeton.", "Il ne faut jamais écrire le jeton."),
+        ("Arregla el inicio de sesión. Nunca guardes la clave en el disco.", "Nunca guardes la clave en el disco."),
+        ("Почини вход. Никогда не пиши токен в лог.", "Никогда не пиши токен в лог."),
+        ("修复登录功能。绝不要把令牌写进日志。", "绝不要把令牌写进日志。"),
+        ("ログインを直して。トークンは絶対に書かないで。", "トークンは絶対に書かないで。"),
+    ],
+)  # fmt: skip
+def test_prompts_in_other_languages_give_intents_and_constraints(
+    agent: Agent, isolated_home: Path, prompt: str, constraint: str
+) -> None:
+    agent.prompt(prompt)
+    agent.edit("src/auth.py", "None", "1")
+    extracted(isolated_home)
+    assert nuggets(isolated_home, NuggetType.INTENT)[0].summary == prompt
+    assert [one.summary.rstrip(".") for one in nuggets(isolated_home, NuggetType.CONSTRAINT)] == [
+        constraint.rstrip(".")
+    ]
+
+
+@pytest.mark.proves("PROVENANCE-DEPENDENCIES")
+def test_dependencies_come_from_manifests_and_package_commands_with_the_nearest_reason(
+    agent: Agent, isolated_home: Path
+) -> None:
+    agent.prompt("We need PyJWT because the gateway signs with RS256.")
+    agent.edit("pyproject.toml", '["flask>=3"]', '["flask>=3.1", "pyjwt>=2.8"]')
+    agent.write("package.json", '{"name": "x", "version": "1.0.0", "dependencies": {"left-pad": "^1.0.0"}}')
+    agent.edit("package.json", ', "dependencies": {"left-pad": "^1.0.0"}', ', "devDependencies": {"zod": "^3.22.0"}')
+    agent.write("web/requirements.txt", "".join(f"p{number}==1.{number}\n" for number in range(9)))
+    extracted(isolated_home)
+    assert [(one.summary, one.scope.path) for one in nuggets(isolated_home, NuggetType.DEPENDENCY)] == [
+        ("Changed flask from >=3 to >=3.1", "pyproject.toml"),
+        ("Added pyjwt >=2.8: We need PyJWT because the gateway signs with RS256.", "pyproject.toml"),
+        ("Added zod ^3.22.0", "package.json"),
+        ("Added 9 dependencies: p0, p1, p2, p3, p4, p5, p6, p7, p8", "web/requirements.txt"),
+    ]  # fmt: skip
+
+
+@pytest.mark.proves("PROVENANCE-TUNING")
+def test_a_hand_that_changed_a_file_since_is_seen_by_its_hash_and_a_commit_of_an_agent_is_none(
+    agent: Agent, isolated_home: Path
+) -> None:
+    agent.prompt("Add tokens with a time to live")
+    agent.write("src/token.py", "import jwt\n\nTTL = 600\nSKEW = 5\nALGORITHM = 'RS256'\n")
+    agent.write("src/other.py", "x = 1\ny = 2\nz = 3\n")
+    agent.commit("Add tokens")
+    extracted(isolated_home)
+    workspace = find_workspace(agent.repo)
+    assert workspace
+    assert note_tunings(workspace, extractor(isolated_home)) == 0
+    later = agent.moment + timedelta(days=1)
+    change_by_hand(agent.repo, "src/token.py", "import jwt\n\nTTL = 900\nSKEW = 5\nALGORITHM = 'RS256'\n", at=later)
+    change_by_hand(agent.repo, "src/other.py", "x = 1\ny = 2\nz = 4\n")
+    commit(agent.repo, "Tidy\n\nCo-Authored-By: Claude <noreply@anthropic.com>", at=later)
+    assert note_tunings(workspace, extractor(isolated_home, dry_run=True)) == 1
+    assert nuggets(isolated_home, NuggetType.TUNING) == []
+    assert note_tunings(workspace, extractor(isolated_home)) == 1
+    assert note_tunings(workspace, extractor(isolated_home)) == 0
+    tuning = nuggets(isolated_home, NuggetType.TUNING)[0]
+    assert said([tuning]) == [("Human-edited AI output in src/token.py: TTL = 600 → TTL = 900", "src/token.py", 0.65)]
+    assert "- TTL = 600\n+ TTL = 900" in tuning.detail
+    assert tuning.session == agent.session
+    git(agent.repo, "checkout", "-q", "HEAD~2")  # Another state is checked out; what was seen stays.
+    note_tunings(workspace, extractor(isolated_home, force=True))
+    assert [one.summary for one in nuggets(isolated_home, NuggetType.TUNING)] == [tuning.summary]
+    extracted(isolated_home, force=True)
+    assert [one.id for one in nuggets(isolated_home, NuggetType.TUNING)] == [tuning.id]
+
+
+@pytest.mark.proves("PROVENANCE-TUNING")
+def test_a_change_between_two_sessions_is_tuning_of_the_first_and_another_branch_is_none(
+    agent: Agent, isolated_home: Path
+) -> None:
+    agent.prompt("Limit the retries of the login")
+    agent.edit("src/auth.py", "    return None", "    retries = 3\n    delay = 2\n    return retries, delay")
+    change_by_hand(
+        agent.repo, "src/auth.py", "def login():\n    retries = 5\n    delay = 2\n    return retries, delay\n"
+    )
+    second = Agent(repo=agent.repo, claude_config=agent.claude_config, started=agent.moment + timedelta(hours=1))
+    second.prompt("Double the delay of the login")
+    second.edit("src/auth.py", "delay = 2", "delay = 4")
+    extracted(isolated_home)
+    workspace = find_workspace(agent.repo)
+    assert workspace
+    assert note_tunings(workspace, extractor(isolated_home)) == 1
+    assert [one.session for one in nuggets(isolated_home, NuggetType.TUNING)] == [agent.session]
+    git(agent.repo, "checkout", "-q", "--", "src/auth.py")  # All that both wrote is gone: thrown away, not tuned.
+    assert note_tunings(workspace, extractor(isolated_home)) == 0
+
+
+@pytest.mark.proves("PROVENANCE-ONCE")
+def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_ids(
+    agent: Agent, isolated_home: Path
+) -> None:
+    agent.prompt("Repair the login of the shop")
+    agent.edit("src/auth.py", "None", "1")
+    assert [one.state for one in extracted(isolated_home)] == ["extracted"]
+    assert [one.state for one in extracted(isolated_home)] == ["skipped"]
+    before = {one.summary: one.id for one in nuggets(isolated_home)}
+    (isolated_home / ".nugget" / "provenance" / "seen.json").write_text("broken")
+    again = extracted(isolated_home)
+    assert [(one.state, one.reason) for one in again] == [("skipped", "nothing new since it was extracted")]
+    agent.prompt("Also write the changelog")
+    agent.write("CHANGELOG.md", "- login\n")
+    assert [one.state for one in extracted(isolated_home)] == ["extracted"]
+    after = {one.summary: one.id for one in nuggets(isolated_home)}
+    assert before.items() <= after.items()
+    assert "Created CHANGELOG.md: Write the changelog" in after
+    assert [one.state for one in extracted(isolated_home, force=True)] == ["extracted"]
+    assert {one.summary: one.id for one in nuggets(isolated_home)} == after
+
+
+def test_a_plan_tells_of_each_file_below_its_heading_and_what_a_linter_printed_tells_nothing(
+    agent: Agent, isolated_home: Path
+) -> None:
+    agent.prompt(
+        "Implement the following plan:\n\n# Sign in with tokens\n\n## Context\nIt is needed.\n\n### 1. `src/auth.py`\n"
+        "- Take the token from the header instead of the cookie\n- Reject what is expired\n"
+    )
+    agent.edit("src/auth.py", "None", "1")
+    agent.prompt("Commit this. Then repair what the linter says:\nsrc/auth.py:2:5: E501 the line is much too long")
+    agent.edit("src/auth.py", "1", "2")
+    extracted(isolated_home)
+    assert said(nuggets(isolated_home, NuggetType.INTENT)) == [
+        ("Sign in with tokens", None, 0.6),
+        ("Take the token from the header instead of the cookie", "src/auth.py", 0.5),
+        ("Changed auth.py: Sign in with tokens", "src/auth.py", 0.7),
+    ]
+
+
+def test_what_was_deleted_from_the_store_is_extracted_again(agent: Agent, isolated_home: Path) -> None:
+    agent.prompt("Repair the login of the shop")
+    agent.edit("src/auth.py", "None", "1")
+    extracted(isolated_home)
+    next(session_files(isolated_home / ".nugget")).unlink()
+    assert [one.state for one in extracted(isolated_home)] == ["extracted"]
+    assert len(records(isolated_home)) == 1
+
+
+def test_a_dry_run_counts_and_writes_nothing(agent: Agent, isolated_home: Path) -> None:
+    agent.prompt("Repair the login of the shop")
+    agent.edit("src/auth.py", "None", "1")
+    outcome = extracted(isolated_home, dry_run=True)[0]
+    assert (outcome.state, outcome.touches) == ("extracted", 1)
+    assert outcome.nuggets >= 2
+    assert not (isolated_home / ".nugget").exists() or not records(isolated_home)
+
+
+@pytest.mark.proves("PROVENANCE-REDACTED")
+def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent: Agent, isolated_home: Path) -> None:
+    agent.prompt(
+        f"Never print {SECRET} anywhere. <private>My name. Never tell it.\nAlways hide it.</private> Fix login."
+    )
+    agent.edit("src/auth.py", "None", "1")
+    agent.write("keys.pem", "k\n")
+    limits = CaptureSettings(exclude_paths=("*.pem",))
+    extracted(isolated_home, settings=replace(Settings(), capture=limits))
+    kept = "".join(file.read_text("utf-8") for file in session_files(isolated_home / ".nugget"))
+    assert kept
+    assert not [word for word in (SECRET, "My name", "Always hide", "keys.pem") if word in kept]
+    shutil.rmtree(isolated_home / ".nugget")
+    limits = CaptureSettings(exclude_projects=(str(agent.repo.parent / "*"),))
+    outcomes = extracted(isolated_home, settings=replace(Settings(), capture=limits))
+    assert [(one.state, "excluded" in one.reason) for one in outcomes] == [("skipped", True)]
+    assert records(isolated_home) == []
+
+
+@pytest.mark.proves("PROVENANCE-WORKSPACE")
+def test_a_session_counts_for_every_repository_that_it_changed_and_each_has_its_own_paths(
+    agent: Agent, isolated_home: Path, tmp_path: Path
+) -> None:
+    other = make_repository(tmp_path / "shop" / "vendor" / "library", remote="https://github.com/acme/library")
+    commit(other, "First", at=STARTED - timedelta(days=1))
+    agent.prompt("Teach the library and the shop to sign")
+    agent.write("vendor/library/sign.py", "SIGN = 1\n")
+    agent.write("src/sign.py", "import library\n")
+    extracted(isolated_home)
+    found = {record.workspace.rsplit("-", 1)[0]: record for record in records(isolated_home)}
+    assert sorted(found) == ["github.com-acme-library", "github.com-acme-shop"]
+    assert [touch.path for touch in found["github.com-acme-library"].touches] == ["sign.py"]
+    assert [touch.path for touch in found["github.com-acme-shop"].touches] == ["src/sign.py"]
+    assert len({one.id for record in found.values() for one in record.nuggets}) == len(nuggets(isolated_home))
+
+
+@pytest.mark.proves("PROVENANCE-BAD-INPUT")
+def test_a_repository_that_is_gone_is_the_workspace_that_it_was(agent: Agent, isolated_home: Path) -> None:
+    agent.prompt("Repair the login of the shop")
+    agent.edit("src/auth.py", "None", "1")
+    extracted(isolated_home)
+    before = records(isolated_home)[0]
+    shutil.rmtree(agent.repo)
+    assert [one.state for one in extracted(isolated_home, force=True)] == ["extracted"]
+    after = records(isolated_home)
+    assert [(one.workspace, [touch.path for touch in one.touches]) for one in after] == [
+        (before.workspace, ["src/auth.py"])
+    ]
+
+
+def test_sessions_follow_their_checkout_when_it_gets_a_remote(agent: Agent, isolated_home: Path) -> None:
+    git(agent.repo, "remote", "remove", "origin")
+    agent.prompt("Repair the login of the shop")
+    agent.edit("src/auth.py", "None", "1")
+    extracted(isolated_home)
+    git(agent.repo, "remote", "add", "origin", "git@github.com:acme/shop.git")
+    workspace = find_workspace(agent.repo)
+    assert workspace
+    found = list(find_sessions(read_environment(), ["claude-code"]))
+    list(extract_sessions(found, extractor(isolated_home), workspace=workspace.identity))
+    assert [file.parent.name.rsplit("-", 1)[0] for file in session_files(isolated_home / ".nugget")] == [
+        "github.com-acme-shop"
+    ]
+
+
+@pytest.mark.proves("PROVENANCE-EXTRACT")
+def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_says_what_became_of_them(
+    agent: Agent,
+    isolated_home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    agent.prompt("Repair the login of the shop")
+    agent.edit("src/auth.py", "None", "1")
+    elsewhere = make_repository(tmp_path / "blog")
+    foreign = Agent(repo=elsewhere, claude_config=agent.claude_config)
+    foreign.prompt("Write about the login of the shop")
+    broken = agent.transcript.with_name("b0000000-0000-4000-8000-000000000000.jsonl")
+    broken.write_text("this is no transcript\n")
+    git(agent.repo, "worktree", "add", "-q", str(tmp_path / "tree"))
+    monkeypatch.chdir(tmp_path / "tree")
+    assert run(["extract", "--method", "heuristic", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["extracted"], told["skipped"], told["failed"]) == (1, 0, 1)
+    assert told["workspace"].startswith("github.com-acme-shop-")
+    assert {one["session"]: one["state"] for one in told["sessions"]} == {
+        agent.session: "extracted",
+        broken.stem: "failed",
+    }
+    broken.unlink()
+    assert run(["extract", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert "Extraction Results:\n  Extracted: 1\n  Skipped:   1\n  Failed:    0" in out
+    assert run(["extract", "--session", foreign.session[:6], "--force"]) == 0
+    assert "Extracted: 1" in capsys.readouterr().out
+    assert run(["extract", "--session", "ffff"]) == 1
+    assert run(["extract", "--method", "generative"]) == 1
+    assert "needs an LLM" in capsys.readouterr().err
+
+
+@pytest.mark.proves("PROVENANCE-AUTOMATIC")
+def test_a_captured_session_leaves_its_provenance_unless_that_is_switched_off(
+    agent: Agent, isolated_home: Path, brain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    agent.prompt("Repair the login of the shop")
+    agent.edit("src/auth.py", "None", "1")
+    capture = ["capture-session", "--transcript", str(agent.transcript), "--brain", str(brain)]
+    monkeypatch.setenv("NUGGET_PROVENANCE", "false")
+    assert run(capture) == 0
+    assert records(isolated_home) == []
+    monkeypatch.delenv("NUGGET_PROVENANCE")
+    assert run([*capture, "--dry-run"]) == 0
+    assert records(isolated_home) == []
+    assert run(capture) == 0
+    assert [touch.path for record in records(isolated_home) for touch in record.touches] == ["src/auth.py"]
+    shutil.rmtree(isolated_home / ".nugget" / "provenance")
+    (isolated_home / ".nugget" / "provenance").write_text("in the way")
+    agent.prompt("And now the logout")
+    assert run(capture) == 0  # What becomes of provenance never touches the capture.
+
+
+@pytest.mark.proves("PROVENANCE-REAL")
+def test_every_real_transcript_is_extracted_and_every_summary_fits(shared_data: Path, isolated_home: Path) -> None:
+    folder = isolated_home / ".claude" / "projects" / "all"
+    folder.mkdir(parents=True)
+    for number, file in enumerate(sorted((shared_data / "transcripts").rglob("*.jsonl"))):
+        if "other-agents" not in file.parts and not file.name.startswith("agent-"):
+            shutil.copy(file, folder / f"{number}-{file.name}")
+    outcomes = extracted(isolated_home)
+    assert {one.reason for one in outcomes if one.state == "failed"} <= {
+        one.reason for one in outcomes if "is no transcript that can be read" in one.reason
+    }
+    assert sum(one.state == "extracted" for one in outcomes) > 40
+    found = nuggets(isolated_home)
+    assert len(found) > 150
+    assert all(0 < len(one.summary) <= 120 and "\n" not in one.summary for one in found)
+    assert len({one.id for one in found}) == len(found)
+    assert {one.type for one in found} >= {
+        NuggetType.INTENT, NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.CAVEAT, NuggetType.DEPENDENCY
+    }  # fmt: skip
+
+
+@pytest.mark.proves("PROVENANCE-REAL")
+def test_a_replayed_real_session_that_was_changed_by_hand_is_tuned(
+    shared_data: Path, isolated_home: Path, tmp_path: Path
+) -> None:
+    transcript = shared_data / "transcripts/claude-code/2026-02-10_a0927dd5_48415fae24d7.jsonl"
+    played = replay(transcript, tmp_path / "cli", isolated_home / ".claude", remote="https://github.com/entireio/cli")
+    path = next(path for path in played.paths if path.endswith("explain.go"))
+    text = (played.repo / path).read_text("utf-8")
+    ended = played.session.ended
+    assert ended
+    change_by_hand(played.repo, path, f"{text}// Read by a person.\n", at=ended + timedelta(days=2))
+    extracted(isolated_home)
+    workspace = find_workspace(played.repo)
+    assert workspace
+    assert note_tunings(workspace, extractor(isolated_home)) == 1
+    tuning = nuggets(isolated_home, NuggetType.TUNING)[0]
+    assert tuning.scope.path == path
+    assert "+ // Read by a person." in tuning.detail
+    assert tuning.stale_after is None or tuning.stale_after > date.today()

@@ -1,0 +1,209 @@
+"""Nuggets between machines: exported, imported, nothing twice, and nothing hostile taken."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import pty
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nugget.cli import run
+from nugget.config import Settings
+from nugget.models import Evidence, Scope
+from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.provenance.transfer import MAX_PROBLEMS, Imported, export_lines, import_lines
+from nugget.sources.nugget_store import read_session_file, session_files, write_session
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+SHOP = "github.com-acme-shop-1a2b3c4d"
+
+
+def nugget(summary: str, session: str, **values: object) -> Nugget:
+    given = {"id": "", "type": NuggetType.DECISION, "summary": summary, "confidence": 0.8, "session": session}
+    return Nugget(**(given | values))  # type: ignore[arg-type]
+
+
+def record(session: str = "aaaaaaaa-1111", *summaries: str) -> SessionRecord:
+    scope = Scope(repo=SHOP, path="src/auth.py", symbol="login")
+    return SessionRecord(
+        session=session, workspace=SHOP, title="Login", started=NOW, ended=NOW, records=7,
+        transcript="/home/me/.claude/t.jsonl",
+        nuggets=tuple(
+            nugget(one, session, scope=scope, evidence=(Evidence(session=session, quote="said"),)) for one in summaries
+        ),
+        touches=(FileTouch(path="src/auth.py", action=TouchAction.MODIFIED, after_hash="a" * 64),),
+    )  # fmt: skip
+
+
+def take_in(home: Path, text: str, *, dry_run: bool = False) -> Imported:
+    return import_lines(home, io.BytesIO(text.encode()), name="in.jsonl", settings=Settings(), dry_run=dry_run)
+
+
+def stored(home: Path) -> list[SessionRecord]:
+    return [read_session_file(file)[0] for file in session_files(home)]
+
+
+@pytest.mark.proves("PROVENANCE-TRAVEL")
+def test_what_one_machine_exports_another_imports_once(tmp_path: Path) -> None:
+    write_session(tmp_path / "one", record("aaaaaaaa-1111", "chose JWT", "never log tokens"))
+    write_session(tmp_path / "one", record("bbbbbbbb-2222", "uses zod"))
+    text = "\n".join(export_lines(tmp_path / "one"))
+    assert "/home/me" not in text
+    done = take_in(tmp_path / "two", text)
+    assert (done.sessions, done.new, done.known, done.problems) == (2, 3, 0, ())
+    for here, there in zip(stored(tmp_path / "one"), stored(tmp_path / "two"), strict=True):
+        assert replace(there, records=7, transcript=here.transcript) == here
+    before = [file.read_bytes() for file in session_files(tmp_path / "two")]
+    again = take_in(tmp_path / "two", text)
+    assert (again.new, again.known) == (0, 3)
+    assert [file.read_bytes() for file in session_files(tmp_path / "two")] == before
+
+
+@pytest.mark.proves("PROVENANCE-TRAVEL")
+def test_what_is_known_here_stays_and_only_the_rest_is_added_under_ids_of_its_own(tmp_path: Path) -> None:
+    write_session(tmp_path, record("aaaaaaaa-1111", "chose JWT", "mine alone"))
+    write_session(tmp_path / "other", record("aaaaaaaa-1111", "theirs alone", "Chose  jwt"))
+    text = "\n".join(export_lines(tmp_path / "other"))
+    assert take_in(tmp_path, text, dry_run=True).new == 1
+    assert len(stored(tmp_path)[0].nuggets) == 2
+    assert take_in(tmp_path, text).new == 1
+    kept = stored(tmp_path)[0]
+    assert [(one.id, one.summary) for one in kept.nuggets] == [
+        ("aaaaaaaa-1", "chose JWT"), ("aaaaaaaa-2", "mine alone"), ("aaaaaaaa-3", "theirs alone"),
+    ]  # fmt: skip
+    assert (kept.records, kept.transcript) == (7, "/home/me/.claude/t.jsonl")
+
+
+@pytest.mark.proves("PROVENANCE-TRAVEL")
+def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_path: Path) -> None:
+    lines = [
+        {"kind": "nugget", "id": "x-1", "type": "caveat", "summary": "homeless", "confidence": 1, "session": "s"},
+        {"kind": "session", "session": "../../../escape", "workspace": "../../etc", "records": 10**9},
+        {"kind": "nugget", "id": "x-1", "type": "caveat", "summary": f"key {SECRET}", "confidence": 1, "session": "z"},
+        {"kind": "nugget", "id": "x-1", "type": "caveat", "summary": "same id", "confidence": 1, "session": "z"},
+        {"kind": "touch", "path": "../up", "action": "created"},
+        {"kind": "session", "session": "x" * 500, "workspace": "w"},
+        {"kind": "touch", "path": "lost.py", "action": "created"},
+    ]
+    text = "\n".join(["{torn", *map(json.dumps, lines), "[]", "\0"])
+    done = take_in(tmp_path / "home", text)
+    assert (done.sessions, done.new, len(done.problems)) == (1, 2, 7)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
+    [kept] = stored(tmp_path / "home")
+    assert kept.records == 0
+    assert {one.session for one in kept.nuggets} == {"../../../escape"}
+    assert len({one.id for one in kept.nuggets}) == 2
+    assert SECRET not in next(session_files(tmp_path / "home")).read_text("utf-8")
+
+
+@given(st.binary(max_size=400))
+@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_bytes_make_an_import_fail(tmp_path: Path, content: bytes) -> None:
+    for line in (content, b'{"kind":"session","session":"a","workspace":"w"}\n' + content):
+        import_lines(tmp_path, io.BytesIO(line), name="in", settings=Settings(), dry_run=True)
+
+
+@pytest.mark.proves("PROVENANCE-TRAVEL")
+def test_an_export_is_written_through_a_pipe_or_a_link_which_stay_what_they_are(
+    isolated_home: Path, tmp_path: Path
+) -> None:
+    write_session(isolated_home / ".nugget", record("aaaaaaaa-1111", "chose JWT"))
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert run(["nuggets", "export", "--all", str(pipe)]) == 0
+    assert run(["nuggets", "export", "--all", str(link)]) == 0
+    assert os.read(reader, 1 << 16) == target.read_bytes() != b""
+    os.close(reader)
+    assert pipe.is_fifo() and link.is_symlink()
+
+
+@pytest.mark.proves("PROVENANCE-TRAVEL")
+def test_the_commands_write_a_file_and_read_it_back(
+    isolated_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_session(isolated_home / ".nugget", record("aaaaaaaa-1111", "chose JWT"))
+    monkeypatch.chdir(tmp_path)
+    assert run(["nuggets", "export", "out.jsonl", "--all"]) == 0
+    assert run(["nuggets", "export", "--all"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == (tmp_path / "out.jsonl").read_text("utf-8")
+    assert "1 session, 2 lines exported" in shown.err
+    monkeypatch.setenv("NUGGET_HOME", str(tmp_path / "other"))
+    assert run(["nuggets", "import", "out.jsonl"]) == 0
+    assert capsys.readouterr().out == "1 session: 1 nugget new, 0 known already.\n"
+    assert run(["nuggets", "import", "out.jsonl", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["known"] == 1
+    assert run(["nuggets", "import", "none.jsonl"]) == 2
+    (tmp_path / "bad.jsonl").write_text("no\n")
+    assert run(["nuggets", "import", "bad.jsonl"]) == 1
+
+
+@pytest.mark.proves("PROVENANCE-TRAVEL-ENDS")
+def test_a_pipe_or_a_device_with_a_name_is_refused_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    ours, theirs = pty.openpty()
+    for endless in (str(pipe), os.ttyname(theirs)):
+        assert run(["nuggets", "import", endless]) == 2
+        assert capsys.readouterr().err.startswith(f"Error: {endless} is no file but a pipe or a device.\n")
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.proves("PROVENANCE-TRAVEL-ENDS")
+@pytest.mark.parametrize("source", ["-", "/dev/stdin"])
+def test_standard_input_is_taken_in_and_an_endless_one_ends(isolated_home: Path, tmp_path: Path, source: str) -> None:
+    write_session(tmp_path / "one", record("aaaaaaaa-1111", "chose JWT"))
+    exported = tmp_path / "exported"
+    exported.write_text("\n".join([*export_lines(tmp_path / "one"), ""]))
+    command = [sys.executable, "-m", "nugget", "nuggets", "import", "--json", source]
+    with subprocess.Popen(["sh", "-c", 'cat "$0"; yes', exported], stdout=subprocess.PIPE) as endless:
+        done = subprocess.run(command, stdin=endless.stdout, stdout=subprocess.PIPE, check=False)
+        assert endless.stdout
+        endless.stdout.close()
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["new"]) == (0, 1)
+    assert told["problems"][-1].endswith("what follows is not read: too many lines are no export's")
+    assert len(told["problems"]) == MAX_PROBLEMS + 1
+
+
+class Endless(io.RawIOBase):
+    """What a device gives that never ends: these bytes, again and again."""
+
+    def __init__(self, piece: bytes) -> None:
+        self.pieces = itertools.repeat(piece * (100_000 // len(piece)))
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        content = next(self.pieces)[: len(buffer)]
+        buffer[: len(content)] = content
+        return len(content)
+
+
+@pytest.mark.proves("PROVENANCE-TRAVEL-ENDS")
+@pytest.mark.parametrize(
+    ("piece", "limit"), [(b"\0", "is at most 500,000,000 bytes"), (b"\n", "has at most 2,000,000 lines")]
+)
+def test_an_import_of_one_endless_line_or_of_nothing_but_ends_of_lines_ends(
+    tmp_path: Path, piece: bytes, limit: str
+) -> None:
+    done = import_lines(tmp_path, io.BufferedReader(Endless(piece)), name="in", settings=Settings())
+    assert str(done.problems[-1]).endswith(f"what follows is not read: an import {limit}")

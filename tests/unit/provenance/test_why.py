@@ -1,0 +1,346 @@
+"""Why is this code the way it is: what is found, what is stale, what is followed, on real files and real git."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from provenance_store import NOW, Shop, ids, make_shop, summaries
+from replay import git
+
+from nugget.index import provenance as stored
+from nugget.index.sync.documents import document_changes
+from nugget.models import Scope, SourceName, StaleReason, Unit
+from nugget.nuggets import NuggetType, ScopeMatch
+from nugget.provenance import Reviewed, file_names
+from nugget.provenance import checkout as checkouts
+from nugget.provenance.checkout import Checkout
+from nugget.sources.nugget_store import session_file, session_files
+from nugget.sources.nugget_units import NuggetUnits
+
+
+@pytest.fixture
+def shop(tmp_path: Path, isolated_home: Path) -> Shop:
+    made = make_shop(tmp_path, isolated_home / ".nugget")
+    for path in ("src/auth/login.py", "src/auth/token.py", "src/cache.py", "README.md"):
+        made.write(path, f"# {path}\n")
+    made.commit(at=NOW - timedelta(days=200))
+    return made
+
+
+@pytest.mark.proves("WHY-PATH", "WHY-SCOPE-UPWARDS")
+def test_a_file_finds_its_own_its_folders_and_its_neighbours_nuggets(shop: Shop) -> None:
+    same = {"days_ago": 10, "confidence": 0.5}
+    exact = shop.learn("tokens live an hour", path="src/auth/login.py", session=1, **same)
+    folder = shop.learn("auth never logs a token", path="src/auth", session=2, **same)
+    beside = shop.learn("signs with ed25519", path="src/auth/token.py", session=3, **same)
+    everywhere = shop.learn("supports node 18", session=4, **same)
+    shop.learn("caches for a minute", path="src/cache.py", session=5, **same)
+    found = shop.why("src/auth/login.py")
+    assert ids(found) == [exact, folder, beside, everywhere]
+    assert [hit.match for hit in found.hits] == [
+        ScopeMatch.EXACT, ScopeMatch.DIRECTORY, ScopeMatch.SAME_DIRECTORY, ScopeMatch.WORKSPACE,
+    ]  # fmt: skip
+    # 0.2 * 0.7 + 0.1 * 0.5 + 0.15 * 0.5 ** (10 / 30) = 0.309055, and 0.3 * (1.0, 0.6, 0.5, 0.2)
+    assert [hit.score for hit in found.hits] == pytest.approx([0.609055, 0.489055, 0.459055, 0.369055])
+
+
+@pytest.mark.proves("WHY-PATH", "WHY-SCOPE-UPWARDS")
+def test_a_folder_finds_the_nuggets_of_the_files_below_it(shop: Shop) -> None:
+    inside = shop.learn("tokens live an hour", path="src/auth/login.py")
+    folder = shop.learn("auth never logs a token", path="src/auth")
+    shop.learn("caches for a minute", path="src/cache.py")
+    assert ids(shop.why("src/auth")) == [folder, inside]
+    assert len(shop.why("").hits) == 3, "the root holds everything"
+
+
+@pytest.mark.proves("WHY-QUESTION")
+@pytest.mark.parametrize("question", ["authenticating", "why stateless authentication?", "cookies", "horizontally"])
+def test_a_question_finds_summaries_details_alternatives_and_prompts(shop: Shop, question: str) -> None:
+    wanted = shop.learn(
+        "chose JWT for authentication", detail="Stateless tokens.", alternatives=("session cookies",),
+        source_prompt="make it scale horizontally", path="src/auth/login.py",
+    )  # fmt: skip
+    shop.learn("caches for a minute", path="src/cache.py", session=2)
+    assert ids(shop.why(text=question)) == [wanted]
+
+
+@pytest.mark.proves("WHY-BOTH")
+def test_what_matches_path_and_question_comes_first_whatever_the_scores(shop: Shop) -> None:
+    constraint = shop.learn("must never log a token", path="src/auth/login.py", type="constraint", days_ago=1)
+    both = shop.learn("redis was too slow", path="src/auth", type="dependency", session=2, days_ago=90, confidence=0.1)
+    elsewhere = shop.learn("redis caches for a minute", path="src/cache.py", session=3, days_ago=1)
+    found = shop.why("src/auth/login.py", "redis")
+    assert ids(found) == [both, constraint, elsewhere]
+    assert found.hits[0].score < found.hits[1].score
+
+
+@pytest.mark.proves("WHY-QUESTION")
+def test_a_nugget_found_by_meaning_counts_less_than_one_found_by_its_words(shop: Shop) -> None:
+    by_words = shop.learn("cookies were turned down", path="src/auth/login.py", days_ago=5)
+    by_meaning = shop.learn("chose JWT", path="src/auth/token.py", session=2, days_ago=5)
+    found = shop.why(text="cookies", meant={by_meaning: 0.6, by_words: 0.8, "gone-1": 0.9})
+    assert ids(found) == [by_words, by_meaning]
+    # 0.1 * 1.0 + 0.15 against 0.1 * 0.6
+    assert found.hits[0].score - found.hits[1].score == pytest.approx(0.19)
+
+
+@pytest.mark.proves("WHY-TYPES-SINCE")
+def test_types_and_dates_limit_what_is_found(shop: Shop) -> None:
+    old = shop.learn("old decision", path="src/cache.py", days_ago=40)
+    shop.learn("new intent", path="src/cache.py", type="intent", session=2, days_ago=2)
+    assert ids(shop.why("src/cache.py", types=(NuggetType.DECISION,))) == [old]
+    assert summaries(shop.why("src/cache.py", since=NOW - timedelta(days=3))) == ["new intent"]
+    assert summaries(shop.why(text="decision intent", since=NOW - timedelta(days=3))) == ["new intent"]
+
+
+@pytest.mark.proves("WHY-STALE-FILE", "WHY-STALE-RETURNED")
+def test_a_file_that_differs_now_makes_its_nuggets_stale_and_putting_it_back_makes_them_fresh(shop: Shop) -> None:
+    shop.learn("tokens live an hour", path="src/auth/login.py", days_ago=0)
+    (before,) = shop.why("src/auth/login.py").hits
+    text = (shop.repo / "src/auth/login.py").read_text()
+    shop.write("src/auth/login.py", text + "# changed\n")
+    (stale,) = shop.why("src/auth/login.py").hits
+    shop.write("src/auth/login.py", text)
+    (after,) = shop.why("src/auth/login.py").hits
+    assert [hit.stale_reason for hit in (before, stale, after)] == [None, StaleReason.FILE_CHANGED, None]
+    assert stale.score == pytest.approx(before.score - 0.30)
+    assert sum(part.value for part in stale.contributions) == pytest.approx(stale.score)
+
+
+@pytest.mark.proves("WHY-STALE-FILE", "WHY-BAD-INPUT")
+def test_a_deleted_file_makes_its_nuggets_stale_but_for_those_that_say_so(shop: Shop) -> None:
+    shop.learn("caches for a minute", path="src/cache.py")
+    (shop.repo / "src/cache.py").unlink()
+    shop.learn("removed the cache: it lied", path="src/cache.py", session=2, type="intent")
+    found = shop.why("src/cache.py")
+    assert {hit.nugget.summary: hit.stale_reason for hit in found.hits} == {
+        "caches for a minute": StaleReason.FILE_CHANGED, "removed the cache: it lied": None,
+    }  # fmt: skip
+    assert found.notes == ("src/cache.py is not in the checkout (any more).",)
+
+
+@pytest.mark.proves("WHY-STALE-SUPERSEDED")
+def test_only_a_later_session_supersedes_and_only_the_same_path_type_and_symbol(shop: Shop) -> None:
+    shop.learn("first of two", path="src/cache.py", session=1)
+    shop.learn("second of two", path="src/cache.py", session=1)
+    shop.learn("of a function", path="src/cache.py", symbol="get", session=1)
+    shop.learn("another type", path="src/cache.py", type="intent", session=1)
+    shop.learn("of the workspace", session=1)
+    shop.learn("later", path="src/cache.py", session=2)
+    shop.learn("later of the workspace", session=2)
+    found = shop.why("src/cache.py")
+    stale = {hit.nugget.summary for hit in found.hits if hit.stale_reason is StaleReason.SUPERSEDED}
+    assert stale == {"first of two", "second of two"}
+    assert len(found.hits) == 7 and all(hit.stale_reason in (None, StaleReason.SUPERSEDED) for hit in found.hits)
+
+
+@pytest.mark.proves("WHY-STALE-EXPIRED")
+def test_a_nugget_expires_the_day_after_its_last(shop: Shop) -> None:
+    shop.learn("until yesterday", stale_after=NOW.date() - timedelta(days=1))
+    shop.learn("until today", stale_after=NOW.date())
+    reasons = {hit.nugget.summary: hit.stale_reason for hit in shop.why("").hits}
+    assert reasons == {"until yesterday": StaleReason.EXPIRED, "until today": None}
+
+
+@pytest.mark.proves("WHY-STALE-RETURNED")
+def test_a_penalty_found_late_still_puts_a_nugget_in_its_place(shop: Shop) -> None:
+    for number in range(6):
+        shop.write(f"lib/f{number}.py", "x\n")
+        shop.learn(f"number {number}", path=f"lib/f{number}.py", session=number + 1, days_ago=20 - number)
+    for number in (5, 3):
+        shop.write(f"lib/f{number}.py", "y\n")
+    scores = [hit.score for hit in shop.why("lib").hits]
+    assert summaries(shop.why("lib")) == [f"number {n}" for n in (4, 2, 1, 0, 5, 3)]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.proves("WHY-HASH-FEW")
+def test_only_files_that_are_shown_are_read(shop: Shop) -> None:
+    for number in range(40):
+        shop.write(f"lib/f{number}.py", "x\n")
+        shop.learn(f"number {number}", path=f"lib/f{number}.py", days_ago=number)
+    looking = shop.checkout()
+    shop.why("lib/f3.py", checkout=looking, budget_tokens=100)
+    assert len(looking._files) <= 4
+    asked = shop.checkout()
+    shop.why("src/cache.py", checkout=asked)
+    assert set(asked._files) <= {"src/cache.py"}
+
+
+@pytest.mark.proves("WHY-RENAMED")
+@pytest.mark.parametrize("how", ["committed twice", "staged", "not told to git", "by a session"])
+def test_a_renamed_file_keeps_its_nuggets(shop: Shop, how: str) -> None:
+    text = "\n".join(f"line {number}" for number in range(50))
+    shop.write("src/old.py", text)
+    shop.commit(at=NOW - timedelta(days=120))
+    known = shop.learn("why it is so", path="src/old.py")
+    new = shop.repo / "lib" / "new.py"
+    new.parent.mkdir()
+    if how == "committed twice":
+        git(shop.repo, "mv", "src/old.py", "src/middle.py")
+        shop.commit()
+        assert ids(shop.why("src/middle.py")) == [known]
+        git(shop.repo, "mv", "src/middle.py", "lib/new.py")
+        shop.commit()
+    elif how == "staged":
+        git(shop.repo, "mv", "src/old.py", "lib/new.py")
+    else:
+        (shop.repo / "src/old.py").rename(new)
+    if how == "by a session":
+        new.write_text(text.upper())
+        shop.learn("moved it", path="lib/new.py", previous="src/old.py", session=2, type="intent")
+        (old,) = [hit for hit in shop.why("lib/new.py").hits if hit.nugget.id == known]
+        assert old.stale_reason is StaleReason.FILE_CHANGED, "followed, and compared with the present content"
+        return
+    found = shop.why("lib/new.py")
+    assert ids(found) == [known] and found.hits[0].match is ScopeMatch.EXACT
+    assert found.hits[0].stale_reason is None
+    assert "src/old.py is lib/new.py now." in found.notes
+    if how != "not told to git":
+        assert ids(shop.why("src/old.py")) == [known], "the old name still leads there"
+        with shop.index() as connection:
+            assert file_names(connection, shop.checkout(), "lib/new.py") == ["lib/new.py", "src/old.py"]
+        assert ids(shop.why("src")) == [], "it is not below its old folder any more"
+
+
+@pytest.mark.proves("WHY-RENAMED")
+def test_git_is_asked_for_renames_only_once_for_each_commit(shop: Shop) -> None:
+    shop.learn("gone for good", path="src/cache.py")
+    (shop.repo / "src/cache.py").unlink()
+    shop.commit()
+    shop.why("README.md")
+    with shop.index() as connection:
+        first = stored.known_renames(connection, shop.workspace_id)
+    assert first[0] == git(shop.repo, "rev-parse", "HEAD").strip() and first[2] == []
+    git(shop.repo, "mv", "README.md", "READ.md")
+    shop.commit()
+    shop.why("READ.md")
+    with shop.index() as connection:
+        assert stored.known_renames(connection, shop.workspace_id)[2] == [("README.md", "READ.md")]
+
+
+@pytest.mark.proves("WHY-BAD-INPUT")
+def test_a_bare_repository_is_judged_by_its_head(shop: Shop, tmp_path: Path) -> None:
+    fresh = shop.learn("tokens live an hour", path="src/auth/login.py")
+    changed = shop.learn("caches for a minute", path="src/cache.py")
+    shop.write("src/cache.py", "# another\n")
+    shop.commit()
+    bare = tmp_path / "shop.git"
+    git(tmp_path, "clone", "-q", "--bare", str(shop.repo), str(bare))
+    git(bare, "remote", "set-url", "origin", "git@github.com:acme/shop.git")
+    there = Shop(bare, shop.home)
+    assert there.workspace_id == shop.workspace_id
+    stale = {hit.nugget.id: hit.stale_reason for hit in there.why("src").hits}
+    assert stale == {fresh: None, changed: StaleReason.FILE_CHANGED}
+
+
+@pytest.mark.proves("WHY-BAD-INPUT")
+def test_a_detached_head_and_a_repository_without_commits_are_no_problem(shop: Shop, tmp_path: Path) -> None:
+    known = shop.learn("tokens live an hour", path="src/auth/login.py")
+    git(shop.repo, "checkout", "-q", "--detach")
+    assert ids(shop.why("src/auth/login.py")) == [known]
+    empty = make_shop(tmp_path / "second", shop.home)
+    shop.learn("gone", path="src/gone.py", session=7)
+    assert known in ids(empty.why("src/auth/login.py")), "the remote is the same, so is the workspace"
+
+
+@pytest.mark.proves("WHY-BAD-INPUT")
+def test_links_out_of_the_repository_and_huge_files_are_not_read(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("outside")
+    (shop.repo / "src/link.py").symlink_to(secret)
+    shop.learn("a link", path="src/link.py", file_hash="0" * 64)
+    shop.write("src/bundle.js", "x" * 1000)
+    shop.learn("generated", path="src/bundle.js", file_hash="0" * 64)
+    monkeypatch.setattr(checkouts, "MAX_HASHED_BYTES", 100)
+    for path, reason in (("src/link.py", "out of the repository"), ("src/bundle.js", "MB")):
+        found = shop.why(path)
+        assert found.hits[0].stale_reason is None
+        assert len(found.notes) == 1 and reason in found.notes[0]
+
+
+@pytest.mark.proves("WHY-BAD-INPUT", "WHY-INDEX")
+def test_corrupt_lines_cost_only_themselves(shop: Shop) -> None:
+    known = shop.learn("tokens live an hour", path="src/auth/login.py")
+    file = session_file(shop.home, shop.workspace_id, shop.records[1].session)
+    file.write_bytes(file.read_bytes() + b'{"kind": "nugget", "id": "x\n\xff\xfe\n{"kind": "nugget", "id": "y"}\n')
+    assert ids(shop.why("src/auth/login.py")) == [known]
+    with shop.index() as connection:
+        reasons = [row[0] for row in connection.execute("SELECT problems FROM files WHERE source = 'provenance'")]
+    assert reasons[0].count("reason") == 3
+
+
+def test_a_nugget_is_as_old_as_its_session_not_as_its_extraction(shop: Shop) -> None:
+    shop.learn("one", days_ago=40, extracted_at=NOW)
+    with shop.index() as connection:
+        ((day,),) = connection.execute("SELECT max(coalesce(created, ''), coalesce(last_modified, '')) FROM units")
+    assert day == str((NOW - timedelta(days=40)).date())
+
+
+@pytest.mark.proves("WHY-INDEX")
+def test_only_changed_files_are_read_and_removed_ones_leave_nothing(shop: Shop) -> None:
+    shop.learn("one", path="src/cache.py", session=1)
+    shop.learn("two", path="src/cache.py", session=2)
+    with shop.index() as connection:
+        shop.learn("three", path="src/cache.py", session=2)
+        changed = document_changes(NuggetUnits(shop.home), connection)
+        assert [Path(key).stem for key, _ in changed.modified] == [shop.records[2].session]
+    with shop.index() as connection:
+        assert not document_changes(NuggetUnits(shop.home), connection)
+        units = list(connection.execute("SELECT source, type, scope_repo, scope_path FROM units"))
+        assert len(units) == 3 and set(units) == {("provenance", "decision", shop.workspace_id, "src/cache.py")}
+    for file in session_files(shop.home):
+        file.unlink()
+    with shop.index() as connection:
+        for table in ("units", "nuggets", "provenance_sessions", "file_touches", "files", "chunks"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0, table
+
+
+def unit(path: str, **more: Any) -> Unit:
+    values: dict[str, Any] = {
+        "id": "bug/login-loop", "source": SourceName.BRAIN, "type": "bug", "title": "Login loops", "confidence": 0.8,
+        "body": "# Login loops\n\nBecause of the clock.", "created": date(2026, 10, 2), "scope": Scope(path=path),
+    }  # fmt: skip
+    return Unit(**(values | more))
+
+
+@pytest.mark.proves("WHY-REVIEWED")
+def test_units_of_the_brain_stand_among_the_nuggets_and_say_so(shop: Shop) -> None:
+    nugget = shop.learn("tokens live an hour", path="src/auth/login.py", days_ago=30)
+    reviewed = Reviewed(unit=unit("src/auth/login.py"))
+    found = shop.why("src/auth/login.py", reviewed=[reviewed, Reviewed(unit=unit("src/cache.py", id="bug/other"))])
+    assert ids(found) == ["brain:bug/login-loop", nugget]
+    first = found.hits[0]
+    assert first.unit is not None and first.nugget.detail == "Because of the clock."
+    # counted as a caveat: 0.3 + 0.2 * 0.9 + 0.15 * 0.5 ** (30.5 / 30) + 0.08 + 0.2
+    assert first.score == pytest.approx(0.76 + 0.15 * 0.5 ** (30.5 / 30))
+    assert ids(shop.why("src/cache.py", reviewed=[reviewed])) == []
+    stale = Reviewed(unit=unit("src/auth"), stale_reason=StaleReason.SUPERSEDED)
+    assert shop.why("src/auth/login.py", reviewed=[stale]).hits[1].stale_reason is StaleReason.SUPERSEDED
+
+
+@pytest.mark.proves("WHY-SYMBOL")
+def test_what_is_about_a_symbol_or_names_it_comes_first(shop: Shop) -> None:
+    same = {"path": "src/auth/login.py", "days_ago": 10}
+    other = shop.learn("tokens live an hour", **same)
+    names = shop.learn("the clock is passed in", detail="`refresh` cannot be tested without", **same)
+    about = shop.learn("retries twice", symbol="refresh", **same)
+    inner = shop.learn("guards against loops", detail="see _again", **same)
+    found = shop.why("src/auth/login.py", symbol="refresh", symbol_words=["_again"])
+    assert set(ids(found)[:3]) == {names, about, inner} and ids(found)[3] == other
+    assert found.hits[0].score == pytest.approx(found.hits[3].score + 0.10)
+
+
+@pytest.mark.proves("WHY-BAD-INPUT")
+def test_a_checkout_that_git_refuses_to_read_still_gets_its_answer(shop: Shop) -> None:
+    known = shop.learn("tokens live an hour", path="src/auth/login.py")
+    shop.learn("gone", path="src/gone.py", session=2)
+    looking: Checkout = shop.checkout()
+    subprocess.run(["rm", "-rf", str(shop.repo / ".git" / "objects")], check=True)
+    assert known in ids(shop.why("src/auth/login.py", checkout=looking))

@@ -1,0 +1,197 @@
+"""Redaction of secrets: what must go goes, what looks alike stays."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redaction_examples import corpus, left_over
+
+from nugget.config import CaptureSettings, RedactionSettings, Settings
+from nugget.errors import UsageError
+from nugget.models import Event, EventKind, Session
+from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
+from nugget.redaction.paths import EXCLUDED
+from nugget.sources.claude_code import read_session
+
+
+@pytest.mark.proves("RED-CORPUS")
+def test_recall_and_precision_over_the_corpus() -> None:
+    secrets, lookalikes = corpus("secrets"), corpus("lookalikes")
+    assert len(secrets) >= 60
+    assert len({row["kind"] for row in secrets}) >= 25
+    assert len(lookalikes) >= 60
+    missed = [row["kind"] for row in secrets if left_over("".join(row["secret"]), redact("".join(row["text"])).text)]
+    spoilt = [text for row in lookalikes if redact(text := "".join(row["text"])).text != text]
+    found = len(secrets) - len(missed)
+    assert found / len(secrets) >= 0.97, missed
+    assert found / (found + len(spoilt)) >= 0.95, spoilt
+
+
+@pytest.mark.proves("RED-CORPUS")
+def test_a_secret_goes_wherever_in_a_text_it_stands() -> None:
+    filler = "The build failed again in stage two, see the log of the pipeline.\n" * 40
+    for row in corpus("secrets"):
+        text = filler + "".join(row["text"]) + "\n" + filler
+        redacted = redact(text)
+        assert not left_over("".join(row["secret"]), redacted.text), row["kind"]
+        assert redacted.text.startswith(filler)
+        assert redacted.text.endswith(filler)
+
+
+@pytest.mark.proves("RED-CORPUS")
+def test_a_secret_goes_from_json_within_json_too() -> None:
+    for row in corpus("secrets"):
+        text = "".join(row["text"])
+        for _ in range(3):
+            text = json.dumps({"header": text})
+            assert not left_over("".join(row["secret"]), redact(text).text), (row["kind"], text)
+
+
+@pytest.mark.proves("RED-SILENT")
+def test_kinds_are_counted_and_named_in_place() -> None:
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    redacted = redact(f"one {token}, again {token}, and DB_PASSWORD=Winter2026!")
+    found = "[redacted:github-token]"
+    assert redacted.text == f"one {found}, again {found}, and DB_PASSWORD=[redacted:password]"
+    assert redacted.counts == {"github-token": 2, "password": 1}
+    assert token not in repr(redacted)
+
+
+def test_redacting_twice_changes_nothing_more() -> None:
+    for row in corpus("secrets"):
+        once = redact("".join(row["text"])).text
+        assert redact(once).text == once
+
+
+@pytest.mark.proves("RED-PRIVATE")
+def test_private_blocks_go_whole_and_an_open_one_to_the_end() -> None:
+    assert redact("a <private>my salary\nis mine</private> b").text == "a [redacted:private] b"
+    assert redact("a <PRIVATE>never closed\nat all").text == "a [redacted:private]"
+    assert redact("a <private>x</private> b", allow=[re.compile("x")]).text == "a [redacted:private] b"
+
+
+@pytest.mark.proves("RED-ALLOW")
+def test_what_is_allowed_stays() -> None:
+    settings = Settings(redaction=RedactionSettings(allow=(r"^test-", "Winter")))
+    allow = allow_list(settings)
+    text = 'password = "Winter2026!" and api_key = "k9x8c7v6b5n4m3a2s1d0"'
+    assert redact(text, allow=allow).text == 'password = "Winter2026!" and api_key = "[redacted:secret]"'
+    with pytest.raises(UsageError, match="is not a regular expression"):
+        allow_list(Settings(redaction=RedactionSettings(allow=("(",))))
+
+
+@given(st.text())
+def test_any_text_can_be_redacted(text: str) -> None:
+    assert isinstance(redact(text).text, str)
+
+
+@given(st.text(alphabet="İıſK AaBbtTokeEnN=:\"'ghp_0123<>/\\", max_size=200))
+def test_letters_that_grow_when_lowered_do_not_shift_positions(text: str) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    assert secret not in redact(f"İİİ {text} {secret} password='Winter2026!'").text
+
+
+def session_of(*events: Event, cwd: str = "/work/shop") -> Session:
+    title = "key AKIA" + "J2K3L4M5N6O7P2Q3"
+    return Session(id="s", agent="claude-code", path="s.jsonl", events=events, cwd=cwd, title=title)
+
+
+@pytest.mark.proves("RED-SILENT")
+def test_every_text_of_a_session_is_redacted() -> None:
+    secret = "Winter2026!"
+    edit = Event(
+        kind=EventKind.FILE_EDIT,
+        text="Edit .env",
+        path=".env",
+        before=f"PASSWORD={secret}",
+        after=f"DB_PASSWORD={secret}2",
+    )
+    session, counts = redact_session(
+        session_of(Event(kind=EventKind.PROMPT, text=f"password is: '{secret}'"), edit), settings=Settings()
+    )
+    assert secret not in repr(session)
+    assert "AKIA" not in repr(session)
+    assert counts == {"password": 3, "aws-access-key": 1}
+
+
+@pytest.mark.proves("RED-EXCLUDE")
+def test_the_content_of_excluded_paths_is_left_out() -> None:
+    pay, code = "/work/shop/hr/pay.csv", "/work/shop/a.py"
+    events = (
+        Event(kind=EventKind.TOOL_CALL, text=f"file_path: {pay}", path=pay, call_id="1"),
+        Event(kind=EventKind.TOOL_RESULT, text="ann,90000", call_id="1"),
+        Event(kind=EventKind.COMMAND, text="cat hr/pay.csv | head", call_id="2"),
+        Event(kind=EventKind.OUTPUT, text="ann,90000", call_id="2"),
+        Event(kind=EventKind.FILE_EDIT, text="Edit", path=pay, before="ann", after="90000", call_id="3"),
+        Event(kind=EventKind.FILE_EDIT, text="Edit", path=code, before="x = 1", after="x = 2", call_id="4"),
+    )
+    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
+    session, _ = redact_session(session_of(*events), settings=settings)
+    assert "90000" not in repr(session)
+    assert session.events[1].text == EXCLUDED
+    assert session.events[5].after == "x = 2"
+
+
+@pytest.mark.proves("RED-EXCLUDE")
+@pytest.mark.parametrize("command", ["cat > hr/pay.csv <<EOF\nann,90000\nEOF", "echo ann,90000 >> hr/pay.csv"])
+def test_a_command_that_writes_an_excluded_file_is_left_out_with_what_it_writes(command: str) -> None:
+    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
+    session, _ = redact_session(session_of(Event(kind=EventKind.COMMAND, text=command)), settings=settings)
+    assert session.events[0].text == EXCLUDED
+
+
+@pytest.mark.proves("RED-EXCLUDE")
+def test_excluded_projects_are_known_with_what_lies_below_them() -> None:
+    settings = Settings(capture=CaptureSettings(exclude_projects=("/work/secret*", "~/private/")))
+    assert is_excluded_project(session_of(cwd="/work/secret-shop/src"), settings=settings)
+    assert is_excluded_project(session_of(cwd=str(Path("~/private/diary").expanduser())), settings=settings)
+    assert not is_excluded_project(session_of(cwd="/work/shop"), settings=settings)
+
+
+@pytest.mark.proves("RED-SILENT")
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("DB_PASSWORD=" + "sk_live_" + "abcdef1234567890XY!x9zz and", "DB_PASSWORD=[redacted:stripe-key] and"),
+        (
+            'password = "' + "ghp_" + 'abcdefghijklmnopqrstuvwxyz0123456789-More!9"',
+            'password = "[redacted:github-token]"',
+        ),
+    ],
+)
+def test_of_a_secret_that_two_rules_find_in_parts_no_part_stays(text: str, left: str) -> None:
+    assert redact(text).text == left
+
+
+@pytest.mark.proves("RED-REAL")
+def test_real_sessions_stay_readable(shared_data: Path) -> None:
+    """The transcripts at hand were scanned and masked before: what is redacted in them is a false alarm."""
+    alarms = 0
+    for file in sorted((shared_data / "transcripts" / "claude-code").glob("*[0-9a-f].jsonl")):
+        session = read_session(file)
+        _, counts = redact_session(session, settings=Settings())
+        alarms += sum(counts.values())
+    assert alarms <= 3
+
+
+@pytest.mark.proves("RED-CORPUS")
+def test_rules_that_are_made_late_find_what_they_find_early() -> None:
+    """In a new process each, as rules once made are kept."""
+    secrets = [
+        "SK" + "0a1b2c3d" * 4, "AC" + "9f8e7d6c" * 4, "cos_hmac_secret_access_key = " + "0a1b2c3d" * 6,
+        "gl" + "rt-" + "a1B2c3D4e5F6g7H8i9J0",
+    ]  # fmt: skip
+    code = (
+        "import sys; from nugget.redaction import redact; from nugget.redaction.rules import rules\n"
+        "late = [redact(text).text for text in sys.argv[1:2]]; rules(); early = [redact(sys.argv[1]).text]\n"
+        "assert late == early and late != sys.argv[1:2], (late, early)"
+    )
+    for secret in secrets:
+        subprocess.run([sys.executable, "-c", code, f"the key {secret} stands here"], check=True)

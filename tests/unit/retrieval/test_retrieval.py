@@ -1,0 +1,305 @@
+"""The read pipeline over the real index and model."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+
+import pytest
+import yaml
+from conftest import REPOSITORY
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nugget.app import Brain
+from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
+from nugget.errors import LLMUnavailable, UsageError
+from nugget.index import Index, Terms
+from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, SourceName, StaleReason, Unit
+from nugget.retrieval.fusion import fuse
+from nugget.retrieval.packing import pack
+from nugget.retrieval.reranking import Passage
+from nugget.retrieval.scoring import held_share
+from nugget.text import estimate_tokens
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brain]:
+    """The test brain, indexed once for all tests of this module."""
+    folder = tmp_path_factory.mktemp("read") / "brain"
+    shutil.copytree(REPOSITORY / "tests" / "brain", folder)
+    identity = ["-c", "user.name=T", "-c", "user.email=t@t"]
+    for command in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "Knowledge"]):
+        subprocess.run(["git", "-C", str(folder), *command], check=True)
+    with Brain(folder) as brain:
+        brain.sync()
+        yield brain
+
+
+def ids(bundle: Bundle) -> list[str]:
+    return [hit.unit.id for hit in bundle.hits]
+
+
+def with_settings(brain: Brain, **retrieval: object) -> Brain:
+    return Brain(brain.path, settings=Settings(retrieval=RetrievalSettings(**retrieval)))  # type: ignore[arg-type]
+
+
+@pytest.mark.proves("ASK-GOLDEN")
+def test_at_least_38_of_40_paraphrased_questions_find_their_unit_in_the_top_three(asked: Brain) -> None:
+    questions = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))["questions"]
+    assert len(questions) >= 40
+    missed = [
+        entry["question"]
+        for entry in questions
+        if not set(entry["expect"]) & set(ids(asked.ask(entry["question"], fresh=False, now=NOW))[:3])
+    ]
+    assert len(missed) <= len(questions) * 2 // 40, missed
+
+
+@pytest.mark.proves("ASK-WEAK")
+def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked: Brain) -> None:
+    golden = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))
+    flagged = [asked.ask(question, fresh=False, now=NOW).weak for question in golden["unanswerable"]]
+    assert sum(flagged) >= 0.8 * len(flagged)
+    alarms = [asked.ask(entry["question"], fresh=False, now=NOW).weak for entry in golden["questions"]]
+    assert sum(alarms) <= 0.1 * len(alarms)
+
+
+@pytest.mark.proves("ASK-WEAK")
+@pytest.mark.parametrize("ranking", ["calibrated", "rrf"])
+@pytest.mark.parametrize("resident", [True, False])
+def test_weak_does_not_depend_on_the_ranking_or_on_what_is_kept_in_memory(
+    asked: Brain, ranking: str, resident: bool
+) -> None:
+    chosen = Settings(retrieval=RetrievalSettings(ranking=ranking))
+    with Brain(asked.path, settings=chosen, resident=resident) as brain:
+        assert not brain.ask("how do we make sure a retried payment is charged once", fresh=False, now=NOW).weak
+        assert brain.ask("how long does a resin print have to cure under UV light", fresh=False, now=NOW).weak
+
+
+@pytest.mark.proves("ASK-WEAK")
+def test_the_rarest_words_of_a_question_count_most_for_what_a_unit_holds_of_it() -> None:
+    terms = Terms(
+        words=("zorblatt", "cache", "meant"), stems=(), match="", idfs={"zorblatt": 6.0, "cache": 2.0, "not asked": 1.0}
+    )
+    assert held_share(["zorblatt"], terms) == pytest.approx(36 / 40)
+    assert held_share(["cache", "meant"], terms) == pytest.approx(4 / 40)
+    assert held_share([], Terms(words=(), stems=(), match="", idfs={})) == 0.0
+
+
+@pytest.mark.proves("ASK-EXPLAIN")
+@pytest.mark.parametrize("ranking", ["calibrated", "rrf"])
+@pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
+def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, ranking: str, model: str) -> None:
+    chosen = Settings(retrieval=RetrievalSettings(ranking=ranking), embedding=EmbeddingSettings(model=model))
+    with Brain(asked.path, settings=chosen) as brain:
+        for question in ("cache invalidation", "why is the session store slow", "retryWithBackoff", "dough"):
+            bundle = brain.ask(question, fresh=False, explain=True, now=NOW)
+            assert bundle.hits
+            for hit in bundle.hits:
+                assert 0 <= hit.score <= 1
+                assert sum(part.value for part in hit.contributions) == pytest.approx(hit.score, abs=1e-9)
+                assert hit.reasons
+            assert bundle.explain is not None
+            assert [entry["id"] for entry in bundle.explain["hits"]] == ids(bundle)
+            assert bundle.explain["timings_ms"]["gather"] >= 0
+
+
+@pytest.mark.proves("ASK-RRF")
+def test_the_bare_rrf_order_is_an_option_and_is_the_order_of_fused_ranks(asked: Brain) -> None:
+    with with_settings(asked, ranking="rrf", hops=0) as brain:
+        bundle = brain.ask("how do we retry payments", fresh=False, now=NOW)
+    assert [hit.score for hit in bundle.hits] == sorted((hit.score for hit in bundle.hits), reverse=True)
+    best = {part.name: part.detail for part in bundle.hits[0].contributions}
+    assert set(best) <= {"vector", "bm25"}
+
+
+OPERATORS = [
+    '"',
+    "AND",
+    "OR",
+    "NOT",
+    "NEAR(a b)",
+    "a*",
+    "^a",
+    "a:b",
+    "title:x",
+    "(",
+    ")",
+    "-x",
+    "+",
+    "{a b}: c",
+    "\0",
+    "''",
+    ";--",
+]
+
+
+@pytest.mark.proves("ASK-ANY-TEXT")
+@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(OPERATORS), max_size=6).map(" ".join)))
+def test_any_text_is_a_valid_query(asked: Brain, text: str) -> None:
+    asked.index.search_text(asked.index.terms(text.encode("utf-8", "replace").decode()), 5, Filter())
+
+
+@pytest.mark.proves("ASK-ANY-TEXT")
+@pytest.mark.parametrize(
+    "text", [*OPERATORS, "", "   ", "the of and", "?" * 500, "x" * 100_000, "\ud800", "漢字", "🧨 🧨"]
+)
+def test_odd_questions_go_through_the_whole_pipeline(asked: Brain, text: str) -> None:
+    bundle = asked.ask(text, fresh=False, now=NOW)
+    assert bundle.budget.used <= bundle.budget.requested
+
+
+@pytest.mark.proves("ASK-FILTER")
+def test_filters_admit_only_what_they_name_related_units_included(asked: Brain) -> None:
+    question = "retry and cache"
+    for hit in asked.ask(question, types=["bug", "decision"], fresh=False, now=NOW).hits:
+        assert hit.unit.type in ("bug", "decision")
+    domains = {hit.unit.domain for hit in asked.ask(question, domains=["coding"], fresh=False, now=NOW).hits}
+    assert any("/" in (domain or "") for domain in domains), "sub-domains are admitted too"
+    assert all((domain or "").startswith("coding") for domain in domains)
+    tag = asked.ask(question, fresh=False, now=NOW).hits[0].unit.tags[0]
+    assert all(tag in hit.unit.tags for hit in asked.ask(question, tags=[tag.upper()], fresh=False, now=NOW).hits)
+    for hit in asked.ask(question, since=date(2026, 1, 1), fresh=False, now=NOW).hits:
+        assert max(filter(None, (hit.unit.created, hit.unit.last_modified))) >= date(2026, 1, 1)
+    assert not asked.ask(question, sources=["canon"], fresh=False, now=NOW).hits
+    with pytest.raises(UsageError, match="attic"):
+        asked.ask(question, sources=["attic"], fresh=False, now=NOW)
+
+
+@pytest.mark.proves("ASK-FILTER", "INDEX-NUMPY")
+def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked: Brain) -> None:
+    file = asked.index.file
+    model = asked.embedder
+    assert model is not None
+    by_sql, by_numpy = Index(file), Index(file, use_sqlite_vec=False)
+    assert (by_sql.vector_search, by_numpy.vector_search) == ("sqlite-vec", "numpy")
+    for filter_ in (Filter(), Filter(types=("pattern",)), Filter(domains=("cooking",)), Filter(tags=("no-such",))):
+        for question in ("retry", "what makes bread rise", "who decides in an incident"):
+            vector = model.embed_query(question)
+            one, other = (index.search_vectors(vector, 20, filter_) for index in (by_sql, by_numpy))
+            assert [key for key, _ in one] == [key for key, _ in other]
+            assert [cosine for _, cosine in one] == pytest.approx([cosine for _, cosine in other], abs=1e-4)
+    by_sql.close()
+    by_numpy.close()
+
+
+@pytest.mark.proves("ASK-RELATED")
+def test_related_units_of_the_best_hits_are_added_and_say_how_they_were_reached(asked: Brain) -> None:
+    bundle = asked.ask("how do we retry payments", fresh=False, now=NOW, limit=10, budget_tokens=6000)
+    relations = " ".join(reason for hit in bundle.hits for reason in hit.reasons)
+    assert "concept/idempotency-keys" in ids(bundle)
+    assert any(word in relations for word in ("uses", "often_combined_with", "informed_by"))
+
+
+@pytest.mark.proves("ASK-SUPERSEDED")
+def test_a_superseded_unit_is_labelled_and_stands_behind_what_replaced_it(asked: Brain) -> None:
+    bundle = asked.ask("where do we keep login sessions", fresh=False, now=NOW)
+    found = ids(bundle)
+    assert found.index("decision/sessions-in-postgres") < found.index("decision/redis-for-sessions")
+    old = bundle.hits[found.index("decision/redis-for-sessions")]
+    assert old.stale_reason is StaleReason.SUPERSEDED
+
+
+class Scripted:
+    """A re-ranker that turns the order round, or fails."""
+
+    name = "scripted"
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+
+    def __call__(self, question: str, candidates: Sequence[Passage]) -> list[float]:
+        if self.fails:
+            raise LLMUnavailable("the re-ranker took too long")
+        return [(position + 1) / len(candidates) for position in range(len(candidates))]
+
+
+@pytest.mark.proves("ASK-RERANK")
+def test_a_reranker_decides_the_order_and_when_it_fails_the_local_order_stands(asked: Brain) -> None:
+    local = asked.ask("cache invalidation", fresh=False, now=NOW)
+    turned = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Scripted())
+    assert turned.hits[0].unit.id != local.hits[0].unit.id
+    assert turned.hits[0].score == pytest.approx(sum(part.value for part in turned.hits[0].contributions))
+    failed = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Scripted(fails=True))
+    assert ids(failed) == ids(local)
+    assert any("took too long" in reason for reason in failed.degraded)
+
+
+@pytest.mark.proves("ASK-NO-VECTORS")
+def test_without_vectors_there_is_still_an_answer_and_it_says_so(asked: Brain) -> None:
+    with Brain(asked.path, settings=Settings(embedding=EmbeddingSettings(model="none"))) as brain:
+        bundle = brain.ask("cache invalidation", fresh=False, now=NOW)
+    assert bundle.hits[0].unit.id == "concept/cache-invalidation"
+    assert "no_vectors" in bundle.degraded
+
+
+def _unit(number: int, body: str) -> Unit:
+    return Unit(id=f"concept/u{number}", source=SourceName.BRAIN, type="concept", title=f"Unit {number}", body=body)
+
+
+hits_lists = st.lists(st.lists(st.text(min_size=1, max_size=900), min_size=1, max_size=4), min_size=0, max_size=12).map(
+    lambda bodies: [
+        Hit(
+            unit=_unit(number, "\n\n".join(texts)),
+            score=1.0 - number / 20,
+            chunks=tuple(HitChunk(breadcrumb="Unit > Part", text=text, score=0.5) for text in texts),
+            contributions=(Contribution(name="bm25", value=1.0 - number / 20),),
+        )
+        for number, texts in enumerate(bodies)
+    ]
+)
+
+
+@pytest.mark.proves("ASK-BUDGET")
+@settings(max_examples=300, deadline=None)
+@given(hits_lists, st.integers(min_value=1, max_value=4000), st.sampled_from(list(Depth)))
+def test_packing_never_exceeds_its_budget_and_says_what_was_left_out(
+    hits: list[Hit], budget_tokens: int, depth: Depth
+) -> None:
+    packed, budget, hint = pack(hits, budget_tokens=budget_tokens, depth=depth)
+    shown = sum(estimate_tokens(c.text) + estimate_tokens(c.breadcrumb) for hit in packed for c in hit.chunks)
+    assert shown <= budget.used <= budget_tokens
+    assert [hit.unit.id for hit in packed] == [hit.unit.id for hit in hits[: len(packed)]]
+    assert budget.truncated == (hint is not None)
+    if len(packed) < len(hits):
+        assert budget.truncated
+
+
+@pytest.mark.proves("ASK-BUDGET")
+def test_depth_widens_from_summary_to_passages_to_evidence(asked: Brain) -> None:
+    sizes = [
+        asked.ask("how do we retry payments", depth=depth, budget_tokens=8000, fresh=False, now=NOW).budget.used
+        for depth in (Depth.SUMMARY, Depth.STANDARD)
+    ]
+    assert sizes[0] < sizes[1]
+
+
+@pytest.mark.proves("RRF-FORMULA")
+def test_fusion_is_the_formula_of_the_paper() -> None:
+    fused = fuse([["a", "b"], ["b", "c"]], k=60)
+    assert fused == {"b": pytest.approx(1 / 61 + 1 / 62), "a": pytest.approx(1 / 61), "c": pytest.approx(1 / 62)}
+    assert list(fused) == ["b", "a", "c"]
+
+
+@pytest.mark.proves("RRF-FORMULA")
+@given(st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), max_size=4), st.randoms())
+def test_fusion_does_not_depend_on_the_order_of_the_lists(rankings: list[list[int]], chance: object) -> None:
+    turned = list(rankings)
+    chance.shuffle(turned)  # type: ignore[attr-defined]
+    assert list(fuse(rankings, k=60)) == list(fuse(turned, k=60))
+
+
+@pytest.mark.proves("ASK-BAD-SETTINGS")
+def test_settings_that_make_no_sense_are_said_in_one_sentence(asked: Brain) -> None:
+    for retrieval in ({"ranking": "magic"}, {"hops": 7}):
+        with with_settings(asked, **retrieval) as brain, pytest.raises(UsageError):
+            brain.ask("x", fresh=False, now=NOW)
+    for wrong in ({"limit": 0}, {"budget_tokens": -1}, {"depth": "bottomless"}, {"profile": "nope"}):
+        with pytest.raises(UsageError):
+            asked.ask("x", fresh=False, now=NOW, **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,291 @@
+"""Sessions of Codex, Gemini CLI, Cursor and OpenCode: real samples, and what their formats also allow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_events import CODEX_ID, META, SAMPLES, counted, lines, only, prompts, said
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nugget.capture import queue
+from nugget.config import load_settings, read_environment
+from nugget.errors import NuggetError
+from nugget.models import EventKind
+from nugget.sources import codex
+from nugget.sources.sessions import AGENTS, find_session_by_id, find_sessions, read_any
+from nugget.sources.tool_calls import read_call
+
+GOLDEN: dict[str, tuple[str, str, dict[str, int]]] = {
+    "git-ai-fixtures/codex-session-simple.jsonl": ("codex", CODEX_ID, {"prompt": 1, "file_edit": 1, "reply": 1}),
+    "git-ai-fixtures/codex-session-updated.jsonl": (
+        "codex",
+        CODEX_ID,
+        {"prompt": 1, "file_edit": 1, "command": 1, "reply": 1},
+    ),
+    "git-ai-fixtures/cursor-session-simple.jsonl": (
+        "cursor",
+        "cursor-session-simple",
+        {"prompt": 1, "reply": 3, "tool_call": 9, "file_edit": 1},
+    ),
+    "git-ai-fixtures/gemini-session-simple.jsonl": (
+        "gemini-cli",
+        "gemini-session-simple",
+        {"prompt": 1, "reply": 5, "file_edit": 2, "tool_call": 2},
+    ),
+    "git-ai-fixtures/opencode-storage/message/test-session-123": (
+        "opencode",
+        "test-session-123",
+        {"prompt": 1, "reply": 2, "file_edit": 1},
+    ),
+    "gemini-cli-entire/12cbfeaa512b.json": (
+        "gemini-cli",
+        "faff42ab-6ea5-4f78-b8c4-f7dd6272af08",
+        {"prompt": 2, "reply": 2, "tool_call": 1, "tool_result": 1, "file_edit": 1},
+    ),
+    "gemini-cli-entire/513fab7adf0b.json": (
+        "gemini-cli",
+        "fa4593e0-f7e1-4dd1-b656-da95fb4d60fa",
+        {"prompt": 1, "file_edit": 1, "reply": 1},
+    ),
+    "gemini-cli-entire/9c53780d06b7.json": (
+        "gemini-cli",
+        "f7633853-6663-4dbb-bbf4-6159afa29df8",
+        {"prompt": 1, "reply": 5, "file_edit": 1, "command": 3, "output": 3},
+    ),
+    "gemini-cli-entire/ab2b9748b105.json": (
+        "gemini-cli",
+        "f7633853-6663-4dbb-bbf4-6159afa29df8",
+        {"prompt": 1, "reply": 10, "file_edit": 1, "command": 6, "output": 6, "tool_call": 2, "tool_result": 2},
+    ),
+    "gemini-cli-entire/c945f262e88d.json": (
+        "gemini-cli",
+        "f7633853-6663-4dbb-bbf4-6159afa29df8",
+        {"prompt": 1, "reply": 2, "file_edit": 1},
+    ),
+}
+
+
+@pytest.mark.proves("AGT-GOLDEN")
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_each_sample_gives_the_events_that_are_in_it(name: str, shared_data: Path) -> None:
+    session = read_any(shared_data / SAMPLES / name)
+    assert (session.agent, session.id, counted(session)) == GOLDEN[name]
+    assert session.skipped_records == 0
+    assert len({(event.uuid, event.kind, event.text) for event in session.events}) == len(session.events)
+
+
+@pytest.mark.proves("AGT-FOREIGN")
+def test_every_sample_is_read_or_refused_in_one_sentence(shared_data: Path) -> None:
+    refused = []
+    for file in sorted(path for path in (shared_data / SAMPLES).rglob("*") if path.is_file()):
+        try:
+            read_any(file)
+        except NuggetError as error:
+            refused.append(file.name)
+            assert str(file) in str(error) and "\n" not in str(error)
+    assert {"droid-session.jsonl", "copilot_cli_session_events.jsonl", "schema.sql"} <= set(refused)
+    assert not any("gemini" in name or "codex" in name or "cursor" in name for name in refused)
+
+
+@pytest.mark.proves("AGT-CONTENT")
+def test_the_content_tells_whose_a_transcript_is_and_the_name_does_not(shared_data: Path, tmp_path: Path) -> None:
+    for name, (agent, _, events) in GOLDEN.items():
+        file = shared_data / SAMPLES / name
+        if file.is_file():
+            copy = tmp_path / "transcript.txt"
+            copy.write_bytes(file.read_bytes())
+            session = read_any(copy)
+            assert (session.agent, counted(session)) == (agent, events)
+
+
+@pytest.mark.proves("AGT-TORN")
+@pytest.mark.parametrize("name", sorted(name for name in GOLDEN if name.endswith(".jsonl")))
+def test_torn_and_unknown_lines_stop_nothing(name: str, shared_data: Path, tmp_path: Path) -> None:
+    whole = (shared_data / SAMPLES / name).read_bytes().splitlines()
+    junk = [b'{"torn": ', b"[1, 2]", b"\xff\xfe\x00", b'"text"']
+    file = tmp_path / "torn.jsonl"
+    file.write_bytes(b"\n".join([whole[0], *junk, *whole[1:], whole[-1][: len(whole[-1]) // 2]]))
+    session = read_any(file)
+    expected = GOLDEN[name][2]
+    assert session.skipped_records >= len(junk)
+    assert counted(session) == expected
+
+
+@pytest.mark.proves("AGT-TORN")
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "type",
+                        "payload",
+                        "content",
+                        "role",
+                        "message",
+                        "text",
+                        "name",
+                        "arguments",
+                        "output",
+                        "git",
+                        "toolCalls",
+                        "args",
+                        "result",
+                        "input",
+                        "call_id",
+                        "id",
+                        "time",
+                        "state",
+                        "plan",
+                        "edits",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_records_of_any_shape_are_read_without_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, value: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("shapes")
+    codex_line = {
+        "type": "response_item",
+        "payload": value if isinstance(value, dict) else {"type": "message", "x": value},
+    }
+    gemini_line = {"type": "gemini", "content": value, "toolCalls": [value]}
+    cursor_line = {
+        "role": "assistant",
+        "message": {"content": [value, {"type": "tool_use", "name": "Write", "input": value}]},
+    }
+    for number, first in enumerate((META, {"sessionId": "s", "projectHash": "x"}, {"role": "user", "message": {}})):
+        for line in (codex_line, gemini_line, cursor_line, value):
+            read_any(lines(folder / f"{number}.jsonl", first, line))
+
+
+@pytest.mark.proves("AGT-COMMANDS")
+def test_gemini_commands_and_edits_carry_their_outcome(shared_data: Path) -> None:
+    session = read_any(shared_data / SAMPLES / "gemini-cli-entire/ab2b9748b105.json")
+    commands, outputs = only(session, EventKind.COMMAND), only(session, EventKind.OUTPUT)
+    assert commands[0].text == "ls -l docs/blue.md" and commands[2].text == "rm docs/blue.md"
+    assert all((output.exit_code, output.ok) == (0, True) for output in outputs)
+    assert outputs[2].text == "" and outputs[1].text.startswith("On branch feat/gemini-cli-agent")
+    (edit,) = only(session, EventKind.FILE_EDIT)
+    assert (edit.tool, edit.path, edit.ok, edit.before) == ("Write", "docs/blue.md", True, None)
+    assert (edit.after or "").startswith("# Blue\n")
+    assert session.started is not None and session.started.isoformat().startswith("2026-01-15T20:51:48")
+    assert not any("update available" in event.text for event in session.events)
+
+
+@pytest.mark.proves("AGT-INJECTED")
+def test_what_gemini_weaves_in_is_no_prompt_and_its_folder_is_found_by_its_hash(tmp_path: Path) -> None:
+    woven_in = "--- Content from referenced files ---\nx = 1\n--- End of content ---"
+    failed = "Command: make\nDirectory: (root)\nOutput: (empty)\nError: no rule\nExit Code: 2\nSignal: 0"
+    messages = [
+        {"type": "user", "content": "System: Please continue."},
+        {"type": "user", "content": [{"text": f"explain @a.py\n{woven_in}"}]},
+        {
+            "type": "gemini",
+            "content": "",
+            "toolCalls": [
+                {
+                    "id": "1",
+                    "name": "run_shell_command",
+                    "args": {"command": "make"},
+                    "status": "success",
+                    "result": [{"functionResponse": {"response": {"output": failed}}}],
+                },
+                {"id": "2", "name": "write_todos", "args": {"todos": [{"description": "retry", "status": "pending"}]}},
+                {
+                    "id": "3",
+                    "name": "replace",
+                    "status": "error",
+                    "args": {"file_path": "/srv/my shop/a.py", "old_string": "x", "new_string": "y"},
+                    "result": [],
+                },
+            ],
+        },
+    ]
+    project = hashlib.sha256(b"/srv/my shop").hexdigest()
+    file = tmp_path / "session.json"
+    file.write_text(json.dumps({"sessionId": "g1", "projectHash": project, "messages": messages}, indent=1))
+    session = read_any(file)
+    assert prompts(session) == ["explain @a.py"]
+    (output,) = only(session, EventKind.OUTPUT)
+    assert (output.exit_code, output.ok, output.text) == (2, False, "no rule")
+    (todos,) = only(session, EventKind.TOOL_CALL)
+    assert (todos.tool, todos.text) == ("TodoWrite", "[pending] retry")
+    assert [edit.ok for edit in only(session, EventKind.FILE_EDIT)] == [False]
+    assert session.cwd == "/srv/my shop"
+
+
+@pytest.mark.proves("AGT-FOLDERS", "AGT-ENTRANCE")
+def test_each_agents_variable_and_setting_says_where_to_look(tmp_path: Path) -> None:
+    def rollout(folder: str, last: int) -> None:
+        name = f"{CODEX_ID[:-1]}{last}"
+        lines(tmp_path / folder / f"sessions/2026/02/11/rollout-2026-02-11T05-53-33-{name}.jsonl", META, said("hi"))
+
+    for last, folder in enumerate([".codex", "moved", "set"]):
+        rollout(folder, last)
+    lines(tmp_path / "g/.gemini/tmp/ab/chats/session-1.json", {"sessionId": "g1", "projectHash": "x", "messages": []})
+    lines(
+        tmp_path / "x/opencode/storage/message/ses_1/msg_1.json", {"id": "msg_1", "sessionID": "ses_1", "role": "user"}
+    )
+
+    def ids(**variables: str) -> list[str]:
+        return [file.id[-1] for file in find_sessions(read_environment({"HOME": str(tmp_path), **variables}))]
+
+    assert ids() == ["0"]
+    assert ids(CODEX_HOME=str(tmp_path / "moved")) == ["1"]
+    assert ids(CODEX_HOME=str(tmp_path / "moved"), NUGGET_AGENTS_CODEX=str(tmp_path / "set")) == ["2"]
+    assert sorted(ids(GEMINI_CLI_HOME=str(tmp_path / "g"), XDG_DATA_HOME=str(tmp_path / "x"))) == ["0", "1", "1"]
+    found = find_session_by_id(read_environment({"HOME": str(tmp_path)}), CODEX_ID[:9])
+    assert found is not None and found.agent == codex.AGENT
+
+
+@pytest.mark.proves("AGT-CATCH-UP")
+def test_catch_up_looks_at_other_agents_only_where_it_is_switched_on(tmp_path: Path) -> None:
+    lines(tmp_path / f".codex/sessions/2026/02/11/rollout-2026-02-11T05-53-33-{CODEX_ID}.jsonl", META, said("hi"))
+    now = datetime.now(UTC) + timedelta(hours=1)
+
+    def queued(**variables: str) -> int:
+        environment = read_environment({"HOME": str(tmp_path), **variables})
+        agents = load_settings(environment).capture.agents
+        return len(queue.catch_up(tmp_path / "home", find_sessions(environment, agents), now=now))
+
+    assert queued() == 0
+    assert queued(NUGGET_CAPTURE_AGENTS="claude-code, codex") == 1
+    assert queued(NUGGET_CAPTURE_AGENTS="all") == 0, "it waits in the queue already"
+
+
+@pytest.mark.proves("AGT-CAPTURE")
+def test_capture_session_takes_a_transcript_of_any_agent(brain: Path, tmp_path: Path) -> None:
+    ruled = "never log a webhook payload: it contains card holder names"
+    file = lines(tmp_path / "anything.txt", META, said(f"From now on, {ruled}."), said("Understood.", role="assistant"))
+    nugget = [sys.executable, "-m", "nugget", "capture-session", "--method", "heuristic", "--json"]
+    done = subprocess.run(
+        [*nugget, "--brain", str(brain), "--transcript", str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    captured = json.loads(done.stdout)
+    assert captured["session"] == CODEX_ID
+    assert any("webhook" in unit["title"].lower() for unit in captured["units"])
+
+
+def test_calls_of_unknown_tools_keep_what_was_asked() -> None:
+    call = read_call("mcp__weather__lookup", {"city": "Berlin", "path": "a.txt"})
+    assert (call.tool, call.path, call.text) == ("mcp__weather__lookup", "a.txt", "city: Berlin\npath: a.txt")
+    assert read_call("Write", {"path": "a"}).changes == ()
+    assert AGENTS == ("claude-code", "codex", "gemini-cli", "cursor", "opencode")

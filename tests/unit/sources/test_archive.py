@@ -1,0 +1,161 @@
+"""The archive follows stricter rules: what they take out is taken out of what was kept before, too."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sessions import write_transcript
+from waiting import slowness
+
+from nugget import upkeep as health
+from nugget.cli import run
+from nugget.config import CaptureSettings, RedactionSettings, Settings, load_settings, read_environment
+from nugget.models import Event, EventKind, Session
+from nugget.redaction import redact_session, rules_stamp
+from nugget.sources import archive
+from nugget.sources.claude_code import read_session
+
+KEY = "ghp_" + "a1B2c3D4e5F6" * 3
+STRICT = Settings(capture=CaptureSettings(exclude_paths=("hr/*",), exclude_projects=("/srv/secret",)))
+
+
+def kept(home: Path, name: str, *events: Event, cwd: str = "/srv/shop", settings: Settings | None = None) -> Path:
+    """An archived session, redacted by these settings."""
+    session = Session(id=name, agent="claude-code", path=f"/t/{name}.jsonl", events=events, cwd=cwd)
+    settings = settings or Settings()
+    return archive.write_archive(home, redact_session(session, settings=settings)[0], stamps=[rules_stamp(settings)])
+
+
+def text_of(file: Path) -> str:
+    return gzip.decompress(file.read_bytes()).decode()
+
+
+PAY = (
+    Event(kind=EventKind.COMMAND, text="cat hr/pay.csv", uuid="1", call_id="c"),
+    Event(kind=EventKind.OUTPUT, text="ann,90000", uuid="2", call_id="c"),
+    Event(kind=EventKind.REPLY, text="Done as asked.", uuid="3"),
+)
+
+
+@pytest.mark.proves("CAPTURE-RE-REDACT")
+def test_stricter_settings_take_out_of_the_archive_what_they_exclude(home: Path) -> None:
+    file = kept(home, "one", *PAY)
+    gone = kept(home, "two", *PAY, cwd="/srv/secret/deep")
+    assert "90000" in text_of(file) and archive.outdated(home, Settings()) == []
+    assert archive.outdated(home, STRICT) == [file, gone]
+    done = archive.redact_anew(home, STRICT)
+    assert (done.looked_at, done.rewritten, done.removed, done.unreadable) == (2, 1, 1, ())
+    assert "90000" not in text_of(file) and not gone.exists()
+    assert archive.read_archive(file).events[2] == PAY[2]
+    assert archive.outdated(home, STRICT) == []
+    assert archive.redact_anew(home, STRICT).looked_at == 0
+
+
+@pytest.mark.proves("CAPTURE-RE-REDACT")
+def test_two_brains_with_rules_of_their_own_do_not_ask_for_it_in_turns(home: Path) -> None:
+    kept(home, "one", *PAY)
+    archive.redact_anew(home, STRICT)
+    assert archive.outdated(home, Settings()) == archive.outdated(home, STRICT) == []
+
+
+@pytest.mark.proves("CAPTURE-RE-REDACT")
+def test_an_archive_of_before_there_were_stamps_is_redacted_by_the_rules_of_today(home: Path) -> None:
+    allowed = Settings(redaction=RedactionSettings(allow=("ghp_",)))
+    said = (Event(kind=EventKind.REPLY, text=f"token {KEY}", uuid="1"),)
+    file = kept(home, "one", *said, settings=allowed)
+    header, *rest = text_of(file).splitlines()
+    old = {name: value for name, value in json.loads(header).items() if name != "redacted_by"}
+    file.write_bytes(gzip.compress("\n".join([json.dumps(old), *rest, ""]).encode()))
+    assert KEY in text_of(file) and archive.read_archive(file).id == "one"
+    assert archive.redact_anew(home, Settings()).rewritten == 1
+    assert KEY not in text_of(file) and "[redacted:" in archive.read_archive(file).events[0].text
+
+
+@pytest.mark.proves("CAPTURE-RE-REDACT")
+def test_a_damaged_archive_stays_and_stops_no_other(home: Path) -> None:
+    broken = kept(home, "a", *PAY)
+    broken.write_bytes(broken.read_bytes()[:40])
+    fine = kept(home, "b", *PAY)
+    done = archive.redact_anew(home, STRICT)
+    assert done.unreadable == (broken,) and broken.exists() and "90000" not in text_of(fine)
+
+
+@pytest.mark.proves("CAPTURE-RE-REDACT", "HEALTH-NEXT")
+def test_doctor_names_it_and_the_command_does_it(
+    home: Path, brain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    kept(home, "one", *PAY)
+
+    def told() -> list[str | None]:
+        environment = read_environment()
+        found = health.doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
+        return [finding.next_step for finding in found if finding.name == "archive"]
+
+    assert told() == []
+    with (brain / "brain.yaml").open("a") as settings:
+        settings.write("\ncapture:\n  exclude_paths: ['hr/*']\n")
+    assert told() == ["nugget capture --re-redact"]
+    assert run(["capture", "--re-redact", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"looked_at": 1, "rewritten": 1, "removed": 0, "unreadable": []}
+    assert run(["capture", "--re-redact"]) == 0 and "0 archived sessions" in capsys.readouterr().out
+    assert told() == []
+
+
+@pytest.mark.proves("RED-EXCLUDE")
+@pytest.mark.parametrize(
+    ("command", "output", "kept"),
+    [
+        ("grep -rn salary .", "src/a.py:3:salary = 1\nhr/pay.csv:7:ann,90000\n./hr/pay.csv:8:bo,90000", "src/a.py:3"),
+        ("grep -rnC1 salary .", "hr/pay.csv-6-90000\nhr/pay.csv:7:90000\n--\nsrc/a.py-3-ok", "src/a.py-3-ok"),
+        (
+            "rg --heading salary",
+            "src/a.py\n3:salary\n\nhr/pay.csv\n7:ann,90000\n8-bo,90000\n\nz.py\n1:ok",
+            "z.py\n1:ok",
+        ),
+        ("head -3 *", "==> a.txt <==\nfine\n\n==> hr/pay.csv <==\nann,90000\n\n==> z.txt <==\nlast", "last"),
+        ("git diff", "diff --git a/hr/p.csv b/hr/p.csv\n@@ -1 +1 @@\n-90000\ndiff --git a/b.py b/b.py\n+ok", "+ok"),
+        ("cd hr && cat pay.csv", "ann,90000", None),
+        ("cat hr/*.csv", "ann,90000", None),
+        ("cat ./hr/pay.csv", "ann,90000", None),
+        ("cat .env*", "SALARY=90000", None),
+        ("cat conf/.en?", "SALARY=90000", None),
+    ],
+)
+def test_what_a_command_shows_of_an_excluded_file_is_dropped(command: str, output: str, kept: str | None) -> None:
+    events = (
+        Event(kind=EventKind.COMMAND, text=command, call_id="1"),
+        Event(kind=EventKind.OUTPUT, text=output, call_id="1"),
+        Event(kind=EventKind.OUTPUT, text="http://localhost:8080/hr/pay: ok", call_id="2"),
+    )
+    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*", ".env")))
+    session, _ = redact_session(Session(id="s", agent="a", path="p", events=events), settings=settings)
+    assert "90000" not in repr(session)
+    assert kept is None or kept in session.events[1].text
+    assert session.events[2] == events[2]
+
+
+@pytest.mark.proves("RED-EXCLUDE")
+def test_looking_for_excluded_files_in_output_is_no_burden(shared_data: Path, tmp_path: Path) -> None:
+    """Linear in the output: a megabyte of grep output within a second."""
+    lines = "\n".join(f"src/module_{number % 50}.py:{number}:value = {number}" for number in range(25_000))
+    events = (Event(kind=EventKind.OUTPUT, text=lines + "x" * 200_000),)
+    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*", "**/*.pem", "~/private")))
+    from nugget.redaction.paths import without_excluded
+
+    began = time.process_time()
+    assert without_excluded(events, settings.capture.exclude_paths) == list(events)
+    assert time.process_time() - began < 1.0 * slowness()
+
+
+@pytest.mark.proves("CAPTURE-ARCHIVE")
+def test_a_stamped_archive_reads_as_the_session_that_was_written(home: Path, tmp_path: Path) -> None:
+    write_transcript(tmp_path / "s.jsonl", [("Why?", "Because.")])
+    session = read_session(tmp_path / "s.jsonl")
+    assert archive.read_archive(archive.write_archive(home, session, stamps=["x"])) == session

@@ -1,0 +1,121 @@
+"""Condensing a session to what was said and done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nugget.models import Event, EventKind, Session
+from nugget.sources.claude_code import read_session
+from nugget.sources.condense import clip, condense, exchanges, plain, windows
+from nugget.sources.speakers import SAID_BY
+
+
+def session_of(*events: Event) -> Session:
+    return Session(id="s", agent="claude-code", path="s.jsonl", events=events)
+
+
+def said(kind: EventKind, text: str, **values: object) -> Event:
+    speaker, origin = SAID_BY[kind]
+    values = {"speaker": speaker, "origin": origin, "uuid": f"{kind}-{text[:6]}"} | values
+    return Event(kind=kind, text=text, **values)  # type: ignore[arg-type]
+
+
+def test_a_session_is_cut_at_its_prompts() -> None:
+    session = session_of(
+        said(EventKind.REPLY, "resumed"),
+        said(EventKind.PROMPT, "one"),
+        said(EventKind.REPLY, "first"),
+        said(EventKind.REPLY, "from a subagent", agent_id="a"),
+        said(EventKind.REPLY, "second"),
+        said(EventKind.PROMPT, "two"),
+    )
+    assert [(part.prompt, part.reply) for part in exchanges(session)] == [
+        ("", "resumed"),
+        ("one", "first\n\nsecond"),
+        ("two", ""),
+    ]
+    assert [event for part in exchanges(session) for event in part.events] == list(session.events)
+
+
+@pytest.mark.proves("CON-RECALL")
+@pytest.mark.parametrize(
+    ("tool", "command"),
+    [
+        ("mcp__nugget__get_relevant_context", None),
+        ("mcp__plugin_nugget_nugget__get_relevant_context", None),
+        ("Bash", "nugget ask 'cache'"),
+        ("Bash", "cd /w && ~/.local/bin/nugget context src/a.py"),
+        ("Bash", "cd /w\nNO_COLOR=1 nugget --brain ~/b recall 'the cache' | head"),
+        ("Bash", 'echo "$(nugget review show)"'),
+    ],
+)
+def test_what_nugget_recalled_is_left_out(tool: str, command: str | None) -> None:
+    asked, answered = EventKind.TOOL_CALL, EventKind.TOOL_RESULT
+    if command:
+        asked, answered = EventKind.COMMAND, EventKind.OUTPUT
+    session = session_of(
+        said(EventKind.PROMPT, "fix the cache"),
+        said(asked, command or "task: cache", tool=tool, call_id="c"),
+        said(answered, "RECALLED knowledge", tool=tool, call_id="c", ok=True),
+        said(EventKind.COMMAND, "grep nugget setup.py", tool="Bash", call_id="d"),
+        said(EventKind.OUTPUT, "name = nugget", tool="Bash", call_id="d", ok=True),
+    )
+    text = condense(session, 10_000)
+    assert "RECALLED" not in text
+    assert "name = nugget" in text
+
+
+@pytest.mark.proves("CON-LIMIT")
+@given(st.lists(st.tuples(st.sampled_from(EventKind), st.text(max_size=300)), max_size=20), st.integers(1, 2_000))
+def test_the_limit_holds_for_any_session(events: list[tuple[EventKind, str]], max_chars: int) -> None:
+    session = session_of(*(Event(kind=kind, text=text, tool="Bash", path="p") for kind, text in events))
+    assert len(condense(session, max_chars)) <= max_chars
+    assert all(len(window) <= max_chars for window in windows(session, max_chars=max_chars))
+
+
+@pytest.mark.proves("CON-LIMIT")
+def test_task_and_outcome_stay_when_the_middle_goes(shared_data: Path) -> None:
+    (file,) = (shared_data / "transcripts" / "claude-code").glob("2026-02-10_a0927dd5_*[0-9a-f].jsonl")
+    session = read_session(file)
+    prompts = [event.text for event in session.events if event.kind is EventKind.PROMPT]
+    replies = [event.text for event in session.events if event.kind is EventKind.REPLY]
+    text = condense(session, 12_000)
+    assert 6_000 < len(text) <= 12_000
+    assert prompts[0][:200] in text
+    assert replies[-1][-100:].strip() in text
+    assert "[…]" in text
+
+
+def test_windows_hold_every_prompt_and_reply(shared_data: Path) -> None:
+    (file,) = (shared_data / "transcripts" / "claude-code").glob("2026-01-27_3b1b6293_*[0-9a-f].jsonl")
+    session = read_session(file)
+    joined = " ".join("".join(windows(session, max_chars=8_000)).split())
+    for event in session.events:
+        if event.kind in (EventKind.PROMPT, EventKind.REPLY):
+            for line in event.text.splitlines():
+                assert " ".join(line.split())[:60] in joined or len(line) > 4_000
+
+
+def test_a_failed_command_shows_its_exit_code_and_the_end_of_its_output() -> None:
+    output = "\n".join(f"line {n}" for n in range(500)) + "\nFATAL: out of memory"
+    session = session_of(
+        said(EventKind.COMMAND, "make", tool="Bash", call_id="c"),
+        said(EventKind.OUTPUT, output, tool="Bash", call_id="c", ok=False, exit_code=2),
+    )
+    text = condense(session, 3_000)
+    assert "$ make" in text
+    assert "[exit code 2]" in text
+    assert "FATAL: out of memory" in text
+
+
+def test_terminal_codes_and_overwritten_progress_are_removed() -> None:
+    assert plain("\x1b[31mred\x1b[0m\r\nRebasing (1/3)\rRebasing (3/3)\n\n\n\nend") == "red\nRebasing (3/3)\n\nend"
+
+
+@given(st.text(max_size=400), st.integers(1, 300))
+def test_a_clipped_text_fits(text: str, max_chars: int) -> None:
+    assert len(clip(text, max_chars)) <= max(max_chars, 0) or len(text.strip()) <= max_chars

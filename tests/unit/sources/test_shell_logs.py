@@ -1,0 +1,249 @@
+"""Reading log folders: on from the last place, through rotation, torn lines, escape codes, binary and long output."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from waiting import slowness
+
+from nugget.config import read_environment
+from nugget.errors import UsageError
+from nugget.sources.log_lines import clean_line, looks_failed
+from nugget.sources.shell_logs import (
+    FilePlace,
+    LogEvent,
+    TextPart,
+    find_shell_session,
+    read_events,
+    read_text,
+    require_session_id,
+    shell_sessions,
+)
+
+LATER_MS = 4_000_000_000_000
+
+
+def event(ts_ms: int, kind: str, **given: object) -> str:
+    return json.dumps({"ts_ms": ts_ms, "session_id": "s", "kind": kind, "data": given}) + "\n"
+
+
+def all_events(file: Path, place: FilePlace = FilePlace()) -> tuple[list[LogEvent], int, FilePlace]:  # noqa: B008
+    events, malformed = [], 0
+    for batch in read_events(file, place):
+        events += batch.events
+        malformed += batch.malformed
+        place = batch.place
+    return events, malformed, place
+
+
+def text_of(file: Path, place: FilePlace = FilePlace(), *, now_ms: int = LATER_MS) -> TextPart:  # noqa: B008
+    part = read_text(file, place, now_ms=now_ms)
+    assert part is not None
+    return part
+
+
+@pytest.mark.proves("EVI-SHELL-INCREMENTAL")
+def test_a_log_is_read_on_from_where_the_last_reading_ended(tmp_path: Path) -> None:
+    log, out = tmp_path / "events.jsonl", tmp_path / "stdout.log"
+    log.write_text(event(1, "command.start", cmd="make"))
+    out.write_text("one\ntwo\n")
+    events, _, place = all_events(log)
+    part = text_of(out)
+    assert [(e.ts_ms, e.kind, e.given) for e in events] == [(1, "command.start", {"cmd": "make"})]
+    assert [(line.offset, line.text) for line in part.lines] == [(0, "one"), (4, "two")]
+    assert all_events(log, place)[0] == [] and read_text(out, part.place, now_ms=LATER_MS) is None
+    with log.open("a") as more, out.open("a") as more_out:
+        more.write(event(2, "command.end", exit=2))
+        more_out.write("three\n")
+    assert [e.kind for e in all_events(log, place)[0]] == ["command.end"]
+    assert [(line.offset, line.text) for line in text_of(out, part.place).lines] == [(8, "three")]
+
+
+@pytest.mark.proves("EVI-SHELL-ROTATED")
+@pytest.mark.parametrize("way", ["moved away", "cut and longer again", "shorter", "same beginning, other rest"])
+def test_a_log_that_is_another_one_now_is_read_from_its_beginning(tmp_path: Path, way: str) -> None:
+    out = tmp_path / "output.log"
+    out.write_text("$ make\n" + "old line\n" * 100)
+    place = text_of(out).place
+    if way == "moved away":
+        out.rename(tmp_path / "output.log.1")
+        out.write_text("$ cargo test\n" + "new line\n" * 200)
+    elif way == "cut and longer again":
+        with out.open("r+") as same:
+            same.truncate(0)
+            same.write("fresh\n" * 500)
+    elif way == "shorter":
+        out.write_text("short\n")
+    else:
+        out.write_text("$ make\n" + "old line\n" * 40 + "another\n" * 200)
+    part = text_of(out, place)
+    assert part.anew
+    assert part.lines[0].offset == 0
+
+
+@pytest.mark.proves("EVI-SHELL-TORN")
+def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
+    log, out = tmp_path / "events.jsonl", tmp_path / "stderr.log"
+    whole = event(5, "command.end", exit=1)
+    log.write_text(event(4, "command.start", cmd="x") + whole[:20])
+    events, malformed, place = all_events(log)
+    assert len(events) == 1 and malformed == 0
+    log.write_text(event(4, "command.start", cmd="x") + whole)
+    assert [e.kind for e in all_events(log, place)[0]] == ["command.end"]
+    out.write_text("done\nerror: half a li")
+    now_ms = int(out.stat().st_mtime * 1000)
+    assert [line.text for line in text_of(out, now_ms=now_ms).lines] == ["done"]
+    rested = text_of(out, now_ms=now_ms + 60_000)
+    assert [line.text for line in rested.lines] == ["done", "error: half a li"]
+
+
+@pytest.mark.proves("EVI-SHELL-TORN")
+def test_a_last_event_without_line_break_is_an_event_all_the_same(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    log.write_text(event(4, "command.start", cmd="x").rstrip("\n"))
+    events, _, place = all_events(log)
+    assert len(events) == 1
+    with log.open("a") as more:
+        more.write("\n" + event(5, "command.end", exit=0))
+    assert [e.ts_ms for e in all_events(log, place)[0]] == [5]
+
+
+@pytest.mark.proves("EVI-SHELL-TORN")
+def test_malformed_lines_are_counted_and_stop_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    bad = [b"{", b"[1]", b'"text"', b"\xff\xfe\x00", b'{"kind": 5}', b"[" * 5000, b'{"ts_ms": 1}']
+    log.write_bytes(b"\n".join([event(1, "a").strip().encode(), b"", *bad, event(2, "b").encode()]))
+    events, malformed, _ = all_events(log)
+    assert [e.kind for e in events] == ["a", "b"]
+    assert malformed == len(bad)
+
+
+@pytest.mark.proves("EVI-SHELL-TORN")
+def test_many_events_read_at_once_are_those_that_each_line_holds(tmp_path: Path) -> None:
+    lines = [event(n, "note", text=f"schön {n}").encode() for n in range(3000)]
+    bad = (b"{\n", b"\n", b" \n", b"null\n", b"\xff{}\n", b'{"kind": "a"}, {"kind": "b"}\n', b"[" * 3000 + b"\n")
+    for number, line in enumerate(bad):
+        lines.insert(400 * (number + 1), line)
+    lines.insert(1234, b"\xef\xbb\xbf" + event(7, "marked", text="\ud800").replace("\n", " \r\n").encode())
+    log, alone = tmp_path / "events.jsonl", tmp_path / "alone.jsonl"
+    log.write_bytes(b"".join(lines))
+    events, malformed, place = all_events(log)
+    offset, expected = 0, []
+    for line in lines:
+        alone.write_bytes(line)
+        expected += [one._replace(offset=offset) for one in all_events(alone)[0]]
+        offset += len(line)
+    assert events == expected and len(events) == 3001
+    assert malformed == len(bad) - 2 and place.offset == offset
+
+
+def test_times_and_data_of_any_type_are_taken(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    lines = ('"x"', "null", "true", "-5", "1e300", "NaN", "12.7")
+    log.write_text("".join(f'{{"kind": "k", "ts_ms": {ts}, "data": [1]}}\n' for ts in lines))
+    events, malformed, _ = all_events(log)
+    assert [e.ts_ms for e in events] == [0, 0, 0, 0, 0, 0, 12] and malformed == 0
+    assert all(e.given == {} for e in events)
+
+
+@pytest.mark.proves("EVI-SHELL-TERMINAL")
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b"\x1b[1m\x1b[31merror\x1b[0m: no such file\r", "error: no such file"),
+        (b"\x1b]0;title\x07make: *** [all] Error 2", "make: *** [all] Error 2"),
+        (b"10%\r50%\r100% done", "100% done"),
+        (b"abc\b\b\bxyz", "xyz"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ""),
+        (b"\xff\xfe\xfa\xfb" * 20, ""),
+        (b"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj", ""),
+        ("schön – 時間".encode(), "schön – 時間"),
+        (b"x y " * 50_000, "x y " * 250),
+    ],
+)
+def test_of_a_line_what_a_person_could_read_is_kept(raw: bytes, shown: str) -> None:
+    assert clean_line(raw) == shown
+
+
+@pytest.mark.parametrize("line", ["test result: 0 failed", "0 errors, 0 warnings", "src/errors.py", "no errors found"])
+def test_a_line_that_says_that_nothing_failed_is_no_failure(line: str) -> None:
+    assert not looks_failed(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["error[E0425]: cannot find value `foo`", "FAIL src/a.test.ts", "E   assert 1 == 2", "3 failed, 0 errors"]
+)
+def test_a_line_that_tells_of_a_failure_is_known(line: str) -> None:
+    assert looks_failed(line)
+
+
+@pytest.mark.proves("EVI-SHELL-BOUNDED")
+def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_found_by_offset(tmp_path: Path) -> None:
+    out = tmp_path / "output.log"
+    dull = b"".join(b"   Compiling crate-%07d v1.0.0 (registry)\n" % n for n in range(200_000))
+    mark = b"error[E0308]: mismatched types in crate-42\n"
+    middle = len(dull) // 2
+    middle = dull.index(b"\n", middle) + 1
+    again = b"".join(b"error: attempt %d failed\n" % n for n in range(5000))
+    with out.open("wb") as file:
+        for _ in range(4):
+            file.write(dull)
+        file.write(dull[:middle] + mark + again + dull[middle:])
+        file.write(b"the very last line\n")
+    tracemalloc.start()
+    began = time.process_time()
+    part = text_of(out)
+    spent_s = time.process_time() - began
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    texts = [line.text for line in part.lines]
+    assert part.bytes_read == out.stat().st_size > 40_000_000
+    assert texts[0] == "   Compiling crate-0000000 v1.0.0 (registry)" and texts[-1] == "the very last line"
+    assert "error[E0308]: mismatched types in crate-42" in texts
+    assert sum(text.startswith("error: attempt") for text in texts) == 3
+    assert sum(len(text) for text in texts) < 500_000
+    assert peak < 64_000_000
+    assert spent_s < part.bytes_read / 10_000_000 * slowness()
+    found = next(line for line in part.lines if "E0308" in line.text)
+    with out.open("rb") as opened:
+        opened.seek(found.offset)
+        assert [opened.readline().decode().strip() for _ in "12"] == [found.text, "error: attempt 0 failed"]
+
+
+@pytest.mark.proves("EVI-SHELL-BOUNDED")
+def test_a_line_without_end_holds_nothing_up(tmp_path: Path) -> None:
+    out = tmp_path / "output.log"
+    out.write_bytes(b"x" * 9_000_000)
+    now_ms = int(out.stat().st_mtime * 1000)
+    assert text_of(out, now_ms=now_ms).place.offset == 9_000_000
+
+
+@pytest.mark.proves("EVI-SHELL-PATHS")
+def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path: Path) -> None:
+    logs, outside = tmp_path / "logs", tmp_path / "outside"
+    for folder in (logs / "good", outside):
+        folder.mkdir(parents=True)
+        (folder / "stdin.log").write_text("ls\n")
+    (logs / "linked").symlink_to(outside)
+    (logs / "half").mkdir()
+    (logs / "half" / "stderr.log").symlink_to(outside / "stdin.log")
+    os.mkfifo(logs / "half" / "stdout.log")
+    (logs / "empty").mkdir()
+    assert [log.id for log in shell_sessions(logs)] == ["good"]
+    for name in ("../outside", "linked", "..", ".", "", "a/b", "a\0b", "x" * 200, "half"):
+        assert find_shell_session(logs, name) is None
+    assert read_text(logs / "half" / "stderr.log", FilePlace(), now_ms=LATER_MS) is None
+    assert read_text(logs / "half" / "stdout.log", FilePlace(), now_ms=LATER_MS) is None
+    assert list(shell_sessions(tmp_path / "absent")) == []
+    with pytest.raises(UsageError, match="is no session id"):
+        require_session_id("../../etc")
+
+
+def test_the_log_folder_is_set_by_the_environment(tmp_path: Path) -> None:
+    assert read_environment({"HOME": "/h"}).shell_logs == Path("/h/.local/share/aish/logs")
+    assert read_environment({"HOME": "/h", "AISH_LOG_DIR": str(tmp_path)}).shell_logs == tmp_path

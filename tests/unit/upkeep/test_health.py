@@ -1,0 +1,241 @@
+"""Status and doctor: they see what is wrong, name the next command, and change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from nugget import upkeep as health
+from nugget.app import Brain
+from nugget.brain import knowledge_paths
+from nugget.capture import queue
+from nugget.cli import run
+from nugget.config import load_settings, read_environment
+from nugget.infra import files, git, spool
+from nugget.upkeep import Finding, State
+
+
+def findings(brain: Path) -> dict[str, Finding]:
+    """What doctor finds, by name; of several with one name, the worst."""
+    environment = read_environment()
+    order = list(State)
+    found = health.doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
+    return {finding.name: finding for finding in sorted(found, key=lambda finding: order.index(finding.state))}
+
+
+def status_of(brain: Path) -> health.Status:
+    environment = read_environment()
+    return health.status(brain, load_settings(environment, brain), environment)
+
+
+def snapshot(*folders: Path) -> dict[str, bytes | None]:
+    """Every file and folder with its content; SQLite's shared memory is no content."""
+    return {
+        str(path): path.read_bytes() if path.is_file() else None
+        for folder in folders
+        for path in folder.rglob("*")
+        if not path.name.endswith(("-shm", "-wal"))
+    }
+
+
+@pytest.fixture
+def words(brain: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A brain without vectors, which is quick to index."""
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    return brain
+
+
+@pytest.mark.proves("HEALTH-READS")
+def test_status_and_doctor_write_nothing(words: Path, isolated_home: Path) -> None:
+    before = snapshot(words, isolated_home)
+    for command in (["status"], ["doctor"], ["status", "--json"], ["doctor", "--json"]):
+        assert run(["--brain", str(words), *command]) == 0
+    assert snapshot(words, isolated_home) == before
+    with Brain(words) as opened:
+        opened.sync()
+    (words / "domains/coding/patterns/new.md").write_text("---\nid: pattern/new\ntype: pattern\n---\n# New\n\nText.\n")
+    before = snapshot(words, isolated_home)
+    for command in (["status"], ["doctor"]):
+        assert run(["--brain", str(words), *command]) == 0
+    assert snapshot(words, isolated_home) == before
+
+
+def test_a_healthy_brain_has_nothing_wrong(brain: Path) -> None:
+    with Brain(brain) as opened:
+        opened.sync()
+    found = findings(brain)
+    assert {finding.state for finding in found.values()} == {State.OK}, found
+    assert found["index"].said.startswith("44 units, ")
+    assert found["embedding model"].said.endswith("answers, 384 dimensions")
+    seen = status_of(brain)
+    assert seen.index.state == "ready" and seen.index.vectors == seen.index.chunks > 100
+    assert seen.index.vector_search in ("sqlite-vec", "numpy")
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_an_index_that_is_absent_behind_or_broken_is_seen(words: Path) -> None:
+    assert status_of(words).index.state == "absent"
+    assert findings(words)["index"].next_step == "nugget sync"
+    with Brain(words) as opened:
+        opened.sync()
+    (words / "domains/coding/concepts/cache-invalidation.md").write_text("changed")
+    seen = status_of(words).index
+    assert (seen.state, seen.behind) == ("behind", 1)
+    assert findings(words)["index"].next_step == "nugget sync"
+    for leftover in (words / ".nugget").glob("index.db-*"):
+        leftover.unlink()
+    (words / ".nugget/index.db").write_bytes(b"no database at all" * 1000)
+    assert status_of(words).index.state == "unusable"
+    broken = findings(words)["index"]
+    assert (broken.state, broken.next_step) == (State.ERROR, "nugget rebuild")
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_a_canon_folder_that_is_read_in_part_is_told_by_doctor(words: Path, tmp_path: Path) -> None:
+    (tmp_path / "handbook").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "handbook" / f"{name}.md").write_text("A note.")
+    assert "canon" not in findings(words)
+    settings = (words / "brain.yaml").read_text()
+    (words / "brain.yaml").write_text(f"{settings}\ncanon:\n  folders: [{tmp_path}/handbook]\n")
+    assert findings(words)["canon"].said == "2 notes in 1 folder"
+    (words / "brain.yaml").write_text(f"{settings}\ncanon:\n  folders: [{tmp_path}/handbook]\n  max_files: 1\n")
+    told = findings(words)["canon"]
+    assert told.state is State.WARNING and "holds more than 1 note;" in told.said
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_damage_inside_the_index_is_seen(words: Path) -> None:
+    with Brain(words) as opened:
+        opened.sync()
+    file = words / ".nugget/index.db"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 20_000] = b"\xff" * 20_000
+    file.write_bytes(content)
+    broken = findings(words)["index"]
+    assert (broken.state, broken.next_step) == (State.ERROR, "nugget rebuild")
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_each_fault_is_told_with_its_next_step(words: Path, isolated_home: Path) -> None:
+    (words / "domains/coding/patterns/bad.md").write_text("---\ntags: [unclosed\n---\n")
+    (words / "brain.yaml").write_text("owner: X\nretrival:\n  limit: 3\n")
+    spool.put(isolated_home / ".nugget", {"session": "s1"})
+    pending = isolated_home / ".nugget/queue/pending"
+    failed = isolated_home / ".nugget/queue/failed"
+    failed.mkdir()
+    (job,) = pending.iterdir()
+    (failed / job.name).write_text(json.dumps({"session": "s1", "reason": "the disk was full", "attempts": 12}))
+    found = findings(words)
+    assert found["knowledge files"].state is State.ERROR and found["knowledge files"].next_step == "nugget lint"
+    assert "bad.md:" in found["knowledge files"].said
+    assert found["settings"].state is State.WARNING and "retrival" in found["settings"].said
+    assert found["capture"].state is State.ERROR and found["capture"].next_step == "nugget capture --retry"
+    assert "the disk was full" in found["capture"].said
+    assert status_of(words).capture.failures == ("s1: the disk was full",)
+    assert run(["--brain", str(words), "doctor"]) == 1
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_a_waiting_queue_without_a_worker_is_seen(words: Path, isolated_home: Path) -> None:
+    spool.put(isolated_home / ".nugget", {"session": "s1"})
+    found = findings(words)["capture"]
+    assert (found.state, found.next_step) == (State.WARNING, "nugget capture")
+    lock = files.try_lock(isolated_home / ".nugget/queue/worker.lock")
+    assert lock is not None
+    queue.sign(lock)
+    try:
+        assert findings(words)["capture"].state is State.OK
+    finally:
+        os.close(lock)
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_a_brain_without_git_or_in_the_middle_of_a_merge_is_seen(words: Path) -> None:
+    (words / ".git/MERGE_HEAD").write_text("0" * 40 + "\n")
+    assert "in the middle of a merge" in findings(words)["git"].said
+    repository = status_of(words).repository
+    assert repository is not None and repository.operation == "merge"
+    shutil.rmtree(words / ".git")
+    assert findings(words)["git"].next_step == f"nugget init {words}"
+    assert status_of(words).repository is None
+
+
+def test_a_model_that_cannot_be_had_is_wrong(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", str(words / "nowhere"))
+    found = findings(words)["embedding model"]
+    assert found.state is State.ERROR and "cannot be used" in found.said and found.next_step
+
+
+@pytest.mark.proves("HEALTH-KEY")
+def test_a_key_is_told_to_be_there_and_never_shown(
+    words: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "very-secret-key")
+    for command in (["status"], ["status", "--json"], ["doctor"], ["doctor", "--json"]):
+        assert run(["--brain", str(words), *command]) == 0
+    shown = capsys.readouterr()
+    assert "very-secret-key" not in shown.out + shown.err
+    assert "ANTHROPIC_API_KEY is set" in shown.out and '"has_key": true' in shown.out
+
+
+def test_json_of_doctor_and_status_is_one_document(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--brain", str(words), "doctor", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["ok"] is True
+    assert {finding["name"] for finding in said["findings"]} >= {"git", "index", "knowledge files", "embedding model"}
+    assert run(["--brain", str(words), "status", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["index"]["state"] == "absent" and said["capture"]["queue"]["pending"] == 0
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_a_brain_whose_index_is_not_made_yet_is_said_to_have_its_files(
+    words: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--brain", str(words), "status"]) == 0
+    count = sum(1 for _ in knowledge_paths(words))
+    assert count > 40 and f"Files     {count} knowledge files, not read yet" in capsys.readouterr().out
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_a_git_that_is_not_installed_is_named_and_the_other_checks_go_on(
+    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(["--brain", str(words), "status"]) == 0
+    assert "Git       git is not installed, or not on the PATH\n" in capsys.readouterr().out
+    found = findings(words)
+    assert (found["git"].state, found["git"].next_step) == (State.ERROR, "Install git and run this again.")
+    assert "is not installed" in found["git"].said
+    assert {"index", "embedding model", "LLM", "settings", "folders", "capture", "Claude Code"} <= found.keys()
+
+
+@pytest.mark.proves("HEALTH-GIT-LOCK")
+@pytest.mark.parametrize("lock", ["index.lock", "HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "config.lock"])
+def test_a_lock_that_a_killed_git_left_is_told_with_its_age_and_what_to_do(words: Path, lock: str) -> None:
+    assert "git lock" not in findings(words)
+    left = words / ".git" / lock
+    left.touch()
+    assert "git lock" not in findings(words), "so young, it is of a commit under way"
+    since = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).timestamp()
+    os.utime(left, (since, since))
+    found = findings(words)["git lock"]
+    assert (found.state, found.said.split(":")[0]) == (State.ERROR, f"{left} was made 3 hours ago")
+    assert found.next_step == f"end the git that is at work there; if there is none, rm {left}"
+
+
+@pytest.mark.proves("HEALTH-GIT-LOCK")
+def test_locks_of_a_worktree_are_found_where_git_keeps_them(words: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    subprocess.run(["git", "-C", str(words), "worktree", "add", "-q", str(linked)], check=True)
+    made = [words / ".git/worktrees/linked/index.lock", words / ".git/packed-refs.lock"]
+    for lock in made:
+        lock.touch()
+    assert git.lock_files(linked) == made
