@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -21,11 +21,12 @@ from nugget.models import Session
 from nugget.redaction.assignments import assigned_secrets
 from nugget.redaction.paths import without_excluded
 from nugget.redaction.rules import rules_for
-from nugget.redaction.shapes import SHORTEST_RUN, Rule
+from nugget.redaction.shapes import FAILED, SHORTEST_RUN, Rule
 
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 _KEY_BEGIN = re.compile(r"-----BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----")
 _KEY_CHARS = 16_384
+_RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24}")
 _CUT_KEY = re.compile(
     r"(?:\s*(?:Proc-Type|DEK-Info|Comment|Version): [^\n]*)*"
@@ -91,7 +92,8 @@ def _code_digest() -> bytes:
 
 
 def _secrets(text: str, allow: Sequence[re.Pattern[str]]) -> list[_Span]:
-    return [span for span in _spans(text) if span.kind == "private" or not _is_allowed(text, span, allow)]
+    spans = [_Span(*found) for found in find_secrets(text, _FINDERS)]
+    return [span for span in spans if span.kind == "private" or not _is_allowed(text, span, allow)]
 
 
 def allow_list(settings: Settings) -> list[re.Pattern[str]]:
@@ -139,23 +141,38 @@ def is_excluded_project(session: Session, *, settings: Settings) -> bool:
     return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
 
 
-def _spans(text: str) -> Iterator[_Span]:
-    """Every secret, the more telling kinds first; spans may overlap."""
+Finder = Callable[[str], Iterator[tuple[int, int, str]]]
+"""Yields the start, end and kind of the secrets of some kinds."""
+
+
+def find_secrets(text: str, finders: Iterable[Finder]) -> Iterator[tuple[int, int, str]]:
+    """Yield every secret, the more telling kinds first; spans may overlap.
+
+    When a finder fails, the whole text counts as one secret of the kind `failed-rule`.
+    """
+    for find in finders:
+        try:
+            yield from [*find(text)]
+        except Exception:
+            yield 0, len(text), FAILED
+
+
+def _private_blocks(text: str) -> Iterator[tuple[int, int, str]]:
     if "<" in text and "private>" in text.lower():
-        yield from (_Span(found.start(), found.end(), "private") for found in _PRIVATE.finditer(text))
-    if "PRIVATE KEY" in text:
-        yield from _private_keys(text)
+        yield from ((*found.span(), "private") for found in _PRIVATE.finditer(text))
+
+
+def _by_rules(text: str) -> Iterator[tuple[int, int, str]]:
     lowered = _lowered(text)
     long_words = "\n".join([word for word in text.split() if len(word) >= SHORTEST_RUN])
     for rule in rules_for(lowered, long_words):
         haystack = lowered if rule.any_case else text
         if rule.trigger in (long_words if rule.unbroken else haystack):
             yield from _matches(rule, text, haystack)
-    for start, end, kind in assigned_secrets(text, lowered):
-        yield _Span(start, end, kind)
+    yield from assigned_secrets(text, lowered)
 
 
-def _matches(rule: Rule, text: str, haystack: str) -> Iterator[_Span]:
+def _matches(rule: Rule, text: str, haystack: str) -> Iterator[tuple[int, int, str]]:
     pattern = rule.pattern.compiled
     group: str | int = "secret" if "secret" in pattern.groupindex else 0
     end = 0
@@ -163,7 +180,7 @@ def _matches(rule: Rule, text: str, haystack: str) -> Iterator[_Span]:
         if position < end:
             continue
         if not rule.before:
-            found = pattern.match(text, position)
+            found = pattern.match(text, position, position + rule.longest)
             matches = [found] if found else []
         else:
             stop = position + len(rule.trigger) + rule.after
@@ -171,9 +188,12 @@ def _matches(rule: Rule, text: str, haystack: str) -> Iterator[_Span]:
             stop = line_end if line_end >= 0 else stop
             matches = list(pattern.finditer(text, max(0, position - rule.before), stop))
         for match in matches:
-            if rule.accept(match.group(group)):
-                yield _Span(match.start(group), match.end(group), rule.kind)
-                end = match.end()
+            if kind := rule.judge(match.group(group)):
+                start, end = match.span(group)
+                if end == position + rule.longest and (rest := _RUN.match(text, end)):
+                    end = rest.end()
+                yield start, end, kind
+                end = max(end, match.end())
 
 
 def _positions(rule: Rule, haystack: str) -> Iterator[int]:
@@ -186,8 +206,10 @@ def _positions(rule: Rule, haystack: str) -> Iterator[int]:
         position = haystack.find(rule.trigger, position + len(rule.trigger))
 
 
-def _private_keys(text: str) -> Iterator[_Span]:
+def _private_keys(text: str) -> Iterator[tuple[int, int, str]]:
     """PEM and OpenPGP blocks, also with escaped line breaks; of a cut one, what there is of it."""
+    if "PRIVATE KEY" not in text:
+        return
     for begin in _KEY_BEGIN.finditer(text):
         end = text.find("-----END", begin.end(), begin.end() + _KEY_CHARS)
         if end >= 0:
@@ -197,7 +219,10 @@ def _private_keys(text: str) -> Iterator[_Span]:
             cut = _CUT_KEY.match(text, begin.end(), begin.end() + _KEY_CHARS)
             stop = cut.end() if cut else begin.end()
         if _KEY_BODY.search(text, begin.end(), stop):
-            yield _Span(begin.start(), stop, "private-key")
+            yield begin.start(), stop, "private-key"
+
+
+_FINDERS: tuple[Finder, ...] = (_private_blocks, _private_keys, _by_rules)
 
 
 def _merged(spans: Sequence[_Span]) -> list[_Span]:

@@ -26,11 +26,6 @@ def is_jwt(value: str) -> bool:
         return False
 
 
-def _is_encoded_key(value: str) -> bool:
-    """Whether base64 (as in a kubeconfig) holds a private key, not a certificate."""
-    return b"PRIVATE KEY" in base64.b64decode(value[:64])
-
-
 def _three_classes(value: str) -> bool:
     return is_mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value))
 
@@ -150,10 +145,12 @@ def _shaped_rules() -> list[Rule]:
         r"(?P<secret>(?-i:[A-Za-z0-9/+]{40}))(?![A-Za-z0-9/+=])"
     )
     jwt = Shape(rf"{_EDGE}(?P<secret>eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{6,}}(?:\.[A-Za-z0-9_-]*){{0,3}})")
-    pem = Shape(r"(?P<secret>LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,}={0,2})")
+    # Base64 of `PRIVATE KEY` where it begins at the first, second or third byte of a group: no certificate.
+    named = r"[A-Za-z0-9+/]{0,36}(?:UFJJVkFURSBLRV|BSSVZBVEUgS0VZ|QUklWQVRFIEtFW)"
+    pem = Shape(rf"(?P<secret>LS0tLS1CRUdJTi(?={named})[A-Za-z0-9+/]{{40,}}={{0,2}})")
     return [
-        Rule(kind="private-key", trigger="LS0tLS1CRUdJTi", pattern=pem, accept=_is_encoded_key, unbroken=True),
-        Rule(kind="jwt", trigger="eyJ", pattern=jwt, unbroken=True, accept=is_jwt),
+        Rule(kind="private-key", trigger="LS0tLS1CRUdJTi", pattern=pem, unbroken=True),
+        Rule(kind="jwt", trigger="eyJ", pattern=jwt, longest=4096, unbroken=True, accept=is_jwt),
         Rule(kind="aws-secret-key", trigger="aws", pattern=aws_secret, any_case=True, accept=_three_classes, after=200),
         Rule(
             kind="aws-secret-key",

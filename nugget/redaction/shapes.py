@@ -12,6 +12,13 @@ SHORTEST_RUN = 20
 """Characters of the shortest secret that is known by its beginning (an AWS access key id)."""
 
 
+FAILED = "failed-rule"
+"""The kind of what a rule failed on: it counts as a secret."""
+
+_LOOKED_AT = 160
+"""Characters of a value by which it is judged."""
+
+
 class Shape:
     """A regular expression, compiled when it is first tried: most texts hold the trigger of no rule."""
 
@@ -29,11 +36,12 @@ class Shape:
 class Rule:
     """How one kind of secret is found.
 
-    `trigger` (or `anchor`, where no fixed text is telling) is searched first. `pattern` is then tried right there;
-    with `before`, anywhere from so many characters before to the end of the line, or `after` characters further
-    where `across_lines`. `unbroken` says that trigger and secret are one run of at least SHORTEST_RUN characters
-    without white space, so that only long words need be searched. The secret is the group `secret`, else the
-    whole match. A match is taken only when `accept` says so.
+    `trigger` (or `anchor`, where no fixed text is telling) is searched first. `pattern` is then tried right there, in
+    the `longest` characters from it; the run that follows a match of that length belongs to it. With `before`, it is
+    tried anywhere from so many characters before to the end of the line, or `after` characters further where
+    `across_lines`. `unbroken` says that trigger and secret are one run of at least SHORTEST_RUN characters without
+    white space, so that only long words need be searched. The secret is the group `secret`, else the whole match. A
+    match is taken only when `accept` says so.
     """
 
     kind: str
@@ -43,9 +51,17 @@ class Rule:
     after: int = 1024
     across_lines: bool = False
     any_case: bool = False
+    longest: int = 1024
     unbroken: bool = False
     anchor: re.Pattern[str] | None = None
     accept: Callable[[str], bool] = bool
+
+    def judge(self, value: str) -> str | None:
+        """Return the kind of a value that the pattern found; None if it is no secret, FAILED if that cannot be said."""
+        try:
+            return self.kind if self.accept(value) else None
+        except Exception:
+            return FAILED
 
 
 def entropy(text: str) -> float:
@@ -56,6 +72,7 @@ def entropy(text: str) -> float:
 
 def is_mixed(value: str) -> bool:
     """Whether a value has digits and letters and no long runs, as issued keys have."""
+    value = value[:_LOOKED_AT]
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and entropy(value) >= 2.8
 
 
@@ -72,10 +89,6 @@ _PLACEHOLDER = re.compile(
     | \$\{|\{\{|<[a-z_ -]+>
     """
 )
-
-
-_LOOKED_AT = 160
-"""Characters of a value that are searched for a placeholder."""
 
 
 def is_not_placeholder(value: str, letters: int = 4) -> bool:

@@ -16,6 +16,7 @@ PROMISES: dict[str, str] = {
     "CON-RECALL": "what Nugget recalled in a session is not captured again",
     "RED-CORPUS": "of 60 and more fake secrets of 25 kinds at least 97 % are redacted, with a precision of 95 %",
     "RED-SILENT": "redaction reports what kind it found and never what",
+    "RED-NEVER-FAILS": "redaction reads any text in one pass; what a rule fails on is taken out and counted",
     "RED-PRIVATE": "what stands in <private> is never read",
     "RED-ALLOW": "what redaction.allow names stays",
     "RED-EXCLUDE": "the content of excluded paths is left out of a session, and excluded projects are known",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
 import sys
+from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +19,9 @@ from redaction_examples import corpus, left_over
 from nugget.config import CaptureSettings, RedactionSettings, Settings
 from nugget.errors import UsageError
 from nugget.models import Event, EventKind, Session
-from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
+from nugget.redaction import allow_list, find_secrets, is_excluded_project, redact, redact_session
 from nugget.redaction.paths import EXCLUDED
+from nugget.redaction.shapes import FAILED, Rule, Shape
 from nugget.sources.claude_code import read_session
 
 
@@ -195,3 +199,54 @@ def test_rules_that_are_made_late_find_what_they_find_early() -> None:
     )
     for secret in secrets:
         subprocess.run([sys.executable, "-c", code, f"the key {secret} stands here"], check=True)
+
+
+PEM = b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 6).decode()
+
+
+@pytest.mark.proves("RED-NEVER-FAILS")
+@pytest.mark.parametrize("length", range(14, 140))
+def test_an_encoded_key_may_be_cut_anywhere(length: int) -> None:
+    for before, after in itertools.product(("", "data: ", "\\n"), ("", "=", "\n", " end")):
+        redacted = redact(before + PEM[:length] + after)
+        assert (PEM[:length] in redacted.text) == (length < 54), length
+    for kind in ("RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY"):
+        encoded = b64encode(f"-----BEGIN {kind}-----\nMHcCAQEEIBkg4LVWM9nuwNSk3yByxZpY".encode()).decode()
+        assert redact(f"key: {encoded}").counts == {"private-key": 1}
+    certificate = b64encode(
+        b"-----BEGIN CERTIFICATE-----\nMIIDdzCCAl+gAwIBAgIEAgAAuTANBgkqhkiG9w0BAQUFADBaMQs"
+    ).decode()
+    assert redact(certificate).counts == {}
+
+
+@pytest.mark.proves("RED-NEVER-FAILS")
+@pytest.mark.parametrize(
+    "unit", ["LS0tLS1CRUdJTi", "LS0tLS1CRUdJTi/", "-eyJhbGciOiJ", "xoxb-", "sk-ant-", "figd_-", "AIza-", "://a:"]
+)
+def test_a_long_text_that_begins_like_a_secret_everywhere_is_read_in_one_pass(unit: str) -> None:
+    # Each beginning once had the rest of the text read: that took hours for texts of this size.
+    text = unit * (200_000 // len(unit))
+    assert len(redact(text).text) <= len(text) + 100
+
+
+@pytest.mark.proves("RED-NEVER-FAILS")
+def test_a_secret_longer_than_a_rule_reads_goes_whole() -> None:
+    secret = "ghp_" + "A1b2C3d4" * 30
+    assert redact(f"token {secret} end").text == "token [redacted:github-token] end"
+    long = "xoxb-" + "1a2B3c4D-" * 2000
+    assert redact(f"token {long} end").text == "token [redacted:slack-token] end"
+
+
+@pytest.mark.proves("RED-NEVER-FAILS")
+def test_what_a_rule_fails_on_is_a_secret_and_counted() -> None:
+    rule = Rule(kind="number", trigger="n", pattern=Shape("n"), accept=lambda value: int(value) > 1)
+    assert [rule.judge(value) for value in ("2", "0", "no number")] == ["number", None, FAILED]
+
+    def fails(text: str) -> Iterator[tuple[int, int, str]]:
+        yield 0, 1, "found"
+        raise IndexError(text)
+
+    def finds(text: str) -> Iterator[tuple[int, int, str]]:
+        yield 2, 3, "other"
+
+    assert [*find_secrets("text", (fails, finds))] == [(0, 4, FAILED), (2, 3, "other")]
