@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments is None and _command_in(given) in _QUESTIONS:
             from nugget.infra.embedding.borrowed import load_ahead
 
-            load_ahead(_brain_in(given))
+            load_ahead()
         _forget_impossible_sizes()
         from nugget.cli import run
 
@@ -93,14 +93,6 @@ def _command_in(arguments: Sequence[str]) -> str | None:
             next(given, None)
         elif not argument.startswith("-"):
             return argument
-    return None
-
-
-def _brain_in(arguments: Sequence[str]) -> str | None:
-    """The folder that `--brain` names, as far as that can be told before there is a parser."""
-    for name, value in zip(arguments, [*arguments[1:], ""], strict=True):
-        if name == "--brain" or name.startswith("--brain="):
-            return value if name == "--brain" else name.removeprefix("--brain=")
     return None
 
 

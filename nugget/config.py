@@ -1,225 +1,180 @@
-"""Settings: one frozen value, made once, passed down.
+"""Settings: one validated value, made once, passed down.
 
-Precedence: defaults < brain.yaml < `$NUGGET_HOME/config.yaml` < `NUGGET_*` < flags. This module is the only reader
-of `os.environ`. A key `embedding.model` is `embedding: {model: ...}` in YAML and `NUGGET_EMBEDDING_MODEL`
+Order, weakest first: defaults, brain.yaml, `$NUGGET_HOME/config.yaml`, `NUGGET_*`, flags. brain.yaml comes with the
+brain and may have been written by anybody, so only the keys of `KNOWLEDGE_KEYS` are taken from it. This module is the
+only reader of `os.environ`. A key `embedding.model` is `embedding: {model: ...}` in YAML and `NUGGET_EMBEDDING_MODEL`
 in the environment.
 """
 
 from __future__ import annotations
 
-import json
+import functools
 import os
+import re
+import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
-from nugget.errors import BrainError, UsageError
-from nugget.infra import files
-from nugget.overlay import overlay, read_yaml
+from nugget.errors import UsageError
+from nugget.guarded_yaml import Entry, YAMLRefused, read_entries
+from nugget.text import printable
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    from nugget.models import Problem
+
+_S = TypeVar("_S")
+
+KNOWLEDGE_KEYS = frozenset(
+    {
+        "owner", "name", "canon.folders", "retrieval.limit", "retrieval.budget_tokens", "retrieval.candidates",
+        "retrieval.rrf_k", "retrieval.hops", "retrieval.ranking",
+    }
+)  # fmt: skip
+"""The settings that belong to the knowledge and are taken from brain.yaml."""
+_DESCRIPTIVE = frozenset({"id", "version", "domains", "languages", "chunking"})
+"""Keys of brain.yaml that describe the brain and set nothing."""
+_MOST = 10**9
+"""Above anything useful; much larger values overflow timers, floats or SQLite."""
+
+
+def _set(default: Any, doc: str, **limits: Any) -> Any:
+    """Return a dataclass field with its default, its line in docs/configuration.md and its limits as pydantic's."""
+    if "ge" in limits:
+        limits.setdefault("le", _MOST)
+    return field(default=default, metadata={"doc": doc, "limits": limits})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingSettings:
     """How texts become vectors."""
 
-    model: str = field(
-        default="all-MiniLM-L6-v2",
-        metadata={
-            "doc": "`all-MiniLM-L6-v2` (bundled, offline), `none`, any fastembed model name, a folder with "
-            "model.onnx and tokenizer.json, `openai:<model>` or `voyage:<model>`"
-        },
-    )
-    base_url: str | None = field(default=None, metadata={"doc": "endpoint for `openai:` and `voyage:` models"})
-    api_key_env: str | None = field(
-        default=None,
-        metadata={"doc": "name of the environment variable that holds the key (OPENAI_API_KEY or VOYAGE_API_KEY)"},
-    )
-    timeout_s: float = field(default=30.0, metadata={"doc": "seconds before a request for vectors is given up"})
+    model: str = _set("all-MiniLM-L6-v2", "the bundled model, or one of [these](#models-for-embeddings)", min_length=1)
+    base_url: str | None = _set(None, "endpoint for `openai:` and `voyage:` models")
+    api_key_env: str | None = _set(None, "environment variable with the key; OPENAI_API_KEY or VOYAGE_API_KEY if empty")
+    timeout_s: float = _set(30.0, "seconds before a request for vectors is given up", ge=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalSettings:
     """How a question is answered."""
 
-    limit: int = field(default=8, metadata={"doc": "units in an answer, at most"})
-    budget_tokens: int = field(default=2000, metadata={"doc": "tokens in an answer, at most"})
-    candidates: int = field(default=50, metadata={"doc": "chunks taken from each of vectors and BM25"})
-    rrf_k: int = field(default=60, metadata={"doc": "k of reciprocal rank fusion"})
-    hops: int = field(default=1, metadata={"doc": "steps along relations when looking for related units, 0 to 2"})
-    ranking: str = field(default="calibrated", metadata={"doc": "`calibrated` scores, or the bare `rrf` order"})
-    reranker: str = field(
-        default="auto",
-        metadata={
-            "doc": "`auto` (Claude where there is a key, else local), `local`, `claude`, or "
-            "`cross-encoder:<fastembed name or folder>`"
-        },
-    )
-    rerank_timeout_s: float = field(default=8.0, metadata={"doc": "seconds before the LLM re-ranker is given up"})
-    rerank_max_usd: float = field(default=0.02, metadata={"doc": "most that one re-ranking may cost, in USD"})
-    log_queries: bool = field(
-        default=True,
-        metadata={"doc": "keep what was asked, and which units came back, for `nugget queries` (on this machine only)"},
-    )
+    limit: int = _set(8, "units in an answer, at most", ge=1)
+    budget_tokens: int = _set(2000, "tokens in an answer, at most", ge=1)
+    candidates: int = _set(50, "chunks taken from each of vectors and BM25", ge=1)
+    rrf_k: int = _set(60, "k of reciprocal rank fusion", ge=0)
+    hops: int = _set(1, "steps along relations when looking for related units, 0 to 2", ge=0, le=2)
+    ranking: Literal["calibrated", "rrf"] = _set("calibrated", "`calibrated` scores, or the bare `rrf` order")
+    reranker: str = _set("auto", "`auto` (Claude with a key), `local`, `claude`, or `cross-encoder:<name or folder>`")
+    rerank_timeout_s: float = _set(8.0, "seconds before the LLM re-ranker is given up", ge=0.1)
+    rerank_max_usd: float = _set(0.02, "most that one re-ranking may cost, in USD", ge=0)
+    log_queries: bool = _set(True, "keep questions and the units in their answers on this machine (`nugget queries`)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LLMSettings:
     """Which models are asked for what. Without a key nothing here is used."""
 
-    enabled: bool = field(default=True, metadata={"doc": "false: never call an LLM, even with a key"})
-    answer_model: str = field(default="claude-sonnet-5-5", metadata={"doc": "writes the answer of `nugget ask`"})
-    rerank_model: str = field(default="claude-haiku-5-5", metadata={"doc": "orders the candidates"})
-    extract_model: str = field(default="claude-sonnet-5-5", metadata={"doc": "finds knowledge in a session"})
-    select_model: str = field(
-        default="claude-haiku-5-5", metadata={"doc": "chooses evidence from the history of a session (`llm-select`)"}
-    )
-    select_max_usd: float = field(
-        default=0.25, metadata={"doc": "most that one choice of evidence may cost, in USD, over all its calls"}
-    )
-    extract_with: str = field(
-        default="api",
-        metadata={"doc": "`api` (needs a key), or `claude-code` (the `claude` command with its tools switched off)"},
-    )
-    timeout_s: float = field(default=120.0, metadata={"doc": "seconds before an answer or extraction is given up"})
-    max_usd_per_session: float = field(default=0.5, metadata={"doc": "most that one capture may cost, in USD"})
+    enabled: bool = _set(True, "false: never call an LLM, even with a key")
+    answer_model: str = _set("claude-sonnet-5-5", "writes the answer of `nugget ask`")
+    rerank_model: str = _set("claude-haiku-5-5", "orders the candidates")
+    extract_model: str = _set("claude-sonnet-5-5", "finds knowledge in a session")
+    select_model: str = _set("claude-haiku-5-5", "chooses evidence from the history of a session (`llm-select`)")
+    select_max_usd: float = _set(0.25, "most that one choice of evidence may cost, in USD, over all its calls", ge=0)
+    extract_with: Literal["api", "claude-code"] = _set("api", "`api` (with a key), or the `claude-code` command")
+    timeout_s: float = _set(120.0, "seconds before an answer or extraction is given up", ge=0.1)
+    max_usd_per_session: float = _set(0.5, "most that one capture may cost, in USD", ge=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureSettings:
     """How sessions become proposals."""
 
-    method: str = field(default="auto", metadata={"doc": "`auto`: `generative` with a key, else `heuristic`"})
-    max_units: int = field(default=12, metadata={"doc": "units proposed from one session, at most"})
-    exclude_projects: tuple[str, ...] = field(
-        default=(), metadata={"doc": "folders (globs) whose sessions are never read"}
-    )
-    exclude_paths: tuple[str, ...] = field(
-        default=(), metadata={"doc": "files (globs) whose content is never read from a transcript"}
-    )
-    publish: str = field(
-        default="auto",
-        metadata={
-            "doc": "`auto`: with a GitHub remote and a token, proposals become pull requests; `never`: they stay local"
-        },
-    )
-    labels: tuple[str, ...] = field(default=(), metadata={"doc": "labels that pull requests are given"})
-    agents: tuple[str, ...] = field(
-        default=("claude-code",),
-        metadata={
-            "doc": "whose sessions catch-up captures: `claude-code`, `codex`, `gemini-cli`, `cursor`, `opencode`, "
-            "or `all`"
-        },
-    )
+    method: Literal["auto", "generative", "heuristic"] = _set("auto", "`auto`: `generative` with a key")
+    max_units: int = _set(12, "units proposed from one session, at most", ge=1)
+    exclude_projects: tuple[str, ...] = _set((), "folders (globs) whose sessions are never read")
+    exclude_paths: tuple[str, ...] = _set((), "files (globs) whose content is never read from a transcript")
+    publish: Literal["auto", "never"] = _set("auto", "`auto`: proposals become pull requests on GitHub, with a token")
+    labels: tuple[str, ...] = _set((), "labels that pull requests are given")
+    agents: tuple[str, ...] = _set(("claude-code",), "[agents](agents.md) that catch-up captures, or `all`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
     """Where other agents keep their sessions, when it is not where they do by default."""
 
-    codex: str = field(default="", metadata={"doc": "Codex' folder; empty: `$CODEX_HOME`, else ~/.codex"})
-    gemini: str = field(
-        default="", metadata={"doc": "Gemini CLI's folder; empty: `$GEMINI_CLI_HOME/.gemini`, else ~/.gemini"}
-    )
-    cursor: str = field(
-        default="",
-        metadata={
-            "doc": "Cursor's `User` folder; empty: ~/Library/Application Support/Cursor/User where that exists, else "
-            "`$XDG_CONFIG_HOME/Cursor/User`, else ~/.config/Cursor/User"
-        },
-    )
-    opencode: str = field(
-        default="",
-        metadata={"doc": "OpenCode's folder; empty: `$XDG_DATA_HOME/opencode`, else ~/.local/share/opencode"},
-    )
+    codex: str = _set("", "Codex' folder; empty: `$CODEX_HOME`, else ~/.codex")
+    gemini: str = _set("", "Gemini CLI's folder; empty: `$GEMINI_CLI_HOME/.gemini`, else ~/.gemini")
+    cursor: str = _set("", "Cursor's `User` folder; empty: where Cursor keeps it on this system")
+    opencode: str = _set("", "OpenCode's folder; empty: `$XDG_DATA_HOME/opencode`, else ~/.local/share/opencode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitSettings:
     """How `nugget commit` and its git hook write messages."""
 
-    recent_days: int = field(default=14, metadata={"doc": "sessions that ended within so many days are looked at"})
-    co_author: bool = field(
-        default=True, metadata={"doc": "false: no `Co-authored-by` for agents that wrote lines of the commit"}
-    )
-    model: str = field(default="claude-haiku-5-5", metadata={"doc": "writes the message, where there is a key"})
-    timeout_s: float = field(default=20.0, metadata={"doc": "seconds before the model is given up"})
-    max_usd: float = field(default=0.1, metadata={"doc": "most that one message may cost, in USD"})
+    recent_days: int = _set(14, "sessions that ended within so many days are looked at", ge=0, le=36_500)
+    co_author: bool = _set(True, "false: no `Co-authored-by` for agents that wrote lines of the commit")
+    model: str = _set("claude-haiku-5-5", "writes the message, where there is a key")
+    timeout_s: float = _set(20.0, "seconds before the model is given up", ge=0.1)
+    max_usd: float = _set(0.1, "most that one message may cost, in USD", ge=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncSettings:
     """How the brain follows its remote."""
 
-    pull: bool = field(
-        default=False,
-        metadata={
-            "doc": "true: `nugget sync` and the capture worker first fast-forward a clean checkout of the default "
-            "branch from the remote"
-        },
-    )
+    pull: bool = _set(False, "true: fast-forward a clean default branch from the remote before sync and capture")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanonSettings:
     """Folders of markdown that are searched beside the brain, and never written."""
 
-    folders: tuple[str, ...] = field(
-        default=(),
-        metadata={"doc": "folders of markdown to search: paths (relative: from the brain) or `name=path`, with commas"},
-    )
-    max_files: int = field(default=20_000, metadata={"doc": "notes read from one of these folders, at most"})
+    folders: tuple[str, ...] = _set((), "folders to search: paths or `name=path`; from brain.yaml only those inside it")
+    max_files: int = _set(20_000, "notes read from one of these folders, at most", ge=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySettings:
     """Whether history (sessions, bridge messages, shell logs) can be searched."""
 
-    enabled: bool = field(default=True, metadata={"doc": "false: history is not read for search, and forgotten"})
+    enabled: bool = _set(True, "false: history is not read for search, and forgotten")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
     """Whose private notes are found where."""
 
-    workspaces: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "doc": "workspaces whose CLAUDE.md and AGENTS.md belong to the memory of the agents that read them, beside "
-            "the current one and those that Claude Code knows"
-        },
-    )
+    workspaces: tuple[str, ...] = _set((), "more workspaces whose CLAUDE.md and AGENTS.md count as memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
     """What `nugget serve --http` does."""
 
-    allowed_hosts: tuple[str, ...] = field(default=(), metadata={"doc": "names of the server, beside its own address"})
-    backfill: bool = field(default=True, metadata={"doc": "true: all logs are read at the start, in the background"})
-    max_usd: float = field(default=2.0, metadata={"doc": "most that one call of /v1/completions may cost, in USD"})
+    allowed_hosts: tuple[str, ...] = _set((), "names of the server, beside its own address")
+    backfill: bool = _set(True, "true: all logs are read at the start, in the background")
+    max_usd: float = _set(2.0, "most that one call of /v1/completions may cost, in USD", ge=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedactionSettings:
     """What counts as a secret."""
 
-    allow: tuple[str, ...] = field(default=(), metadata={"doc": "regular expressions of texts that are no secrets"})
+    allow: tuple[str, ...] = _set((), "regular expressions of texts that are not secrets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that can be set, with where this run happens."""
 
-    owner: str = field(default="", metadata={"doc": "whose brain this is; used in commits and messages"})
-    name: str = field(default="", metadata={"doc": "what the brain is called"})
-    provenance: bool = field(
-        default=True,
-        metadata={
-            "doc": "false: a captured session leaves no nuggets (why its files are as they are) on this machine; "
-            "`nugget extract` still works when called"
-        },
-    )
+    owner: str = _set("", "whose brain this is; used in commits and messages")
+    name: str = _set("", "what the brain is called")
+    provenance: bool = _set(True, "false: a captured session leaves no nuggets; `nugget extract` still does")
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     llm: LLMSettings = field(default_factory=LLMSettings)
@@ -253,7 +208,7 @@ class Environment:
 
 
 def expanded(path: Path | str) -> Path:
-    """A path with the home folder for `~`. Where nobody knows that user it stays as it is, and leads nowhere."""
+    """Return a path with the home folder for `~`; of an unknown user it stays as it is."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises RuntimeError there
 
 
@@ -291,107 +246,151 @@ def absolute_folder(value: str, *, user_home: Path) -> Path:
     return Path(os.path.abspath(expanded(whole)))  # noqa: PTH100 - links stay links
 
 
+BrainFile = tuple[dict[str, Any], list["Problem"], dict[str, Entry]]
+"""What a brain.yaml sets, what is wrong with it, and its keys that only the user's own configuration can set."""
+
+
 def load_settings(environment: Environment, brain: Path | None = None) -> Settings:
     """Layer brain.yaml, the user's config.yaml and `NUGGET_*` over the defaults.
 
-    Raises UsageError naming file and key for a value that cannot be taken. An unknown key in a file is left
-    alone (a newer Nugget may know it); `unknown_keys` lists them for `nugget lint` and `nugget doctor`.
+    What is wrong in brain.yaml is left out. Raises UsageError, naming place and key, for a bad value of the user's.
     """
-    settings = Settings()
-    for file in config_files(environment, brain):
-        settings = overlay(settings, read_yaml(file), where=str(file))
-    return overlay(settings, _from_variables(environment.variables), where="the environment")
+    shared = read_brain_file(brain)[0] if brain else {}
+    values = dict(shared)
+    file = environment.home / "config.yaml"
+    given = [(key, entry.value, f"{file}:{entry.line}") for key, entry in read_user_file(environment).items()]
+    for key in documented_keys():
+        given.append((key, environment.variables.get(variable_of(key)) or None, variable_of(key)))
+    for key, value, where in given:
+        if value is not None and is_known(key):
+            try:
+                values[key] = taken(key, value)
+            except ValueError as error:
+                raise UsageError(f"{where}: `{key}` must be {error}.") from None
+    if folders := shared.get("canon.folders"):
+        values["canon.folders"] = tuple(dict.fromkeys((*values["canon.folders"], *folders)))
+    return _assembled(Settings, values)
 
 
-def config_files(environment: Environment, brain: Path | None) -> list[Path]:
-    """The configuration files that exist, weakest first."""
-    files = [brain / "brain.yaml"] if brain else []
-    return [file for file in [*files, environment.home / "config.yaml"] if file.is_file()]
+def read_user_file(environment: Environment) -> dict[str, Entry]:
+    """Return the dotted keys of the user's configuration. Raises UsageError for a file that cannot be read."""
+    file = environment.home / "config.yaml"
+    try:
+        return read_entries(file) if file.is_file() else {}
+    except YAMLRefused as refused:
+        line = f":{refused.line}" if refused.line else ""
+        raise UsageError(f"{file}{line}: {refused}.", hint="Correct that line." if line else None) from None
 
 
-def documented_keys(kind: type[Any] = Settings, prefix: str = "") -> dict[str, tuple[Any, str]]:
-    """Every key with its default and meaning, in order: `{"embedding.model": (default, doc)}`."""
-    keys: dict[str, tuple[Any, str]] = {}
-    for entry in fields(kind):
-        name = f"{prefix}{entry.name}"
-        default = entry.default_factory() if callable(entry.default_factory) else entry.default
-        if is_dataclass(default):
-            keys.update(documented_keys(type(default), f"{name}."))
+def read_brain_file(brain: Path) -> BrainFile:
+    """Read brain.yaml; whatever is wrong with it is left out and comes back as problems."""
+    from nugget.models import Problem, Severity
+
+    file = brain / "brain.yaml"
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    misplaced: dict[str, Entry] = {}
+    try:
+        entries = read_entries(file) if file.is_file() else {}
+    except YAMLRefused as refused:
+        return {}, [Problem(path=file.name, reason=str(refused), line=refused.line)], {}
+    for key, entry in entries.items():
+        if entry.value is None or key.partition(".")[0] in _DESCRIPTIVE:
+            continue
+        if not is_known(key):
+            reason = f"has the key `{printable(key)}`, which Nugget does not know"
+            problems.append(Problem(path=file.name, reason=reason, line=entry.line, severity=Severity.WARNING))
+        elif key in documented_keys() and key not in KNOWLEDGE_KEYS:
+            misplaced[key] = entry
         else:
-            keys[name] = (default, entry.metadata["doc"])
+            try:
+                values[key] = taken(key, entry.value)
+            except ValueError as error:
+                problems.append(Problem(path=file.name, reason=f"`{key}` must be {error}", line=entry.line))
+    folders = values.get("canon.folders", ())
+    if outside := [folder for folder in folders if not _is_inside(folder)]:
+        misplaced["canon.folders"] = Entry(value=outside, line=entries["canon.folders"].line)
+        values["canon.folders"] = tuple(folder for folder in folders if _is_inside(folder))
+    return values, problems, misplaced
+
+
+def taken(key: str, value: Any) -> Any:
+    """Return a value as its setting takes it. Raises ValueError that says what it must be."""
+    from pydantic import ValidationError
+
+    if key not in _keys():
+        raise ValueError("a section with its keys below it")
+    if isinstance(value, str) and isinstance(_keys()[key][1].default, tuple):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    try:
+        result = _adapter(key).validate_python(value)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Input should be ").partition(", unable")[0]
+        raise ValueError(f"{'given' if ' should have ' in reason else reason}, not {_shown(value)}") from None
+    for pattern in result if key == "redaction.allow" else ():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"a list of regular expressions ({_shown(pattern)}: {error})") from None
+    return result
+
+
+def documented_keys() -> dict[str, tuple[Any, str]]:
+    """Return every key with its default and meaning, in order: `{"embedding.model": (default, doc)}`."""
+    return {key: (entry.default, entry.metadata["doc"]) for key, (_, entry) in _keys().items()}
+
+
+def is_known(key: str) -> bool:
+    """Return whether a key is a setting or a section of settings."""
+    return key in _keys() or any(known.startswith(f"{key}.") for known in _keys())
+
+
+def variable_of(key: str) -> str:
+    """Return the environment variable that sets a key."""
+    return f"NUGGET_{key.replace('.', '_').upper()}"
+
+
+def _is_inside(folder: str) -> bool:
+    """Return whether a folder of canon is a path that stays below the brain, as far as its words tell."""
+    path = PurePath(folder.partition("=")[2] or folder)
+    return not (path.is_absolute() or ".." in path.parts or str(path).startswith("~"))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+@functools.cache
+def _keys(kind: type[Any] = Settings, prefix: str = "") -> dict[str, tuple[type[Any], Field[Any]]]:
+    """Return every key with the dataclass that has it and its field."""
+    keys: dict[str, tuple[type[Any], Field[Any]]] = {}
+    for entry in fields(kind):
+        section: Any = entry.default_factory
+        if isinstance(section, type):
+            keys |= _keys(section, f"{prefix}{entry.name}.")
+        else:
+            keys[f"{prefix}{entry.name}"] = (kind, entry)
     return keys
 
 
-def unknown_keys(file: Path) -> list[str]:
-    """Keys of a configuration file that no setting has."""
-    known = documented_keys()
-    sections = {key.split(".")[0] for key in known if "." in key}
-    unknown: list[str] = []
-    for key, value in read_yaml(file).items():
-        if key in sections and isinstance(value, Mapping):
-            unknown += [f"{key}.{inner}" for inner in value if f"{key}.{inner}" not in known]
-        elif key not in known and key not in sections and key not in ("brain", "version"):
-            unknown.append(str(key))
-    return unknown
+@functools.cache
+def _adapter(key: str) -> TypeAdapter[Any]:
+    from pydantic import Field as Limits
+    from pydantic import TypeAdapter
+
+    kind, entry = _keys()[key]
+    hint: Any = Annotated[typing.get_type_hints(kind)[entry.name], Limits(**entry.metadata["limits"])]
+    return TypeAdapter(hint)
 
 
-def default_brain(environment: Environment) -> Path | None:
-    """The user's default brain (`brain:` in `$NUGGET_HOME/config.yaml`), written by `nugget init`."""
-    file = environment.home / "config.yaml"
-    value = read_yaml(file).get("brain") if file.is_file() else None
-    return expanded(value) if isinstance(value, str) and value else None
-
-
-def set_default_brain(environment: Environment, brain: Path) -> None:
-    """Make `brain` the user's default, leaving every other line of config.yaml as it is."""
-    file = environment.home / "config.yaml"
-    try:
-        lines = file.read_text("utf-8").splitlines() if file.is_file() else []
-    except UnicodeDecodeError:
-        raise UsageError(f"{file} is no UTF-8 text.", hint="`iconv -t UTF-8` converts it.") from None
-    kept = [line for line in lines if not line.startswith("brain:")]
-    text = "\n".join([f"brain: {json.dumps(str(brain), ensure_ascii=False)}", *kept]) + "\n"
-    files.replace(file, text.encode())
-
-
-def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path) -> Path:
-    """The brain in use: `--brain` > `NUGGET_BRAIN` > the one that `cwd` is in > the user's default.
-
-    Raises BrainError when there is none, when the folder named is no brain, or when `cwd` itself is half a one.
-    """
-    named = brain_at_hand(environment, flag=flag, cwd=cwd)
-    if named is None and (cwd / "brain.yaml").is_file():
-        named = cwd
-    if named is None:
-        named = default_brain(environment)
-    if named is None:
-        raise BrainError("There is no brain yet.", hint="Run `nugget init` to make one.")
-    if not is_brain(named):
-        if (named / "brain.yaml").is_file():
-            missing = "is no brain: it has a brain.yaml, but neither a `domains` folder nor a git repository"
-            hint = f"Run `mkdir {named}/domains` and `nugget init {named}` to make it one, or name another brain."
-            raise BrainError(f"{named} {missing}.", hint=hint)
-        missing = "does not exist" if not named.exists() else "is no brain (it has no brain.yaml)"
-        raise BrainError(f"{named} {missing}.", hint=f"Run `nugget init {named}`, or name another brain.")
-    return named.resolve()
-
-
-def brain_at_hand(environment: Environment, *, flag: Path | None, cwd: Path) -> Path | None:
-    """`--brain` > `NUGGET_BRAIN` > the brain that `cwd` is in; not looked at, and None where there is none of them."""
-    return flag or environment.brain or next(filter(is_brain, (cwd, *cwd.parents)), None)
-
-
-def is_brain(folder: Path) -> bool:
-    """Whether the folder is a brain: it has a brain.yaml beside a `domains` folder or a `.git`."""
-    return (folder / "brain.yaml").is_file() and ((folder / "domains").is_dir() or (folder / ".git").exists())
-
-
-def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for key in documented_keys():
-        value = variables.get("NUGGET_" + key.replace(".", "_").upper())
-        if value is None:
-            continue
-        section, _, name = key.rpartition(".")
-        (nested.setdefault(section, {}) if section else nested)[name] = value
-    return nested
+def _assembled(kind: type[_S], values: Mapping[str, Any], prefix: str = "") -> _S:
+    """Return the dataclass with these values, by dotted key, in place of its defaults."""
+    given: dict[str, Any] = {}
+    for entry in fields(kind):  # type: ignore[arg-type]
+        key, section = f"{prefix}{entry.name}", cast(Any, entry.default_factory)
+        if isinstance(section, type):
+            given[entry.name] = _assembled(section, values, f"{key}.")
+        elif key in values:
+            given[entry.name] = values[key]
+    return kind(**given)

@@ -1,79 +1,92 @@
-"""YAML files of settings, read with bounds: not too long, not too deep, no aliases and tags, plain values only."""
+"""YAML from outside, read with bounds: not too long, not too deep, no aliases that multiply."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 MAX_CHARS = 256_000
-"""Longer YAML is refused."""
+"""Longer frontmatter is refused."""
+
+MAX_SETTINGS_BYTES = 64_000
+"""Longer files of settings are refused."""
 
 MAX_DEPTH = 40
 """Deeper nesting is refused."""
 
-MAX_PLAIN_CHARS = 2_000
-"""A longer value without quotes is refused: as a number, Python could not print it."""
-
 
 class YAMLRefused(ValueError):
-    """YAML that is broken or out of bounds; `line` counts from 1, None where no line is to blame."""
+    """YAML that is broken or out of bounds; `line` counts from 1, None if no line is to blame."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
         self.line = line
 
 
-def load(file: Path) -> object:
-    """The value of a YAML file. Raises YAMLRefused for what cannot be read, is broken or out of bounds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A value in a file of settings, as text or a list of texts, with the line of its key; None for an empty value."""
+
+    value: Any
+    line: int
+
+
+def read_entries(file: Path) -> dict[str, Entry]:
+    """Return the dotted keys of a file of settings. Raises YAMLRefused.
+
+    Only two levels of keys with texts and lists of texts are looked at, so aliases cannot multiply. The pure Python
+    loader meets deep nesting with a RecursionError.
+    """
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         with file.open("rb") as opened:
-            content = opened.read(4 * MAX_CHARS + 1)
+            content = opened.read(MAX_SETTINGS_BYTES + 1)
         text = content.decode("utf-8-sig")
-        if len(text) > MAX_CHARS:
-            raise YAMLRefused(f"longer than {MAX_CHARS:,} characters")
-        check(text, loader, is_plain=True)
-        return yaml.load(text, Loader=loader)
+        root = yaml.compose(text, Loader=yaml.SafeLoader) if len(content) <= MAX_SETTINGS_BYTES else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise YAMLRefused(f"not valid YAML ({error.problem})", line) from None
-    except YAMLRefused:
-        raise
     except UnicodeDecodeError:
-        raise YAMLRefused("cannot be read as YAML (it is no UTF-8 text)") from None
-    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:  # ValueError: a date that is none
+        raise YAMLRefused("cannot be read as YAML (it is not UTF-8 text)") from None
+    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
         raise YAMLRefused(f"cannot be read as YAML ({error})") from None
+    if len(content) > MAX_SETTINGS_BYTES:
+        raise YAMLRefused(f"longer than {MAX_SETTINGS_BYTES:,} bytes")
+    if root is not None and not isinstance(root, yaml.MappingNode):
+        raise YAMLRefused("expected `key: value` lines")
+    found: dict[str, Entry] = {}
+    for key, node in root.value if root else ():
+        if node.id == "mapping":
+            found |= {f"{_name(key)}.{_name(inner)}": _entry(inner, leaf) for inner, leaf in node.value}
+        else:
+            found[_name(key)] = _entry(key, node)
+    return found
 
 
-def check(text: str, loader: Any, *, is_plain: bool) -> None:
-    """Raise YAMLRefused where YAML is nested too deep.
-
-    With `is_plain`, for YAML that is constructed, also where it has an alias, which can stand for a thousandfold, a
-    tag (PyYAML makes an IndexError of `!!int ""`) or a number without end. By its events: libyaml's composer recurses
-    on the C stack and crashes the process on deep nesting.
-    """
+def check(text: str, loader: Any) -> None:
+    """Raise YAMLRefused for deep nesting, found by its events: libyaml's composer would overflow the C stack."""
     import yaml
 
     depth = 0
     for event in yaml.parse(text, Loader=loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        line = event.start_mark.line + 1 if event.start_mark else None
         if depth > MAX_DEPTH:
+            line = event.start_mark.line + 1 if event.start_mark else None
             raise YAMLRefused(f"nested more than {MAX_DEPTH} levels deep", line)
-        if reason := _reason_against(event) if is_plain else None:
-            raise YAMLRefused(reason, line)
 
 
-def _reason_against(event: Any) -> str | None:
-    """Why an event cannot stand in YAML that is constructed, None where it can."""
-    import yaml
+def _name(key: Any) -> str:
+    return str(key.value) if key.id == "scalar" else "?"
 
-    if isinstance(event, yaml.AliasEvent):
-        return "has an alias (`*name`), which is not taken; write the value out"
-    if getattr(event, "tag", None):
-        return "has a tag (`!name`), which is not taken; write the value without it"
-    if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and len(event.value) > MAX_PLAIN_CHARS:
-        return f"has a value of more than {MAX_PLAIN_CHARS:,} characters; put it in quotes"
-    return None
+
+def _entry(key: Any, node: Any) -> Entry:
+    value: Any = {}  # what no setting takes
+    if node.id == "sequence":
+        value = [part.value if part.id == "scalar" else {} for part in node.value]
+    elif node.id == "scalar" and node.tag != "tag:yaml.org,2002:null":
+        value = node.value
+    elif node.id == "scalar":
+        value = None
+    return Entry(value=value, line=key.start_mark.line + 1)

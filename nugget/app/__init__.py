@@ -14,11 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget.app.asked import as_depth, as_filter, as_sources, at_least_one
-from nugget.config import Environment, Settings, expanded, find_brain, load_settings, read_environment
+from nugget.config import Environment, Settings, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable
 from nugget.index import Index, Unusable
 from nugget.index.home import discard_damaged, read_home
 from nugget.index.sync import Freshness, Progress, SyncResult, index_folder, pending_changes, sync
+from nugget.infra.brain_in_use import find_brain
 from nugget.infra.embedding import Embedder, QuestionEmbedder
 from nugget.infra.embedding.in_use import ModelInUse
 from nugget.infra.pace import Pace

@@ -25,10 +25,11 @@ from nugget.capture import Capture, CaptureResult, capture_transcript, queue, wi
 from nugget.capture import publish as publishing
 from nugget.capture.publish import Published
 from nugget.capture.queue import Job, Outcome
-from nugget.config import Environment, default_brain, find_brain, load_settings, read_environment
+from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.feedback import note_uses
 from nugget.infra import files, spool
+from nugget.infra.brain_in_use import default_brain, find_brain
 from nugget.models import SessionFile
 from nugget.redaction import redact
 from nugget.sources.sessions import find_session_by_id, find_sessions

@@ -23,6 +23,7 @@ from nugget import config
 from nugget.brain import knowledge_file as knowledge
 from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, NuggetError, UsageError
 from nugget.infra import git
+from nugget.infra.brain_in_use import is_brain
 from nugget.infra.resources import resource
 from nugget.models import KnowledgeType, Problem
 from nugget.text import printable
@@ -57,7 +58,7 @@ def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
     path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
     with _clear_errors(path):
         files = _template(path.name, owner=owner, now=now)
-        created = not config.is_brain(path)
+        created = not is_brain(path)
         if created:
             _refuse_foreign(path, files, now=now)
             for name, text in files.items():

@@ -122,7 +122,7 @@ def _compose(split: Split) -> Node | None:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         if len(text) > 2000 or text.count("[") + text.count("{") > MAX_DEPTH or _DEEP_LINE.search(text):
-            check(text, loader, is_plain=False)
+            check(text, loader)
         node = cast("Node | None", yaml.compose(text, Loader=loader))
     except YAMLRefused as refused:
         line = split.first_line + (refused.line or 1) - 1

@@ -105,7 +105,7 @@ def parse(content: bytes, *, path: str) -> Golden:
         return Golden(problems=(Problem(path=path, reason=f"larger than {MAX_FILE_BYTES:,} bytes"),))
     try:
         text, loader = content.decode("utf-8-sig"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        guarded_yaml.check(text, loader, is_plain=False)
+        guarded_yaml.check(text, loader)
         root = yaml.compose(text, Loader=loader)
     except guarded_yaml.YAMLRefused as refused:
         return Golden(problems=(Problem(path=path, reason=f"is {refused}", line=refused.line),))

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nugget import brain as brains
-from nugget import config
-from nugget.brain.frontmatter import FrontmatterError, Split, nodes
 from nugget.brain.golden import read_golden
+from nugget.config import Settings, read_brain_file
 from nugget.errors import GitError, NuggetError, UsageError
 from nugget.infra import git
 from nugget.models import Problem, RelationType, Severity, Unit
@@ -21,6 +20,7 @@ from nugget.text import printable
 
 _ONE_WAY = (RelationType.SUPERSEDES, RelationType.REQUIRES_UNDERSTANDING_OF)
 """Relations that make no sense in a circle."""
+_DEFAULTS = Settings()
 _DEEPEST = 100
 """Folders within one another that are looked at as folders; their files are read however deep they lie."""
 
@@ -48,10 +48,11 @@ class _Brain:
     problems: list[Problem] = field(default_factory=list)
 
 
-def lint(brain: Path, paths: Sequence[Path] = ()) -> list[Problem]:
+def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAULTS) -> list[Problem]:
     """What is wrong with a brain, sorted by path and line; with `paths` (files or folders) only what is wrong there.
 
-    Relations and ids are always checked against the whole brain. Raises UsageError for a path outside it.
+    Relations and ids are always checked against the whole brain. `settings` say which texts are no secrets.
+    Raises UsageError for a path outside it.
     """
     wanted = [_relative(brain, path) for path in paths]
     read = _read(brain, wanted)
@@ -60,7 +61,7 @@ def lint(brain: Path, paths: Sequence[Path] = ()) -> list[Problem]:
         *_settings(brain),
         *_links_and_folders(brain),
         *_repository(brain),
-        *_secrets(brain, [path for path in read.paths if not wanted or _is_under(path, wanted)]),
+        *_secrets(brain, [path for path in read.paths if not wanted or _is_under(path, wanted)], settings),
         *_duplicates(read.units),
         *(problem for known in read.units for problem in _place(known)),
         *_dangling(read.units),
@@ -100,12 +101,9 @@ def _read(brain: Path, wanted: Sequence[str]) -> _Brain:
     return read
 
 
-def _secrets(brain: Path, paths: Sequence[str]) -> Iterator[Problem]:
+def _secrets(brain: Path, paths: Sequence[str], settings: Settings) -> Iterator[Problem]:
     """Kind and line of what looks like a secret, in the order of the file; never what it is."""
-    try:
-        allow = allow_list(config.load_settings(_without_home(brain), brain))
-    except NuggetError:
-        allow = []
+    allow = allow_list(settings)
     for path in paths:
         try:
             text = brains.read_file(brain, path).decode("utf-8", "replace")
@@ -115,48 +113,17 @@ def _secrets(brain: Path, paths: Sequence[str]) -> Iterator[Problem]:
             reason = (
                 f"holds what looks like a secret ({kind}); take it out here and in git's history, or let it through"
             )
-            reason += " with `redaction.allow` in brain.yaml"
+            reason += " with `redaction.allow` in your configuration"
             yield Problem(path=printable(path), reason=reason, line=line, severity=Severity.WARNING)
 
 
-def _without_home(brain: Path) -> config.Environment:
-    """A home without a config.yaml, so that brain.yaml alone is looked at."""
-    return config.read_environment({"HOME": str(brain / ".nugget" / "no-home")})
-
-
 def _settings(brain: Path) -> Iterator[Problem]:
-    """Problems of brain.yaml: what cannot be read or taken, and keys that no setting has."""
-    file = brain / "brain.yaml"
-    try:
-        config.load_settings(_without_home(brain), brain)
-        unknown = config.unknown_keys(file)
-    except (NuggetError, OSError) as error:
-        reason = str(error).removeprefix(str(file)).lstrip(":").strip()
-        line, _, rest = reason.partition(": ")
-        if line.isdigit():
-            yield Problem(path="brain.yaml", reason=rest.rstrip("."), line=int(line))
-        else:
-            key = reason.split("`")[1] if reason.count("`") > 1 else ""
-            yield Problem(path="brain.yaml", reason=reason.rstrip("."), line=_key_line(file, key))
-        return
-    for key in unknown:
-        reason = f"has the key `{key}`, which Nugget does not know"
-        yield Problem(path="brain.yaml", reason=reason, line=_key_line(file, key), severity=Severity.WARNING)
-
-
-def _key_line(file: Path, key: str) -> int | None:
-    """The line of a setting such as `retrieval.limit` in a YAML file."""
-    try:
-        text = file.read_text("utf-8-sig")
-        found = nodes(Split(frontmatter=text, first_line=1, body="", body_line=1))
-    except (FrontmatterError, OSError, UnicodeDecodeError):
-        return None
-    section, _, name = key.partition(".")
-    if section not in found:
-        return None
-    key_node, node = found[section]
-    inner = {child.value: child for child, _ in node.value} if name and node.id == "mapping" else {}
-    return int(inner.get(name, key_node).start_mark.line) + 1
+    """Problems of brain.yaml: what cannot be read or taken, and keys that it cannot set."""
+    _, problems, misplaced = read_brain_file(brain)
+    yield from problems
+    for key, entry in misplaced.items():
+        reason = f"`{key}` is ignored here; `nugget config move` moves it to your own configuration"
+        yield Problem(path="brain.yaml", reason=reason, line=entry.line, severity=Severity.WARNING)
 
 
 def _links_and_folders(brain: Path) -> Iterator[Problem]:

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from nugget.cli.terminal import current_folder, note
-from nugget.config import default_brain, load_settings, read_environment
+from nugget.config import load_settings, read_environment
 from nugget.errors import GitError
+from nugget.infra.brain_in_use import default_brain
 
 
 def commit(

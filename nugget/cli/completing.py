@@ -72,7 +72,7 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 def _opened() -> Brain:
     """The brain in use, opened as it is. Raises NuggetError where there is none."""
     from nugget.app import Brain
-    from nugget.config import find_brain
+    from nugget.infra.brain_in_use import find_brain
 
     environment = read_environment()
     return Brain(find_brain(environment, cwd=Path.cwd()), environment=environment)

@@ -12,8 +12,9 @@ import typer
 
 from nugget.cli.capturing import Method
 from nugget.cli.terminal import JsonOption, console, note, print_json, progress
-from nugget.config import default_brain, find_brain, load_settings, read_environment
+from nugget.config import load_settings, read_environment
 from nugget.errors import BrainError, LLMUnavailable, TranscriptError
+from nugget.infra.brain_in_use import default_brain, find_brain
 from nugget.render import clean, one_line
 from nugget.text import counted
 

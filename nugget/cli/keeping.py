@@ -160,10 +160,12 @@ def lint(
     Made for the brain's own CI: the exit code is 1 when a file has an error.
     """
     from nugget.brain.lint import lint as check
-    from nugget.config import expanded
+    from nugget.config import expanded, load_settings, read_environment
 
     here = current_folder()
-    problems = check(brain_folder(brain), [here / expanded(path) for path in paths or ()])
+    folder, environment = brain_folder(brain), read_environment()
+    wanted = [here / expanded(path) for path in paths or ()]
+    problems = check(folder, wanted, settings=load_settings(environment, folder))
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     warnings = len(problems) - errors
     if as_json:
@@ -196,7 +198,7 @@ def problem_json(problem: Problem) -> dict[str, object]:
 def _tell_redacted(counts: Mapping[str, int]) -> None:
     if counts:
         kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
-        note(f"redacted before anything was kept: {kinds} (`redaction.allow` in brain.yaml lets through what is none)")
+        note(f"redacted before anything was kept: {kinds} (`nugget config set redaction.allow` lets more through)")
 
 
 def _tell_relinked(out: Console, relinked: Sequence[str], what: str) -> None:

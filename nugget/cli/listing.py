@@ -87,6 +87,7 @@ COMMANDS = (
     _listed("rebuild", "syncing:rebuild", CARE, "Make the index anew."),
     _listed("eval", "evaluating:evaluate", CARE, "Measure how well golden questions are answered."),
     _listed("queries", "evaluating:queries", CARE, "Show what was asked of the brain, most often first."),
+    _listed("config", "settings:config", CARE, "Show your settings, or change them."),
     _listed("status", "upkeep:status", CARE, "Show what is indexed, captured, queued, failed and spent."),
     _listed("doctor", "upkeep:doctor", CARE, "Look for what is wrong and name the next command."),
 )

@@ -57,7 +57,8 @@ def current_folder() -> Path:
 
 def brain_folder(flag: Path | None, environment: Environment | None = None) -> Path:
     """The brain in use. Raises BrainError where there is none."""
-    from nugget.config import expanded, find_brain, read_environment
+    from nugget.config import expanded, read_environment
+    from nugget.infra.brain_in_use import find_brain
 
     named = None if flag is None else expanded(flag)
     return find_brain(environment or read_environment(), flag=named, cwd=current_folder())

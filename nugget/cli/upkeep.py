@@ -21,11 +21,13 @@ from nugget.cli.terminal import (
     note,
     print_json,
 )
-from nugget.config import default_brain, expanded, is_brain, load_settings, read_environment, set_default_brain
+from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, UsageError
+from nugget.infra.brain_in_use import default_brain, is_brain
 from nugget.models import Severity
 from nugget.render import clean, one_line
 from nugget.text import counted, printable
+from nugget.upkeep.user_settings import set_default_brain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from nugget.config import Environment, Settings, find_brain, load_settings, read_environment
+from nugget.config import Environment, Settings, load_settings, read_environment
 from nugget.errors import BrainError, NuggetError
 from nugget.http.app import make_app
 from nugget.http.connections import IDLE_TIMEOUT_S, Connection
@@ -27,6 +27,7 @@ from nugget.http.limits import MAX_HEAD_BYTES, Lane
 from nugget.http.logs import LogDesk
 from nugget.http.operations import Server, mcp_endpoint, operations_of
 from nugget.http.security import Access, Address, access_for, parse_address
+from nugget.infra.brain_in_use import find_brain
 from nugget.infra.query_log import Face
 from nugget.mcp.desk import Desk
 from nugget.mcp.openqed import add_openqed_tools

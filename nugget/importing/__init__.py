@@ -20,7 +20,7 @@ from nugget.capture import base_commit, brain_key, waiting_units
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
 from nugget.capture.publish import Published, publish
-from nugget.config import Environment, Settings, is_brain
+from nugget.config import Environment, Settings
 from nugget.errors import BrainError, UsageError
 from nugget.extraction.proposals import Proposal
 from nugget.importing.exports import may_be_export, notes_of_export
@@ -29,6 +29,7 @@ from nugget.importing.kinds import named_kind
 from nugget.importing.notes import LeftOut, Note, page_of
 from nugget.importing.pages import notes_of
 from nugget.infra import git, ledger
+from nugget.infra.brain_in_use import is_brain
 from nugget.infra.files import locked
 from nugget.models import Evidence, Origin, SourceName, Unit
 from nugget.redaction import allow_list, redact

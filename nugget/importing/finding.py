@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nugget.config import is_brain
 from nugget.errors import UsageError
 from nugget.importing.databases import DATABASE_NAMES, export_of, is_database
 from nugget.importing.notes import LeftOut
+from nugget.infra.brain_in_use import is_brain
 from nugget.redaction.paths import is_excluded
 from nugget.sources.ignore_files import IGNORE_FILES, Rules, is_ignored, rules_above, rules_in
 from nugget.text import counted

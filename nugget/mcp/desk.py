@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from nugget.config import Environment, find_brain
+from nugget.config import Environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
+from nugget.infra.brain_in_use import find_brain
 from nugget.infra.query_log import Face
 from nugget.mcp.agent_code import answer_agent, code_part
 from nugget.mcp.source_answers import LEAST_TOKENS, Place, answer_beyond, is_beyond_the_brain

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nugget.config import Environment, is_brain
+from nugget.config import Environment
 from nugget.errors import NuggetError
+from nugget.infra.brain_in_use import is_brain
 from nugget.infra.embedding import Embedder
 from nugget.infra.embedding.borrowed import vector_for
 from nugget.mcp.desk import Desk

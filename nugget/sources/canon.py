@@ -7,6 +7,7 @@ and links between files are relations. Nothing is ever written there.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -30,6 +31,8 @@ class CanonFolder:
 
     name: str
     path: Path
+    inside: Path | None = None
+    """The folder that `path` may not leave, not even by a link."""
 
 
 def canon_folders(given: Sequence[str], *, base: Path) -> list[CanonFolder]:
@@ -41,13 +44,14 @@ def canon_folders(given: Sequence[str], *, base: Path) -> list[CanonFolder]:
     folders: dict[str, CanonFolder] = {}
     for text in given:
         name, equals, rest = text.partition("=")
-        path = expanded(rest if equals else text)
-        path = path if path.is_absolute() else base / path
+        given_path = expanded(rest if equals else text)
+        path = given_path if given_path.is_absolute() else base / given_path
+        inside = None if given_path.is_absolute() or ".." in given_path.parts else base
         wanted = [slugify(name)] if equals else [_plain(path.name), _plain(f"{path.parent.name}-{path.name}")]
         unique = f"{wanted[0]}-{hashlib.sha256(str(path).encode('utf-8', 'replace')).hexdigest()[:6]}"
         chosen = next((name for name in (*wanted, unique) if name and name not in folders), None)
         if chosen and path not in [folder.path for folder in folders.values()]:
-            folders[chosen] = CanonFolder(name=chosen, path=path)
+            folders[chosen] = CanonFolder(name=chosen, path=path, inside=inside)
     return list(folders.values())
 
 
@@ -79,6 +83,10 @@ class Canon:
         self.left_out.clear()
         self._names = Names()
         for folder in self.folders:
+            if folder.inside and not _real(folder.path).is_relative_to(_real(folder.inside)):
+                reason = f"leads out of {folder.inside}, so it is not read; name it by its absolute path"
+                self.problems.append(Problem(path=str(folder.path), reason=reason))
+                continue
             walk = Walk(
                 root=folder.path, suffixes=SUFFIXES, max_files=self._max_files, problems=self.problems,
                 left_out=self.left_out, private=self._private,
@@ -112,6 +120,10 @@ def _committed_days(folder: Path) -> dict[str, date]:
         return git.last_commit_days(folder)
     except GitError:
         return {}
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # of links in a circle too
 
 
 def _plain(name: str) -> str:

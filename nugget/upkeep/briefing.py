@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.config import Environment, find_brain, is_brain
+from nugget.config import Environment
 from nugget.errors import NuggetError
 from nugget.infra import resident, spool
+from nugget.infra.brain_in_use import find_brain, is_brain
 from nugget.render import one_line
 from nugget.sources.injected_text import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, shorten

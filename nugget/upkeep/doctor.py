@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from nugget.config import Environment, Settings, config_files, unknown_keys
+from nugget.config import Environment, Settings, is_known, read_brain_file, read_user_file
 from nugget.errors import GitError, NuggetError
 from nugget.index import Index
 from nugget.infra import files, git
@@ -40,7 +40,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
         lambda: _check_git(brain),
         lambda: _check_locks(brain, now),
         lambda: _check_index(brain, environment),
-        lambda: _check_files(brain),
+        lambda: _check_files(brain, settings),
         lambda: _check_canon(brain, settings, environment),
         lambda: _check_model(brain, settings, environment),
         lambda: _check_llm(settings, environment),
@@ -121,10 +121,10 @@ def _damage(brain: Path, environment: Environment) -> str | None:
     return None if said == "ok" else str(said)
 
 
-def _check_files(brain: Path) -> Iterator[Finding]:
+def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:
     from nugget.brain.lint import lint
 
-    problems = lint(brain)
+    problems = lint(brain, settings=settings)
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     if errors:
         more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
@@ -166,7 +166,7 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
         else:
             yield _good("embedding model", f"{embedder.model} answers, {len(vector)} dimensions")
     except NuggetError as error:
-        step = error.hint or "correct `embedding:` in brain.yaml; until then words alone are searched"
+        step = error.hint or "correct `embedding.model` with `nugget config set`; until then words alone are searched"
         yield _wrong("embedding model", f"{model} cannot be used: {error}", step)
 
 
@@ -180,12 +180,20 @@ def _check_llm(settings: Settings, environment: Environment) -> Iterator[Finding
 
 
 def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
-    read = config_files(environment, brain)
-    for file in read:
-        if unknown := unknown_keys(file):
-            yield _odd("settings", f"{file}: nothing is called {', '.join(unknown)}", f"correct it in {file}")
-    if not any(unknown_keys(file) for file in read):
-        yield _good("settings", ", ".join(map(str, read)))
+    user_file, mine = environment.home / "config.yaml", read_user_file(environment)
+    _, problems, misplaced = read_brain_file(brain)
+    unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version")]
+    if unknown:
+        yield _odd("settings", f"{user_file}: nothing is called {', '.join(unknown)}", f"correct it in {user_file}")
+    for problem in problems:
+        yield _odd("settings", f"{problem}; it is ignored", f"correct it in {brain / 'brain.yaml'}")
+    if misplaced:
+        named = ", ".join(f"{key} (line {entry.line})" for key, entry in misplaced.items())
+        move = "" if misplaced.keys() <= mine.keys() else "nugget config move, then "
+        said = f"brain.yaml: ignored, because only your own configuration may set {named}"
+        yield _odd("settings", said, f"{move}delete {counted(len(misplaced), 'key')} from {brain / 'brain.yaml'}")
+    if not (unknown or problems or misplaced):
+        yield _good("settings", ", ".join(map(str, filter(Path.is_file, (brain / "brain.yaml", user_file)))))
 
 
 def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:

@@ -15,11 +15,12 @@ from pathlib import Path
 from nugget import __version__
 from nugget.brain import knowledge_paths
 from nugget.capture import queue
-from nugget.config import Environment, Settings, default_brain
+from nugget.config import Environment, Settings
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index import Index
 from nugget.index.sync import index_folder, pending_changes
 from nugget.infra import git
+from nugget.infra.brain_in_use import default_brain
 from nugget.models import Problem, SourceName
 
 

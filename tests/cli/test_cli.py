@@ -14,9 +14,6 @@ from cli_stage import write_unit
 from commands import Nugget
 from paths import REPOSITORY
 
-from nugget.config import documented_keys
-from nugget.overlay import LIMITS
-
 # --- the frame ---
 
 
@@ -71,11 +68,18 @@ def test_wrong_usage_is_told_in_a_sentence(
 
 
 @pytest.mark.proves("CLI-ERRORS")
-def test_a_setting_that_cannot_be_taken_is_told_with_its_file(nugget: Nugget, words: Path) -> None:
-    (words / "brain.yaml").write_text("owner: X\nretrieval:\n  limit: many\n")
+def test_a_setting_that_cannot_be_taken_is_told_with_its_place(
+    nugget: Nugget, words: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("owner: X\nretrieval:\n  limit: many\n")
     shown = nugget("ask", "x")
     assert (shown.code, shown.out) == (2, "")
-    assert shown.err == f"Error: {words}/brain.yaml: `retrieval.limit` must be a whole number, not 'many'.\n"
+    assert shown.err == f"Error: {home}/config.yaml:3: `retrieval.limit` must be a valid integer, not 'many'.\n"
+    (home / "config.yaml").unlink()
+    monkeypatch.setenv("NUGGET_RETRIEVAL_LIMIT", "many")
+    said = "Error: NUGGET_RETRIEVAL_LIMIT: `retrieval.limit` must be a valid integer, not 'many'.\n"
+    assert nugget("ask", "x").err == said
 
 
 @pytest.mark.proves("CLI-BRAIN")
@@ -210,32 +214,32 @@ def test_a_text_that_begins_with_frontmatter_is_no_option(nugget: Nugget, words:
 @pytest.mark.parametrize(
     ("yaml", "said"),
     [
-        ("retrieval: {limit: 0}", "`retrieval.limit` must be at least 1, not 0."),
-        ("retrieval: {hops: 9}", "`retrieval.hops` must be 0 to 2, not 9."),
-        ("retrieval: {rrf_k: -1}", "`retrieval.rrf_k` must be at least 0, not -1."),
-        ("retrieval: {rerank_max_usd: .nan}", "`retrieval.rerank_max_usd` must be at least 0, not nan."),
-        ("retrieval: {ranking: best}", "`retrieval.ranking` must be one of calibrated, rrf, not 'best'."),
-        ("retrieval: {limit: .inf}", "`retrieval.limit` must be a whole number, not inf."),
-        ("retrieval: {limit: }", "`retrieval.limit` must be a whole number, not None."),
-        ("embedding: {timeout_s: }", "`embedding.timeout_s` must be a number, not None."),
-        ("embedding: {timeout_s: .inf}", "`embedding.timeout_s` must be 0.1 to 1,000,000,000, not inf."),
-        ("retrieval: {rrf_k: 9999999999}", "`retrieval.rrf_k` must be 0 to 1,000,000,000, not 9999999999."),
-        ("embedding: {model: ''}", "`embedding.model` must be given, not ''."),
-        ("redaction: {allow: ['(']}", "`redaction.allow` must be a list of regular expressions ('(' is none:"),
+        ("retrieval: {limit: 0}", "`retrieval.limit` must be greater than or equal to 1, not '0'"),
+        ("retrieval: {hops: 9}", "`retrieval.hops` must be less than or equal to 2, not '9'"),
+        ("retrieval: {rrf_k: -1}", "`retrieval.rrf_k` must be greater than or equal to 0, not '-1'"),
+        ("retrieval: {rerank_max_usd: .nan}", "`retrieval.rerank_max_usd` must be a valid number, not '.nan'"),
+        ("retrieval: {rerank_max_usd: nan}", "`retrieval.rerank_max_usd` must be less than or equal to"),
+        ("retrieval: {ranking: best}", "`retrieval.ranking` must be 'calibrated' or 'rrf', not 'best'"),
+        ("retrieval: {limit: .inf}", "`retrieval.limit` must be a valid integer, not '.inf'"),
+        ("retrieval: {limit: [1]}", "`retrieval.limit` must be a valid integer, not ['1']"),
+        ("retrieval: {limit: {a: 1}}", "`retrieval.limit` must be a valid integer, not {}"),
+        ("llm: yes", "`llm` must be a section with its keys below it"),
+        ("embedding: {timeout_s: inf}", "`embedding.timeout_s` must be less than or equal to 1000000000, not 'inf'"),
+        ("retrieval: {rrf_k: 9999999999}", "`retrieval.rrf_k` must be less than or equal to 1000000000"),
+        ("embedding: {model: ''}", "`embedding.model` must be given, not ''"),
+        ("redaction: {allow: ['(']}", "`redaction.allow` must be a list of regular expressions ('(': "),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused_with_file_and_key(
-    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch, yaml: str, said: str
+def test_a_setting_that_makes_no_sense_is_refused_with_file_line_and_key(
+    nugget: Nugget, words: Path, home: Path, monkeypatch: pytest.MonkeyPatch, yaml: str, said: str
 ) -> None:
-    assert LIMITS.keys() <= documented_keys().keys()
     monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
-    (words / "brain.yaml").write_text(f"{yaml}\n")
-    for line in (("search", "x"), ("doctor",), ("add", "x")):
+    home.mkdir()
+    (home / "config.yaml").write_text(f"{yaml}\n")
+    for line in (("search", "x"), ("doctor",), ("add", "x"), ("lint",)):
         shown = nugget(*line)
         assert (shown.code, shown.out) == (2, "")
-        assert shown.err.startswith(f"Error: {words}/brain.yaml: {said}")
-    shown = nugget("lint")
-    assert shown.code == 1 and f"brain.yaml:1: error: {said.rstrip('.')}" in shown.out
+        assert shown.err.startswith(f"Error: {home}/config.yaml:1: {said}")
 
 
 @pytest.mark.proves("CLI-BRAIN")

@@ -76,12 +76,13 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     brain = tmp_path / "brain"
     (brain / "domains").mkdir(parents=True)
-    (brain / "brain.yaml").write_text("owner: test\nembedding:\n  model: none\n")
+    (brain / "brain.yaml").write_text("owner: test\n")
     (brain / ".gitignore").write_text(".nugget/\n")
     git.init(brain)
     git.commit_paths(brain, ["brain.yaml", ".gitignore"], "First")
     monkeypatch.setenv("NUGGET_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
     with GitHubServer(tmp_path / "github") as server:
         monkeypatch.setenv("GITHUB_API_URL", server.api_url)

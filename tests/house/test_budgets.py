@@ -12,7 +12,7 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {
     "__init__", "__main__", "config", "cutting", "dates", "errors", "guarded_yaml", "markdown", "models", "nuggets",
-    "overlay", "text",
+    "text",
 }  # fmt: skip
 BUDGETS = {
     "modules": 308,

@@ -138,7 +138,6 @@ def test_no_process_is_started_in_vain(own: Embedder, isolated_home: Path, monke
 
 
 @pytest.mark.proves("ASK-BORROWED")
-@pytest.mark.parametrize("where", ["flag", "variable", "folder", "default", "config"])
 @pytest.mark.parametrize(
     ("settings", "started"),
     [
@@ -150,41 +149,25 @@ def test_no_process_is_started_in_vain(own: Embedder, isolated_home: Path, monke
     ],
     ids=str.split("other none-in-one-line bundled comment nothing"),
 )
-def test_no_process_is_started_for_a_brain_that_names_another_model(
-    tmp_path: Path,
-    isolated_home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    where: str,
-    settings: str,
-    started: bool,
-    stopped: None,
-) -> None:
-    brain, home = tmp_path / "a brain", isolated_home / ".nugget"
-    for folder in (brain / "domains" / "coding", home):
-        folder.mkdir(parents=True)
-    (brain / "brain.yaml").write_text("name: x\n" + ("" if where == "config" else settings))
-    (home / "config.yaml").write_text(settings if where == "config" else f'brain: "{brain}"\n')
-    monkeypatch.chdir(brain / "domains" / "coding" if where == "folder" else tmp_path)
-    if where == "variable":
-        monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    load_ahead(str(brain) if where == "flag" else None)
+def test_no_process_is_started_for_another_model(home: Path, settings: str, started: bool, stopped: None) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(settings)
+    load_ahead()
     assert (borrowed._loading is not None) is started
 
 
-def test_settings_that_are_no_text_or_no_file_stop_no_question(
-    tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch, stopped: None
+def test_settings_that_are_not_text_stop_no_question(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, stopped: None
 ) -> None:
-    os.mkfifo(tmp_path / "brain.yaml")
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    (isolated_home / ".nugget").mkdir()
-    (isolated_home / ".nugget" / "config.yaml").write_bytes(b"embedding:\n" * 3000 + b"\xff\n")
-    for folder in (str(tmp_path), "\0", None):
-        load_ahead(folder)
-        assert borrowed._loading is not None
-        end_loading()
+    home.mkdir()
+    (home / "config.yaml").write_bytes(b"embedding:\n" * 3000 + b"\xff\n")
+    load_ahead()
+    assert borrowed._loading is not None
+    end_loading()
 
 
 @pytest.mark.proves("ASK-BORROWED", "CLI-EXIT")

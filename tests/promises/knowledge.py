@@ -28,7 +28,10 @@ PROMISES: dict[str, str] = {
     "BRAIN-ONE-WRITER": "Writers of a brain wait for each other, and what one left uncommitted the next try commits.",
     "BRAIN-LINT": "`lint` tells what is wrong with each file and between files, with path, line and reason.",
     "BRAIN-LINT-SECRETS": "`lint` warns of secrets in knowledge files by kind and line, and never shows them.",
-    "SETTINGS-BOUNDED": "brain.yaml and config.yaml are read with the bounds of knowledge files: size, depth, aliases.",
+    "SETTINGS-BOUNDED": "brain.yaml and config.yaml are read with bounds: size, depth, aliases, tags.",
+    "SETTINGS-KNOWLEDGE": "brain.yaml sets only what belongs to the knowledge: it has nothing sent, run or read.",
+    "SETTINGS-MOVE": "`doctor` names each key that brain.yaml may not set, and `nugget config move` takes it over.",
+    "SETTINGS-SET": "`nugget config` shows settings with their origin and writes them, keeping every other line.",
     "BRAIN-BAD-INPUT": "Each kind of bad input gets a clear sentence, and everything else still works.",
 }
 

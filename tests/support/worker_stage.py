@@ -31,7 +31,7 @@ def lay_out(home: Path) -> None:
     brain = home / "brain"
     (brain / "domains").mkdir(parents=True)
     (home / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.invalid\n")
-    (brain / "brain.yaml").write_text("owner: test\nembedding:\n  model: none\n")
+    (brain / "brain.yaml").write_text("owner: test\n")
     (brain / ".gitignore").write_text(".nugget/\n")
     git.init(brain)
     git.commit_paths(brain, ["brain.yaml", ".gitignore"], "First")
@@ -42,4 +42,5 @@ def lay_out(home: Path) -> None:
 
 def variables(home: Path, **more: str) -> dict[str, str]:
     ours = {"HOME": str(home), "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests/support'}"}
+    ours["NUGGET_EMBEDDING_MODEL"] = "none"
     return {**os.environ, **ours, **more}

@@ -36,7 +36,6 @@ something holds it up is giving it up worth while."""
 _ROUNDING = 1e-3
 
 _PEEKED_CHARS = 20_000
-_DEFAULT_BRAIN = re.compile(r"^brain:[ \t]*[\"']?([^\"'\n]+)", re.MULTILINE)
 _MODEL = re.compile(r"^embedding:(?:[^\n]*\n(?=[ \t#\n]))*?[^\n#]*?\bmodel:[ \t]*[\"']?([^\s\"'#,}]+)", re.MULTILINE)
 """`model:` of the section `embedding:`, where it is no comment."""
 
@@ -62,16 +61,13 @@ class Borrowing:
         return of_server or _vector_in(_ask_loading(question)) or self._own.embed_query(text)
 
 
-def load_ahead(brain: str | None = None) -> None:
-    """Have a second process load the bundled model from now on; not where that would be in vain.
-
-    `brain` is the folder that the command names.
-    """
+def load_ahead() -> None:
+    """Have a second process load the bundled model from now on; not where that would be in vain."""
     global _loading
     from nugget.config import read_environment
 
     environment = read_environment()
-    if _model_named(environment, brain) != BUNDLED_MODEL or _cores() < 2 or resident.is_answered(environment.home):
+    if _model_named(environment) != BUNDLED_MODEL or _cores() < 2 or resident.is_answered(environment.home):
         return
     with suppress(OSError):
         _loading = subprocess.Popen(
@@ -80,21 +76,12 @@ def load_ahead(brain: str | None = None) -> None:
         )  # fmt: skip
 
 
-def _model_named(environment: Environment, brain: str | None) -> str:
+def _model_named(environment: Environment) -> str:
     """The model that the settings seem to name, told without a parser of YAML: its import would be waited for.
 
     A mistake costs time and no answer: whoever uses another model does not ask the second process.
     """
-    from nugget.config import brain_at_hand, expanded
-
-    of_person = _beginning(environment.home / "config.yaml")
-    folder = Path(brain) if brain else environment.brain
-    with suppress(OSError):  # the current folder may be gone
-        folder = brain_at_hand(environment, flag=folder, cwd=Path.cwd())
-    if folder is None and (default := _DEFAULT_BRAIN.search(of_person)):
-        folder = expanded(default[1])
-    of_brain = _beginning(folder / "brain.yaml") if folder else ""
-    named = _MODEL.search(of_person) or _MODEL.search(of_brain)
+    named = _MODEL.search(_beginning(environment.home / "config.yaml"))
     return environment.variables.get("NUGGET_EMBEDDING_MODEL", named[1] if named else BUNDLED_MODEL)
 
 

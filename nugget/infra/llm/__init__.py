@@ -270,7 +270,8 @@ def _status_sentence(error: anthropic.APIStatusError, model: str, *, said: str) 
         return LLMUnavailable(f"The Anthropic API refused the key (HTTP {status}).", hint="Check ANTHROPIC_API_KEY.")
     if status == 404:
         return LLMUnavailable(
-            f"The Anthropic API does not know `{model}` (HTTP 404).", hint="Correct the `llm:` models in brain.yaml."
+            f"The Anthropic API does not know `{model}` (HTTP 404).",
+            hint="Correct `llm` in your configuration.",
         )
     if 300 <= status < 400:
         hint = "Give the address that it redirects to as ANTHROPIC_BASE_URL."

@@ -106,7 +106,7 @@ class Gate(ABC):
                 raise CostCapReached(
                     f"Asking {call.model} ({call.purpose}) could cost ${call.usd_at_most:.4f}, more than the "
                     f"${max_usd:.4f} allowed.",
-                    hint="Raise the cap in brain.yaml, or choose a cheaper model.",
+                    hint="Raise the cap in your configuration, or choose a cheaper model.",
                 )
             yield
         except LLMUnavailable as error:

@@ -18,6 +18,7 @@ from nugget.brain import knowledge_file as knowledge
 from nugget.brain.lint import lint
 from nugget.errors import BrainError, ConflictError, KnowledgeError, NuggetError, UsageError
 from nugget.infra import git
+from nugget.infra.brain_in_use import is_brain
 from nugget.models import FileState, Problem, Severity
 from nugget.sources import brain as source
 
@@ -49,7 +50,7 @@ def new(tmp_path: Path) -> Path:
 def test_init_makes_a_committed_brain_from_the_template(tmp_path: Path) -> None:
     result = brains.init_brain(tmp_path / "deep" / "my brain", owner='Ada "the" Älteste', now=NOW)
     assert (result.path, result.created, result.problem) == (tmp_path / "deep" / "my brain", True, None)
-    assert config.is_brain(result.path)
+    assert is_brain(result.path)
     loaded = config.load_settings(config.read_environment({"HOME": str(tmp_path)}), result.path)
     assert (loaded.owner, loaded.name) == ('Ada "the" Älteste', "my brain")
     assert shell(result.path, "rev-parse", "HEAD").strip() == result.commit

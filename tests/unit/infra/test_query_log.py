@@ -22,7 +22,7 @@ from waiting import slowness
 import nugget as package
 from nugget.app import Brain
 from nugget.app.worker import work
-from nugget.config import RedactionSettings, RetrievalSettings, Settings, read_environment
+from nugget.config import EmbeddingSettings, RedactionSettings, RetrievalSettings, Settings, read_environment
 from nugget.evaluation.feedback import report, uses_in
 from nugget.infra import ledger, query_log, spool
 from nugget.infra.query_log import Asked, Face, Use
@@ -209,8 +209,8 @@ def test_a_log_grown_too_long_is_put_aside_once_and_both_are_read(tmp_path: Path
 def replace_text(folder: Path) -> Any:
     """A bundle for a very long question."""
     (folder / "b/domains").mkdir(parents=True)
-    (folder / "b/brain.yaml").write_text("embedding: {model: none}\n")
-    with Brain(folder / "b") as opened:
+    (folder / "b/brain.yaml").write_text("")
+    with Brain(folder / "b", settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
         return opened.ask("word " * 5000)
 
 

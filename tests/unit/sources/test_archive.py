@@ -99,8 +99,7 @@ def test_doctor_names_it_and_the_command_does_it(
         return [finding.next_step for finding in found if finding.name == "archive"]
 
     assert told() == []
-    with (brain / "brain.yaml").open("a") as settings:
-        settings.write("\ncapture:\n  exclude_paths: ['hr/*']\n")
+    (home / "config.yaml").write_text("capture:\n  exclude_paths: ['hr/*']\n")
     assert told() == ["nugget capture --re-redact"]
     assert run(["capture", "--re-redact", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"looked_at": 1, "rewritten": 1, "removed": 0, "unreadable": []}

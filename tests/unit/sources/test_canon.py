@@ -244,5 +244,5 @@ def test_folders_have_names_of_their_own() -> None:
     given = ["~/a/docs", "/b/docs", "hand book=/c", "rel/x", "/b/docs", "/z/b/docs"]
     folders = canon_folders(given, base=Path("/base"))
     assert [folder.name for folder in folders[:4]] == ["docs", "b-docs", "hand-book", "x"]
-    assert folders[3] == CanonFolder(name="x", path=Path("/base/rel/x"))
+    assert folders[3] == CanonFolder(name="x", path=Path("/base/rel/x"), inside=Path("/base"))
     assert len(folders) == len({folder.name for folder in folders}) == 5

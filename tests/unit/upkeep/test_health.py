@@ -97,15 +97,15 @@ def test_an_index_that_is_absent_behind_or_broken_is_seen(words: Path) -> None:
 
 
 @pytest.mark.proves("HEALTH-NEXT")
-def test_a_canon_folder_that_is_read_in_part_is_told_by_doctor(words: Path, tmp_path: Path) -> None:
+def test_a_canon_folder_that_is_read_in_part_is_told_by_doctor(words: Path, tmp_path: Path, home: Path) -> None:
     (tmp_path / "handbook").mkdir()
     for name in ("a", "b"):
         (tmp_path / "handbook" / f"{name}.md").write_text("A note.")
     assert "canon" not in findings(words)
-    settings = (words / "brain.yaml").read_text()
-    (words / "brain.yaml").write_text(f"{settings}\ncanon:\n  folders: [{tmp_path}/handbook]\n")
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(f"canon:\n  folders: [{tmp_path}/handbook]\n")
     assert findings(words)["canon"].said == "2 notes in 1 folder"
-    (words / "brain.yaml").write_text(f"{settings}\ncanon:\n  folders: [{tmp_path}/handbook]\n  max_files: 1\n")
+    (home / "config.yaml").write_text(f"canon:\n  folders: [{tmp_path}/handbook]\n  max_files: 1\n")
     told = findings(words)["canon"]
     assert told.state is State.WARNING and "holds more than 1 note;" in told.said
 
