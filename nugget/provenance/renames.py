@@ -108,7 +108,7 @@ def _staged(checkout: Checkout) -> Iterator[tuple[str, str]]:
         return
     try:
         yield from _pairs(
-            git.run(checkout.workspace.root, "diff", "--cached", "--no-ext-diff", *_IN_NAME_STATUS, "HEAD", check=False,
+            git.run(checkout.workspace.root, "diff", "--cached", *_IN_NAME_STATUS, "HEAD", check=False,
                     timeout_s=TIMEOUT_S)
         )  # fmt: skip
     except GitError:

@@ -11,7 +11,7 @@ import pytest
 from paths import REPOSITORY
 
 HEAVY = (
-    "anthropic", "apsw", "detect_secrets", "fastembed", "git", "github", "httpx", "httpx2", "huggingface_hub", "mcp",
+    "anthropic", "apsw", "detect_secrets", "fastembed", "github", "httpx", "httpx2", "huggingface_hub", "mcp",
     "numpy", "onnx", "onnxruntime", "pydantic", "starlette", "tokenizers", "uvicorn",
 )  # fmt: skip
 
@@ -35,7 +35,7 @@ RUN_NUGGET = "import sys; from nugget.__main__ import main; sys.argv[0] = 'nugge
 @pytest.mark.proves("HOUSE-STARTUP")
 def test_importing_nugget_imports_nothing_heavy_and_no_command_line() -> None:
     modules = modules_after("import nugget")
-    assert modules & {*HEAVY, "typer", "rich", "yaml", "markdown_it", "sqlite3"} == set()
+    assert modules & {*HEAVY, "git", "typer", "rich", "yaml", "markdown_it", "sqlite3"} == set()
 
 
 @pytest.mark.proves("HOUSE-STARTUP")

@@ -87,7 +87,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     with GitHubServer(tmp_path / "github") as server:
         monkeypatch.setenv("GITHUB_API_URL", server.api_url)
         git.run(brain, "remote", "add", "origin", server.url)
-        git.run(brain, "push", "-q", str(server.bare), "main")
+        subprocess.run(["git", "-C", brain, "push", "-q", server.bare, "main"], check=True)
         yield Place(brain=brain, home=tmp_path / "home", folder=tmp_path, server=server)
 
 

@@ -1,7 +1,7 @@
-"""The one gateway to git: plain subprocesses with a cleaned environment, and GitPython where a remote is spoken to.
+"""The one gateway to git: through GitPython, with the settings and the environment of `nugget.infra.git.process`.
 
-Nothing here runs the user's hooks, asks for a password, or opens an editor; every failure is a GitError that
-carries git's own first sentence. The brain is the root of its repository, so every path is relative to it.
+Nothing here runs a program that a repository names, asks for a password, or opens an editor; every failure is a
+GitError that carries git's own first sentence. The brain is the root of its repository, so paths are relative to it.
 """
 
 from nugget.infra.git.locking import lock_files, only_writer, wait_until_free
@@ -30,6 +30,7 @@ from nugget.infra.git.reading import (
     resolve,
     state,
     unmerged_files,
+    unsettled,
 )
 from nugget.infra.git.remotes import Remote, RemoteHead, delete_remote_branch, fetch, find_remote, push, remote_head
 from nugget.infra.git.staging import (
@@ -116,5 +117,6 @@ __all__ = [
     "state",
     "top_folder",
     "unmerged_files",
+    "unsettled",
     "wait_until_free",
 ]  # fmt: skip

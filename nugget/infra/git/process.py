@@ -1,57 +1,105 @@
-"""Starting git: a cleaned environment, no prompts, no hooks, and one way of failing."""
+"""The one place that starts git, through GitPython, so that no repository can run a program or open a connection.
+
+A cloned or unpacked folder is data: its configuration names programs under some thirty keys (git-config(1)), its
+attributes choose among them, and its `.git` folder brings hooks. Each git process therefore gets the settings of
+`HARDENED`, an environment without inherited GIT_ variables, no protocol to fetch with, and, if it reads or writes
+files of a work tree, an empty value for each named program that the configuration holds. `nugget.infra.git.remotes`
+lets the user's own ssh and credential helpers back in for the brain's remotes, `nugget.infra.git.writing` their signing.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from nugget.config import read_environment
 from nugget.errors import GitError
 
+Setting = tuple[str, str]
+"""A key of git's configuration and its value."""
+
+PATIENCE_S = 4.0
+"""How long to wait for a lock that another git process holds."""
+HARDENED: tuple[Setting, ...] = (
+    ("core.alternateRefsCommand", "true"),
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", os.devnull),
+    ("core.sshCommand", "ssh"),
+    ("core.virtualFilesystem", ""),
+    ("credential.helper", ""),
+    ("gc.auto", "0"),
+    ("gpg.openpgp.program", "gpg"),
+    ("gpg.program", "gpg"),
+    ("gpg.ssh.defaultKeyCommand", ""),
+    ("gpg.ssh.program", "ssh-keygen"),
+    ("gpg.x509.program", "gpgsm"),
+    ("log.showSignature", "false"),
+    ("maintenance.auto", "false"),
+    ("protocol.ext.allow", "never"),
+    ("safe.bareRepository", "explicit"),
+    ("submodule.recurse", "false"),
+)
+_VARIABLES = {
+    "GCM_INTERACTIVE": "never",
+    "GIT_ALLOW_PROTOCOL": "",  # not even a missing object is fetched, by any version of git
+    "GIT_ASKPASS": "",  # set and empty, it also keeps core.askPass and SSH_ASKPASS from being run
+    "GIT_EDITOR": ":",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_PROXY_COMMAND": "",  # the first value that git finds counts, so a setting could not replace core.gitProxy
+    "GIT_SEQUENCE_EDITOR": ":",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+    "SSH_ASKPASS": "",
+}
 _KEPT_VARIABLES = frozenset(
     {
-        "GIT_SSH",
-        "GIT_SSH_COMMAND",
-        "GIT_SSH_VARIANT",
-        "GIT_ASKPASS",
-        "GIT_EXEC_PATH",
-        "GIT_CONFIG_NOSYSTEM",
-        "GIT_CONFIG_SYSTEM",
-        "GIT_CONFIG_GLOBAL",
-        "GIT_SSL_CAINFO",
-        "GIT_SSL_CAPATH",
-        "GIT_SSL_NO_VERIFY",
-        "GIT_PROXY_COMMAND",
-        "GIT_AUTHOR_NAME",
-        "GIT_AUTHOR_EMAIL",
-        "GIT_COMMITTER_NAME",
-        "GIT_COMMITTER_EMAIL",
+        "GIT_EXEC_PATH", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL",
+        "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
     }
+)  # fmt: skip
+_NAMED_PROGRAMS = r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|hook\..*\.(command|event))$"
+"""Keys that name a program and stand under a name of the repository's choice, so that each has to be looked up."""
+_NEUTRAL = {"required": "false", "driver": "false", "event": ""}
+"""What such a key is set to, if not to nothing; a merge driver that fails leaves a conflict."""
+_WITHOUT_WORK_TREE = frozenset(
+    "cat-file check-ref-format commit-tree config diff-tree fast-import for-each-ref init log ls-remote ls-tree"
+    " merge-base merge-file mktree remote rev-list rev-parse symbolic-ref update-ref var worktree".split()
 )
-_NO_HOOKS = f"core.hooksPath={os.devnull}"
-ALWAYS = ("--literal-pathspecs", "-c", _NO_HOOKS, "-c", "gc.auto=0", "-c", "maintenance.auto=false")
-
+"""Commands that neither read nor write files of a work tree, and so run none of the named programs."""
+_OPTIONS = {
+    "diff": ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
+    "log": ("--no-ext-diff", "--no-textconv"),
+    "status": ("--ignore-submodules=dirty",),  # a submodule has a configuration of its own
+}
 _INDEX_IS_TAKEN = b"index.lock': File exists"
-"""What git says when it finds the index being written by another; it has changed nothing then."""
+"""The message of a git that found the index locked, and has changed nothing then."""
 _TAKEN = re.compile(rb"'([^'\n]+\.lock)': File exists")
-PATIENCE_S = 4.0
-"""So long other git processes are waited for."""
 
 
-def environment() -> dict[str, str]:
-    """The variables for a git process: ours without GIT_DIR and its like, and with every prompt switched off."""
+def environment(settings: Iterable[Setting] = ()) -> dict[str, str]:
+    """Return the variables of a git process: ours without GIT_DIR and its like, no prompts, and these settings.
+
+    Settings go in variables because any user of the machine can see arguments (git-config(1), GIT_CONFIG_COUNT).
+    """
     kept = {
         name: value
         for name, value in read_environment().variables.items()
         if not name.startswith("GIT_") or name in _KEPT_VARIABLES
     }
-    return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_PAGER": "cat", "LC_ALL": "C"}
+    numbered = list(enumerate((*HARDENED, *settings)))
+    named = {f"GIT_CONFIG_{part}_{number}": setting[index] for number, setting in numbered
+             for index, part in enumerate(("KEY", "VALUE"))}  # fmt: skip
+    return kept | _VARIABLES | {"GIT_CONFIG_COUNT": str(len(numbered))} | named
 
 
 def run(
@@ -60,23 +108,26 @@ def run(
     stdin: bytes | None = None,
     check: bool = True,
     variables: Mapping[str, str] | None = None,
+    settings: Iterable[Setting] = (),
     timeout_s: float = 120.0,
 ) -> bytes:
-    """Standard output of `git <args>` in `repo`; `variables` are set on top of the cleaned environment.
+    """Return the standard output of `git <args>` in `repo`.
 
-    Where another git process holds the index for the moment, it is tried again for `PATIENCE_S` seconds. Raises
-    GitError when git is missing, does not end in time, or (with `check`) fails.
+    `variables` and `settings` go on top of the hardened ones. If another git process holds the index, git is started
+    again for `PATIENCE_S` seconds. Raises GitError if git is missing, does not end in time, or (with `check`) fails.
     """
-    completed = start(repo, args, stdin=stdin, variables=variables, timeout_s=timeout_s)
     given_up = time.monotonic() + PATIENCE_S
-    while check and completed.returncode != 0 and _INDEX_IS_TAKEN in completed.stderr and time.monotonic() < given_up:
+    settings = tuple(settings)
+    while True:
+        done = start(repo, args, stdin=stdin, variables=variables, settings=settings, timeout_s=timeout_s)
+        if not check or done.returncode == 0:
+            return done.stdout
+        if _INDEX_IS_TAKEN not in done.stderr or time.monotonic() > given_up:
+            break
         time.sleep(0.1)
-        completed = start(repo, args, stdin=stdin, variables=variables, timeout_s=timeout_s)
-    if check and completed.returncode != 0 and (taken := _TAKEN.search(completed.stderr)):
+    if taken := _TAKEN.search(done.stderr):
         raise locked(repo, repo / os.fsdecode(taken[1]))
-    if check and completed.returncode != 0:
-        raise GitError(f"git {_verb(args)} failed in {repo}: {_complaint(completed)}", hint=_hint(completed.stderr))
-    return completed.stdout
+    raise GitError(f"git {args[0]} failed in {repo}: {_complaint(done)}", hint=_hint(done.stderr))
 
 
 def start(
@@ -85,31 +136,38 @@ def start(
     *,
     stdin: bytes | None = None,
     variables: Mapping[str, str] | None = None,
+    settings: Iterable[Setting] = (),
     timeout_s: float = 120.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """The ended process of `git <args>`, whatever its exit code. Raises GitError when there was none."""
-    try:
-        return subprocess.run(
-            ["git", *ALWAYS, *args],
-            cwd=repo,
-            env=environment() | dict(variables or {}),
-            input=stdin if stdin is not None else b"",
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        if not repo.is_dir():
-            raise GitError(f"{repo} does not exist.") from error
-        raise GitError("git is not installed, or not on the PATH.", hint="Install git and run this again.") from error
-    except subprocess.TimeoutExpired as error:
-        raise GitError(f"git {_verb(args)} did not end within {timeout_s:g} s in {repo}.") from error
-    except (OSError, ValueError) as error:
-        raise GitError(f"git {_verb(args)} could not be started in {repo} ({error}).") from error
+    """Return the ended process of `git <args>`, whatever its exit code. Raises GitError if there was none."""
+    verb, *rest = args
+    place = _place(repo) if verb not in ("init", "clone") else {}
+    settings = [*settings]
+    if verb not in _WITHOUT_WORK_TREE:
+        lookup = ("config", "-z", "--name-only", "--get-regexp", _NAMED_PROGRAMS)
+        named = _execute(repo, lookup, environment() | place | dict(variables or {}), None, timeout_s)
+        if named.returncode > 1:  # 1: there is no such key; above: the configuration cannot be read
+            return named
+        keys = {os.fsdecode(key) for key in named.stdout.split(b"\0") if key}
+        settings += [(key, _NEUTRAL.get(key.rpartition(".")[2], "")) for key in sorted(keys)]
+    whole = environment(settings) | place | dict(variables or {})
+    return _execute(repo, (verb, *_OPTIONS.get(verb, ()), *rest), whole, stdin, timeout_s)
+
+
+def user_settings(repo: Path, pattern: str, *, variables: Mapping[str, str] | None = None) -> list[Setting]:
+    """Return the settings whose keys match, of the system and the user, without those of the repository itself.
+
+    Sections that the user's file includes for this repository (includeIf) count as the user's.
+    """
+    listed = start(repo, ("config", "-z", "--show-scope", "--get-regexp", pattern), variables=variables).stdout
+    tokens = [os.fsdecode(token) for token in listed.split(b"\0")]
+    entries = zip(tokens[0::2], tokens[1::2], strict=False)
+    own = [entry.partition("\n") for scope, entry in entries if scope in ("system", "global")]
+    return [(key, value if separator else "true") for key, separator, value in own]
 
 
 def locked(repo: Path, lock: Path) -> GitError:
-    """The error of finding a lock file of git in a repository: whose it may be, and since when it is there."""
+    """Return the error for a lock file of git's that is in the way, with the time since when it is there."""
     since = ""
     with suppress(OSError):
         since = f", which is there since {datetime.fromtimestamp(lock.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
@@ -119,20 +177,59 @@ def locked(repo: Path, lock: Path) -> GitError:
     )
 
 
-def _verb(args: Sequence[str]) -> str:
-    remaining = iter(args)
-    for word in remaining:
-        if word == "-c":
-            next(remaining, None)
-        elif not word.startswith("-"):
-            return word
-    return ""
+def _place(repo: Path) -> dict[str, str]:
+    """Return the variables that name the work tree, which core.worktree could otherwise put elsewhere.
+
+    A bare repository that is not inside a checkout is named itself: safe.bareRepository refuses all others.
+    """
+    whole = repo.absolute()
+    for folder in map(str, (whole, *whole.parents)):
+        entry = os.path.join(folder, ".git")  # noqa: PTH118 - of every git process
+        if os.path.isfile(entry) or os.path.lexists(os.path.join(entry, "HEAD")):  # noqa: PTH113, PTH118
+            return {"GIT_WORK_TREE": folder}
+    return {"GIT_DIR": str(whole)} if (whole / "HEAD").is_file() and (whole / "objects").is_dir() else {}
 
 
-def _complaint(completed: subprocess.CompletedProcess[bytes]) -> str:
-    lines = [line.strip() for line in completed.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+def _execute(
+    repo: Path, args: Sequence[str], variables: Mapping[str, str], stdin: bytes | None, timeout_s: float
+) -> subprocess.CompletedProcess[bytes]:
+    try:
+        import git
+    except ImportError as error:  # GitPython looks for git while it is imported
+        raise GitError("git is not installed, or not on the PATH.", hint="Install git and run this again.") from error
+    # GitPython passes every variable on; env(1) takes those out that are not wanted.
+    foreign = [name for name in read_environment().variables if name.startswith("GIT_") and name not in variables]
+    without = ["env", *chain.from_iterable(("-u", name) for name in foreign)] if foreign else []
+    # `-C`, not GitPython's own folder: it expands `$` in it, and goes without a folder that it cannot enter.
+    command = [*without, "git", "-C", str(repo.absolute()), "--no-pager", "--literal-pathspecs", *args]
+    try:
+        process = git.Git().execute(
+            command, istream=subprocess.PIPE, as_process=True, env=variables, shell=False, start_new_session=True
+        )
+    except git.exc.GitCommandNotFound as error:
+        raise GitError("git is not installed, or not on the PATH.", hint="Install git and run this again.") from error
+    except (OSError, ValueError) as error:
+        raise GitError(f"git {args[0]} could not be started in {repo} ({error}).") from error
+    try:
+        printed, complaint = process.communicate(stdin, timeout=timeout_s)
+    except BaseException as error:
+        _stop(process.pid)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise GitError(f"git {args[0]} did not end within {timeout_s:g} s in {repo}.") from error
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, printed, complaint)
+
+
+def _stop(process_id: int) -> None:
+    """End git with what it started; on SIGTERM it removes its lock files. Without groups GitPython ends git alone."""
+    with suppress(OSError, AttributeError):
+        os.killpg(process_id, signal.SIGTERM)
+
+
+def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     marked = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    chosen = (marked or lines or [f"exit code {completed.returncode}"])[0]
+    chosen = (marked or lines or [f"exit code {done.returncode}"])[0]
     return chosen.removeprefix("fatal: ").removeprefix("error: ")
 
 

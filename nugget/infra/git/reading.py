@@ -74,9 +74,21 @@ def current_branch(repo: Path) -> str | None:
 
 
 def operation_in_progress(repo: Path) -> str | None:
-    """`merge`, `rebase`, `cherry-pick` or `revert` while one is unfinished, else None."""
+    """Return `merge`, `rebase`, `cherry-pick` or `revert` while one is unfinished, else None."""
     folder = git_dir(repo)
     return next((name for file, name in _IN_PROGRESS.items() if (folder / file).exists()), None)
+
+
+def unsettled(repo: Path) -> tuple[str, str] | None:
+    """Return why nothing should be committed here now, and the command that changes that; None if it may be.
+
+    Both complete a sentence: "The brain is" "in the middle of a rebase", "`git rebase --continue` or ... ends it".
+    """
+    if operation := operation_in_progress(repo):
+        return f"in the middle of a {operation}", f"`git {operation} --continue` or `git {operation} --abort`"
+    if (git_dir(repo) / "BISECT_LOG").exists():
+        return "in the middle of a bisect", "`git bisect reset`"
+    return None if current_branch(repo) else ("on a detached HEAD", "`git switch <branch>`")
 
 
 def git_dir(repo: Path) -> Path:
@@ -91,8 +103,8 @@ def git_dir(repo: Path) -> Path:
 def state(repo: Path) -> State:
     """Commit and uncommitted paths under `domains/`, from one `git status` that takes no lock."""
     output = run(
-        repo, "--no-optional-locks", "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all",
-        "--no-renames", "--ignored=matching", "--", "domains",
+        repo, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames",
+        "--ignored=matching", "--", "domains",
     )  # fmt: skip
     commit: str | None = None
     dirty: list[str] = []
@@ -129,7 +141,7 @@ def changes(repo: Path, old: str, new: str) -> list[Change]:
 
 def diff(repo: Path, old: str, new: str, paths: Sequence[str] = ()) -> str:
     """The unified diff between two commits, limited to `paths` when given."""
-    output = run(repo, "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", old, new, "--", *paths)
+    output = run(repo, "diff", "--no-color", "--no-renames", old, new, "--", *paths)
     return output.decode("utf-8", "replace")
 
 
@@ -141,9 +153,9 @@ def last_commit_days(folder: Path, *, max_commits: int = 3000) -> dict[str, date
     """
     log = start(
         folder, ("log", f"-n{max_commits}", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames",
-                 "--no-show-signature", "--", "."), timeout_s=30,
+                 "--", "."), timeout_s=30,
     )  # fmt: skip
-    status = ("--no-optional-locks", "status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--", ".")
+    status = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--", ".")
     changed = start(folder, status, timeout_s=30)
     if log.returncode or changed.returncode:
         return {}

@@ -1,7 +1,7 @@
 """Remotes: what another repository holds, fetch and push, with time limits.
 
-Through GitPython, in the cleaned environment of every other git process here. What fails is told by what a person
-can do about it: the credentials, the permission, a rule of the remote, its address or the network.
+Credential helpers, ssh and http settings are the user's own, never those of the repository's configuration. Errors say
+what a person can do: about the credentials, the permission, a rule of the remote, its address or the network.
 """
 
 from __future__ import annotations
@@ -9,23 +9,35 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from nugget.config import read_environment
 from nugget.errors import GitError
-from nugget.infra.git.process import ALWAYS, environment, run
+from nugget.infra.git.process import Setting, run, start, user_settings
 
 FETCH_TIMEOUT_S = 15.0
 PUSH_TIMEOUT_S = 60.0
 _PROTOCOLS = "file:git:http:https:ssh"
+# remote.<name>.uploadpack and receivepack name programs that run here if the remote is a folder.
+_UPLOAD = "--upload-pack=git-upload-pack"
+_PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no",
+         "--receive-pack=git-receive-pack")  # fmt: skip
+_OF_THE_NETWORK = r"^(credential|http|ssh)\."
+_KEPT_VARIABLES = frozenset(
+    {
+        "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
+        "GIT_SSL_NO_VERIFY", "GIT_PROXY_COMMAND",
+    }
+)  # fmt: skip
 
 _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"GH006|GH013|protected branch|hook declined|push declined",
      "the remote does not take the branch: {rule}", "Ask whoever looks after the remote's rules, then publish again."),
-    (r"did not complete in", "the remote did not answer in time", "Publish again when the network is better."),
+    (r"did not end in time", "the remote did not answer in time", "Publish again when the network is better."),
     (r"Could not resolve host|Failed to connect|Connection (refused|reset|timed out)|unable to connect|"
      r"Network is unreachable|Operation too slow|unexpected disconnect|hung up unexpectedly|early EOF|error: 5\d\d",
      "the remote cannot be reached", "Look at the network; nothing is lost, and the next attempt goes on from here."),
@@ -70,7 +82,7 @@ def find_remote(repo: Path) -> Remote | None:
 
 def remote_head(repo: Path, remote: Remote) -> RemoteHead | None:
     """The remote's default branch, None while it has no commit. Raises GitError when it cannot be asked."""
-    listed = _talk(repo, remote, "ls-remote", "--symref", "--", remote.name, "HEAD", timeout_s=FETCH_TIMEOUT_S)
+    listed = _talk(repo, remote, "ls-remote", "--symref", _UPLOAD, "--", remote.name, "HEAD", timeout_s=FETCH_TIMEOUT_S)
     name = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listed, re.MULTILINE)
     sha = re.search(r"^([0-9a-f]{40,64})\tHEAD$", listed, re.MULTILINE)
     return RemoteHead(branch=name[1], sha=sha[1]) if name and sha else None
@@ -81,8 +93,8 @@ def fetch(repo: Path, remote: Remote, branch: str) -> str:
     kept = f"refs/remotes/{remote.name}/{branch}"
     refspec = f"+refs/heads/{branch}:{kept}"
     _talk(
-        repo, remote, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--",
-        remote.name, refspec, timeout_s=FETCH_TIMEOUT_S,
+        repo, remote, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", _UPLOAD,
+        "--", remote.name, refspec, timeout_s=FETCH_TIMEOUT_S,
     )  # fmt: skip
     return run(repo, "rev-parse", "--verify", "--end-of-options", f"{kept}^{{commit}}").decode().strip()
 
@@ -97,8 +109,7 @@ def push(repo: Path, remote: Remote, sha: str, *, branch: str, replacing: str | 
     refspec = f"{sha}:refs/heads/{branch}"
     try:
         _talk(
-            repo, remote, "push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", *lease,
-            "--", remote.name, refspec, timeout_s=PUSH_TIMEOUT_S,
+            repo, remote, *_PUSH, *lease, "--", remote.name, refspec, timeout_s=PUSH_TIMEOUT_S,
         )  # fmt: skip
     except _Refused as refused:
         if re.search(r"\[rejected\] \((non-fast-forward|fetch first|stale info)\)", refused.said):
@@ -115,8 +126,7 @@ def delete_remote_branch(repo: Path, remote: Remote, branch: str, *, expect: str
     lease = f"--force-with-lease=refs/heads/{branch}:{expect}"
     try:
         _talk(
-            repo, remote, "push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", lease,
-            "--", remote.name, f":refs/heads/{branch}", timeout_s=PUSH_TIMEOUT_S,
+            repo, remote, *_PUSH, lease, "--", remote.name, f":refs/heads/{branch}", timeout_s=PUSH_TIMEOUT_S,
         )  # fmt: skip
     except _Refused as refused:
         if re.search(r"stale info|remote ref does not exist", refused.said):
@@ -135,57 +145,45 @@ class _Refused(GitError):
 
 
 def _talk(repo: Path, remote: Remote, *args: str, timeout_s: float) -> str:
-    """Standard output of a git command that uses the network."""
+    """Return the standard output of a git command that uses the network."""
+    # Whatever sends is the user's own: of the brain's configuration only the address of the remote counts.
+    found = start(repo, ("config", "-z", "--name-only", "--get-regexp", _OF_THE_NETWORK)).stdout.split(b"\0")
+    settings = [(key, "true" if key.endswith(".sslverify") else "") for key in map(os.fsdecode, found) if key]
+    settings += [("credential.helper", ""), *user_settings(repo, _OF_THE_NETWORK)]
+    settings += [("http.lowSpeedLimit", "1"), ("http.lowSpeedTime", str(int(timeout_s))), *_token_header(remote)]
     try:
-        import git
-    except ImportError as error:
-        raise GitError("git is not installed, or not on the PATH.", hint="Install git and run this again.") from error
-    variables = _variables(repo, remote)
-    stall = ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={int(timeout_s)}")
-    command = [*_without_inherited(variables), "git", *ALWAYS, *stall, *args]
-    try:
-        # Not git.Repo: it looks at GIT_DIR and its like itself, and reads what `execute` never needs.
-        code, printed, complaint = git.Git(repo).execute(
-            command, env=variables, with_extended_output=True, with_exceptions=False, kill_after_timeout=timeout_s,
-        )  # fmt: skip
-    except (git.exc.GitError, OSError, ValueError) as error:
-        raise GitError(f"git {args[0]} could not be run in {repo} ({type(error).__name__}).") from error
-    if code != 0:
-        said = _without_secrets(f"{printed}\n{complaint}", remote)
+        done = start(repo, args, variables=_variables(repo), settings=settings, timeout_s=timeout_s)
+    except GitError as error:
+        if isinstance(error.__cause__, subprocess.TimeoutExpired):
+            raise _told("did not end in time", args[0], remote) from error
+        raise
+    printed = done.stdout.decode("utf-8", "replace")
+    if done.returncode != 0:
+        said = _without_secrets(f"{printed}\n{done.stderr.decode('utf-8', 'replace')}", remote)
         raise _Refused(_told(said, args[0], remote), said)
-    return str(printed)
+    return printed
 
 
-def _variables(repo: Path, remote: Remote) -> dict[str, str]:
-    """The cleaned environment, with ssh never asking, and the token as a header for the remote's own address.
+def _variables(repo: Path) -> dict[str, str]:
+    """Return what the user's environment says about the network, with ssh never asking."""
+    kept = {name: value for name, value in read_environment().variables.items() if name in _KEPT_VARIABLES}
+    chosen = [value for _, value in user_settings(repo, r"^core\.sshcommand$")]
+    if "GIT_SSH_COMMAND" in kept or chosen or "GIT_SSH" not in kept:
+        ssh = kept.get("GIT_SSH_COMMAND") or (chosen or ["ssh"])[-1]
+        kept["GIT_SSH_COMMAND"] = f"{ssh} -o BatchMode=yes -o ConnectTimeout={int(FETCH_TIMEOUT_S)}"
+    else:
+        kept["GIT_SSH_COMMAND"] = shlex.quote(kept["GIT_SSH"])
+    return kept | {"GIT_ALLOW_PROTOCOL": _PROTOCOLS}
 
-    A variable, because arguments can be seen by every user of the machine (git-config(1), GIT_CONFIG_COUNT).
-    """
-    variables = environment() | {"GIT_ALLOW_PROTOCOL": _PROTOCOLS}
-    if "GIT_SSH" not in variables:
-        chosen = run(repo, "config", "--get", "core.sshCommand", check=False).decode("utf-8", "replace").strip()
-        ssh = variables.get("GIT_SSH_COMMAND") or chosen or "ssh"
-        variables["GIT_SSH_COMMAND"] = f"{ssh} -o BatchMode=yes -o ConnectTimeout={int(FETCH_TIMEOUT_S)}"
+
+def _token_header(remote: Remote) -> list[Setting]:
+    """Return the settings that send the token to the remote's own address, and nowhere it redirects to."""
     parts = urlsplit(remote.url)
-    if remote.token and parts.scheme in ("http", "https"):
-        header = base64.b64encode(f"x-access-token:{remote.token}".encode()).decode()
-        variables |= {
-            "GIT_CONFIG_COUNT": "2",
-            "GIT_CONFIG_KEY_0": f"http.{parts.scheme}://{parts.netloc.rpartition('@')[2]}/.extraHeader",
-            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {header}",
-            # git would send the header along with whatever it asks of the address that it was redirected to.
-            "GIT_CONFIG_KEY_1": "http.followRedirects",
-            "GIT_CONFIG_VALUE_1": "false",
-        }
-    return variables
-
-
-def _without_inherited(variables: Mapping[str, str]) -> Sequence[str]:
-    """GitPython lets a process inherit everything; what the cleaned environment lacks is taken out by env(1)."""
-    foreign = [name for name in read_environment().variables if name.startswith("GIT_") and name not in variables]
-    if not foreign or os.name != "posix":
+    if not remote.token or parts.scheme not in ("http", "https"):
         return []
-    return ["env", *(part for name in foreign for part in ("-u", name))]
+    header = base64.b64encode(f"x-access-token:{remote.token}".encode()).decode()
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/"
+    return [(f"http.{address}.extraHeader", f"Authorization: Basic {header}"), ("http.followRedirects", "false")]
 
 
 def _told(said: str, verb: str, remote: Remote) -> GitError:

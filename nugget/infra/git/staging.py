@@ -49,8 +49,7 @@ def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> t
 
     Raises GitError where git fails, or where the change is larger than 64 MB.
     """
-    asked = ("diff", "--cached", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames",
-             "--ignore-submodules=dirty", "--submodule=short")  # fmt: skip
+    asked = ("diff", "--cached", "--no-color", "--find-renames", "--submodule=short")
     tokens = iter(run(repo, *asked, "--raw", "-z", "--no-abbrev", variables=variables).split(b"\0"))
     entries: list[tuple[str, str, str, str | None]] = []
     for token in tokens:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nugget.errors import GitError
 from nugget.infra.git.locking import wait_until_free
-from nugget.infra.git.process import environment, run, start
+from nugget.infra.git.process import Setting, environment, run, start, user_settings
 from nugget.infra.git.reading import head, resolve
 
 _NO_OBJECT = "0" * 40
@@ -40,8 +40,8 @@ def commit_paths(repo: Path, paths: Iterable[str], message: str) -> str | None:
         text = Path(folder) / "message"
         text.write_text(message, "utf-8")
         run(
-            repo, *_identity(_config(repo)), "commit", "--quiet", "--no-verify", "--cleanup=verbatim", f"--file={text}",
-            "--only", *from_stdin, stdin=listed,
+            repo, "commit", "--quiet", "--no-verify", "--cleanup=verbatim", f"--file={text}", "--only", *from_stdin,
+            stdin=listed, settings=_settings(repo, _config(repo)),
         )  # fmt: skip
     return head(repo)
 
@@ -103,8 +103,9 @@ def commit_files(
     if config.get("commit.gpgsign", "false").lower() in ("", "true", "yes", "on", "1"):
         links = [part for parent in parents for part in ("-p", parent)]
         dates = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
-        arguments = (*_identity(config), "commit-tree", "-S", *links, "-F", "-", f"{sha}^{{tree}}")
-        sha = run(repo, *arguments, stdin=text, variables=dates).decode().strip()
+        arguments = ("commit-tree", "-S", *links, "-F", "-", f"{sha}^{{tree}}")
+        signed = run(repo, *arguments, stdin=text, variables=dates, settings=_settings(repo, config))
+        sha = signed.decode().strip()
     if branch:
         run(repo, "update-ref", "-m", "nugget: proposal", f"refs/heads/{branch}", sha, _NO_OBJECT)
     return sha
@@ -163,15 +164,15 @@ def _config(repo: Path) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def _identity(config: Mapping[str, str]) -> list[str]:
-    """`-c` options that name Nugget as the committer where the user has not named themselves."""
+def _settings(repo: Path, config: Mapping[str, str]) -> list[Setting]:
+    """Return what a commit needs: the user's own signing programs, and Nugget's name if the user has given none."""
     variables = environment()
-    options: list[str] = []
+    settings = user_settings(repo, r"^gpg\.")
     for key, fallback in (("name", "Nugget"), ("email", "nugget@localhost")):
         given = f"GIT_COMMITTER_{key.upper()}" in variables and f"GIT_AUTHOR_{key.upper()}" in variables
         if not given and f"user.{key}" not in config:
-            options += ["-c", f"user.{key}={fallback}"]
-    return options
+            settings.append((f"user.{key}", fallback))
+    return settings
 
 
 def _person(config: Mapping[str, str]) -> str:

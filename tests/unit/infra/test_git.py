@@ -230,7 +230,17 @@ def test_unfinished_operations_are_seen(repo: Path) -> None:
     assert git.is_repository(linked)
     subprocess.run(["git", "-C", str(linked), "merge", "main"], check=False, capture_output=True)
     assert git.operation_in_progress(linked) == "merge"
-    assert git.operation_in_progress(repo) is None
+    assert git.unsettled(linked) == ("in the middle of a merge", "`git merge --continue` or `git merge --abort`")
+    assert git.operation_in_progress(repo) is None and git.unsettled(repo) is None
+
+
+def test_a_bisect_and_a_detached_head_are_unsettled(repo: Path) -> None:
+    shell(repo, "bisect", "start")
+    assert git.unsettled(repo) == ("in the middle of a bisect", "`git bisect reset`")
+    shell(repo, "bisect", "reset")
+    assert git.unsettled(repo) is None
+    shell(repo, "checkout", "-q", "--detach")
+    assert git.unsettled(repo) == ("on a detached HEAD", "`git switch <branch>`")
 
 
 def test_fast_forward_keeps_unrelated_work_and_refuses_to_overwrite(repo: Path) -> None:
@@ -257,7 +267,7 @@ def test_three_way_merges_of_single_files() -> None:
 def test_failures_are_one_sentence(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GitError, match=r"git show failed in .*no-such-branch"):
         git.run(repo, "show", "no-such-branch")
-    with pytest.raises(GitError, match="does not exist"):
+    with pytest.raises(GitError, match=r"cannot change to .*No such file"):
         git.run(tmp_path / "absent", "status")
     with pytest.raises(GitError, match="no valid branch name"):
         git.create_branch(repo, "a..b", files={}, message="m", now=NOW)
