@@ -3,8 +3,8 @@
 A cloned or unpacked folder is data: its configuration names programs under some thirty keys (git-config(1)), its
 attributes choose among them, and its `.git` folder brings hooks. Each git process therefore gets the settings of
 `HARDENED`, an environment without inherited GIT_ variables, no protocol to fetch with, and, if it reads or writes
-files of a work tree, an empty value for each named program that the configuration holds. `nugget.infra.git.remotes`
-lets the user's own ssh and credential helpers back in for the brain's remotes, `nugget.infra.git.writing` their signing.
+files of a work tree, an empty value for each named program that the configuration holds. The user's own ssh and
+credential helpers come back in for the brain's remotes (`remotes`), their signing for Nugget's commits (`writing`).
 """
 
 from __future__ import annotations
