@@ -13,12 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-_QUESTIONS = ("ask", "search")
-"""Commands that need the embedding model once."""
-
-_SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
-"""Variables from which rich and typer take the size of the terminal."""
-
 UNEXPECTED = 3
 INTERRUPTED = 130
 
@@ -45,10 +39,7 @@ def console() -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `nugget <arguments>` and return its exit code; None is the process's own command line.
-
-    Only there is a second process of use: it loads the embedding model while this one starts.
-    """
+    """Run `nugget <arguments>` (default: the process's own command line) and return its exit code."""
     # Before numpy is imported: starting its threads costs 50 ms, and nothing here multiplies large matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _stand_in_for_closed_streams()
@@ -63,11 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from nugget.hooks import commit as commit_hook
 
             return commit_hook.main(given)
-        if arguments is None and _command_in(given) in _QUESTIONS:
-            from nugget.infra.embedding.borrowed import load_ahead
-
-            load_ahead()
-        _forget_impossible_sizes()
         from nugget.cli import run
 
         return run(given)
@@ -81,27 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except Exception as error:
         return _unexpected(error)
-
-
-def _command_in(arguments: Sequence[str]) -> str | None:
-    """The command that is called, as far as that can be told before there is a parser."""
-    if "--help" in arguments:
-        return None
-    given = iter(arguments)
-    for argument in given:
-        if argument == "--brain":
-            next(given, None)
-        elif not argument.startswith("-"):
-            return argument
-    return None
-
-
-def _forget_impossible_sizes() -> None:
-    """Hide sizes that no terminal has: `COLUMNS=²` makes rich and typer fail, a billion columns fill the memory."""
-    for name in _SIZES:
-        value = os.environ.get(name, "")
-        if value and not (value.isascii() and value.isdigit() and len(value) < 5 and int(value)):
-            del os.environ[name]
 
 
 def _stand_in_for_closed_streams() -> None:

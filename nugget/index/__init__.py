@@ -17,7 +17,6 @@ from nugget.index import queries, vectors
 from nugget.index.connection import SCHEMA_VERSION, Unusable, load_sqlite_vec, open_existing
 from nugget.index.queries import Edge, StoredChunk
 from nugget.index.terms import Terms, terms_of
-from nugget.index.word_scores import WordScores
 from nugget.models import FileState, Filter, SourceName, Unit
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ class Index:
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._snapshot: vectors.Snapshot | None = None
-        self._word_scores: WordScores | None = None
         _ = self.connection
 
     @property
@@ -130,14 +128,10 @@ class Index:
 
     def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """The k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
-        if scores := self._scores_in_use(terms, filter_):
-            return scores.best(self.connection, "chunks_fts", terms, k)
         return queries.search_chunks(self.connection, terms, k, filter_)
 
     def search_unit_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """The k best units, read as a whole, for any of these terms as (unit key, BM25 score)."""
-        if scores := self._scores_in_use(terms, filter_):
-            return scores.best(self.connection, "units_fts", terms, k)
         return queries.search_units(self.connection, terms, k, filter_)
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
@@ -145,8 +139,6 @@ class Index:
         keys = queries.chunk_range(self.connection, unit_key)
         if keys is None:
             return []
-        if scores := self._scores_in_use(terms, Filter()):
-            return scores.within(self.connection, "chunks_fts", terms, *keys)
         return queries.words_within(self.connection, terms.words, *keys)
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
@@ -233,19 +225,6 @@ class Index:
     def __del__(self) -> None:
         for connection in getattr(self, "_opened", ()):
             connection.close()
-
-    def _scores_in_use(self, terms: Terms, filter_: Filter) -> WordScores | None:
-        """The kept scores of words, in a process that stays; None where a filter or operators ask for SQL.
-
-        Only within `reading`, where what is read and the generation that it is kept for are of one piece.
-        """
-        generation: int | None = getattr(self._local, "generation", None)
-        if not self._resident or generation is None or not terms.stems or not filter_.is_empty:
-            return None
-        with self._lock:
-            if self._word_scores is None or self._word_scores.generation != generation:
-                self._word_scores = WordScores(generation)
-            return self._word_scores
 
     def _cosines(self, snapshot: vectors.Snapshot, vector: Vector) -> NDArray[np.float32] | None:
         """The cosines of every row with a vector, made once a question; None where only signs are kept."""

@@ -121,14 +121,6 @@ def _search(
     return list(rows)
 
 
-def bm25_of_all(connection: sqlite3.Connection, table: str, match: str) -> list[tuple[int, float]]:
-    """Every row of a full-text table that matches, as (rowid, BM25 score), by rowid."""
-    if not match:
-        return []
-    sql = f"SELECT rowid, -bm25({table}, {_WEIGHTS}) FROM {table} WHERE {table} MATCH ? ORDER BY rowid"
-    return connection.execute(sql, (match,)).fetchall()
-
-
 def vector_size(connection: sqlite3.Connection) -> int | None:
     """The size in bytes of a vector of the index; None where it holds none."""
     row = connection.execute("SELECT length(embedding) FROM vectors LIMIT 1").fetchone()

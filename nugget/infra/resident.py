@@ -52,15 +52,6 @@ def ask(home: Path, question: dict[str, Any], *, timeout_s: float = PATIENCE_S) 
     return answer if isinstance(answer, dict) else None
 
 
-def is_answered(home: Path) -> bool:
-    """Whether a server of this NUGGET_HOME runs. Raises nothing."""
-    file = socket_file(home)
-    try:
-        return _is_own(file) and _is_answered(file)
-    except (OSError, AttributeError):
-        return False
-
-
 class Resident:
     """A server's end: answers one question after the other in a thread of its own."""
 

@@ -191,18 +191,6 @@ def test_closed_streams_are_no_failure(brain: Path) -> None:
         assert (done.returncode, done.stderr) == (0, ""), closed
 
 
-@pytest.mark.proves("CLI-SIZE")
-def test_a_size_that_no_terminal_has_is_as_none(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = (["status", "--brain", str(brain)], ["ask", "--help"])
-    plain = [nugget(*line) for line in lines]
-    for size in ("\u00b2", "0", "9" * 30):
-        for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):
-            monkeypatch.setenv(name, size)
-        assert [nugget(*line) for line in lines] == plain
-    monkeypatch.setenv("COLUMNS", "60")
-    assert max(map(len, nugget("ask", "--help")[1].splitlines())) == 60, "one that a terminal can have counts"
-
-
 @pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
 @pytest.mark.parametrize(
     "line", [[b"get", b"\xff"], [b"forget", b"\xff"], [b"search", b"--related", b"\xff"], [b"init", b"/tmp/new-\xff"]]

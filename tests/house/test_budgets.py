@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 
 import pytest
@@ -46,6 +47,7 @@ def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     )
 
 
+@cache
 def measured() -> dict[str, int]:
     tests = [file.read_text("utf-8") for file in (REPOSITORY / "tests").rglob("*.py")]
     outside_cli = [one for name, one in functions().items() if not name.startswith("cli/")]

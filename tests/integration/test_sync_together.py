@@ -5,10 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -24,8 +22,7 @@ from waiting import PATIENCE_S
 from nugget.app import Brain
 from nugget.config import RetrievalSettings, Settings, read_environment
 from nugget.index import Index
-from nugget.index.sync import SyncResult, index_folder, pending_changes, sync
-from nugget.index.sync.preparing import WORTH_A_PROCESS
+from nugget.index.sync import SyncResult, pending_changes, sync
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.models import Query
 from nugget.retrieval import profiles, retrieve
@@ -141,58 +138,3 @@ def test_a_question_syncs_a_few_changes_first_and_says_when_many_are_left(
         bundle = opened.ask("zorblatt")
     assert bundle.hits[0].unit.id == "bug/tiny"
     assert "index_behind" in bundle.degraded
-
-
-class _CountsWords:
-    """Stands for no model at all; without a second process where it cannot be pickled."""
-
-    model = "counts-words"
-
-    def __init__(self, unpicklable: object = None) -> None:
-        self.unpicklable = unpicklable
-        self.counted = 0
-
-    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        yield from (np.full(4, 0.5, dtype=np.float32) for _ in texts)
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        return np.full(4, 0.5, dtype=np.float32)
-
-    def count_tokens(self, text: str) -> int:
-        self.counted += 1
-        return len(text.split())
-
-
-@pytest.mark.proves("SYNC-SECOND-PROCESS")
-@pytest.mark.parametrize("broken", [None, "executable", "pickling"])
-def test_a_large_rebuild_reads_in_a_second_process_and_as_well_without_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str | None
-) -> None:
-    brain = tmp_path / "brain"
-    folder = brain / "domains/coding/concepts"
-    folder.mkdir(parents=True)
-    (brain / "brain.yaml").write_text("owner: Test\n")
-    for number in range(WORTH_A_PROCESS + 300):
-        (folder / f"n{number}.md").write_text(unit(f"concept/n{number}", body=f"Widget {number}.\n\n## More\n\nText."))
-    (folder / "n7.md").write_text("no knowledge")
-    model = _CountsWords(threading.Lock() if broken == "pickling" else None)
-    sync(brain, read_environment(), embedder=model)
-    first = index_contents(brain)
-    if broken == "executable":
-        monkeypatch.setattr(sys, "executable", "/bin/false")
-    model.counted = 0
-    result = sync(brain, read_environment(), embedder=model, rebuild=True)
-    assert [problem.path for problem in result.problems] == ["domains/coding/concepts/n7.md"]
-    assert (result.added, result.embedded) == (WORTH_A_PROCESS + 299 + 1, 0)
-    assert index_contents(brain) == first
-    files = WORTH_A_PROCESS + 300  # each has two sections to count
-    assert (model.counted < 1.5 * files) is (broken is None), "half is counted here, the rest in the second process"
-
-
-def index_contents(brain: Path) -> list[tuple[object, ...]]:
-    """Every chunk with its unit, in the order of the index."""
-    with closing(sqlite3.connect(index_folder(brain, read_environment()) / "index.db")) as connection:
-        return connection.execute(
-            "SELECT u.id, c.position, c.heading_breadcrumb, c.content, hex(v.embedding) FROM units u "
-            "JOIN chunks c ON c.unit_key = u.key JOIN vectors v ON v.chunk_key = c.key ORDER BY c.key"
-        ).fetchall()

@@ -14,7 +14,6 @@ PROMISES: dict[str, str] = {
     "CLI-JSON": "--json prints exactly one JSON document on stdout, whatever else there is to say",
     "CLI-ASK-JSON": "nugget ask --json has the shape of the contract",
     "CLI-PLAIN": "no colour and no wrapped lines where the output is no terminal",
-    "CLI-SIZE": "whatever COLUMNS and LINES hold, a command ends as it would without them",
     "CLI-HOSTILE": "nothing that a brain holds can steer a terminal",
     "CLI-EXPLAIN": "the contributions that --explain shows add up to the score",
     "CLI-UNKNOWN": "where the brain does not know, ask says so",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
 from nugget.infra.embedding import Embedder, QuestionEmbedder, open_embedder
-from nugget.infra.embedding.borrowed import Borrowing
+from nugget.infra.embedding.borrowed import RemoteEmbedder
 
 if TYPE_CHECKING:
     from nugget.config import Environment, Settings
@@ -43,5 +43,5 @@ class ModelInUse:
         return self._problem
 
     def for_one_question(self) -> QuestionEmbedder | None:
-        """The model for a process that asks once: others load it, where they can."""
-        return None if self.embedder is None else Borrowing(self.embedder, self._environment)
+        """Return the model for a process that asks once: a running server embeds if there is one."""
+        return None if self.embedder is None else RemoteEmbedder(self.embedder, self._environment)

@@ -19,7 +19,6 @@ from nugget.index.fulltext import match_any, parts_of, pieces, question_words
 from nugget.index.terms import compound_parts, edit_distance, inverse_frequency, nearest
 from nugget.index.vector_cache import VectorCache, text_hash
 from nugget.index.vectors import EXACT_LIMIT
-from nugget.index.word_scores import WordScores
 from nugget.models import Chunk, Filter, SourceName, Unit
 
 
@@ -84,7 +83,7 @@ def test_numpy_and_sql_give_the_same_cosines_of_units(tmp_path: Path) -> None:
                 assert by_numpy[key] == pytest.approx(by_sql[key], abs=1e-6)
 
 
-@pytest.mark.proves("INDEX-NUMPY", "INDEX-WORDS-KEPT")
+@pytest.mark.proves("INDEX-NUMPY", "INDEX-ATOMIC")
 def test_what_filters_admit_is_kept_no_longer_than_the_generation(tmp_path: Path) -> None:
     file = tmp_path / "index.db"
     create(file).close()
@@ -148,58 +147,6 @@ def put_texts(file: Path, texts: list[str]) -> None:
         for number, text in enumerate(texts):
             writes.put_unit(connection, writes.IndexedUnit(unit=unit(number, text), chunks=[chunk(text)]))
         writes.put_statistics(connection)
-
-
-UNKNOWN_TO_FTS5 = "\u19b0"
-"""A letter of a word to Python, the end of one to FTS5."""
-
-
-@pytest.mark.proves("INDEX-WORDS-KEPT")
-def test_a_process_that_stays_scores_words_as_sql_does_to_the_last_bit(tmp_path: Path) -> None:
-    file = tmp_path / "index.db"
-    create(file).close()
-    words = ["cache", "caching", "Retry", "retries", "retryWithBackoff", "queue", "queues", "写入", "naïve", "ab cd"]
-    chance = np.random.default_rng(5)
-    put_texts(file, [" ".join(chance.choice(words, chance.integers(1, 40))) for _ in range(300)])
-    questions = [" ".join(chance.choice(words, count)) for count in (1, 2, 3, 5, 8) for _ in range(8)]
-    questions += ["retrys", f"ab{UNKNOWN_TO_FTS5}cd", "ab", "zorblatt", "CACHE cache caches", ""]
-    with closing(Index(file, resident=True)) as staying, closing(Index(file)) as asking, staying.reading():
-        for question in questions * 2:
-            terms = asking.terms(question)
-            for k in (5, 200):
-                assert staying.search_text(terms, k, Filter()) == asking.search_text(terms, k, Filter()), question
-                assert staying.search_unit_text(terms, k, Filter()) == asking.search_unit_text(terms, k, Filter())
-            for key in (1, 150, 300, 301):
-                held = asking.words_of_unit(terms, key)
-                assert staying.words_of_unit(terms, key) == held and set(held) <= set(terms.words)
-        assert staying._word_scores is not None
-        filtered = Filter(types=("pattern",))
-        assert staying.search_text(asking.terms("cache"), 5, filtered) == []
-
-
-@pytest.mark.proves("INDEX-WORDS-KEPT")
-def test_kept_scores_end_with_the_generation_that_they_were_made_for(tmp_path: Path) -> None:
-    file = tmp_path / "index.db"
-    create(file).close()
-    put_texts(file, ["the cache", "the queue", "the lock"])
-    with closing(Index(file, resident=True)) as staying:
-        for texts, expected in ((["the cache", "a queue"], 1), (["the cache", "a cache"], 2)):
-            put_texts(file, texts)
-            with staying.reading():
-                assert len(staying.search_text(staying.terms("cache"), 5, Filter())) == expected
-
-
-@pytest.mark.proves("INDEX-WORDS-KEPT")
-def test_only_so_many_rows_are_kept_and_what_was_forgotten_is_found_again(tmp_path: Path) -> None:
-    file = tmp_path / "index.db"
-    create(file).close()
-    put_texts(file, [f"cache queue word{number}" for number in range(100)])
-    with closing(Index(file)) as index:
-        scores = WordScores(index.generation, most_rows=250)
-        for question in ["cache", "queue", "cache queue", *(f"word{number}" for number in range(30)), "cache"]:
-            terms = index.terms(question)
-            assert scores.best(index.connection, "chunks_fts", terms, 500) == index.search_text(terms, 500, Filter())
-            assert scores.rows <= 250
 
 
 @pytest.mark.proves("INDEX-FORGETS")
