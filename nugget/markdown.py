@@ -28,7 +28,14 @@ MAX_CRUMB_CHARS = 120
 
 DEFAULT_LIMITS = ChunkLimits()
 
-_FIRST_H1 = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))* {0,3}#[ \t]+([^\r\n]*?)(?:[ \t]+#+)?[ \t]*(?:[\r\n]|\Z)")
+MAX_CHUNKS = 2_000
+"""Chunks of a file that are indexed."""
+MAX_LINES = 20_000
+"""Lines of a file that are parsed: markdown-it-py takes up to 60 µs for one."""
+_MANY_CHARS = 100 * MAX_CHUNKS
+"""A shorter body of fewer lines than MAX_CHUNKS makes fewer chunks than that."""
+
+_FIRST_H1 = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))* {0,3}#[ \t]+([^\r\n]*)(?:[\r\n]|\Z)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +60,8 @@ class _Section:
 def title_of(body: str) -> str | None:
     """The text of the first level-one heading (`# Title` or underlined with `=`), None where there is none."""
     first = _FIRST_H1.match(body)
-    if first and first[1].strip("#").strip():
-        return _one_line(first[1])
+    if first and (title := _without_closing(first[1])):
+        return _one_line(title)
     if "#" not in body and "=" not in body:
         return None
     tokens = _block_tokens(body)
@@ -95,18 +102,34 @@ def chunk_markdown(
     count_tokens: CountTokens = estimate_tokens,
     limits: ChunkLimits = DEFAULT_LIMITS,
 ) -> list[Chunk]:
-    """Cut a body into chunks, in order; an empty list where the body is blank.
+    """Cut a body into at most MAX_CHUNKS chunks, in order; an empty list if the body is blank.
 
     Sections are split at headings; what is too long is split at its blocks, then list entries, lines, sentences,
     words; what is too short joins the next section of the same parent (else the one before). A chunk's breadcrumb
     is the path of headings that holds for all of its text; the heading that it ends with is not repeated in the
     text. `count_tokens` is called about once a section.
     """
+    return list(itertools.islice(_chunks(body, title, count_tokens, limits), MAX_CHUNKS))
+
+
+def left_out(body: str) -> str | None:
+    """Return what of a body is too much to be indexed, as the reason of a problem."""
+    lines = _normalise(body).count("\n") + 1
+    if lines > MAX_LINES:
+        return f"has {lines:,} lines, of which the first {MAX_LINES:,} are indexed: split it into several files"
+    if len(body) < _MANY_CHARS and lines < MAX_CHUNKS:
+        return None
+    if next(itertools.islice(_chunks(body, "", estimate_tokens, DEFAULT_LIMITS), MAX_CHUNKS, None), None):
+        return f"has more than {MAX_CHUNKS:,} passages, of which the first are indexed: split it into several files"
+    return None
+
+
+def _chunks(body: str, title: str, count_tokens: CountTokens, limits: ChunkLimits) -> Iterator[Chunk]:
     if not body.strip():
-        return []
+        return
     tokens = _block_tokens(body)
-    lines = _normalise(body).split("\n")
-    chunks: list[Chunk] = []
+    lines = _normalise(body).split("\n")[:MAX_LINES]
+    position = 0
     for group in _join_small(list(_sections(lines, tokens, title=title, count_tokens=count_tokens)), limits):
         first, last = group[0], group[-1]
         crumbs = _common(section.crumbs for section in group)
@@ -118,14 +141,13 @@ def chunk_markdown(
             start = first.content if crumbs == first.crumbs else first.start
             texts = [trim("\n".join(lines[start : last.end]))]
         for text in texts:
-            chunk = Chunk(
+            yield Chunk(
                 breadcrumb=" > ".join(crumbs),
                 text=text or trim("\n".join(lines[first.start : last.end])),
                 heading_level=first.levels[len(crumbs) - 1] if crumbs else 0,
-                position=len(chunks),
+                position=position,
             )
-            chunks.append(chunk)
-    return chunks
+            position += 1
 
 
 @functools.cache
@@ -138,7 +160,17 @@ def _parser() -> MarkdownIt:
 
 
 def _block_tokens(body: str) -> list[Token]:
+    """Parse the first MAX_LINES lines of a body."""
+    if body.count("\n") + body.count("\r") >= MAX_LINES:
+        body = "\n".join(_normalise(body).split("\n", MAX_LINES)[:MAX_LINES])
     return _parser().parse(body)
+
+
+def _without_closing(heading: str) -> str:
+    """Return the text of a heading without the `##` that may close it."""
+    text = heading.strip(" \t")
+    bare = text.rstrip("#")
+    return text if bare and bare[-1] not in " \t" else bare.rstrip(" \t")
 
 
 def _normalise(text: str) -> str:

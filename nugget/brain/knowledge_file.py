@@ -30,7 +30,7 @@ from nugget.brain.frontmatter import (
 )
 from nugget.brain.patching import KEYS as KEYS
 from nugget.errors import KnowledgeError
-from nugget.markdown import title_of
+from nugget.markdown import left_out, title_of
 from nugget.models import (
     Evidence,
     KnowledgeType,
@@ -47,6 +47,9 @@ from nugget.text import shorten
 
 MAX_FILE_BYTES = 5_000_000
 """A larger file is refused before it is read: knowledge is written by and for people."""
+
+MAX_RELATIONS = 2_000
+"""Relations of a unit that are indexed."""
 
 _DEFAULT_CONFIDENCE = 0.5
 _TYPES = "|".join(KnowledgeType)
@@ -114,6 +117,8 @@ def parse(text: str, *, path: str) -> Parsed:
     except FrontmatterError as broken:
         return Parsed(unit=None, problems=(Problem(path=path, reason=broken.reason, line=broken.line),))
     unit = _unit(fields, parts, path=path)
+    if reason := left_out(parts.body):
+        fields.wrong(None, reason, Severity.WARNING)
     problems = tuple(sorted(dict.fromkeys(fields.problems), key=lambda problem: problem.line or 0))
     if any(problem.severity is Severity.ERROR for problem in problems):
         unit = None
@@ -276,7 +281,10 @@ def _related(fields: Fields) -> tuple[Relation, ...]:
         fields.wrong(node, "`related` must be a list of entries with `id` and `relation`")
         return ()
     relations: list[Relation] = []
-    for entry in node.value:
+    if len(node.value) > MAX_RELATIONS:
+        reason = f"`related` has {len(node.value):,} entries, of which the first {MAX_RELATIONS:,} count"
+        fields.wrong(node, reason, Severity.WARNING)
+    for entry in node.value[:MAX_RELATIONS]:
         keys = fields.keys_of(entry)
         target = fields.words_of(keys["id"], "the `id` of a relation") if "id" in keys else None
         kind = fields.words_of(keys["relation"], "`relation`") if "relation" in keys else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from nugget.brain.frontmatter import Fields, FrontmatterError, nodes, plain_line_ends, split
 from nugget.errors import KnowledgeError
-from nugget.markdown import title_of
+from nugget.markdown import left_out, title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
 from nugget.text import shorten
 
@@ -22,7 +22,8 @@ MAX_BYTES = 2_000_000
 
 DOCUMENT, DECISION = "document", "decision"
 _DECISION_FOLDERS = frozenset({"adr", "adrs", "decisions", "decision-records", "architecture-decisions"})
-_MAX_LINKS = 200
+MAX_LINKS = 2_000
+"""Links of a note that are followed."""
 _TITLE_CHARS = 120
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _WIKI_LINK = re.compile(r"\[\[([^\[\]|#^\n]{1,200})(?:[#^][^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
@@ -88,6 +89,11 @@ def read_note(
     created = _day(fields, "created", "date")
     changed = _day(fields, "updated", "modified", "last_modified", "lastmod") or modified
     stem = PurePosixPath(key).stem
+    links = _links(body)
+    reasons = [left_out(body)]
+    if len(links) > MAX_LINKS:
+        reasons.append(f"has {len(links):,} links, of which the first {MAX_LINKS:,} are followed")
+    problems += tuple(Problem(path=key, reason=why, severity=Severity.WARNING) for why in reasons if why)
     unit = Unit(
         id=key,
         source=source,
@@ -96,7 +102,7 @@ def read_note(
         body=f"{body.strip()}\n\nAlso called: {', '.join(aliases)}" if aliases else body.strip(),
         path=key,
         tags=tags,
-        related=_relations(body, key, names),
+        related=_relations(links[:MAX_LINKS], key, names),
         created=created,
         last_modified=changed,
     )
@@ -142,16 +148,20 @@ def _type_of(key: str) -> str:
     return DECISION if folders & _DECISION_FOLDERS else DOCUMENT
 
 
-def _relations(body: str, key: str, names: Names) -> tuple[Relation, ...]:
-    """What the note links to, each once."""
+def _links(body: str) -> list[str]:
+    """Return what a note links to by wiki links and paths, each once."""
     if "](" not in body and "[[" not in body:
-        return ()
+        return []
     text = _FENCED.sub("", body)
     links = [link.strip() for link in _WIKI_LINK.findall(text)]
     links += [unquote(link) for link in _LINK.findall(text) if link.lower().endswith(SUFFIXES)]
-    targets = dict.fromkeys(names.resolve(unicodedata.normalize("NFC", link), source=key) for link in links if link)
+    return [*dict.fromkeys(unicodedata.normalize("NFC", link) for link in links if link)]
+
+
+def _relations(links: Sequence[str], key: str, names: Names) -> tuple[Relation, ...]:
+    targets = dict.fromkeys(names.resolve(link, source=key) for link in links)
     targets.pop(key, None)
-    return tuple(Relation(id=target, relation=RelationType.INFORMED_BY) for target in list(targets)[:_MAX_LINKS])
+    return tuple(Relation(id=target, relation=RelationType.INFORMED_BY) for target in targets)
 
 
 def _link_name(name: str) -> str:
