@@ -12,6 +12,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from nugget.speech import Evidence as Evidence
+from nugget.speech import Speaker as Speaker
+from nugget.speech import SpeechOrigin as SpeechOrigin
+from nugget.speech import speaker_of
+
 
 class SourceName(StrEnum):
     """A registered supplier of units."""
@@ -89,26 +94,6 @@ class EventKind(StrEnum):
     SUMMARY = "summary"
 
 
-class Speaker(StrEnum):
-    """Who said something, from the most to the least trusted. What nobody is known to have said is the agent's."""
-
-    USER = "user"
-    AGENT = "agent"
-    TOOL = "tool"
-    QUOTED = "quoted"
-
-
-class SpeechOrigin(StrEnum):
-    """How words came into a session; `WRITTEN` are the agent's own replies and calls."""
-
-    TYPED = "typed"
-    WRITTEN = "written"
-    TOOL_RESULT = "tool_result"
-    PASTED = "pasted"
-    COMPACTION_SUMMARY = "compaction_summary"
-    HOOK = "hook"
-
-
 class Severity(StrEnum):
     """Errors keep a file out of the index; warnings do not."""
 
@@ -160,15 +145,6 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """Where a unit was learned: the session, the transcript records, and a short verbatim quote."""
-
-    session: str
-    quote: str
-    records: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """The smallest thing retrieval returns whole.
 
@@ -199,6 +175,16 @@ class Unit:
     def ref(self) -> str:
         """The name by which `nugget get` finds this unit: `<source>:<id>`."""
         return f"{self.source}:{self.id}"
+
+    @property
+    def speaker(self) -> Speaker | None:
+        """Who said what it rests on; None without evidence."""
+        return speaker_of(self.evidence) if self.evidence else None
+
+    @property
+    def is_reviewed(self) -> bool:
+        """Whether a person accepted or wrote it."""
+        return self.source in (SourceName.BRAIN, SourceName.CANON)
 
     @property
     def is_judged(self) -> bool:

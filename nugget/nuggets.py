@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 
-from nugget.models import Budget, Contribution, Depth, Evidence, Scope, StaleReason, Unit
+from nugget.models import Budget, Contribution, Depth, Evidence, Scope, Speaker, SpeechOrigin, StaleReason, Unit
 
 SUMMARY_CHARS = 120
 """The longest summary of a nugget."""
@@ -63,7 +63,7 @@ class Nugget:
     `id` is `<first 8 of the session id>-<number>`, longer where that is taken; it stays the same when a session is
     extracted again. `summary` is one sentence of at most SUMMARY_CHARS characters. A scope without a path is the
     whole workspace; `scope.repo` is the workspace's identity. `file_hash` is the SHA-256 of the scoped file as the
-    session left it.
+    session left it. `speaker` and `origin` tell who gave the reason, and how; what is not known is the agent's.
     """
 
     id: str
@@ -82,6 +82,8 @@ class Nugget:
     file_hash: str | None = None
     method: str = "heuristic"
     evidence: tuple[Evidence, ...] = ()
+    speaker: Speaker = Speaker.AGENT
+    origin: SpeechOrigin = SpeechOrigin.WRITTEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

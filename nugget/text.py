@@ -4,15 +4,78 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 CHARS_PER_TOKEN = 4
 """Tokens are estimated at four characters each where no tokenizer is at hand (openqed's rule)."""
 
 # Control characters, line ends, bytes that are no UTF-8, and what turns the direction of text around.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_ESCAPES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
+    r"|\x1b[ -/]*[0-~]?"
+)
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_EMOJI = (
+    "#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+_JOINED = f"\u0600-\u061b\u061d-\u115e\u1161-\u17b3\u17b6-\u180a\u1810-\u1cff{_EMOJI[4:]}"
+# What nobody sees and a model reads. A joiner stays between characters of scripts that join them, and in emoji.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d"
+    "\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    f"|[\u200c\u200d](?![{_JOINED}])|(?<![{_JOINED}])(?<![{_EMOJI}]\ufe0f)[\u200c\u200d]|(?<![{_EMOJI}])[\ufe0e\ufe0f]"
+)
+_CLIENT_TAGS = re.compile(
+    r"<(?=\s*/?\s*(?:antml:\w|(?:nugget-memory|system[-_]reminder|system|assistant|human|thinking|command-\w+"
+    r"|local-command-\w+|bash-(?:input|stdout|stderr)|(?:user-prompt-submit|session-start|stop|pre-tool-use)-hook|hook_\w+"
+    r"|user-memory-\w+|task-notification|teammate-message|cross-session-message|persisted-output|ide_\w+|new-diagnostics"
+    r"|total_tokens|tools-used-before-summary|function_calls|function_results?|functions?|invoke|parameter\s+name|tool_\w+"
+    r"|environment_context|environment_details|user_instructions|permissions|INSTRUCTIONS|turn_aborted"
+    r"|subagent_notification|skills?_instructions|collaboration_mode|model_switch|personality_spec|\w+_instructions"
+    r"|codex_internal_context|user_shell_command|session_context|state_snapshot|user_query|user_info|attached_files"
+    r"|open_and_recently_viewed_files|additional_data|agent_transcripts|git_status|project_layout"
+    r"|manually_attached_skills|external_links|image_files|available_skills|claude-mem-context)\b)|\|\w+\|>)",
+    re.IGNORECASE,
+)
+"""Where a tag begins to which a client, or the model behind it, gives a meaning."""
 _SLUG_BREAK = re.compile(r"[^a-z0-9]+")
 _SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n")
+
+
+def clean(text: str) -> str:
+    """Return a text as it may be shown to people and agents.
+
+    What a terminal would obey is taken out, characters that nobody sees are spelled out (`\\u200b`), and tags that
+    clients give a meaning to are escaped. Line ends become `\\n`; tabs stay.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _CONTROLS.sub("", _ESCAPES.sub("", text))
+    if not text.isascii():
+        text = _INVISIBLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CLIENT_TAGS.sub("&lt;", text) if "<" in text else text
+
+
+def one_line(text: str) -> str:
+    """Return `clean(text)` with every run of white space made one space."""
+    return " ".join(clean(text).split())
+
+
+def clean_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values for JSON with every text in them as it may be shown."""
+    return {key: _clean_value(value) for key, value in values.items()}
+
+
+def _clean_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return clean_values(value)
+    return [_clean_value(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def estimate_tokens(text: str) -> int:

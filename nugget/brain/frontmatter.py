@@ -212,12 +212,19 @@ class Fields:
 
     def choice(self, key: str, kind: type[_Choice]) -> _Choice | None:
         """One of the values of an enumeration, in any case of letters."""
-        text = self.text(key)
+        node = self.value(key)
+        return None if node is None else self.choice_of(node, key, kind, Severity.ERROR)
+
+    def choice_of(
+        self, node: Node, key: str, kind: type[_Choice], severity: Severity = Severity.WARNING
+    ) -> _Choice | None:
+        """The member of an enumeration that a scalar names, in any case of letters."""
+        text = self.words_of(node, f"`{key}`", severity)
         if text is None:
             return None
         if text.lower() in list(kind):
             return kind(text.lower())
-        self.wrong(self.value(key), f"`{key}` must be one of {', '.join(kind)}, not {shown(text)}")
+        self.wrong(node, f"`{key}` must be one of {', '.join(kind)}, not {shown(text)}", severity)
         return None
 
     def day(self, key: str, severity: Severity = Severity.ERROR) -> date | None:

@@ -41,6 +41,8 @@ from nugget.models import (
     Scope,
     Severity,
     SourceName,
+    Speaker,
+    SpeechOrigin,
     Unit,
 )
 from nugget.text import shorten
@@ -337,7 +339,9 @@ def _evidence(fields: Fields) -> tuple[Evidence, ...]:
         records = [fields.words_of(record, "each of `records`", Severity.WARNING) for record in listed]
         if quote:
             named = tuple(record for record in records if record)
-            found.append(Evidence(session=session or "", quote=quote, records=named))
+            speaker = fields.choice_of(keys["speaker"], "speaker", Speaker) if "speaker" in keys else None
+            origin = fields.choice_of(keys["origin"], "origin", SpeechOrigin) if "origin" in keys else None
+            found.append(Evidence(session=session or "", quote=quote, records=named, speaker=speaker, origin=origin))
     return tuple(found)
 
 

@@ -97,7 +97,9 @@ def _unit(nugget: Nugget, bound: Promotion, domain: str) -> Unit:
     if alternatives:
         parts.append("## Turned down\n\n" + "\n".join(f"- {one}" for one in alternatives))
     quote = shorten(clean(nugget.source_prompt) or title, _QUOTE_CHARS)
-    evidence = nugget.evidence or (Evidence(session=nugget.session, quote=quote),)
+    evidence = nugget.evidence or (
+        Evidence(session=nugget.session, quote=quote, speaker=nugget.speaker, origin=nugget.origin),
+    )
     type_ = bound.type or BECOMES[nugget.type]
     return Unit(
         id=f"{type_}/{slugify(title)}",

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nugget.capture.compare import FileChange
+from nugget.capture.review_flags import flags_of
 from nugget.models import Origin, Session
-from nugget.text import shorten, slugify
+from nugget.speech import said_how
+from nugget.text import clean, shorten, slugify
 
 BRANCH_PREFIX = "nugget/"
 """What the names of all proposals start with."""
@@ -108,7 +110,11 @@ def _body(parts: Sequence[str]) -> str:
 def _parts(changes: Sequence[FileChange], dropped: Sequence[str]) -> list[str]:
     """Table of files, what to look at, evidence, what was left out."""
     parts = [_table(changes)]
-    noted = [f"- `{_code(change.path)}`: {inline(change.note)}" for change in changes if change.note]
+    noted = [
+        f"- `{_code(change.path)}`: {inline(note)}"
+        for change in changes
+        for note in (*filter(None, [change.note]), *flags_of(change.unit, before=change.before, after=change.text))
+    ]
     if noted:
         parts.append("### Look at these\n\n" + "\n".join(noted))
     parts.append("### Evidence\n\n" + "\n\n".join(_evidence(change) for change in changes))
@@ -167,7 +173,10 @@ def _table(changes: Sequence[FileChange]) -> str:
 
 
 def _evidence(change: FileChange) -> str:
-    quotes = [f"> `{_code(shorten(evidence.quote, MAX_QUOTE_CHARS))}`" for evidence in change.unit.evidence]
+    quotes = [
+        f"> {said_how(evidence.speaker, evidence.origin)}: `{_code(shorten(evidence.quote, MAX_QUOTE_CHARS))}`"
+        for evidence in change.unit.evidence
+    ]
     if change.unit.origin is Origin.IMPORTED:
         quotes += [f"> from `{_code(evidence.session)}`" for evidence in change.unit.evidence]
     return f"**{inline(change.unit.title)}**\n\n" + "\n>\n".join(quotes or ["> (no quote)"])
@@ -193,7 +202,7 @@ def _unlinked(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in clean(text))
 
 
 def _token(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.models import Bundle, Contribution, Depth, Hit, Unit
 from nugget.render import clean, degraded_sentences, one_line, stale_words, without_title
+from nugget.speech import said_how
 from nugget.text import counted, shorten
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def print_unit(out: Console, unit: Unit, *, today: date) -> None:
     put_line(out, "")
     print_markdown(out, without_heading(unit), indent="")
     for entry in unit.evidence:
-        put_line(out, f"\nFrom session {one_line(entry.session)}:", "dim")
+        said = f", {said_how(entry.speaker, entry.origin)}" if entry.speaker else ""
+        put_line(out, f"\nFrom session {one_line(entry.session)}{said}:", "dim")
         print_markdown(out, f"“{entry.quote}”", indent=_INDENT)
 
 

@@ -11,6 +11,7 @@ from nugget.nuggets import Nugget, NuggetBundle, NuggetHit
 from nugget.render import clean, one_line
 from nugget.render.nuggets import iso_date, origin_text
 from nugget.retrieval.nugget_packing import scope_text
+from nugget.speech import said_how
 from nugget.text import counted, shorten
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def print_nugget(out: Console, nugget: Nugget, reason: StaleReason | None) -> No
         ("ID", nugget.id), ("Type", str(nugget.type)), ("Summary", nugget.summary), ("Detail", nugget.detail),
         ("Scope Path", nugget.scope.path or "(workspace)"), ("Symbol", nugget.scope.symbol or ""),
         ("Alternatives", "; ".join(nugget.alternatives)), ("Confidence", f"{nugget.confidence:g}"),
-        ("Session", nugget.session), ("Agent", nugget.agent), ("Learned", iso_date(nugget.session_started) or ""),
+        ("Session", nugget.session), ("Said", said_how(nugget.speaker, nugget.origin)), ("Agent", nugget.agent),
+        ("Learned", iso_date(nugget.session_started) or ""),
         ("Extracted", iso_date(nugget.extracted_at) or ""), ("Method", nugget.method),
         ("Stale after", str(nugget.stale_after or "")), ("Stale", str(reason or "").replace("_", " ")),
         ("Workspace", nugget.scope.repo or ""), ("Asked", shorten(clean(nugget.source_prompt), _PROMPT_CHARS)),
@@ -113,6 +115,7 @@ def listed_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
         "id": nugget.id, "type": str(nugget.type), "summary": nugget.summary, "detail": nugget.detail or None,
         "scopePath": nugget.scope.path, "scopeSymbol": nugget.scope.symbol, "confidence": nugget.confidence,
         "session": nugget.session, "sessionDate": iso_date(nugget.session_started), "sessionAgent": nugget.agent,
+        "speaker": nugget.speaker, "origin": nugget.origin, "reviewed": False,
         "stale": reason is not None, "staleReason": str(reason) if reason else None,
     }  # fmt: skip
     return value
@@ -124,7 +127,10 @@ def whole_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
         "alternatives": list(nugget.alternatives), "extractedAt": iso_date(nugget.extracted_at),
         "method": nugget.method, "staleAfter": str(nugget.stale_after) if nugget.stale_after else None,
         "sourcePrompt": nugget.source_prompt or None, "workspace": nugget.scope.repo, "fileHash": nugget.file_hash,
-        "evidence": [{"session": entry.session, "quote": entry.quote} for entry in nugget.evidence],
+        "evidence": [
+            {"session": entry.session, "quote": entry.quote, "speaker": entry.speaker, "origin": entry.origin}
+            for entry in nugget.evidence
+        ],
     }  # fmt: skip
 
 

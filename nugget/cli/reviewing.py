@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nugget.capture.review_flags import flags_of
 from nugget.cli import layout
 from nugget.cli.asking import listed
 from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, note, print_json
 from nugget.config import read_environment
 from nugget.render import clean, one_line
+from nugget.speech import said_how
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nugget.capture.publish import Published
     from nugget.capture.review import ProposalBranch, ProposedFile
+    from nugget.models import Unit
 
 BranchArgument = Annotated[
     str | None, typer.Argument(metavar="[BRANCH]", help="The proposal, or a part of its name; else the only one.")
@@ -158,6 +161,9 @@ def _proposal_json(proposal: ProposalBranch) -> dict[str, Any]:
                 "status": file.status,
                 "title": file.unit.title if file.unit else None,
                 "confidence": file.unit.confidence if file.unit else None,
+                "speaker": file.unit.speaker if file.unit else None,
+                "evidence": [asdict(entry) for entry in file.unit.evidence] if file.unit else [],
+                "flags": list(flags_of(file.unit, before=file.before, after=file.after)) if file.unit else [],
             }
             for file in proposal.files
         ],
@@ -186,14 +192,16 @@ def _print_file(out: Console, file: ProposedFile) -> None:
     else:
         out.print(f"   confidence {unit.confidence:g}, tags: {one_line(', '.join(unit.tags)) or 'none'}\n", style="dim")
         layout.print_markdown(out, layout.without_heading(unit))
-        _print_quotes(out, [entry.quote for entry in unit.evidence])
+        _print_quotes(out, unit)
+    for flag in flags_of(unit, before=file.before, after=file.after) if unit else ():
+        out.print(f"   look: {one_line(flag)}", style="yellow")
     out.print()
 
 
-def _print_quotes(out: Console, quotes: Sequence[str]) -> None:
-    for quote in quotes:
-        out.print("\n   Evidence:", style="dim")
-        layout.print_markdown(out, f"“{quote}”", indent="      ")
+def _print_quotes(out: Console, unit: Unit) -> None:
+    for entry in unit.evidence:
+        out.print(f"\n   Evidence, {said_how(entry.speaker, entry.origin)}:", style="dim")
+        layout.print_markdown(out, f"“{entry.quote}”", indent="      ")
 
 
 def _print_diff(out: Console, diff: str) -> None:

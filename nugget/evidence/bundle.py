@@ -18,7 +18,7 @@ from nugget.evidence.profiles import PROFILES, Profile, known_intent
 from nugget.evidence.values import BundleOptions, EvidenceBundle, Incident, SelectedEvidence, WorkingNote
 from nugget.index import evidence as store
 from nugget.index.evidence import LogSession
-from nugget.text import ago
+from nugget.text import ago, clean, clean_values
 
 MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50
 """The most that options can ask for."""
@@ -111,7 +111,10 @@ def bundle_of(
         degraded=degraded,
     )
     text, truncated = pack(bundle, _latest(views, options.output_window), options, active=active)
-    return replace(bundle, context_text=text, truncated=truncated)
+    shown = clean(text)
+    return replace(
+        bundle, context_text=shown[: options.max_chars], truncated=truncated or len(shown) > options.max_chars
+    )
 
 
 def bounded(options: BundleOptions) -> BundleOptions:
@@ -208,7 +211,7 @@ def bundle_json(bundle: EvidenceBundle, *, explain: bool = False) -> dict[str, A
                 "boosts": dict(PROFILES[bundle.intent].boosts),
             },
         }
-    return shown
+    return clean_values(shown)
 
 
 def _active(session: LogSession, now: datetime) -> str:

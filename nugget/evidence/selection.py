@@ -19,7 +19,7 @@ from nugget.evidence.bundle import bounded, evidence_bundle
 from nugget.evidence.packing import TRUNCATED
 from nugget.evidence.values import BundleOptions
 from nugget.index import evidence as store
-from nugget.text import CHARS_PER_TOKEN, shorten
+from nugget.text import CHARS_PER_TOKEN, clean, shorten
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM, Reply
@@ -117,7 +117,8 @@ def select_with_llm(
     else:
         text = _text(session, query, _latest(connection, known.key), chosen, options)
     return LlmSelection(
-        session=session, query=query, context_text=text, source_ids=tuple(sorted(chosen)), chunks=read,
+        session=session, query=query, context_text=clean(text)[: options.max_chars],
+        source_ids=tuple(sorted(chosen)), chunks=read,
         left_out=left_out, usd=round(usd, 6), degraded=tuple(degraded),
     )  # fmt: skip
 

@@ -28,9 +28,10 @@ from nugget.extraction.replies import Shown, find_quote, is_foreign, without_inv
 from nugget.extraction.requests import one_line
 from nugget.extraction.scoring import shared_words
 from nugget.infra.schema import problems_in
-from nugget.models import EventKind, Scope, Session
+from nugget.models import EventKind, Scope, Session, Speaker
 from nugget.nuggets import FileTouch, Nugget, NuggetType
 from nugget.redaction import allow_list, redact
+from nugget.speech import is_own_words, origin_of, speaker_of
 from nugget.text import shorten
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ MAX_NUGGETS = 16
 _MAX_READ = 40
 _MAX_FILES = 200
 _REPEATS = 0.8
+_RULES = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.REJECTION)
 _SYMBOL = re.compile(r"[A-Za-z_$][\w$.:<>-]{0,199}")
 
 _TEXT = {"type": "string"}
@@ -158,6 +160,8 @@ def _nugget(
         return f"{shorten(summary, 80)}: its quote is not in the session"
     if is_foreign(f"{summary}\n{detail}", session):
         return f"{shorten(summary, 80)}: not in the language of the session"
+    if entry["type"] in _RULES and not is_own_words(evidence):
+        return f"{shorten(summary, 80)}: rests only on what was printed, pasted or quoted"
     touched = {touch.path: touch for touch in touches}
     path = entry["path"].strip()
     path = path if path in touched else places.find(path) or ""
@@ -174,6 +178,7 @@ def _nugget(
         alternatives=tuple(shorten(clean(one), 200) for one in entry["alternatives"][:6] if one.strip()),
         source_prompt=_prompt_before(session, records),
         file_hash=touched[path].after_hash if path in touched else None, method=METHOD, evidence=evidence,
+        speaker=speaker_of(evidence), origin=origin_of(evidence),
     )  # fmt: skip
 
 
@@ -181,7 +186,8 @@ def _prompt_before(session: Session, records: set[str]) -> str:
     """What the person had asked for when the first of these records was written."""
     asked = ""
     for event in session.events:
-        if event.kind is EventKind.PROMPT and (len(event.text) > 20 or not asked):
+        is_own = event.kind is EventKind.PROMPT and event.speaker is not Speaker.QUOTED
+        if is_own and (len(event.text) > 20 or not asked):
             asked = event.text
         if event.uuid in records:
             break

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from nugget.models import Event, EventKind, Session, Speaker
 from nugget.sources.condense import without_recalled
+from nugget.sources.speakers import is_quote, quoted_spans
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.+?)\s*#*$|^\*\*(?P<bold>[^*]{2,80})\*\*:?$")
@@ -77,9 +79,9 @@ class Passage:
 
 
 def passages(session: Session) -> Iterator[Passage]:
-    """All passages of prompts, replies, summaries and commit messages, in order."""
+    """All passages of prompts, replies, summaries and commit messages, in order; what these quote is left out."""
     for place, event in enumerate(without_recalled(session.events)):
-        if event.kind is EventKind.PROMPT:
+        if event.kind is EventKind.PROMPT and event.speaker is not Speaker.QUOTED:
             yield from _cut(event, place, 0, len(event.text), by_user=event.speaker is Speaker.USER)
         elif event.kind is EventKind.REPLY:
             yield from _cut(event, place, 0, len(event.text))
@@ -113,6 +115,7 @@ def _cut(
     event: Event, place: int, start: int, end: int, *, by_user: bool = False, numbered_headings: bool = False
 ) -> Iterator[Passage]:
     heading = lead_in = ""
+    quoted = quoted_spans(event.text)
     for begin, stop in _blocks(event.text, start, end):
         line = event.text[begin:stop]
         titled = (_NUMBERED_HEADING.match(line) if numbered_headings else None) or _HEADING.match(line)
@@ -122,11 +125,12 @@ def _cut(
         bullet = _BULLET.match(line)
         offset = bullet.end() if bullet else len(line) - len(line.lstrip(" >"))
         found = sentences(event.text, begin + offset, stop)
-        if found:
-            yield Passage(
-                event=event, place=place, sentences=tuple(found), heading=heading, lead_in=lead_in if bullet else "",
-                is_listed=bool(bullet), by_user=by_user,
-            )  # fmt: skip
+        for is_quoted, run in groupby(found, key=lambda one: is_quote(one.text, one.start, one.end, quoted)):
+            if not is_quoted:
+                yield Passage(
+                    event=event, place=place, sentences=tuple(run), heading=heading,
+                    lead_in=lead_in if bullet else "", is_listed=bool(bullet), by_user=by_user,
+                )  # fmt: skip
         if not bullet:
             lead_in = line.strip() if line.rstrip().endswith(":") else ""
 

@@ -22,7 +22,7 @@ from nugget.extraction.requests import cleaned, is_request, one_line
 from nugget.extraction.scoring import shared_words
 from nugget.extraction.touches import TouchedFiles, is_made_edit
 from nugget.extraction.units import Writer
-from nugget.models import Event, EventKind, Evidence, Scope, Session
+from nugget.models import Event, EventKind, Evidence, Scope, Session, Speaker, SpeechOrigin
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType
 from nugget.redaction import redact_session
 from nugget.sources.condense import Exchange, exchanges, without_recalled
@@ -83,12 +83,16 @@ class Reading:
         records = (event.uuid,) if event is not None and event.uuid else ()
         if len(quote) > QUOTE_CHARS:
             quote = quote[:QUOTE_CHARS].rsplit(" ", 1)[0]
+        speaker, origin = (event.speaker, event.origin) if event else (Speaker.AGENT, SpeechOrigin.WRITTEN)
+        evidence = Evidence(
+            session=self.session.id, quote=quote, records=records, speaker=speaker, origin=origin
+        )  # fmt: skip
         return Nugget(
             id="", type=type_, summary=one_line(summary), confidence=confidence, session=self.session.id,
             detail=detail, scope=Scope(repo=self.workspace, path=path, symbol=symbol), agent=self.session.agent,
             session_started=self.session.started, extracted_at=self.now, alternatives=alternatives,
             source_prompt=shorten(prompt, PROMPT_CHARS), file_hash=touch.after_hash if touch else None,
-            evidence=(Evidence(session=self.session.id, quote=quote, records=records),) if quote.strip() else (),
+            evidence=(evidence,) if quote.strip() else (), speaker=speaker, origin=origin,
         )  # fmt: skip
 
 

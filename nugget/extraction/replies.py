@@ -27,9 +27,13 @@ from nugget.models import (
     RelationType,
     Session,
     SourceName,
+    Speaker,
+    SpeechOrigin,
     Unit,
 )
 from nugget.redaction import redact
+from nugget.sources.speakers import said_in
+from nugget.speech import is_own_words
 from nugget.text import shorten, slugify
 
 UPDATES = "updates"
@@ -38,12 +42,13 @@ UPDATES = "updates"
 MAX_QUOTE_CHARS = 600
 MIN_QUOTE_CHARS = 15
 
+_RULES = (KnowledgeType.BELIEF, KnowledgeType.DECISION, KnowledgeType.PATTERN)
 _MAX_BODY_CHARS = 8000
 _MAX_UNITS_READ = 40
 _FOREIGN_SCRIPT_SHARE = 0.5
 _KNOWN_SCRIPT_SHARE = 0.01
 _LETTERS_SAMPLED = 50_000
-_LINE_MARK = re.compile(r"\A(?:USER|AGENT(?: \([^)]*\))?|SUMMARY): |\A[$+-] ")
+_LINE_MARK = re.compile(r"\A(?:USER|PASTED BY USER|AGENT(?: \([^)]*\))?|SUMMARY): |\A[$+-] ")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Invisible and direction-changing characters, by which a text can read differently to a reviewer and to a model.
@@ -126,7 +131,11 @@ def find_quote(quote: str, shown: Shown, session: Session) -> Evidence | None:
     for event in session.events:
         for said in _texts_of(event):
             if found := pattern.search(said):
-                return Evidence(session=session.id, quote=found[0], records=(event.uuid,) if event.uuid else ())
+                speaker, origin = _said_by(event, said, found)
+                return Evidence(
+                    session=session.id, quote=found[0], records=(event.uuid,) if event.uuid else (), speaker=speaker,
+                    origin=origin,
+                )  # fmt: skip
     return Evidence(session=session.id, quote=seen[0])
 
 
@@ -157,6 +166,8 @@ def _proposal(
         return f"{name}: nothing is left of it without comments and invisible characters"
     if is_foreign(f"{title}\n{body}", session):
         return f"{name}: not in the language of the session"
+    if entry["type"] in _RULES and not is_own_words(evidence):
+        return f"{name}: rests only on what was printed, pasted or quoted"
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
     unit = Unit(
@@ -216,6 +227,13 @@ def _texts_of(event: Event) -> Iterator[str]:
     for text in (event.text, event.after, event.before):
         if text:
             yield text
+
+
+def _said_by(event: Event, text: str, found: re.Match[str]) -> tuple[Speaker, SpeechOrigin]:
+    if text is event.text:
+        return said_in(event, found.start(), found.end())
+    # What an edit replaced is the file's, whoever wrote that.
+    return (event.speaker, event.origin) if text is event.after else (Speaker.TOOL, SpeechOrigin.TOOL_RESULT)
 
 
 def _name(entry: object) -> str:

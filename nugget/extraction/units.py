@@ -12,7 +12,7 @@ from nugget.extraction.fixes import Fix, bare_command, check_commands, short_pat
 from nugget.extraction.passages import Passage
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.scoring import Scored
-from nugget.models import Event, EventKind, Evidence, KnowledgeType, Origin, Session, SourceName, Unit
+from nugget.models import Event, EventKind, Evidence, KnowledgeType, Origin, Session, SourceName, Speaker, Unit
 from nugget.text import shorten, slugify
 
 _QUOTE_CHARS = 280
@@ -82,7 +82,7 @@ class Writer:
             body,
             [self._evidence(part.passage.event, part.quote) for part in parts],
             confidence=confidence,
-            reason="You said so" if finding.passage.by_user else f"The agent stated it ({cue_names})",
+            reason=_said_by([part.passage.by_user for part in parts], cue_names),
             place=finding.passage.place,
         )
 
@@ -153,7 +153,10 @@ class Writer:
     def _evidence(self, event: Event, quote: str) -> Evidence:
         if len(quote) > _QUOTE_CHARS:
             quote = quote[:_QUOTE_CHARS].rsplit(" ", 1)[0]
-        return Evidence(session=self.session.id, quote=quote, records=(event.uuid,) if event.uuid else ())
+        return Evidence(
+            session=self.session.id, quote=quote, records=(event.uuid,) if event.uuid else (), speaker=event.speaker,
+            origin=event.origin,
+        )  # fmt: skip
 
     def _proposal(
         self,
@@ -190,12 +193,19 @@ class Writer:
     def _occasion(self, text: str, place: int) -> str:
         """One line on what was being worked on, so that a reader knows where this holds."""
         place -= self.events[place].kind is EventKind.PROMPT
-        asked = next((one.text for one in reversed(self.events[: place + 1]) if one.kind is EventKind.PROMPT), "")
+        prompts = (one for one in reversed(self.events[: place + 1]) if one.kind is EventKind.PROMPT)
+        asked = next((one.text for one in prompts if one.speaker is Speaker.USER), "")
         project = wording.project_of(self.session)
         where = f" in {project}" if project else ""
         if len(asked) < 24 or shorten(wording.plain(asked), 40).removesuffix(" […]") in text:
             return f"\n\nCame up{where}." if where else ""
         return f"\n\nCame up{where} while working on: {shorten(wording.plain(asked), 160)}"
+
+
+def _said_by(by_user: Sequence[bool], cue_names: str) -> str:
+    if all(by_user):
+        return "You said so"
+    return "You said so, and the agent added to it" if by_user[0] else f"The agent stated it ({cue_names})"
 
 
 def _type_of(finding: Finding) -> KnowledgeType:

@@ -27,7 +27,7 @@ class PastIncident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A constraint or caveat of the code; `path` is relative to the workspace, empty for all of it."""
+    """A constraint or caveat that the user stated; `path` is relative to the workspace, empty for all of it."""
 
     type: str
     path: str
@@ -82,9 +82,13 @@ def open_todos(connection: sqlite3.Connection, sessions: list[LogSession], *, li
 
 
 def rules_of(connection: sqlite3.Connection, workspace: str, *, limit: int, today: date) -> list[Rule]:
-    """Constraints, then caveats, of a workspace that are not stale by their date; the most trusted and latest first."""
+    """Return what the user typed of a workspace that is not stale by its date; constraints first, the latest first.
+
+    Nobody has reviewed a nugget, so that what an agent, a tool or a pasted text says is not passed on as a rule.
+    """
     rows = connection.execute(
         "SELECT type, path, summary FROM nuggets WHERE workspace = ? AND type IN ('constraint', 'caveat') "
+        "AND speaker = 'user' AND origin = 'typed' "
         "AND (stale_after IS NULL OR stale_after >= ?) "
         "ORDER BY type = 'caveat', confidence DESC, session_started DESC LIMIT ?",
         (workspace, today.isoformat(), limit),

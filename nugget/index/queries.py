@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from nugget.index.fulltext import COLUMN_WEIGHTS, match_any
 from nugget.index.terms import Terms
 from nugget.models import (
-    Evidence,
     FileState,
     Filter,
     Origin,
@@ -25,6 +24,7 @@ from nugget.models import (
     SourceName,
     Unit,
 )
+from nugget.speech import evidence_of
 from nugget.text import folded, printable
 
 _IN_ONE_QUERY = 500
@@ -358,9 +358,7 @@ def _unit(row: Any, related: Sequence[Relation]) -> Unit:
         tags=tuple(json.loads(tags)), confidence=confidence, origin=Origin(origin) if origin else None,
         related=tuple(related), scope=Scope(repo=repo, path=scope_path, symbol=symbol) if has_scope else None,
         session=session,
-        evidence=tuple(
-            Evidence(session=e["session"], quote=e["quote"], records=tuple(e["records"])) for e in details["evidence"]
-        ),
+        evidence=tuple(map(evidence_of, details["evidence"])),
         alternatives=tuple(details["alternatives"]),
         created=_date(created), last_modified=_date(last_modified), stale_after=_date(stale_after),
     )  # fmt: skip

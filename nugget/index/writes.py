@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nugget.index.fulltext import chunk_columns, unit_columns
@@ -217,9 +217,7 @@ def put_statistics(connection: sqlite3.Connection, *, everything: bool = False) 
 
 
 def _details(unit: Unit) -> str:
-    evidence = [
-        {"session": entry.session, "quote": entry.quote, "records": list(entry.records)} for entry in unit.evidence
-    ]
+    evidence = [asdict(entry) for entry in unit.evidence]
     return json.dumps({"evidence": evidence, "alternatives": list(unit.alternatives)}, ensure_ascii=False)
 
 

@@ -12,10 +12,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nugget.config import Settings
-from nugget.models import Evidence, Problem
+from nugget.models import Problem, Speaker, SpeechOrigin
 from nugget.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.redaction import allow_list
 from nugget.sources import nugget_store_lines as lines
@@ -35,6 +35,10 @@ MAX_LINES = 2_000_000
 MAX_PROBLEMS = 1000
 """After so much, or so many lines that are none of an export, reading ends: standard input may never."""
 _MAX_NAME = 200
+
+
+_ELSEWHERE: dict[str, Any] = {"speaker": Speaker.QUOTED, "origin": SpeechOrigin.PASTED}
+"""Who speaks in what the user of another machine, or whoever wrote the file, is said to have said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +140,14 @@ def _checked(record: SessionRecord) -> SessionRecord:
 
 
 def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:
-    """A nugget cannot pose as one of another session or repository."""
-    evidence = tuple(Evidence(session=record.session, quote=one.quote, records=one.records) for one in nugget.evidence)
+    """A nugget cannot pose as one of another session or repository, nor as the words of this machine's user."""
+    evidence = tuple(
+        replace(one, session=record.session, **(_ELSEWHERE if one.speaker is Speaker.USER else {}))
+        for one in nugget.evidence
+    )
+    said = _ELSEWHERE if nugget.speaker is Speaker.USER else {}
     scope = replace(nugget.scope, repo=record.workspace)
-    return replace(nugget, session=record.session, scope=scope, agent=record.agent, evidence=evidence)
+    return replace(nugget, session=record.session, scope=scope, agent=record.agent, evidence=evidence, **said)
 
 
 def _merged(home: Path, record: SessionRecord) -> tuple[SessionRecord, int, int]:

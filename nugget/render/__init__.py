@@ -8,8 +8,11 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from nugget.models import Bundle, Hit, HitChunk, Scope, SourceName, Unit
-from nugget.text import shorten
+from nugget.models import Bundle, Hit, HitChunk, Scope, SourceName, Speaker, Unit
+from nugget.speech import said_how
+from nugget.text import clean as clean
+from nugget.text import clean_values, shorten
+from nugget.text import one_line as one_line
 
 if TYPE_CHECKING:
     from nugget.history import Stretch
@@ -34,35 +37,11 @@ DEGRADED: Mapping[str, str] = {
     "vectors_behind": "some files that changed are found by their words alone yet",
 }
 
-_ESCAPES = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
-    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
-    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
-    r"|\x1b[ -/]*[0-~]?"
-)
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c\ud800-\udfff\U000e0000-\U000e007f]"
-)
 _BACKTICKS = re.compile(r"`+")
 _FOOT_CHARS = 120
 """Kept free for the line that says how many were left out."""
 _LEAST_CHARS = 200
 """A unit of which less fits than this is left out."""
-
-
-def clean(text: str) -> str:
-    """The text without anything that a terminal would obey: escape sequences, controls, direction overrides.
-
-    Tag characters go too: no person sees what they spell, and a model reads it.
-    Line ends become `\\n`; tabs stay.
-    """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))
-
-
-def one_line(text: str) -> str:
-    """`clean`, with every run of white space made one space."""
-    return " ".join(clean(text).split())
 
 
 def bundle_json(bundle: Bundle) -> dict[str, Any]:
@@ -94,7 +73,7 @@ def bundle_json(bundle: Bundle) -> dict[str, Any]:
         value["weak"] = True
     if bundle.explain is not None:
         value["explain"] = dict(bundle.explain)
-    return value
+    return clean_values(value)
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:
@@ -125,6 +104,8 @@ def unit_json(unit: Unit) -> dict[str, Any]:
         "tags": list(unit.tags),
         "confidence": unit.confidence,
         "origin": None if unit.origin is None else str(unit.origin),
+        "speaker": unit.speaker,
+        "reviewed": unit.is_reviewed,
         "scope": _scope_json(unit.scope),
         "path": unit.path,
         "ref": unit.ref,
@@ -138,9 +119,13 @@ def shown_json(shown: Shown) -> dict[str, Any]:
     """What a ref names, as `nugget get --json` prints it: a unit with its body, or a stretch of history."""
     if shown.unit is None:
         assert shown.stretch is not None
-        return _stretch_json(shown.stretch)
-    evidence = [{"session": entry.session, "quote": entry.quote} for entry in shown.unit.evidence]
-    return unit_json(shown.unit) | {"ref": shown.ref, "body": shown.unit.body, "evidence": evidence}
+        return clean_values(_stretch_json(shown.stretch))
+    evidence = [
+        {"session": entry.session, "quote": entry.quote, "speaker": entry.speaker, "origin": entry.origin}
+        for entry in shown.unit.evidence
+    ]
+    value = unit_json(shown.unit) | {"ref": shown.ref, "body": shown.unit.body, "evidence": evidence}
+    return clean_values(value)
 
 
 def bundle_markdown(bundle: Bundle, max_chars: int = MAX_CHARS) -> str:
@@ -241,11 +226,18 @@ def _facts(hit: Hit) -> list[str]:
     facts = [unit.type, f"domain {_plain(unit.domain)}" if unit.domain else ""]
     facts.append(f"confidence {unit.confidence:g}" if unit.is_judged else "")
     facts.append(f"from {unit.origin}" if unit.origin else "")
+    facts.append(standing(unit.speaker, is_reviewed=unit.is_reviewed))
     facts.append(f"created {unit.created}" if unit.created else "")
     if unit.last_modified and unit.last_modified != unit.created:
         facts.append(f"changed {unit.last_modified}")
     facts.append(f"STALE: {stale_words(hit)}" if hit.stale_reason else "")
     return [fact for fact in facts if fact]
+
+
+def standing(speaker: Speaker | None, *, is_reviewed: bool) -> str:
+    """Who said it and whether a person reviewed it: `said by the user, not reviewed`."""
+    reviewed = "reviewed" if is_reviewed else "not reviewed"
+    return f"{said_how(speaker)}, {reviewed}" if speaker else reviewed
 
 
 def stale_words(hit: Hit) -> str:

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nugget.index.provenance import IndexedSession
+from nugget.models import Speaker
 from nugget.nuggets import NuggetBundle, NuggetHit
-from nugget.render import MAX_CHARS, ORDERS, clean, fence, one_line
+from nugget.render import MAX_CHARS, ORDERS, clean, fence, one_line, standing
 from nugget.retrieval.nugget_packing import scope_text
-from nugget.text import shorten
+from nugget.text import clean_values, shorten
 
 _FOOT_CHARS = 160
 
@@ -18,7 +19,8 @@ _FOOT_CHARS = 160
 def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = False) -> dict[str, Any]:
     """The answer in openqed's shape (`ContextResponse`); keys that say nothing are left out.
 
-    A unit of the brain has two keys more, `reviewed` and `ref`, and keeps its own type. `explain` adds scores and their
+    Every nugget says who is the `speaker` and whether it is `reviewed`; a unit of the brain has its `ref` and keeps its
+    own type. `explain` adds scores and their
     addends. `strict` has nothing that openqed does not have: a unit is then of the type that it is weighed as.
     """
     query, budget = bundle.query, bundle.budget
@@ -46,7 +48,7 @@ def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = 
                 for hit in bundle.hits
             ],
         }  # fmt: skip
-    return value
+    return clean_values(value)
 
 
 def nugget_json(hit: NuggetHit, *, strict: bool = False) -> dict[str, Any]:
@@ -68,8 +70,9 @@ def nugget_json(hit: NuggetHit, *, strict: bool = False) -> dict[str, Any]:
         value["alternatives"] = list(nugget.alternatives)
     if hit.stale_reason:
         value |= {"stale": True, "staleReason": str(hit.stale_reason)}
-    if hit.unit and not strict:
-        value |= {"reviewed": True, "ref": hit.unit.ref}
+    if not strict:
+        value |= {"speaker": speaker_of_hit(hit), "reviewed": hit.unit is not None}
+        value |= {"ref": hit.unit.ref} if hit.unit else {}
     return value
 
 
@@ -100,12 +103,14 @@ def decisions_json(bundle: NuggetBundle) -> dict[str, Any]:
     """Decisions, rejections and constraints in openqed's shape."""
     keys = ("type", "summary", "detail", "scope", "confidence", "alternatives", "stale", "staleReason")
     shown = [{"id": hit.nugget.id} | _only(nugget_json(hit, strict=True), keys) for hit in bundle.hits]
-    return {
-        "decisions": shown,
-        "total": bundle.candidates,
-        "shown": len(shown),
-        "scope": bundle.query.path or "workspace",
-    }
+    return clean_values(
+        {
+            "decisions": shown,
+            "total": bundle.candidates,
+            "shown": len(shown),
+            "scope": bundle.query.path or "workspace",
+        }
+    )
 
 
 def provenance_markdown(bundle: NuggetBundle, history: Sequence[IndexedSession], max_chars: int = MAX_CHARS) -> str:
@@ -154,12 +159,18 @@ def nugget_lines(hit: NuggetHit) -> list[str]:
 
 
 def origin_text(hit: NuggetHit) -> str:
-    """`src/auth.ts | claude-code | 2025-01-15 | 1a2b3c4d-3`."""
+    """`src/auth.ts | said by the user, not reviewed | claude-code | 2025-01-15 | 1a2b3c4d-3`."""
     nugget = hit.nugget
     learned = nugget.session_started or nugget.extracted_at
-    agent = "reviewed" if hit.unit else nugget.agent
-    parts = [scope_text(nugget), agent, f"{learned:%Y-%m-%d}" if learned else "", nugget.id]
+    said = standing(speaker_of_hit(hit), is_reviewed=hit.unit is not None)
+    agent = "" if hit.unit else nugget.agent
+    parts = [scope_text(nugget), said, agent, f"{learned:%Y-%m-%d}" if learned else "", nugget.id]
     return " | ".join(one_line(part) for part in parts if part)
+
+
+def speaker_of_hit(hit: NuggetHit) -> Speaker | None:
+    """Who gave the reason: of a reviewed unit whoever its evidence names."""
+    return hit.unit.speaker if hit.unit else hit.nugget.speaker
 
 
 def session_line(known: IndexedSession) -> str:

@@ -33,8 +33,8 @@ _CUT = "[…]"
 class Exchange:
     """One prompt with everything up to the next.
 
-    `prompt` is empty for what came before the first prompt; `reply` joins what the main agent said; `events`
-    are all events in order; `started` is the first known time.
+    `prompt` is empty for what came before the first prompt and if all of it was pasted; `reply` joins what the main
+    agent said; `events` are all events in order; `started` is the first known time.
     """
 
     prompt: str
@@ -152,7 +152,7 @@ def clip(text: str, max_chars: int) -> str:
 def _exchange(group: Sequence[Event]) -> Exchange:
     said = [event.text for event in group if event.kind is EventKind.REPLY and not event.agent_id]
     return Exchange(
-        prompt=group[0].text if group[0].kind is EventKind.PROMPT else "",
+        prompt=group[0].text if group[0].kind is EventKind.PROMPT and group[0].speaker is not Speaker.QUOTED else "",
         reply="\n\n".join(said),
         events=tuple(group),
         started=next((event.timestamp for event in group if event.timestamp), None),

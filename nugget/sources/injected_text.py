@@ -33,7 +33,6 @@ _OWN_TOOLS = frozenset(
     ]
 )  # fmt: skip
 """Tools that come with the client, whose errors it words."""
-_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 _SHELL_ERRORS_MARKED = (2, 0, 60)
 """The client that began to put `Exit code N` before what a failed command printed."""
 _SAID = re.compile(r"the user said:\n(?P<said>.+)", re.DOTALL)
@@ -151,5 +150,5 @@ def answer_in(details: Mapping[str, Any], text: str) -> str:
 
 def _version(record: Mapping[str, Any]) -> tuple[int, ...]:
     version = record.get("version")
-    found = _VERSION.match(version) if isinstance(version, str) else None
-    return tuple(map(int, found.groups())) if found else ()
+    parts = version.split(".") if isinstance(version, str) and len(version) < 40 else []
+    return tuple(int(part) for part in parts if part.isdecimal())

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 from nugget.errors import TranscriptError
 from nugget.infra import files
 from nugget.infra.workspace import Workspace
-from nugget.models import Evidence, Problem, Scope
+from nugget.models import Problem, Scope
 from nugget.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.sources import nugget_store_lines as lines
 
@@ -275,9 +275,7 @@ def _redacted(record: SessionRecord, allow: Sequence[re.Pattern[str]]) -> Sessio
             scope=Scope(
                 repo=nugget.scope.repo, path=clean_or_none(nugget.scope.path), symbol=clean_or_none(nugget.scope.symbol)
             ),
-            evidence=tuple(
-                Evidence(session=one.session, quote=clean(one.quote), records=one.records) for one in nugget.evidence
-            ),
+            evidence=tuple(replace(one, quote=clean(one.quote)) for one in nugget.evidence),
         )
         for nugget in record.nuggets
     ]

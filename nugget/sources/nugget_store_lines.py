@@ -7,9 +7,10 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
-from nugget.models import Evidence, Scope
+from nugget.models import Evidence, Scope, Speaker, SpeechOrigin
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.sources.claude_records import parse_timestamp
 from nugget.text import shorten
@@ -20,6 +21,7 @@ HASH_DIGITS = 16
 _MAX_TEXT = 20_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LINE_HASHES = re.compile(rf"(?:[0-9a-f]{{{HASH_DIGITS}}})*")
+_M = TypeVar("_M", bound=StrEnum)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
@@ -64,7 +66,15 @@ def read_record(values: Mapping[str, Any]) -> SessionRecord:
 def nugget_line(nugget: Nugget) -> dict[str, Any]:
     """The line of one nugget."""
     evidence = [
-        _without_defaults({"session": one.session, "quote": one.quote, "records": list(one.records)})
+        _without_defaults(
+            {
+                "session": one.session,
+                "quote": one.quote,
+                "records": list(one.records),
+                "speaker": one.speaker,
+                "origin": one.origin,
+            }
+        )
         for one in nugget.evidence
     ]
     scope = {"repo": nugget.scope.repo, "path": nugget.scope.path, "symbol": nugget.scope.symbol}
@@ -75,7 +85,7 @@ def nugget_line(nugget: Nugget) -> dict[str, Any]:
         "extracted_at": _stamp(nugget.extracted_at), "alternatives": list(nugget.alternatives),
         "stale_after": nugget.stale_after.isoformat() if nugget.stale_after else None,
         "source_prompt": nugget.source_prompt, "file_hash": nugget.file_hash, "method": nugget.method,
-        "evidence": evidence,
+        "evidence": evidence, "speaker": nugget.speaker, "origin": nugget.origin,
     })  # fmt: skip
 
 
@@ -108,7 +118,8 @@ def read_nugget(values: Mapping[str, Any]) -> Nugget:
         if isinstance(alternatives, list) else (),
         stale_after=_day(values, "stale_after"), source_prompt=_text(values, "source_prompt"),
         file_hash=file_hash if _SHA256.fullmatch(file_hash) else None, method=_text(values, "method") or "heuristic",
-        evidence=_evidence(values.get("evidence")),
+        evidence=_evidence(values.get("evidence")), speaker=_member(values, "speaker", Speaker) or Speaker.AGENT,
+        origin=_member(values, "origin", SpeechOrigin) or SpeechOrigin.WRITTEN,
     )  # fmt: skip
 
 
@@ -188,11 +199,22 @@ def _day(values: Mapping[str, Any], key: str) -> date | None:
         return None
 
 
+def _member(values: Mapping[str, Any], key: str, members: type[_M]) -> _M | None:
+    try:
+        return members(_text(values, key))
+    except ValueError:
+        return None
+
+
 def _evidence(values: object) -> tuple[Evidence, ...]:
     found = []
     for one in values[:20] if isinstance(values, list) else []:
         if isinstance(one, Mapping) and (quote := _text(one, "quote")):
             records = one.get("records")
             names = tuple(name for name in records if isinstance(name, str)) if isinstance(records, list) else ()
-            found.append(Evidence(session=_text(one, "session"), quote=quote, records=names))
+            speaker, origin = _member(one, "speaker", Speaker), _member(one, "origin", SpeechOrigin)
+            evidence = Evidence(
+                session=_text(one, "session"), quote=quote, records=names, speaker=speaker, origin=origin
+            )
+            found.append(evidence)
     return tuple(found)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nugget.models import EventKind, Speaker, SpeechOrigin
+from nugget.models import Event, EventKind, Speaker, SpeechOrigin
 
 Span = tuple[int, int]
 
@@ -27,6 +27,7 @@ SAID_BY: Mapping[EventKind, tuple[Speaker, SpeechOrigin]] = {
     EventKind.SUMMARY: (Speaker.AGENT, SpeechOrigin.COMPACTION_SUMMARY),
 }
 """Who speaks in an event of each kind, unless the transcript says otherwise."""
+_PROSE = (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY)
 
 PLAN_OPENING = "Implement the following plan:"
 """The first words of a prompt that the client made of an approved plan: the agent's words, not the person's."""
@@ -48,15 +49,14 @@ _REVIEW_CHARS = 120
 """A paragraph so long that speaks of nobody and considers changes is a reviewer's."""
 
 _FENCE = re.compile(r"^\s{0,3}(?:[-*+>]\s+|\d+[.)]\s+)?(?P<mark>`{3,}|~{3,})")
-_QUOTE_LINE = re.compile(r"^\s{0,8}(?:>|&gt;|\|\s?>|❯ )")
+_QUOTE_MARKS = (">", "&gt;", "| >", "❯ ")
 _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[A-Za-z][\w:.-]{0,60})(?:\s[^<>]{0,1000})?(?P<empty>/?)>")
-_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+\S")
 _LAYOUT = re.compile(
     r"^\s*(?:[-*_=]{3,}\s*$|\*\*[^*\n]{2,120}\*\*|__[^_\n]{2,120}__|[-*+]\s+\[[ xX]\]\s|[-*+]\s+\*\*|\d{1,2}[.)]\s+\*\*"
     r"|[✅❌⚠🔴🟡🟢🔍💡📝🚨➕])"
 )
 _MACHINE = re.compile(
-    r"^\s*(?:\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d|\[\d{4}-|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
+    r"^\s*(?:#{1,6}\s+\S|\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d|\[\d{4}-|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
     r"|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b[\s:\]|]|\[(?:INFO|WARN|ERROR|DEBUG)"
     r"|(?:fatal|error|warning|panic|npm (?:ERR!|WARN|error|warn)|remote|hint)\b:? |\w*(?:Error|Exception): "
     r"|Traceback \(most|File \"[^\"]+\", line \d|at \S+ ?\(|\s+at \S+:\d|#\d+ |E   |\+\+\+ |--- |@@ |diff --git "
@@ -74,10 +74,9 @@ _FOREIGN = (
     r"|[\w./-]{1,80}\.(?:md|txt|rst|html|log))"
 )
 _SAYS = (
-    r"(?:says?|said|states?|stated|reads?|writes?|wrote|tells?|told|claims?|claimed|recommends?|recommended|suggests?"
-    r"|suggested|instructs?|instructed|advises?|advised|insists?|insisted|asks?|asked|demands?|demanded|warns?|warned"
-    r"|mentions?|mentioned|notes?|noted|prints?|printed|reports?|reported|returns?|returned|replied|answered|commented"
-    r"|sagt|schreibt|meint|meldet|steht)"
+    r"(?:says?|said|states?|stated|writes?|wrote|tells?|told|claims?|claimed|recommends?|recommended|suggests?|suggested"
+    r"|instructs?|instructed|advises?|advised|insists?|insisted|asks?|asked|demands?|demanded|replied|commented"
+    r"|sagt|schreibt|meint|meldet)"
 )
 _REPORTED = re.compile(
     rf"\b(?:{_FOREIGN}\b[^.!?\n]{{0,60}}?\b{_SAYS}\b|according to\b|quot(?:e|ing|ed)\b[:,]?\s"
@@ -92,7 +91,7 @@ _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\n]*\S[^\n]*)*")
 _MARKS = re.compile(
     r"\"[^\"\n]{8,2000}\"|“[^“”]{8,2000}”|«[^«»]{8,2000}»|„[^„“”]{8,2000}[“”]|(?<![\w'])'[^'\n]{8,2000}'(?!\w)"
 )
-_BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)])\s+")
+_BULLETS = ("- ", "* ", "+ ", "• ", *(f"{number}{mark} " for number in range(1, 21) for mark in ".)"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +141,18 @@ def quoted_spans(text: str) -> list[Span]:
     return _merged([*_delimited(text), *marked])
 
 
-def is_reported(sentence: str) -> bool:
-    """Whether a sentence passes on what a page, a file, a tool or another person says."""
-    return _REPORTED.search(sentence) is not None
+def is_quote(sentence: str, start: int, end: int, spans: Sequence[Span]) -> bool:
+    """Whether a sentence, which stands from `start` to `end`, gives or passes on the words of somebody else."""
+    inside = sum(max(0, min(end, stop) - max(start, begin)) for begin, stop in spans)
+    return 2 * inside >= end - start or _REPORTED.search(sentence) is not None
+
+
+def said_in(event: Event, start: int, end: int) -> tuple[Speaker, SpeechOrigin]:
+    """Return who speaks in a part of an event's text, and how that came into the session."""
+    is_prose = event.speaker in (Speaker.USER, Speaker.AGENT) and event.kind in _PROSE
+    if is_prose and is_quote(event.text[start:end], start, end, quoted_spans(event.text)):
+        return Speaker.QUOTED, event.origin
+    return event.speaker, event.origin
 
 
 def _blocks(text: str) -> list[Span]:
@@ -167,7 +175,7 @@ def _delimited(text: str) -> list[Span]:
                 fence = ""
         elif found:
             fence, fence_start = found["mark"], begin
-        elif _QUOTE_LINE.match(line):
+        elif line.lstrip().startswith(_QUOTE_MARKS):
             spans.append((begin, begin + len(line)))
     if fence:
         spans.append((fence_start, len(text)))
@@ -216,14 +224,14 @@ def _open_end(text: str, spans: list[Span]) -> int | None:
         if not line.strip():
             paragraph = begin + len(line) + 1
             continue
-        if is_introduced or _HEADING.match(line):
+        if is_introduced:
             return min([begin, *laid_out[:1]])
         if _MACHINE.match(line[:_LINE_CHARS]):
             # What stands above it in its paragraph belongs to it, but for the first line of the prompt.
             return min([begin, *laid_out[:1], paragraph or text.find("\n") + 1])
         if _LAYOUT.match(line):
             laid_out.append(begin)
-        if _BULLET.match(line) and len(line) >= _LIST_LINE_CHARS:
+        if line.lstrip().startswith(_BULLETS) and len(line) >= _LIST_LINE_CHARS:
             listed.append(begin)
         if len(laid_out) >= 2 or len(listed) >= _LIST_LINES:
             return min([*laid_out[:1], *listed[:1]])

@@ -75,6 +75,7 @@ def test_the_json_has_openqeds_shape(known: Shop, capsys: pytest.CaptureFixture[
     decision = next(one for one in answer["nuggets"] if one["type"] == "decision")
     assert list(decision) == [
         "type", "summary", "detail", "scope", "confidence", "sessionDate", "sessionAgent", "alternatives",
+        "speaker", "reviewed",
     ]  # fmt: skip
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", decision["sessionDate"])
     scopes = {one["type"]: one["scope"] for one in answer["nuggets"]}
@@ -103,15 +104,15 @@ def test_people_read_what_the_design_shows(known: Shop, capsys: pytest.CaptureFi
         "Context for src/auth.ts (3 nuggets, 153 tokens)\n"
         "\n"
         "  [tuning] human-edited AI output in src/auth.ts\n"
-        f"    src/auth.ts | claude-code | {day} | 00000001-3\n"
+        f"    src/auth.ts | said by the agent, not reviewed | claude-code | {day} | 00000001-3\n"
         "\n"
         "  [decision] chose JWT over session cookies for stateless auth\n"
         "    JWT provides stateless authentication which is better for horizontal scaling\n"
         "    Alternatives: session cookies\n"
-        f"    src/auth.ts | claude-code | {day} | 00000001-1\n"
+        f"    src/auth.ts | said by the agent, not reviewed | claude-code | {day} | 00000001-1\n"
         "\n"
         "  [constraint] must support Node 18 and above\n"
-        f"    workspace | claude-code | {day} | 00000001-2\n"
+        f"    workspace | said by the agent, not reviewed | claude-code | {day} | 00000001-2\n"
     )
 
 
