@@ -1,0 +1,167 @@
+"""A cloned or unpacked folder is data: no command of Nugget runs a program that its git configuration names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import Nugget
+from commit_stage import make_shop, recent_agent, work
+from hostile_repository import Traps, plant
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from paths import REPOSITORY
+from replay import git as plain_git
+
+from nugget.errors import GitError
+from nugget.infra import git
+
+READING = (
+    ("status",),
+    ("doctor",),
+    ("sync",),
+    ("lint",),
+    ("ask", "--no-llm", "how are payments retried"),
+    ("search", "payment client"),
+    ("suggest",),
+    ("extract", "--method", "heuristic"),
+    ("context", "src/client.py"),
+    ("context", "src/client.py", "--symbol", "call"),
+    ("coverage", "--gaps"),
+    ("nuggets", "--check"),
+    ("sessions",),
+    ("commit", "--dry-run", "--offline"),
+    ("commit", "--hook", "MESSAGE"),
+    ("review", "list"),
+    ("logs", "context"),
+    ("brief",),
+    ("recall", "how are payments retried"),
+)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, isolated_home: Path) -> Path:
+    """A repository with a session that worked in it, staged and changed files; it is a brain too."""
+    repo = make_shop(tmp_path / "shop")
+    for path, text in {
+        "brain.yaml": "owner: somebody\n",
+        "pyproject.toml": "[project]\nname = 'shop'\n",
+        "domains/coding/retry.md": "---\ntitle: Retry payments\ntype: decision\n---\n\nPayments are retried twice.\n",
+    }.items():
+        (repo / path).parent.mkdir(parents=True, exist_ok=True)
+        (repo / path).write_text(text)
+    plain_git(repo, "add", "-A")
+    plain_git(repo, "commit", "-qm", "Add a brain")
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ==\n -----END PGP SIGNATURE-----\n"
+    raw = plain_git(repo, "cat-file", "commit", "HEAD")
+    head, _, body = raw.partition("\n\n")
+    signed = subprocess.run(
+        ["git", "-C", repo, "hash-object", "-t", "commit", "-w", "--stdin"], input=f"{head}\n{signature}\n{body}\n",
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    plain_git(repo, "update-ref", "HEAD", signed.stdout.strip())
+    work(recent_agent(repo, isolated_home))
+    plain_git(repo, "add", "src")
+    for path in ("README.md", "brain.yaml", "pyproject.toml", "domains/coding/retry.md"):
+        (repo / path).write_text((repo / path).read_text() + "\n")  # git has to look into it, and to filter it
+    return repo
+
+
+@pytest.fixture
+def traps(shop: Path, tmp_path: Path) -> Traps:
+    return plant(shop, tmp_path / "traps")
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_no_reading_command_runs_what_a_folders_git_configuration_names(
+    shop: Path, traps: Traps, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop)
+    monkeypatch.setenv("NUGGET_BRAIN", str(shop))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    (shop / "MESSAGE").write_text("")
+    for command in READING:
+        nugget(*command)
+        assert traps.sprung == set(), command
+    assert "domains/coding/retry.md" in git.state(shop).dirty, "git looked into the files"
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_starting_the_mcp_server_and_asking_it_runs_nothing_of_the_folder(shop: Path, traps: Traps) -> None:
+    parameters = StdioServerParameters(
+        command=sys.executable, args=["-c", "from nugget.__main__ import console; console()", "serve"], cwd=shop,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUGGET_BRAIN": str(shop), "NUGGET_EMBEDDING_MODEL": "none"},
+    )  # fmt: skip
+
+    async def talk() -> None:
+        async with Client(parameters) as client:
+            await client.call_tool("get_relevant_context", {"query": "payments", "path": "src/client.py"})
+
+    asyncio.run(asyncio.wait_for(talk(), 120))
+    assert traps.sprung == set()
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_the_traps_are_sprung_by_git_itself(shop: Path, traps: Traps) -> None:
+    for command in (
+        ("status",), ("diff",), ("diff", "HEAD~1", "HEAD"), ("log", "-p", "-1"), ("add", "-A"), ("commit", "-m", "x"),
+    ):  # fmt: skip
+        subprocess.run(["git", "-C", shop, *command], capture_output=True, check=False, timeout=60)
+    expected = {"core.fsmonitor", "diff.trap.command", "diff.trap.textconv", "filter.trap.clean",
+                "filter.included.clean", "filter.of-worktree.clean", "filter.with_and.dots.process", "gpg.program",
+                "hook-post-index-change", "hook-pre-commit"}  # fmt: skip
+    assert expected - traps.sprung == set()
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop: Path, traps: Traps) -> None:
+    for write in (
+        lambda: git.commit_paths(shop, ["README.md"], "Change the notes"),
+        lambda: git.run(shop, "add", "-A"),
+        lambda: git.run(shop, "stash"),
+        lambda: git.run(shop, "fetch", "origin"),
+        lambda: git.remote_head(shop, git.Remote(name="origin", url="https://example.invalid/x")),
+    ):
+        try:
+            write()
+        except GitError:
+            continue
+    assert traps.sprung == set()
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_credential_helpers_and_ssh_are_the_users_own_and_not_those_of_the_brain(
+    shop: Path, traps: Traps, isolated_home: Path
+) -> None:
+    mine = traps.program("my-ssh")
+    plain_git(shop, "config", "--global", "core.sshCommand", str(mine))
+    plain_git(shop, "config", "--unset-all", "url.ext::" + str(traps.folder) + "/address .insteadOf")
+    plain_git(shop, "config", "remote.origin.url", "git@example.invalid:a/b.git")
+    with pytest.raises(GitError):
+        git.remote_head(shop, git.Remote(name="origin", url="git@example.invalid:a/b.git"))
+    assert traps.sprung == {"my-ssh"}
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_a_missing_object_is_not_fetched(shop: Path, traps: Traps) -> None:
+    blob = plain_git(shop, "rev-parse", "HEAD:README.md").strip()
+    for key, value in (("extensions.partialClone", "origin"), ("remote.origin.promisor", "true")):
+        plain_git(shop, "config", key, value)
+    (shop / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    assert git.read_blob(shop, "HEAD", "README.md") is None
+    assert traps.sprung == set()
+
+
+def test_the_work_tree_is_where_the_git_folder_lies(shop: Path, tmp_path: Path) -> None:
+    plain_git(shop, "config", "core.worktree", str(tmp_path))
+    assert git.top_folder(shop) == shop
+
+
+def test_a_bare_repository_inside_a_checkout_is_not_opened(shop: Path) -> None:
+    plain_git(shop, "init", "-q", "--bare", "fixture.git")
+    with pytest.raises(GitError, match="bare repository"):
+        git.top_folder(shop / "fixture.git")
