@@ -81,7 +81,7 @@ def uninstall(
 ) -> None:
     """Take Nugget out of Claude Code's settings again.
 
-    A file that nobody else changed since becomes what it was, byte for byte; of any other, only Nugget's entries go.
+    Only Nugget's entries go; the rest keeps its order and indent.
     The brain stays. With git-hook: take the hook out of the repository in the current folder.
     """
     from nugget.upkeep.install import plan_uninstall

@@ -5,18 +5,19 @@ Formats: settings.json as of https://code.claude.com/docs/en/hooks, .mcp.json an
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from nugget.config import Environment
 from nugget.errors import GitError, InstallError
 from nugget.infra import client_files
-from nugget.upkeep import json_edits
-from nugget.upkeep.json_edits import END, Edit, Place
 
 EVENTS = ("SessionEnd", "SessionStart")
 BRIEF_EVENT, RECALL_EVENT = "SessionStart", "UserPromptSubmit"
@@ -29,6 +30,7 @@ TIMEOUT_S = 10
 """For a hook that takes 0.1 s: without a timeout of its own it would share 1.5 s with every other SessionEnd hook."""
 
 BROADER_RULES = ("mcp__nugget", "mcp__nugget__*")
+_FIRST_INDENT = re.compile(r"\n([ \t]+)\S")
 _KINDS: dict[type, str] = {dict: "an object", list: "a list"}
 
 
@@ -41,32 +43,37 @@ class Scope(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """A settings file being edited, with what takes the edits back and the containers that were made for them."""
+    """A settings file being edited: its text before, and the value that will be written."""
 
     path: Path
     before: str | None
-    text: str
-    undo: list[Edit] = field(default_factory=list)
-    made: list[Place] = field(default_factory=list)
+    value: dict[str, Any]
 
     @property
-    def value(self) -> dict[str, Any]:
-        """What the text says. Raises InstallError where it is no JSON object."""
-        try:
-            value = json_edits.parse(self.text)
-        except ValueError as error:
-            hint = "Correct the file (it is JSON, without comments), then run the command again."
-            raise InstallError(f"{self.path} is not valid JSON: {error}; nothing was changed.", hint=hint) from error
-        if not isinstance(value, dict):
-            raise InstallError(f"{self.path} is not a JSON object; nothing was changed.")
-        return value
+    def text(self) -> str:
+        """The value as JSON, with the indent and the line ends of the file."""
+        before = self.before or ""
+        if before.strip() and self.value == _parse(self.path, before):
+            return before
+        if before.strip() and "\n" not in before.strip():
+            separators = (", ", ": ") if '": ' in before else (",", ":")
+            text = json.dumps(self.value, ensure_ascii=False, separators=separators)
+        else:
+            first = _FIRST_INDENT.search(before)
+            text = json.dumps(self.value, ensure_ascii=False, indent=first[1] if first else "  ")
+        end = "" if before.strip() and not before.endswith("\n") else "\n"
+        text = text.replace("\n", "\r\n") + end.replace("\n", "\r\n") if "\r\n" in before else text + end
+        return "\ufeff" + text if before.startswith("\ufeff") else text
 
-    def part(self, *place: str) -> Any:
-        """The object, then list or object, at a place; an empty one where there is none."""
+    def part(self, *place: str, make: bool = False) -> Any:
+        """Return the object, or list, at a place; an empty one if it is missing, put there with `make`.
+
+        Raises InstallError if something of another kind is there.
+        """
         found: Any = self.value
         for depth, key in enumerate(place, 1):
             kind = list if key in (*ALL_EVENTS, "allow") else dict
-            found = found.get(key, kind())
+            found = found.setdefault(key, kind()) if make else found.get(key, kind())
             if not isinstance(found, kind):
                 raise InstallError(
                     f"{self.path}: `{'.'.join(place[:depth])}` is not {_KINDS[kind]}; nothing was changed.",
@@ -74,16 +81,11 @@ class Draft:
                 )
         return found
 
-    def put(self, edit: Edit) -> None:
-        """Make one edit."""
-        self.undo.insert(0, edit.inverse(self.text))
-        self.text = edit.apply(self.text)
-
-    def insert(self, place: Place, value: object) -> None:
-        """Put a value at a free place, with the containers that it needs."""
-        edit, made = json_edits.insert(self.text, place, value)
-        self.put(edit)
-        self.made += made
+    def drop_empty(self, *place: str) -> None:
+        """Remove a container that is empty, and then those around it that are."""
+        while place and not self.part(*place):
+            self.part(*place[:-1]).pop(place[-1], None)
+            place = place[:-1]
 
 
 def open_settings(scope: Scope, environment: Environment, cwd: Path, *, is_root: bool = False) -> tuple[Draft, Draft]:
@@ -101,10 +103,20 @@ def open_settings(scope: Scope, environment: Environment, cwd: Path, *, is_root:
 
 def _draft(path: Path) -> Draft:
     before = client_files.read(path)
-    draft = Draft(path=path, before=before, text=before or "")
-    if not draft.text.strip():
-        draft.put(Edit(start=0, end=len(draft.text), text="{}\n"))
-    return draft
+    return Draft(path=path, before=before, value=_parse(path, before) if before and before.strip() else {})
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    """Parse a settings file. Raises InstallError if it is not a JSON object."""
+    try:
+        value = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        said = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
+        hint = "Correct the file (it is JSON, without comments), then run the command again."
+        raise InstallError(f"{path} is not valid JSON: {said}; nothing was changed.", hint=hint) from error
+    if not isinstance(value, dict):
+        raise InstallError(f"{path} is not a JSON object; nothing was changed.")
+    return value
 
 
 def _project(cwd: Path) -> Path:
@@ -119,48 +131,43 @@ def _project(cwd: Path) -> Path:
 
 
 def put_hook(draft: Draft, event: str, command: str, *, flag: str = "", is_wanted: bool | None = None) -> None:
-    """Put in one hook of ours for an event: the first there is, brought up to date, or a new one.
+    """Put one hook of ours in for an event: bring the first there is up to date, or add one.
 
-    `flag` is put into its arguments where it is wanted, and taken out where it is not; None leaves it as it is.
+    `flag` is added to its arguments if `is_wanted` and removed if not; None leaves it as it is.
     """
-    draft.part("hooks", event)
-    ours = list(hooks_of(draft, event))
-    for place, _ in reversed(ours[1:]):
-        take_out_hook(draft, place)
-    kept = flags_of(ours[0][1]) if ours else ()
+    ours = hooks_of(draft, event)
+    kept = flags_of(ours[0]) if ours else ()
     flags = kept if is_wanted is None else (flag,) if is_wanted else ()
     if not ours:
-        draft.insert(("hooks", event, END), {"hooks": [wanted_hook(command, {}, flags=flags)]})
+        draft.part("hooks", event, make=True).append({"hooks": [wanted_hook(command, {}, flags=flags)]})
         return
-    place, entry = ours[0]
-    if entry != (wanted := wanted_hook(command, entry, flags=flags)):
-        draft.put(json_edits.replace(draft.text, place, wanted))
+    wanted = wanted_hook(command, ours[0], flags=flags)
+    take_out_hooks(draft, event, ours[1:])
+    ours[0].clear()
+    ours[0].update(wanted)
 
 
 def put_recall_hook(draft: Draft, command: str, *, is_wanted: bool | None) -> None:
-    """Put in the hook that a prompt is answered by, where it is wanted, or is there already and nothing is said."""
-    ours = list(hooks_of(draft, RECALL_EVENT))
+    """Put in the hook that answers a prompt if it is wanted, or is there and nothing was said."""
+    ours = hooks_of(draft, RECALL_EVENT)
     if is_wanted or (ours and is_wanted is None):
         put_hook(draft, RECALL_EVENT, command, flag=RECALL, is_wanted=True)
-        return
-    for place, _ in reversed(ours):
-        take_out_hook(draft, place)
-    if ours and not draft.part("hooks", RECALL_EVENT):
-        draft.put(json_edits.remove(draft.text, ("hooks", RECALL_EVENT)))
+    else:
+        take_out_hooks(draft, RECALL_EVENT, ours)
 
 
 def put_server(draft: Draft, command: str) -> None:
     """Put in our MCP server, or bring it up to date. Raises InstallError where another has its name."""
     entry = draft.part("mcpServers").get(SERVER)
     if entry is None:
-        draft.insert(("mcpServers", SERVER), wanted_server(command, {"args": ["serve"], "env": {}}))
+        draft.part("mcpServers", make=True)[SERVER] = wanted_server(command, {"args": ["serve"], "env": {}})
     elif not is_our_server(entry):
         raise InstallError(
             f"{draft.path} has another MCP server that is called nugget; nothing was changed.",
             hint="Rename it or take it out (`claude mcp remove nugget`), then run the command again.",
         )
-    elif entry != (wanted := wanted_server(command, entry)):
-        draft.put(json_edits.replace(draft.text, ("mcpServers", SERVER), wanted))
+    else:
+        draft.part("mcpServers")[SERVER] = wanted_server(command, entry)
 
 
 def wanted_hook(command: str, entry: Mapping[str, Any], *, flags: Sequence[str] | None = None) -> dict[str, Any]:
@@ -180,18 +187,16 @@ def wanted_server(command: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "stdio", "command": command, **entry, **{"type": "stdio", "command": command, "alwaysLoad": True}}
 
 
-def hooks_of(draft: Draft, event: str) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Our hooks for an event, with their places."""
-    for index, group in enumerate(draft.part("hooks", event)):
-        entries = group.get("hooks") if isinstance(group, dict) else None
-        for inner, entry in enumerate(entries if isinstance(entries, list) else ()):
-            if isinstance(entry, dict) and _is_our_hook(entry):
-                yield ("hooks", event, index, "hooks", inner), entry
+def hooks_of(draft: Draft, event: str) -> list[dict[str, Any]]:
+    """Return our hooks for an event."""
+    groups = [group.get("hooks") for group in draft.part("hooks", event) if isinstance(group, dict)]
+    entries = chain.from_iterable(group for group in groups if isinstance(group, list))
+    return [entry for entry in entries if isinstance(entry, dict) and _is_our_hook(entry)]
 
 
 def first_hook(draft: Draft, event: str) -> dict[str, Any] | None:
-    """Our hook for an event, where there is one."""
-    return next((entry for _, entry in hooks_of(draft, event)), None)
+    """Return our hook for an event, if there is one."""
+    return next(iter(hooks_of(draft, event)), None)
 
 
 def _is_our_hook(entry: Mapping[str, Any]) -> bool:
@@ -224,7 +229,16 @@ def command_line(entry: Mapping[str, Any]) -> list[str]:
         return []
 
 
-def take_out_hook(draft: Draft, place: Place) -> None:
-    """Remove a hook, and the group that has no other."""
-    group = draft.part("hooks", str(place[1]))[place[2]]
-    draft.put(json_edits.remove(draft.text, place if len(group["hooks"]) > 1 else place[:3]))
+def take_out_hooks(draft: Draft, event: str, hooks: Sequence[Mapping[str, Any]]) -> None:
+    """Remove these hooks, and the groups and containers that are left without any."""
+    if not hooks:
+        return
+    groups = draft.part("hooks", event)
+    gone = {id(hook) for hook in hooks}
+    for group in list(groups):
+        entries = group.get("hooks") if isinstance(group, dict) else None
+        if isinstance(entries, list) and any(id(entry) in gone for entry in entries):
+            group["hooks"] = [entry for entry in entries if id(entry) not in gone]
+            if not group["hooks"]:
+                groups.remove(group)
+    draft.drop_empty("hooks", event)

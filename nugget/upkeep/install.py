@@ -1,27 +1,25 @@
 """Nugget in Claude Code: two hooks, one MCP server and one permission rule, put into settings that are not ours.
 
-Everything foreign stays as it is, character by character, and can be had back: `$NUGGET_HOME/install.json` keeps,
-for each file, what would undo our edits (never the file itself, which may hold secrets).
+Only our entries change; everything else keeps its value, its order and its indent. `$NUGGET_HOME/install.json` notes
+which files we edited and which of them we made.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nugget.config import Environment
 from nugget.errors import InstallError, NuggetError
 from nugget.infra import client_files
-from nugget.upkeep import json_edits
 from nugget.upkeep.client_settings import (
     ALL_EVENTS,
     BRIEF,
@@ -42,11 +40,10 @@ from nugget.upkeep.client_settings import (
     put_hook,
     put_recall_hook,
     put_server,
-    take_out_hook,
+    take_out_hooks,
     wanted_hook,
     wanted_server,
 )
-from nugget.upkeep.json_edits import END, Edit, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,27 +100,30 @@ def plan_install(
     put_recall_hook(settings, str(command), is_wanted=recall)
     allowed = settings.part("permissions", "allow")
     if not any(rule in allowed for rule in (RULE, *BROADER_RULES)):
-        settings.insert(("permissions", "allow", END), RULE)
+        settings.part("permissions", "allow", make=True).append(RULE)
     put_server(servers, str(command))
     mode = 0o600 if scope is Scope.USER else 0o644
     return [
-        replace(change, mode=mode)
-        for change in (_installed(draft, records.get(str(draft.path))) for draft in (settings, servers))
-        if change.before != change.after
-    ]
+        FileChange(
+            path=draft.path, before=draft.before, after=draft.text, mode=mode,
+            record={"created": draft.before is None or _is_created(records.get(str(draft.path)))},
+        )
+        for draft in (settings, servers)
+        if draft.before != draft.text
+    ]  # fmt: skip
 
 
 def plan_uninstall(scope: Scope, environment: Environment, *, cwd: Path) -> list[FileChange]:
     """What `apply` would write to take Nugget out of the settings again; [] where it is not in them.
 
-    A file that nobody else changed since becomes what it was, byte for byte; of any other, only our entries go.
+    Only our entries go; the order and the indent of the file stay, and a file that we made goes when it is empty.
     Raises InstallError for settings that cannot be read or are no JSON.
     """
     records = _read_records(environment)
     changes = []
     for draft in open_settings(scope, environment, cwd):
         record = records.get(str(draft.path))
-        after = None if draft.before is None else _undone(draft, record)
+        after = None if draft.before is None else _without_ours(draft, is_created=_is_created(record))
         if after != draft.before:
             changes.append(FileChange(path=draft.path, before=draft.before, after=after, record=None))
     return changes
@@ -214,51 +214,22 @@ def _has_plugin(settings: Draft) -> bool:
     return any(name.startswith(f"{SERVER}@") and state is True for name, state in enabled.items())
 
 
-def _undone(draft: Draft, record: Mapping[str, Any] | None) -> str | None:
-    """What a settings file is without Nugget; None for a file that was not there before."""
-    if draft.before is not None and record and record["after"] == _digest(draft.before):
-        text = draft.before
-        for start, end, old in record["undo"]:
-            text = Edit(start=start, end=end, text=old).apply(text)
-        return text or None if record["created"] else text
-    untouched = draft.text
+def _without_ours(draft: Draft, *, is_created: bool) -> str | None:
+    """Return a settings file without Nugget; None for a file that we made and that is empty now."""
     for event in ALL_EVENTS:
-        for place, _ in reversed(list(hooks_of(draft, event))):
-            take_out_hook(draft, place)
-    for index in reversed([at for at, rule in enumerate(draft.part("permissions", "allow")) if rule == RULE]):
-        draft.put(json_edits.remove(draft.text, ("permissions", "allow", index)))
+        take_out_hooks(draft, event, hooks_of(draft, event))
+    allowed = draft.part("permissions", "allow")
+    if RULE in allowed:
+        allowed[:] = [rule for rule in allowed if rule != RULE]
+        draft.drop_empty("permissions", "allow")
     if is_our_server(draft.part("mcpServers").get(SERVER)):
-        draft.put(json_edits.remove(draft.text, ("mcpServers", SERVER)))
-    if draft.text == untouched:
-        return draft.before
-    for made in sorted(record["made"] if record else (), key=len, reverse=True):
-        _take_out_if_empty(draft, tuple(made))
-    return None if record and record["created"] and not draft.value else draft.text
+        del draft.value["mcpServers"][SERVER]
+        draft.drop_empty("mcpServers")
+    return None if is_created and not draft.value else draft.text
 
 
-def _take_out_if_empty(draft: Draft, place: Place) -> None:
-    found: Any = draft.value
-    for part in place:
-        found = found.get(part) if isinstance(found, dict) else None
-    if found in ({}, []):
-        draft.put(json_edits.remove(draft.text, place))
-
-
-def _installed(draft: Draft, old: Mapping[str, Any] | None) -> FileChange:
-    """A drafted file as a change. A second installation over an unchanged first is undone with it."""
-    undo = [[edit.start, edit.end, edit.text] for edit in draft.undo]
-    made = [list(place) for place in draft.made]
-    created = draft.before is None
-    if old:
-        undo += old["undo"] if old["after"] == _digest(draft.before or "") else []
-        made += [place for place in old["made"] if place not in made]
-        created = created or old["created"]
-    record = {"after": _digest(draft.text), "created": created, "undo": undo, "made": made}
-    return FileChange(path=draft.path, before=draft.before, after=draft.text, record=record)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+def _is_created(record: Mapping[str, Any] | None) -> bool:
+    return record is not None and record.get("created") is True
 
 
 def _records_file(environment: Environment) -> Path:
@@ -266,25 +237,15 @@ def _records_file(environment: Environment) -> Path:
 
 
 def _read_records(environment: Environment) -> dict[str, Mapping[str, Any]]:
-    """What undoes each file's edits, by path; a record that cannot be read is none, and entries are then looked for."""
+    """Return what is known of each settings file that we edited, by path; nothing if the file cannot be read."""
     text = None
     with suppress(InstallError):
         text = client_files.read(_records_file(environment))
     with suppress(ValueError):
         kept = json.loads(text or "{}")
         if isinstance(kept, dict) and isinstance(kept.get("files"), dict):
-            return {path: record for path, record in kept["files"].items() if _is_record(record)}
+            return {path: record for path, record in kept["files"].items() if isinstance(record, dict)}
     return {}
-
-
-def _is_record(record: object) -> bool:
-    kinds = {"after": str, "created": bool, "undo": list, "made": list}
-    if not isinstance(record, dict) or not all(isinstance(record.get(key), kind) for key, kind in kinds.items()):
-        return False
-    edits, places = record["undo"], record["made"]
-    return all(isinstance(edit, list) and [*map(type, edit)] == [int, int, str] for edit in edits) and all(
-        isinstance(place, list) and all(isinstance(key, str) for key in place) for place in places
-    )
 
 
 def _write_records(environment: Environment, records: Mapping[str, Mapping[str, Any]]) -> None:

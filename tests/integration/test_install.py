@@ -29,12 +29,32 @@ from nugget.upkeep.client_settings import RULE, Scope
 THEIRS = """{
     "model": "opus",
     "hooks": {
-        "SessionEnd": [ {"matcher": "", "hooks": [{"type": "command", "command": "notify-send bye"}]} ],
+        "SessionEnd": [
+            {
+                "matcher": "",
+                "hooks": [
+                    {
+                        "type": "command",
+                        "command": "notify-send bye"
+                    }
+                ]
+            }
+        ],
         "Stop": []
     },
-    "permissions": { "deny": ["Read(./.env)"], "allow": ["Bash(ls:*)",
-        "Read(~/notes/**)"] },
-    "env": {"TOKEN": "s3cret-of-mine"}  , "ünïcode": "\\u00e9\\ud83d\\ude00"
+    "permissions": {
+        "deny": [
+            "Read(./.env)"
+        ],
+        "allow": [
+            "Bash(ls:*)",
+            "Read(~/notes/**)"
+        ]
+    },
+    "env": {
+        "TOKEN": "s3cret-of-mine"
+    },
+    "ünïcode": "é😀"
 }"""
 SERVERS = '{"numStartups":12,"oauthAccount":{"emailAddress":"me@example.invalid"},"projects":{"/x":{"history":[]}}}'
 
@@ -110,12 +130,11 @@ def test_hooks_server_and_permission_are_put_where_there_was_nothing(command: Pa
 
 
 @pytest.mark.proves("INSTALL-MERGE")
-def test_everything_foreign_stays_character_by_character(command: Path, settings: Path, servers: Path) -> None:
+def test_only_our_entries_change_and_order_and_indent_stay(command: Path, settings: Path, servers: Path) -> None:
     put_in(command)
     after = settings.read_text("utf-8")
     remaining = iter(after)
     assert all(character in remaining for character in THEIRS), "only insertions"
-    assert '"env": {"TOKEN": "s3cret-of-mine"}  , "ünïcode": "\\u00e9\\ud83d\\ude00"\n}' in after
     merged = value_of(settings)
     assert [group["hooks"][0]["command"] for group in merged["hooks"]["SessionEnd"]] == [
         "notify-send bye",
@@ -169,7 +188,6 @@ def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled
     servers.write_text(json.dumps({"mcpServers": {"nugget": {
         "command": "nugget", "args": ["--brain", "/b", "serve"], "env": {"NUGGET_HOME": "/h"},
     }}}))  # fmt: skip
-    before = settings.read_bytes(), servers.read_bytes()
     put_in(command)
     merged = value_of(settings)
     (group,) = merged["hooks"]["SessionEnd"]
@@ -182,7 +200,8 @@ def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled
     put_in(moved)
     assert str(command) not in settings.read_text() and settings.read_text().count(str(moved)) == 2
     take_out()
-    assert (settings.read_bytes(), servers.read_bytes()) == before
+    assert "nugget" not in settings.read_text().replace(RULE, "").replace("mcp__nugget", "")
+    assert value_of(servers) == {}
 
 
 # --- refusing ---
@@ -269,16 +288,18 @@ def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        THEIRS, THEIRS.replace("\n", "\r\n"), "", "  \n", "{}", "{ }\n", "\ufeff{}\n", '{"hooks":{}}', '{"a":1}',
-        '{"hooks":{"SessionStart":[\n]},"permissions":{"allow":[ ]}}', "{\n\t\"a\": {}\n}\n",
+        THEIRS, THEIRS.replace("\n", "\r\n"), "\ufeff{}\n", '{"a":1}', '{"a": 1, "b": [2]}', "{\n\t\"a\": {}\n}\n",
+        '{"a": {"b": 1,   "a": [1, 2]}}',
     ],
 )  # fmt: skip
-def test_uninstall_gives_the_file_back_byte_for_byte(command: Path, settings: Path, content: str) -> None:
+def test_uninstall_leaves_the_values_and_the_order_of_the_file(command: Path, settings: Path, content: str) -> None:
     settings.write_bytes(content.encode())
     put_in(command)
     assert value_of_bytes(settings)["hooks"]["SessionEnd"]
     take_out()
-    assert settings.read_bytes() == content.encode()
+    assert json.dumps(value_of_bytes(settings)) == json.dumps(json.loads(content.removeprefix("\ufeff")))
+    if content != '{"a": {"b": 1,   "a": [1, 2]}}':
+        assert settings.read_bytes() == content.encode(), "a file that is laid out evenly becomes what it was"
 
 
 def value_of_bytes(file: Path) -> Any:
@@ -292,24 +313,22 @@ def test_what_changed_since_stays_and_only_our_entries_go(command: Path, setting
     settings.write_text(changed, encoding="utf-8")
     servers.write_text(servers.read_text().replace('"numStartups":12', '"numStartups":13'))
     take_out()
-    expected = THEIRS.replace('"opus"', '"sonnet"').replace('/**)"]', '/**)",\n        "WebFetch"]')
-    assert value_of(settings) == json.loads(expected)
-    assert settings.read_text("utf-8").replace("WebFetch", "").split() == expected.replace("WebFetch", "").split()
+    expected = THEIRS.replace('"opus"', '"sonnet"').replace('/**)"', '/**)",\n            "WebFetch"')
+    assert settings.read_text("utf-8") == expected
     assert servers.read_text() == SERVERS.replace("12", "13")
 
 
 @pytest.mark.proves("INSTALL-UNDO")
-@pytest.mark.parametrize("damage", ["{broken", "[]", "undo"])
+@pytest.mark.parametrize("damage", ["{broken", "[]"])
 def test_entries_are_found_even_where_the_record_is_lost(
     command: Path, settings: Path, isolated_home: Path, damage: str
 ) -> None:
     put_in(command)
     record = isolated_home / ".nugget" / "install.json"
-    record.write_text(record.read_text().replace('"undo": [', '"undo": [1,') if damage == "undo" else damage)
+    record.write_text(damage)
     take_out()
     assert str(command) not in settings.read_text("utf-8") and RULE not in settings.read_text("utf-8")
-    left = value_of(settings)
-    assert left["hooks"].pop("SessionStart") == [] and left == json.loads(THEIRS)
+    assert settings.read_text("utf-8") == THEIRS
     assert take_out() == []
 
 
