@@ -1,4 +1,4 @@
-# Everything below works with Python 3.11+, pip, git and make; `make test` on a fresh clone makes .venv itself.
+# Everything below works with Python 3.11+, pip, git and make; `make test` in a fresh clone makes .venv itself.
 # Another Python: `make test PYTHON=python3.13`.
 PYTHON ?= python3
 VENV := .venv
@@ -8,17 +8,22 @@ INSTALLED := $(VENV)/.installed
 # numpy's BLAS starts a thread a core when it is imported; nothing here gains from it.
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: help test demo bench format docs clean
+.PHONY: help check test test-all demo bench format docs clean
 .DEFAULT_GOAL := help
 
-help:  ## What can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */make \1|/' | column -t -s '|'
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */make \1|/' | column -t -s '|'
 
-test: $(INSTALLED)  ## Everything that CI runs: lint, types, tests
+check: $(INSTALLED)  ## Lint, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+test: check  ## The checks, and the tests of units and of the command line
+	$(BIN)/pytest -n 2 --dist worksteal tests/house tests/unit tests/cli
+
+test-all: check  ## Everything that CI runs: the checks and every test
 	$(BIN)/pytest -n 2 --dist worksteal
 
 demo: $(INSTALLED)  ## From a bundled session to an answer over MCP, and by pull request, in a temporary HOME
@@ -31,7 +36,7 @@ format: $(INSTALLED)  ## Format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-docs: $(INSTALLED)  ## Write the reference pages anew from the code
+docs: $(INSTALLED)  ## Rewrite the reference pages from the code
 	$(BIN)/python scripts/reference.py
 
 clean:  ## Remove what was made here

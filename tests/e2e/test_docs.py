@@ -179,6 +179,6 @@ def test_each_decision_is_listed_and_says_what_was_turned_down() -> None:
 
 @pytest.mark.proves("HOUSE-DOCS-COMPLETE")
 def test_ci_runs_the_test_command_of_the_readme() -> None:
-    assert "make test" in text_of("README.md")
-    assert "exec make test" in text_of(".ci/run")
+    assert "make test-all" in text_of("README.md")
+    assert "exec make test-all" in text_of(".ci/run")
     assert os.access(REPOSITORY / ".ci" / "run", os.X_OK)
