@@ -19,6 +19,7 @@ from nugget.errors import BrainError, IndexUnavailable
 from nugget.index import Index, Unusable
 from nugget.index.home import discard_damaged, read_home
 from nugget.index.sync import Freshness, Progress, SyncResult, index_folder, pending_changes, sync
+from nugget.infra import git
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.embedding import Embedder, QuestionEmbedder
 from nugget.infra.embedding.in_use import ModelInUse
@@ -129,6 +130,7 @@ class Brain:
         """
         if not self.path.is_dir():
             raise BrainError(f"{self.path} is not there any more.", hint="Put it back, or name another brain.")
+        git.finish_pending(self.path)
         pending = pending_changes(self.path, self.environment)
         if pending is None:
             return Freshness(synced=self.sync(progress=progress))

@@ -6,14 +6,11 @@ was read.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import os
 import re
 import stat
 import unicodedata
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +18,7 @@ from pathlib import Path
 
 from nugget import config
 from nugget.brain import knowledge_file as knowledge
-from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, NuggetError, UsageError
+from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError
 from nugget.infra import git
 from nugget.infra.brain_in_use import is_brain
 from nugget.infra.resources import resource
@@ -56,7 +53,7 @@ def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
     be written.
     """
     path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
-    with _clear_errors(path):
+    with git.clear_errors(path):
         files = _template(path.name, owner=owner, now=now)
         created = not is_brain(path)
         if created:
@@ -118,49 +115,6 @@ def load(brain: Path, path: str) -> knowledge.Parsed:
         problem = Problem(path=shown, reason=str(error).removeprefix(f"{shown}: "))
         return knowledge.Parsed(unit=None, problems=(problem,))
     return knowledge.parse_bytes(content, path=path)
-
-
-def write_file(brain: Path, path: str, text: str | bytes, *, expect_sha256: str | None) -> None:
-    """Write one file atomically, if it still is what was read (None: if it does not exist).
-
-    Raises ConflictError where it changed meanwhile, KnowledgeError for a path out of the brain, BrainError where
-    the disk refuses; in each case the file is as it was.
-    """
-    target = _inside(brain, path)
-    with _clear_errors(brain / path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f".{target.name[:80]}.{uuid.uuid4().hex}.partial")
-        try:
-            _expect(target, expect_sha256, path)
-            with partial.open("xb") as file:
-                file.write(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
-                file.flush()
-                os.fsync(file.fileno())
-            if expect_sha256 is None:
-                _publish_new(partial, target, path)
-            else:
-                partial.chmod(stat.S_IMODE(target.stat().st_mode))
-                _expect(target, expect_sha256, path)
-                partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-
-
-def remove_file(brain: Path, path: str, *, expect_sha256: str) -> None:
-    """Remove one file, if it still is what was read, and the folders that become empty. Raises as `write_file`."""
-    target = _inside(brain, path)
-    with _clear_errors(brain):
-        _expect(target, expect_sha256, path)
-        (brain / path).unlink()
-        folder = (brain / path).parent
-        while folder != brain / "domains" and folder != brain and not any(folder.iterdir()):
-            folder.rmdir()
-            folder = folder.parent
-
-
-def sha256(content: bytes) -> str:
-    """The hash by which `write_file` knows what was read."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def unit_path(unit_type: str, domain: str, slug: str) -> str:
@@ -248,38 +202,8 @@ def _check_regular(status: os.stat_result, path: str) -> None:
         raise KnowledgeError(str(knowledge.too_large(status.st_size, path=path)))
 
 
-def _expect(target: Path, expect_sha256: str | None, path: str) -> None:
-    found = sha256(target.read_bytes()) if target.is_file() else None
-    if found == expect_sha256:
-        return
-    if expect_sha256 is None:
-        raise ConflictError(f"{path} exists already; nothing was written.", hint="Choose another name.")
-    what = "was removed" if found is None else "changed"
-    raise ConflictError(f"{path} {what} since it was read; nothing was written.", hint="Run the command again.")
-
-
-def _publish_new(partial: Path, target: Path, path: str) -> None:
-    try:
-        os.link(partial, target)
-    except FileExistsError:
-        raise ConflictError(f"{path} exists already; nothing was written.", hint="Choose another name.") from None
-    except OSError:
-        # A file system without hard links.
-        partial.rename(target)
-
-
 def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
-
-
-@contextlib.contextmanager
-def _clear_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        where = path if str(error.filename).endswith(".partial") else error.filename or path
-        hint = "Check the permissions of the folder and the free space on the disk."
-        raise BrainError(f"{where} cannot be written ({_reason(error)}).", hint=hint) from error
 
 
 def _template(name: str, *, owner: str, now: datetime) -> dict[str, str]:
@@ -341,9 +265,13 @@ def _ignore_derived(path: Path) -> bool:
 
 
 def _first_commit(path: Path, template: Iterable[str], *, added: bool) -> str | None:
+    """Commit what is there of a new brain, or the line that was added to the `.gitignore` of one that has commits."""
     if not git.is_repository(path):
         git.init(path)
-    if git.head(path) is not None:
-        return git.commit_paths(path, [".gitignore"], "Ignore what Nugget derives") if added else None
-    files = [name for name in template if (path / name).is_file()]
-    return git.commit_paths(path, dict.fromkeys([*files, ".gitignore", *knowledge_paths(path)]), "Start the brain")
+    head, branch = git.head(path), git.current_branch(path)
+    if branch is None or (head is not None and not added):
+        return None
+    names = [*template, ".gitignore", *knowledge_paths(path)] if head is None else [".gitignore"]
+    files = {name: (path / name).read_bytes() for name in names if (path / name).is_file()}
+    message = "Start the brain" if head is None else "Ignore what Nugget derives"
+    return git.commit_change(path, files, message, branch=branch, expect_head=head)

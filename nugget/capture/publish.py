@@ -176,32 +176,27 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
     remote = git.find_remote(brain) if git.is_repository(brain) else None
     if remote is None:
         raise GitError("The brain has no remote to pull from.", hint="`git remote add origin URL` gives it one.")
-    if operation := git.operation_in_progress(brain):
-        raise GitError(f"The brain is in the middle of a {operation}; nothing was pulled.", hint="Finish it first.")
+    branch, here = git.ready_branch(brain)
     if github.repository_name(remote.url, api_url=environment.github_api_url) is not None:
         token = github.find_token(environment)
         remote = _with_token(remote, environment, token) if token else remote
     there = git.remote_head(brain, remote)
     if there is None:
         return None
-    here, branch = git.head(brain), git.current_branch(brain)
     if branch != there.branch:
         raise GitError(
-            f"{branch or 'No branch'} is checked out in the brain, not {there.branch}; nothing was pulled.",
+            f"{branch} is checked out in the brain, not {there.branch}; nothing was pulled.",
             hint=f"Run `git switch {there.branch}` there first.",
         )
     tip = git.fetch(brain, remote, there.branch)
-    if here is None or tip == here or git.merge_base(brain, tip, here) == tip:
+    if tip == here or git.merge_base(brain, tip, here) == tip:
         return None
     if git.merge_base(brain, tip, here) != here:
         raise GitError(
             f"{branch} and {remote.name}/{branch} each have commits of their own; nothing was pulled.",
             hint=f"Run `git pull --rebase {remote.name} {branch}` in the brain, then `git push`.",
         )
-    if git.run(brain, "status", "--porcelain", "-z", "--untracked-files=no"):
-        raise GitError("There is uncommitted work in the brain; nothing was pulled.", hint="Commit or undo it first.")
-    with git.only_writer(brain):
-        git.fast_forward(brain, tip)
+    git.move_checkout(brain, branch, tip, expect=here, message=f"pull {remote.name}/{branch}")
     return tip
 
 

@@ -15,7 +15,7 @@ from nugget.brain import is_knowledge_path
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import brain_key
 from nugget.capture.proposals import BRANCH_PREFIX, parse_message
-from nugget.errors import BrainError, ConflictError, GitError, ReviewError
+from nugget.errors import BrainError, ConflictError, ReviewError
 from nugget.infra import git, ledger
 from nugget.models import Problem, Severity, Unit
 
@@ -103,12 +103,14 @@ def diff(brain: Path, proposal: ProposalBranch) -> str:
 def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None) -> Accepted:
     """Merge a proposal, or only the named units of it, into the checked-out branch.
 
-    Raises ReviewError when the brain is in the middle of a merge, no branch is checked out or a file cannot be read,
-    GitError when the proposal is checked out elsewhere or git is locked, ConflictError when the same file changed on
-    both sides or has uncommitted work in it; nothing was changed then.
+    Raises BrainError if the brain is in the middle of a merge or no branch is checked out, ReviewError if a file cannot
+    be read, GitError if the proposal is checked out elsewhere or git is locked, ConflictError if the same file changed
+    on both sides or has uncommitted work in it; nothing was changed then.
     """
     with git.only_writer(brain):
-        into, tip = _ready_branch(brain)
+        into, tip = git.ready_branch(brain)
+        if into.startswith(BRANCH_PREFIX):
+            raise ReviewError(f"The proposal {into} itself is checked out.", hint="Run `git switch main` in the brain.")
         proposal = show(brain, name)
         git.refuse_checked_out(brain, proposal.branch)
         chosen = _choose(proposal, units)
@@ -116,8 +118,8 @@ def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequen
         contents = {file.path: _merged(brain, file, proposal, tip=tip, into=into) for file in chosen}
         rest = tuple(file for file in proposal.files if file not in chosen)
         commit = _merge_commit(brain, proposal, contents, tip=tip, whole=not rest, now=now)
-        _fast_forward(brain, commit, contents)
-        _keep_only(brain, proposal, rest, now=now)
+        left = _left(brain, proposal, rest, tip=commit, now=now)
+        git.move_checkout(brain, into, commit, expect=tip, message=f"accept {proposal.branch}", also=[left])
     return Accepted(into=into, commit=commit, files=chosen, waiting=rest)
 
 
@@ -139,7 +141,10 @@ def reject(
     if capture := proposal.trailers.get("Nugget-Records"):
         closing = {"time": now.isoformat(), "event": "captured", "brain": key, "capture": capture}
         ledger.append(home, ledger.CAPTURES, closing | {"branch": proposal.branch, "reason": "rejected"})
-    _keep_only(brain, proposal, tuple(file for file in proposal.files if file not in chosen), now=now)
+    rest = tuple(file for file in proposal.files if file not in chosen)
+    git.change_refs(
+        brain, [_left(brain, proposal, rest, tip="HEAD", now=now)], message=f"reject from {proposal.branch}"
+    )
     return chosen
 
 
@@ -173,22 +178,6 @@ def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str])
         branch=branch.name, sha=branch.sha, base=base, made=branch.committed, title=parsed.title,
         body=parsed.body, trailers=parsed.trailers, files=tuple(files),
     )  # fmt: skip
-
-
-def _ready_branch(brain: Path) -> tuple[str, str]:
-    """The branch that is checked out, and its commit."""
-    tip = _require_commit(brain)
-    if operation := git.operation_in_progress(brain):
-        raise ReviewError(
-            f"The brain is in the middle of a {operation}.",
-            hint=f"Finish it, or undo it with `git {operation} --abort`, then accept again.",
-        )
-    into = git.current_branch(brain)
-    if into is None:
-        raise ReviewError("No branch is checked out in the brain.", hint="Run `git switch main` there.")
-    if into.startswith(BRANCH_PREFIX):
-        raise ReviewError(f"The proposal {into} itself is checked out.", hint="Run `git switch main` in the brain.")
-    return into, tip
 
 
 def _choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[ProposedFile, ...]:
@@ -262,36 +251,21 @@ def _merge_commit(
     return git.commit_files(brain, files=contents, message=message, parents=parents, now=now)
 
 
-def _fast_forward(brain: Path, commit: str, contents: Mapping[str, bytes | None]) -> None:
-    try:
-        git.fast_forward(brain, commit)
-    except GitError as error:
-        dirty = sorted(set(contents) & set(git.dirty_paths(brain, list(contents))))
-        if dirty:
-            raise ConflictError(
-                f"{', '.join(dirty)} {'has' if len(dirty) == 1 else 'have'} uncommitted changes of yours in the brain.",
-                hint="Commit or undo them there, then accept again. Nothing was changed.",
-            ) from error
-        if "fast-forward" in str(error):
-            raise ConflictError("The brain's branch moved meanwhile; nothing was done.", hint="Try again.") from error
-        raise
-
-
-def _keep_only(brain: Path, proposal: ProposalBranch, rest: Sequence[ProposedFile], *, now: datetime) -> None:
-    """Let the branch hold only what still waits, on top of the checked-out commit; without any, drop it."""
+def _left(
+    brain: Path, proposal: ProposalBranch, rest: Sequence[ProposedFile], *, tip: str, now: datetime
+) -> git.RefChange:
+    """Let the branch hold only what still waits, on top of `tip` if that has not changed it; without any, drop it."""
+    ref = f"refs/heads/{proposal.branch}"
     if not rest:
-        git.delete_branch(brain, proposal.branch, expect=proposal.sha)
-        return
+        return git.RefChange(ref=ref, new=None, expect=proposal.sha)
     branch = next(branch for branch in git.branches(brain, proposal.branch) if branch.name == proposal.branch)
     contents = {file.path: git.read_blob(brain, proposal.sha, file.path) for file in rest}
-    base = git.head(brain) if all(_untouched(brain, file, proposal) for file in rest) else proposal.base
-    sha = git.commit_files(brain, files=contents, message=branch.message, parents=[base or proposal.base], now=now)
-    git.move_branch(brain, proposal.branch, sha, expect=proposal.sha)
-
-
-def _untouched(brain: Path, file: ProposedFile, proposal: ProposalBranch) -> bool:
-    """Whether the checked-out commit still holds the file as it was when the proposal was made."""
-    return git.read_blob(brain, "HEAD", file.path) == git.read_blob(brain, proposal.base, file.path)
+    untouched = all(
+        git.read_blob(brain, tip, file.path) == git.read_blob(brain, proposal.base, file.path) for file in rest
+    )
+    base = (git.resolve(brain, tip) if untouched else None) or proposal.base
+    sha = git.commit_files(brain, files=contents, message=branch.message, parents=[base], now=now)
+    return git.RefChange(ref=ref, new=sha, expect=proposal.sha)
 
 
 def _remembered(file: ProposedFile) -> tuple[str, str, list[str]]:

@@ -66,7 +66,6 @@ def add(
         print_json({"id": unit_id, "path": path})
     else:
         console().print(f"Kept as {clean(unit_id)} in {clean(path)}.")
-    _tell_uncommitted(folder)
 
 
 def _stdin() -> str:
@@ -108,13 +107,11 @@ def forget(
             "golden": [{"path": path, "line": line} for path, line in asked_for],
         })  # fmt: skip
         return
-    _tell_uncommitted(opened.path)
     out = console()
     out.print(f"Forgot {clean(result.id)}; it will not be proposed again.")
     _tell_relinked(out, result.relinked, "Relations to it were taken out of")
     _tell_golden(out, asked_for, "expects it: take it out there, or name another unit.")
-    history = "git's history and " if result.commit else ""
-    out.print(f"What it said may still be in {history}archived sessions ({clean(str(archive))}).", style="dim")
+    out.print(f"What it said may still be in git's history and archived sessions ({clean(str(archive))}).", style="dim")
 
 
 def move(
@@ -143,7 +140,6 @@ def move(
             "golden": [{"path": path, "line": line} for path, line in asked_for],
         })  # fmt: skip
         return
-    _tell_uncommitted(folder)
     out = console()
     out.print(f"{clean(result.new_id)} is in {clean(result.new_path)} now.")
     _tell_relinked(out, result.relinked, "Relations to it were changed in")
@@ -210,18 +206,3 @@ def _tell_golden(out: Console, asked_for: Sequence[tuple[str, int]], said: str) 
     """One line for each golden question that the change concerns."""
     for path, line in asked_for:
         out.print(f"{clean(path)}:{line} {said}", style="yellow")
-
-
-def _tell_uncommitted(folder: Path) -> None:
-    """Say where nothing was committed, because the brain is not the root of a repository."""
-    from nugget.errors import GitError
-    from nugget.infra import git
-
-    if git.is_repository(folder):
-        return
-    try:
-        top = git.top_folder(folder)
-    except GitError:
-        note(f"Not committed: the brain is no git repository. Next: nugget init {folder}")
-    else:
-        note(f"Not committed: the brain is a folder of the repository {top}, where commits are yours to make.")

@@ -56,12 +56,15 @@ def current_folder() -> Path:
 
 
 def brain_folder(flag: Path | None, environment: Environment | None = None) -> Path:
-    """The brain in use. Raises BrainError where there is none."""
+    """Return the brain in use, after finishing a change that a killed command left. Raises BrainError if none."""
     from nugget.config import expanded, read_environment
+    from nugget.infra import git
     from nugget.infra.brain_in_use import find_brain
 
     named = None if flag is None else expanded(flag)
-    return find_brain(environment or read_environment(), flag=named, cwd=current_folder())
+    found = find_brain(environment or read_environment(), flag=named, cwd=current_folder())
+    git.finish_pending(found)
+    return found
 
 
 def open_brain(flag: Path | None) -> Brain:

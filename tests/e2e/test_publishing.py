@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 from sessions import NOW, STARTED, ScriptedExtraction, capture_into, unit, write_transcript
 from waiting import wait_for, within
@@ -23,7 +24,7 @@ from nugget.capture import CaptureResult, capture_transcript, queue, review
 from nugget.capture import publish as publishing
 from nugget.capture.publish import Publication, Published
 from nugget.config import Environment, Settings, load_settings, read_environment
-from nugget.errors import GitError
+from nugget.errors import ConflictError, GitError
 from nugget.infra import git
 
 RETRY = unit("retry-once", "Retry a payment once. A second retry doubles the load.", id="pattern/retry-once")
@@ -79,7 +80,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     (brain / "brain.yaml").write_text("owner: test\n")
     (brain / ".gitignore").write_text(".nugget/\n")
     git.init(brain)
-    git.commit_paths(brain, ["brain.yaml", ".gitignore"], "First")
+    commit(brain, ["brain.yaml", ".gitignore"], "First")
     monkeypatch.setenv("NUGGET_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
@@ -310,7 +311,7 @@ def test_what_was_accepted_here_leaves_the_pull_request(place: Place) -> None:
 @pytest.mark.proves("PUBLISH-OWN-FILES")
 def test_commits_that_were_never_pushed_are_not_published_with_a_proposal(place: Place) -> None:
     (place.brain / "domains" / "private.md").write_text("not for others yet\n")
-    git.commit_paths(place.brain, ["domains/private.md"], "Mine")
+    commit(place.brain, ["domains/private.md"], "Mine")
     branch = place.propose(RETRY)
     place.publish()
     assert list(place.server.files_of(1)) == ["domains/coding/patterns/retry-once.md"]
@@ -378,20 +379,22 @@ def test_a_closed_pull_request_or_a_deleted_branch_is_a_rejection_that_is_rememb
 def test_nothing_is_pulled_over_uncommitted_work_another_branch_or_own_commits(place: Place) -> None:
     place.server.commit("main", {"domains/coding/new.md": "new\n"})
     before = git.head(place.brain)
-    (place.brain / "brain.yaml").write_text("owner: edited\n")
-    with pytest.raises(GitError, match="uncommitted work"):
+    (place.brain / "domains/coding").mkdir(parents=True, exist_ok=True)
+    (place.brain / "domains/coding/new.md").write_text("mine\n")
+    with pytest.raises(ConflictError, match=r"new\.md has uncommitted changes of yours"):
         place.pull()
-    git.run(place.brain, "checkout", "-q", "--", "brain.yaml")
+    (place.brain / "domains/coding/new.md").unlink()
     git.run(place.brain, "switch", "-q", "-c", "side")
     with pytest.raises(GitError, match="side is checked out in the brain, not main"):
         place.pull()
     git.run(place.brain, "switch", "-q", "main")
     assert git.head(place.brain) == before
     (place.brain / "domains" / "own.md").write_text("own\n")
-    git.commit_paths(place.brain, ["domains/own.md"], "Own")
+    commit(place.brain, ["domains/own.md"], "Own")
     with pytest.raises(GitError, match="each have commits of their own"):
         place.pull()
     git.run(place.brain, "reset", "-q", "--hard", str(before))
+    (place.brain / "brain.yaml").write_text("owner: edited\n")
     assert place.pull() == place.server.head("main") and (place.brain / "domains/coding/new.md").exists()
     assert place.pull() is None
 

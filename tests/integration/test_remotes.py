@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from knowledge_files import commit
 from loopback_github import TOKEN, GitHubServer
 
 from nugget.errors import GitError
@@ -21,7 +22,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     brain.mkdir()
     git.init(brain)
     (brain / "a.md").write_text("a\n")
-    git.commit_paths(brain, ["a.md"], "First")
+    commit(brain, ["a.md"], "First")
     subprocess.run(["git", "init", "-q", "--bare", "--initial-branch=main", str(bare)], check=True)
     git.run(brain, "remote", "add", "origin", bare.as_uri())
     return brain, bare
@@ -50,7 +51,7 @@ def test_commits_that_others_pushed_are_never_overwritten(pair: tuple[Path, Path
     remote, first = remote_of(brain), str(git.head(brain))
     git.push(brain, remote, first, branch="side")
     (brain / "a.md").write_text("b\n")
-    second = git.commit_paths(brain, ["a.md"], "Second")
+    second = commit(brain, ["a.md"], "Second")
     subprocess.run(["git", "-C", str(bare), "fetch", "-q", str(brain), "main:refs/heads/side"], check=True)
     assert not git.push(brain, remote, first, branch="side")
     assert not git.push(brain, remote, first, branch="side", replacing=first), "it moved since"

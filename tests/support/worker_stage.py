@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from knowledge_files import commit
 from paths import REPOSITORY
 from sessions import write_transcript
 
@@ -34,7 +35,7 @@ def lay_out(home: Path) -> None:
     (brain / "brain.yaml").write_text("owner: test\n")
     (brain / ".gitignore").write_text(".nugget/\n")
     git.init(brain)
-    git.commit_paths(brain, ["brain.yaml", ".gitignore"], "First")
+    commit(brain, ["brain.yaml", ".gitignore"], "First")
     transcript = home / ".claude/projects/-srv-shop/s.jsonl"
     session = write_transcript(transcript, LESSONS)
     spool.put(home / ".nugget", {"queued": time.time(), "session": session, "transcript": str(transcript)})

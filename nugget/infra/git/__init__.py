@@ -4,7 +4,15 @@ Nothing here runs a program that a repository names, asks for a password, or ope
 GitError that carries git's own first sentence. The brain is the root of its repository, so paths are relative to it.
 """
 
-from nugget.infra.git.locking import lock_files, only_writer, wait_until_free
+from nugget.infra.git.changing import (
+    RefChange,
+    change_refs,
+    clear_errors,
+    finish_pending,
+    only_writer,
+    ready_branch,
+)
+from nugget.infra.git.locking import lock_files, wait_until_free
 from nugget.infra.git.process import environment, run
 from nugget.infra.git.reading import (
     EMPTY_TREE,
@@ -16,7 +24,6 @@ from nugget.infra.git.reading import (
     changes,
     current_branch,
     diff,
-    dirty_paths,
     files_at,
     git_dir,
     has_commit_with,
@@ -49,14 +56,14 @@ from nugget.infra.git.staging import (
 )
 from nugget.infra.git.writing import (
     check_branch_name,
+    commit_change,
     commit_files,
-    commit_paths,
     create_branch,
     delete_branch,
-    fast_forward,
     init,
     merge_files,
     move_branch,
+    move_checkout,
     refuse_checked_out,
 )
 
@@ -66,31 +73,33 @@ __all__ = [
     "Branch",
     "Change",
     "HooksFolder",
+    "RefChange",
     "Remote",
     "RemoteHead",
     "StagedFile",
     "State",
     "author_name",
     "branches",
+    "change_refs",
     "changed_between",
     "changes",
     "check_branch_name",
     "checkouts",
+    "clear_errors",
     "comment_mark",
+    "commit_change",
     "commit_files",
-    "commit_paths",
     "commit_staged",
     "create_branch",
     "current_branch",
     "delete_branch",
     "delete_remote_branch",
     "diff",
-    "dirty_paths",
     "environment",
-    "fast_forward",
     "fetch",
     "files_at",
     "find_remote",
+    "finish_pending",
     "git_dir",
     "has_commit_with",
     "head",
@@ -103,11 +112,13 @@ __all__ = [
     "merge_base",
     "merge_files",
     "move_branch",
+    "move_checkout",
     "only_writer",
     "operation_in_progress",
     "push",
     "read_blob",
     "read_objects",
+    "ready_branch",
     "refuse_checked_out",
     "remote_head",
     "resolve",

@@ -73,7 +73,8 @@ _NEUTRAL = {"required": "false", "driver": "false", "event": ""}
 """What such a key is set to, if not to nothing; a merge driver that fails leaves a conflict."""
 _WITHOUT_WORK_TREE = frozenset(
     "cat-file check-ref-format commit-tree config diff-tree fast-import for-each-ref init log ls-remote ls-tree"
-    " merge-base merge-file mktree remote rev-list rev-parse symbolic-ref update-ref var worktree".split()
+    " merge-base merge-file mktree read-tree remote rev-list rev-parse symbolic-ref update-ref var worktree"
+    " write-tree".split()
 )
 """Commands that neither read nor write files of a work tree, and so run none of the named programs."""
 _OPTIONS = {

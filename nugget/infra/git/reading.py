@@ -45,11 +45,12 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One path that differs between two commits; blob ids are None where the path is absent."""
+    """One path that differs between two commits; blob ids are None where the path is absent. `mode` is the new one."""
 
     path: str
     before: str | None
     after: str | None
+    mode: str = "100644"
 
 
 def is_repository(path: Path) -> bool:
@@ -134,8 +135,8 @@ def changes(repo: Path, old: str, new: str) -> list[Change]:
     records = output.split(b"\0")
     found: list[Change] = []
     for details, path in zip(records[0::2], records[1::2], strict=False):
-        _, _, before, after, _ = details.decode("ascii").split(" ")
-        found.append(Change(path=os.fsdecode(path), before=_object(before), after=_object(after)))
+        _, mode, before, after, _ = details.decode("ascii").split(" ")
+        found.append(Change(path=os.fsdecode(path), before=_object(before), after=_object(after), mode=mode))
     return found
 
 
@@ -190,12 +191,6 @@ def read_blob(repo: Path, revision: str, path: str) -> bytes | None:
     """The content of one file in a commit, None where the commit has no such file."""
     completed = start(repo, ("cat-file", "blob", f"{revision}:{path}"))
     return completed.stdout if completed.returncode == 0 else None
-
-
-def dirty_paths(repo: Path, paths: Sequence[str]) -> list[str]:
-    """Those of `paths` in which the user has uncommitted work: changed, staged, or there without being tracked."""
-    output = run(repo, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *paths)
-    return [os.fsdecode(record[3:]) for record in output.split(b"\0") if record]
 
 
 def local_moment(seconds: int) -> datetime:

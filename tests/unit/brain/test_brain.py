@@ -16,7 +16,7 @@ from nugget import brain as brains
 from nugget import config
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.lint import lint
-from nugget.errors import BrainError, ConflictError, KnowledgeError, NuggetError, UsageError
+from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, NuggetError, UsageError
 from nugget.infra import git
 from nugget.infra.brain_in_use import is_brain
 from nugget.models import FileState, Problem, Severity
@@ -36,6 +36,10 @@ def snapshot(folder: Path) -> dict[str, bytes | str]:
         for path in sorted(folder.rglob("*"))
         if path.is_symlink() or path.is_file()
     }
+
+
+def change(brain: Path, files: dict[str, bytes | None]) -> None:
+    git.commit_change(brain, files, "Change", branch="main", expect_head=git.head(brain))
 
 
 @pytest.fixture
@@ -184,8 +188,11 @@ def test_no_path_leads_out_of_the_brain_or_into_git(new: Path, path: str) -> Non
     (new / ".nugget/index.db").write_text("x")
     with pytest.raises(KnowledgeError):
         brains.read_file(new, path)
-    with pytest.raises(KnowledgeError):
-        brains.write_file(new, path, "changed", expect_sha256=brains.sha256(b"secret"))
+    head, config = git.head(new), (new / ".git/config").read_bytes()
+    with pytest.raises((GitError, ConflictError)):
+        git.commit_change(new, {path: b"changed"}, "m", branch="main", expect_head=head)
+    assert (git.head(new), (new / ".git/config").read_bytes()) == (head, config)
+    assert shell(new, "status", "--porcelain") == "" and not (new / ".git/nugget/work").exists()
     assert (new.parent / "outside.md").read_text() == "secret"
 
 
@@ -209,8 +216,8 @@ def test_symbolic_links_out_of_the_brain_are_refused_and_told(new: Path) -> None
     assert told["domains/coding/patterns/dangling.md"] == "cannot be read (no such file or directory)"
     assert "cannot be read" in told["domains/coding/patterns/loop.md"]
     assert told["domains/elsewhere"] == "is a symbolic link to a folder, which is not followed"
-    with pytest.raises(KnowledgeError, match="symbolic link out of the brain"):
-        brains.write_file(new, "domains/elsewhere/new.md", "x", expect_sha256=None)
+    with pytest.raises(ConflictError, match=r"new\.md cannot be written \(a folder or a link is in its place\)"):
+        change(new, {"domains/elsewhere/new.md": b"x"})
     assert not (outside / "new.md").exists()
 
 
@@ -318,15 +325,11 @@ def test_an_unreadable_file_and_folder_are_told_and_the_rest_is_read(new: Path, 
 def test_a_read_only_brain_can_be_read_and_says_that_it_cannot_be_written(new: Path, shut: Callable[..., None]) -> None:
     before = snapshot(new)
     path = "domains/coding/patterns/expand-then-contract.md"
-    known = brains.sha256((new / path).read_bytes())
     shut(0o555, new, *[folder for folder in (new / "domains").rglob("*") if folder.is_dir()], new / "domains")
     with ordinary_user():
         assert len([path for path in brains.knowledge_paths(new) if brains.load(new, path).unit]) == 5
-        for name, expect in (("domains/coding/patterns/new.md", None), ("domains/x/bugs/new.md", None), (path, known)):
-            with pytest.raises(BrainError, match=r"cannot be written \(permission denied\)"):
-                brains.write_file(new, name, "x", expect_sha256=expect)
-        with pytest.raises(BrainError, match="cannot be written"):
-            brains.remove_file(new, path, expect_sha256=known)
+        with pytest.raises(BrainError, match=r"cannot be written \(permission denied\)"):
+            change(new, {path: b"x"})
         with pytest.raises(BrainError, match="cannot be written"):
             brains.init_brain(new / "inside", owner="", now=NOW)
     assert snapshot(new) == before
@@ -336,38 +339,36 @@ def test_a_read_only_brain_can_be_read_and_says_that_it_cannot_be_written(new: P
 
 
 @pytest.mark.proves("BRAIN-GUARDED-WRITE")
-def test_a_write_is_guarded_by_what_was_read(new: Path) -> None:
-    path = "domains/coding/patterns/x.md"
-    brains.write_file(new, path, "one", expect_sha256=None)
-    with pytest.raises(ConflictError, match="exists already"):
-        brains.write_file(new, path, "two", expect_sha256=None)
-    brains.write_file(new, path, "two", expect_sha256=brains.sha256(b"one"))
+def test_a_change_is_guarded_by_the_commit_that_was_read(new: Path) -> None:
+    path, first = "domains/coding/patterns/x.md", git.head(new)
+    change(new, {path: b"one"})
+    with pytest.raises(ConflictError, match="main moved meanwhile; nothing was changed"):
+        git.commit_change(new, {path: b"two"}, "m", branch="main", expect_head=first)
     (new / path).write_text("changed by hand")
-    with pytest.raises(ConflictError, match="changed since it was read; nothing was written"):
-        brains.write_file(new, path, "three", expect_sha256=brains.sha256(b"two"))
-    with pytest.raises(ConflictError, match="changed since"):
-        brains.remove_file(new, path, expect_sha256=brains.sha256(b"two"))
+    with pytest.raises(ConflictError, match=r"x\.md has uncommitted changes of yours in the brain; nothing"):
+        change(new, {path: b"three"})
+    with pytest.raises(ConflictError, match="uncommitted changes"):
+        change(new, {path: None})
     assert (new / path).read_text() == "changed by hand"
     (new / path).unlink()
-    with pytest.raises(ConflictError, match="was removed since"):
-        brains.write_file(new, path, "three", expect_sha256=brains.sha256(b"changed by hand"))
+    with pytest.raises(ConflictError, match="uncommitted changes"):
+        change(new, {path: b"three"})
     assert [entry.name for entry in (new / "domains/coding/patterns").iterdir()] == ["expand-then-contract.md"]
 
 
 @pytest.mark.proves("BRAIN-GUARDED-WRITE")
 def test_of_writers_racing_for_one_new_file_exactly_one_wins(new: Path) -> None:
     won: list[int] = []
-    start = threading.Barrier(8)
+    start, head = threading.Barrier(4), git.head(new)
 
     def write(number: int) -> None:
         start.wait()
-        try:
-            brains.write_file(new, "domains/coding/patterns/race.md", str(number) * 10_000, expect_sha256=None)
+        files = {"domains/coding/patterns/race.md": str(number).encode() * 10_000}
+        with contextlib.suppress(ConflictError):
+            git.commit_change(new, files, "m", branch="main", expect_head=head)
             won.append(number)
-        except ConflictError:
-            pass
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -377,19 +378,19 @@ def test_of_writers_racing_for_one_new_file_exactly_one_wins(new: Path) -> None:
     assert len(list((new / "domains/coding/patterns").iterdir())) == 2
 
 
-def test_a_write_keeps_the_mode_and_the_exact_bytes(new: Path) -> None:
+def test_a_change_keeps_the_mode_and_the_exact_bytes(new: Path) -> None:
     path = "domains/coding/patterns/expand-then-contract.md"
     (new / path).chmod(0o640)
-    text = "\ufeffa\r\nb\rc\n"
-    brains.write_file(new, path, text, expect_sha256=brains.sha256((new / path).read_bytes()))
-    assert (new / path).read_bytes() == text.encode("utf-8")
+    text = "\ufeffa\r\nb\rc\n".encode()
+    change(new, {path: text})
+    assert (new / path).read_bytes() == text
     assert (new / path).stat().st_mode & 0o777 == 0o640
 
 
 def test_removing_the_last_file_removes_its_empty_folders(new: Path) -> None:
     path = "domains/a/b/patterns/x.md"
-    brains.write_file(new, path, "x", expect_sha256=None)
-    brains.remove_file(new, path, expect_sha256=brains.sha256(b"x"))
+    change(new, {path: b"x"})
+    change(new, {path: None})
     assert not (new / "domains/a").exists()
     assert (new / "domains").is_dir()
 

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from commands import Nugget
+from knowledge_files import commit, write
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
@@ -59,7 +59,7 @@ def own(tmp_path: Path) -> Path:
         kind = "concept" if slug == "keys" else "pattern"
         edge = f"related:\n  - id: {related}  # because\n    relation: uses\n" if related else ""
         text = f"---\nid: {kind}/{slug}\ntype: {kind}\ndomain: coding\n{edge}---\n# {slug}\n\nAbout {slug}.\n"
-        brains.write_file(folder, f"domains/coding/{kind}s/{slug}.md", text, expect_sha256=None)
+        write(folder, f"domains/coding/{kind}s/{slug}.md", text)
     shell(folder, "add", "-A")
     shell(folder, "commit", "-qm", "Linked")
     (folder / "staged.txt").write_text("staged")
@@ -197,16 +197,20 @@ def test_forget_removes_the_unit_its_relations_and_remembers_in_one_commit(own: 
     assert lint(own) == []
 
 
-@pytest.mark.proves("BRAIN-FORGET")
-def test_forget_changes_other_files_with_work_in_them_but_leaves_that_work_uncommitted(own: Path) -> None:
-    retry = own / "domains/coding/patterns/retry.md"
-    retry.write_text(retry.read_text() + "\nNot finished yet.\n")
-    forget_unit(own, "concept/keys")
-    assert "domains/coding/patterns/retry.md" not in committed(own)
-    assert "domains/coding/patterns/queue.md" in committed(own)
-    assert retry.read_text().endswith("\nNot finished yet.\n")
-    assert "concept/keys" not in retry.read_text()
-    assert "Not finished yet" in shell(own, "diff", "--", "domains/coding/patterns/retry.md")
+@pytest.mark.proves("BRAIN-FORGET", "BRAIN-UNCOMMITTED")
+@pytest.mark.parametrize("stage", [True, False])
+def test_a_change_of_a_file_with_work_in_it_is_refused_before_anything_moves(own: Path, stage: bool) -> None:
+    retry = "domains/coding/patterns/retry.md"
+    (own / retry).write_text((own / retry).read_text() + "\nNot finished yet.\n")
+    if stage:
+        shell(own, "add", retry)
+    before, head = shell(own, "status", "--porcelain"), git.head(own)
+    for change in (lambda: forget_unit(own, "concept/keys"), lambda: move_unit(own, "concept/keys", slug="key")):
+        with pytest.raises(ConflictError, match=r"retry\.md has uncommitted changes of yours in the brain") as caught:
+            change()
+        assert caught.value.hint == "Commit or undo them there, then run this again."
+    assert (shell(own, "status", "--porcelain"), git.head(own)) == (before, head)
+    assert (own / retry).read_text().endswith("\nNot finished yet.\n")
 
 
 @pytest.mark.proves("BRAIN-FORGET")
@@ -220,11 +224,11 @@ def test_what_is_added_again_by_hand_is_no_longer_forgotten(own: Path) -> None:
     assert forgotten(own).ids == set()
 
 
-def test_a_unit_that_was_never_committed_can_be_forgotten(own: Path) -> None:
-    brains.write_file(own, "domains/x/decisions/use-sqlite.md", FINISHED, expect_sha256=None)
-    result = forget_unit(own, "decision/use-sqlite")
-    assert committed(own) == {"forgotten.yaml"}
-    assert not (own / result.path).exists()
+def test_a_unit_that_was_never_committed_is_not_deleted(own: Path) -> None:
+    write(own, "domains/x/decisions/use-sqlite.md", FINISHED)
+    with pytest.raises(ConflictError, match=r"use-sqlite\.md has uncommitted changes of yours"):
+        forget_unit(own, "decision/use-sqlite")
+    assert (own / "domains/x/decisions/use-sqlite.md").read_text() == FINISHED
 
 
 def test_forgetting_what_is_not_there_names_what_is_near(own: Path) -> None:
@@ -236,7 +240,7 @@ def test_forgetting_what_is_not_there_names_what_is_near(own: Path) -> None:
 
 def test_an_id_in_two_files_is_not_guessed_at(own: Path) -> None:
     text = (own / "domains/coding/patterns/retry.md").read_text()
-    brains.write_file(own, "domains/operations/patterns/retry.md", text, expect_sha256=None)
+    write(own, "domains/operations/patterns/retry.md", text)
     with pytest.raises(KnowledgeError, match=r"More than one file has the id .*coding.* and .*operations"):
         find_unit(own, "pattern/retry")
 
@@ -293,40 +297,69 @@ def test_a_move_to_where_it_is_changes_nothing(own: Path) -> None:
 # --- states of the repository
 
 
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_in_the_middle_of_a_merge_nothing_is_changed(own: Path) -> None:
-    (own / ".git" / "MERGE_HEAD").write_text(f"{git.head(own)}\n")
-    before = shell(own, "status", "--porcelain")
+def begin(own: Path, operation: str) -> None:
+    """Leave the brain in the middle of something, or without a branch."""
+    shell(own, "stash", "-q")
+    shell(own, "switch", "-qc", "side")
+    write(own, "brain.yaml", "owner: side\n")
+    shell(own, "commit", "-qam", "Side")
+    shell(own, "switch", "-q", "main")
+    write(own, "brain.yaml", "owner: main\n")
+    shell(own, "commit", "-qam", "Main")
+    if operation == "detached":
+        shell(own, "checkout", "-q", "--detach")
+    elif operation == "bisect":
+        shell(own, "bisect", "start")
+    else:
+        subprocess.run(["git", "-C", str(own), operation, "side"], check=False, capture_output=True)
+
+
+@pytest.mark.proves("BRAIN-BAD-INPUT", "BRAIN-READY")
+@pytest.mark.parametrize(
+    ("operation", "says", "hint"),
+    [
+        ("merge", "The brain is in the middle of a merge; nothing was changed", "git merge --abort"),
+        ("rebase", "The brain is in the middle of a rebase; nothing was changed", "git rebase --abort"),
+        ("cherry-pick", "The brain is in the middle of a cherry-pick; nothing", "git cherry-pick --abort"),
+        ("bisect", "The brain is in the middle of a bisect; nothing was changed", "git bisect reset"),
+        ("detached", "The brain is on a detached HEAD; nothing was changed", "git switch <branch>"),
+    ],
+)
+def test_while_git_is_in_the_middle_of_something_nothing_is_changed(
+    own: Path, operation: str, says: str, hint: str
+) -> None:
+    begin(own, operation)
+    before = shell(own, "status", "--porcelain"), git.head(own)
     for change in (
         lambda: add_unit(own, "text", type="bug", domain="coding", now=NOW),
         lambda: forget_unit(own, "concept/keys"),
         lambda: move_unit(own, "concept/keys", domain="x"),
     ):
-        with pytest.raises(BrainError, match="in the middle of a merge; nothing was changed") as caught:
+        with pytest.raises(BrainError, match=says) as caught:
             change()
-        assert "git merge --abort" in str(caught.value.hint)
-    assert shell(own, "status", "--porcelain") == before
+        assert hint in str(caught.value.hint)
+    assert (shell(own, "status", "--porcelain"), git.head(own)) == before
 
 
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_a_brain_without_git_works_and_commits_nothing(own: Path) -> None:
-    subprocess.run(["rm", "-rf", str(own / ".git")], check=True)
-    path = add_unit(own, "text", type="bug", domain="coding", now=NOW)
-    assert unit_at(own, path).id == "bug/text"
-    assert move_unit(own, "bug/text", slug="renamed").commit is None
-    assert forget_unit(own, "bug/renamed").commit is None
-    assert forgotten(own).ids == {"bug/renamed"}
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_when_git_refuses_the_file_is_there_and_it_says_so(own: Path) -> None:
-    (own / ".git" / "index.lock").write_text("")
-    with pytest.raises(
-        GitError,
-        match=r"text\.md is changed, but not committed: git holds .*own locked by .*index\.lock, which is there since",
-    ):
+@pytest.mark.proves("BRAIN-READY")
+def test_a_brain_without_git_is_not_written(own: Path) -> None:
+    shutil.rmtree(own / ".git")
+    with pytest.raises(BrainError, match=r"own is no git repository; nothing was changed") as caught:
         add_unit(own, "text", type="bug", domain="coding", now=NOW)
-    assert unit_at(own, "domains/coding/bugs/text.md").id == "bug/text"
+    assert caught.value.hint == f"Run `nugget init {own}`."
+    assert not (own / "domains/coding/bugs/text.md").exists()
+    shell(own, "init", "-q")
+    with pytest.raises(BrainError, match="no git repository with a commit"):
+        add_unit(own, "text", type="bug", domain="coding", now=NOW)
+
+
+@pytest.mark.proves("BRAIN-BAD-INPUT")
+def test_when_git_is_locked_nothing_is_changed_and_it_says_so(own: Path) -> None:
+    (own / ".git" / "index.lock").write_text("")
+    with pytest.raises(GitError, match=r"^git holds .*own locked by .*index\.lock, which is there since"):
+        add_unit(own, "text", type="bug", domain="coding", now=NOW)
+    assert not (own / "domains/coding/bugs/text.md").exists()
+    assert (own / ".git" / "index.lock").exists(), "it is somebody else's"
 
 
 @pytest.mark.proves("BRAIN-BAD-INPUT")
@@ -345,6 +378,7 @@ def test_a_list_of_the_forgotten_that_is_empty_or_no_utf8_is_added_to_and_loses_
 ) -> None:
     add_unit(own, "# Bolts\n\nAbout bolts.", type="concept", domain="coding", now=NOW)
     (own / "forgotten.yaml").write_bytes(content)
+    commit(own, ["forgotten.yaml"], "By hand")
     forget_unit(own, "concept/bolts")
     written = (own / "forgotten.yaml").read_bytes()
     assert written.startswith(content) and b"- id: concept/bolts\n" in written
@@ -354,17 +388,7 @@ def test_a_list_of_the_forgotten_that_is_empty_or_no_utf8_is_added_to_and_loses_
     assert (own / "forgotten.yaml").read_bytes().rstrip().startswith(content.rstrip())
 
 
-# --- several writers, and writers that were interrupted
-
-
-def refuse_commits(repo: Path) -> None:
-    """Let every commit in this repository fail, as on a full disk, while all else works."""
-    shell(repo, "config", "commit.gpgsign", "true")
-    shell(repo, "config", "gpg.program", "/bin/false")
-
-
-def allow_commits(repo: Path) -> None:
-    shell(repo, "config", "--unset", "commit.gpgsign")
+# --- several writers
 
 
 @pytest.mark.proves("BRAIN-ONE-WRITER")
@@ -391,63 +415,10 @@ def test_a_git_process_of_somebody_else_is_waited_for(own: Path) -> None:
     assert committed(own) == {path}
 
 
-@pytest.mark.proves("BRAIN-ONE-WRITER")
-@pytest.mark.parametrize("text", ["A text.", FINISHED])
-def test_adding_what_is_there_but_uncommitted_commits_it(own: Path, text: str) -> None:
-    refuse_commits(own)
-    with pytest.raises(GitError, match="is changed, but not committed"):
-        add_unit(own, text, type="bug", domain="coding", now=NOW)
-    allow_commits(own)
-    path = add_unit(own, text, type="bug", domain="coding", now=NOW)
-    assert committed(own) == {path}
-    with pytest.raises((KnowledgeError, ConflictError)):
-        add_unit(own, text, type="bug", domain="coding", now=NOW)
-
-
-@pytest.mark.proves("BRAIN-ONE-WRITER")
-def test_forgetting_again_commits_what_an_interrupted_call_left(own: Path) -> None:
-    refuse_commits(own)
-    with pytest.raises(GitError):
-        forget_unit(own, "concept/keys")
-    allow_commits(own)
-    again = forget_unit(own, "concept/keys")
-    assert again.path == "domains/coding/concepts/keys.md"
-    relinked = {"domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md"}
-    assert committed(own) == {again.path, "forgotten.yaml", *relinked}
-    with pytest.raises(KnowledgeError, match="There is no unit concept/keys"):
-        forget_unit(own, "concept/keys")
-
-
-@pytest.mark.proves("BRAIN-ONE-WRITER")
-@pytest.mark.parametrize("place", [{"slug": "key"}, {"domain": "ops"}, {"slug": "key", "domain": "ops"}])
-def test_moving_again_commits_what_an_interrupted_call_left(own: Path, place: dict[str, str]) -> None:
-    refuse_commits(own)
-    with pytest.raises(GitError):
-        move_unit(own, "concept/keys", **place)
-    allow_commits(own)
-    result = move_unit(own, "concept/keys", **place)
-    assert (own / result.new_path).is_file()
-    assert shell(own, "status", "--porcelain", "--", "domains") == ""
-
-
 @pytest.mark.proves("BRAIN-MOVE")
 def test_a_move_leaves_what_does_not_change_byte_for_byte(own: Path) -> None:
     head = '---\nid:   "bug/r1"\ntype: bug\ndomain: "coding"\nconfidence: 0.90\n---\n# R\n\nText.\n'
-    brains.write_file(own, "domains/coding/bugs/r1.md", head, expect_sha256=None)
+    write(own, "domains/coding/bugs/r1.md", head)
+    commit(own, ["domains/coding/bugs/r1.md"], "R1")
     result = move_unit(own, "bug/r1", domain="cooking")
     assert (own / result.new_path).read_text() == head.replace('domain: "coding"', "domain: cooking")
-
-
-@pytest.mark.parametrize("inside", [True, False])
-def test_where_nothing_is_committed_it_is_said(nugget: Nugget, own: Path, tmp_path: Path, inside: bool) -> None:
-    shutil.rmtree(own / ".git")
-    if inside:
-        shell(tmp_path, "init", "-q")
-    part = f"a folder of the repository {tmp_path}" if inside else "no git repository. Next: nugget init"
-    for line in (
-        ["add", "A fact.", "--type", "bug"],
-        ["mv", "bug/a-fact", "--domain", "ops"],
-        ["forget", "bug/a-fact"],
-    ):
-        shown = nugget("--brain", own, *line)
-        assert shown.code == 0 and f"Not committed: the brain is {part}" in shown.err

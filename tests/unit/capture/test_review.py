@@ -267,11 +267,11 @@ def test_a_brain_in_the_middle_of_a_merge_is_left_alone(brain: Path, home: Path)
     (brain / "brain.yaml").write_text("owner: main\n")
     shell(brain, "commit", "-qam", "main")
     subprocess.run(["git", "-C", str(brain), "merge", "-q", "side"], check=False, capture_output=True)
-    with pytest.raises(ReviewError, match="in the middle of a merge"):
+    with pytest.raises(BrainError, match="in the middle of a merge"):
         review.accept(brain, now=NOW)
     shell(brain, "merge", "--abort")
     shell(brain, "checkout", "-q", "--detach")
-    with pytest.raises(ReviewError, match="No branch is checked out"):
+    with pytest.raises(BrainError, match="on a detached HEAD"):
         review.accept(brain, now=NOW)
 
 

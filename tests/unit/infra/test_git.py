@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from knowledge_files import commit
 
-from nugget.errors import GitError
+from nugget.errors import ConflictError, GitError
 from nugget.infra import git
 
 NOW = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
@@ -32,8 +33,12 @@ def repo(tmp_path: Path) -> Path:
     git.init(folder)
     write(folder, "domains/coding/patterns/retry.md", "# Retry\n")
     write(folder, "brain.yaml", "owner: me\n")
-    git.commit_paths(folder, ["domains/coding/patterns/retry.md", "brain.yaml"], "First")
+    commit(folder, ["domains/coding/patterns/retry.md", "brain.yaml"], "First")
     return folder
+
+
+def change(repo: Path, files: dict[str, bytes | None], message: str) -> None:
+    git.commit_change(repo, files, message, branch="main", expect_head=git.head(repo))
 
 
 def snapshot(repo: Path) -> tuple[str, str, str, bytes]:
@@ -49,34 +54,17 @@ def test_a_new_repository_has_no_head_and_then_has_one(tmp_path: Path) -> None:
     assert git.head(tmp_path) is None
     assert git.state(tmp_path) == git.State(head=None, dirty=())
     write(tmp_path, "a.md", "a")
-    sha = git.commit_paths(tmp_path, ["a.md"], "First")
+    sha = commit(tmp_path, ["a.md"], "First")
     assert sha is not None
     assert git.head(tmp_path) == sha == shell(tmp_path, "rev-parse", "HEAD").strip()
     assert git.current_branch(tmp_path) == "main"
 
 
-def test_committing_paths_leaves_other_staged_work_staged(repo: Path) -> None:
-    write(repo, "other.txt", "staged by the user")
-    shell(repo, "add", "other.txt")
-    write(repo, "domains/coding/patterns/new one ü.md", "# New\n")
-    git.commit_paths(repo, ["domains/coding/patterns/new one ü.md"], "Add one")
-    assert shell(repo, "status", "--porcelain") == "A  other.txt\n"
-    assert "other.txt" not in shell(repo, "show", "--stat", "HEAD")
-    assert git.commit_paths(repo, ["domains/coding/patterns/new one ü.md"], "Again") is None
-
-
-def test_committing_paths_takes_removed_files_too(repo: Path) -> None:
-    (repo / "domains/coding/patterns/retry.md").unlink()
-    assert git.commit_paths(repo, ["domains/coding/patterns/retry.md"], "Forget") is not None
-    assert git.files_at(repo, "HEAD") == git.files_at(repo, "HEAD", under="brain.yaml")
-
-
 def test_a_path_that_looks_like_a_pattern_or_an_option_is_only_a_path(repo: Path) -> None:
     for path in ["domains/*.md", "domains/:(top)x.md", "domains/--all", "-n"]:
-        write(repo, path, "x")
-        git.commit_paths(repo, [path], "Odd name")
+        change(repo, {path: b"x"}, "Odd name")
         assert path in git.files_at(repo, "HEAD")
-    assert git.state(repo).dirty == ()
+    assert shell(repo, "status", "--porcelain") == ""
 
 
 def test_state_lists_modified_untracked_removed_and_odd_paths(repo: Path) -> None:
@@ -96,7 +84,7 @@ def test_state_takes_no_lock(repo: Path) -> None:
 def test_changed_between_names_paths_or_says_it_cannot_know(repo: Path) -> None:
     old = git.head(repo)
     write(repo, "domains/coding/bugs/b.md", "# b\n")
-    new = git.commit_paths(repo, ["domains/coding/bugs/b.md"], "b")
+    new = commit(repo, ["domains/coding/bugs/b.md"], "b")
     assert old and new
     assert git.changed_between(repo, old, new) == ["domains/coding/bugs/b.md"]
     assert git.changed_between(repo, "0" * 39 + "1", new) is None
@@ -139,7 +127,7 @@ def test_of_two_that_make_the_same_branch_one_wins(repo: Path) -> None:
         try:
             git.create_branch(repo, "nugget/session-1", files={"domains/a.md": text}, message="m", now=NOW)
             outcomes.append("made")
-        except GitError:
+        except ConflictError:
             outcomes.append("refused")
 
     threads = [threading.Thread(target=make, args=(b"%d" % n,)) for n in range(4)]
@@ -156,7 +144,7 @@ def test_branches_are_listed_by_prefix_with_message_and_deleted_only_where_expec
     (listed,) = git.branches(repo, "nugget/session-")
     assert (listed.name, listed.sha, listed.message.strip()) == ("nugget/session-1", sha, "One\n\nbody ü")
     assert listed.committed == NOW
-    with pytest.raises(GitError):
+    with pytest.raises(ConflictError, match="nugget/session-1 moved meanwhile"):
         git.delete_branch(repo, "nugget/session-1", expect=git.head(repo) or "")
     git.delete_branch(repo, "nugget/session-1", expect=sha)
     assert git.branches(repo, "nugget/session-") == []
@@ -179,8 +167,8 @@ def test_commits_carry_nuggets_name_where_the_user_gave_none(repo: Path, isolate
     (isolated_home / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
     sha = git.create_branch(repo, "b", files={"a": b"1"}, message="m", now=NOW)
     assert shell(repo, "log", "-1", "--format=%an <%ae>", sha).strip() == "Nugget <nugget@localhost>"
-    write(repo, "brain.yaml", "owner: you\n")
-    assert git.commit_paths(repo, ["brain.yaml"], "Second") is not None
+    change(repo, {"brain.yaml": b"owner: you\n"}, "Second")
+    assert shell(repo, "log", "-1", "--format=%an <%ae>").strip() == "Nugget <nugget@localhost>"
 
 
 def test_signing_is_honoured(repo: Path, tmp_path: Path) -> None:
@@ -189,7 +177,7 @@ def test_signing_is_honoured(repo: Path, tmp_path: Path) -> None:
     if made.returncode != 0:
         pytest.skip("ssh-keygen could not make a key")
     for name, value in (("gpg.format", "ssh"), ("user.signingkey", f"{key}.pub"), ("commit.gpgsign", "true")):
-        shell(repo, "config", name, value)
+        shell(repo, "config", "--global", name, value)
     sha = git.create_branch(repo, "b", files={"a": b"1"}, message="Signed\n", now=NOW)
     raw = shell(repo, "cat-file", "commit", sha)
     assert "gpgsig -----BEGIN SSH SIGNATURE-----" in raw
@@ -241,20 +229,6 @@ def test_a_bisect_and_a_detached_head_are_unsettled(repo: Path) -> None:
     assert git.unsettled(repo) is None
     shell(repo, "checkout", "-q", "--detach")
     assert git.unsettled(repo) == ("on a detached HEAD", "`git switch <branch>`")
-
-
-def test_fast_forward_keeps_unrelated_work_and_refuses_to_overwrite(repo: Path) -> None:
-    sha = git.create_branch(repo, "b", files={"domains/new.md": b"new"}, message="m", now=NOW)
-    write(repo, "brain.yaml", "owner: half typed")
-    git.fast_forward(repo, sha)
-    assert (repo / "domains/new.md").read_text() == "new"
-    assert (repo / "brain.yaml").read_text() == "owner: half typed"
-    second = git.create_branch(repo, "c", files={"brain.yaml": b"theirs", "x": b"x"}, message="m", now=NOW)
-    with pytest.raises(GitError, match="overwritten"):
-        git.fast_forward(repo, second)
-    assert git.head(repo) == sha
-    assert not (repo / "x").exists()
-    assert (repo / "brain.yaml").read_text() == "owner: half typed"
 
 
 def test_three_way_merges_of_single_files() -> None:

@@ -1,0 +1,22 @@
+"""Files of a brain as a person writes and commits them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def write(brain: Path, path: str, text: str) -> None:
+    """Write one file, with its folders."""
+    (brain / path).parent.mkdir(parents=True, exist_ok=True)
+    (brain / path).write_text(text, "utf-8")
+
+
+def commit(repo: Path, paths: Iterable[str], message: str) -> str:
+    """Commit exactly these paths; the new commit."""
+    subprocess.run(["git", "-C", str(repo), "--literal-pathspecs", "add", "--force", "--", *paths], check=True)
+    command = ["git", "-C", str(repo), "--literal-pathspecs", "commit", "-qm", message, "--only", "--", *paths]
+    subprocess.run(command, check=True)
+    head = subprocess.run(["git", "-C", str(repo), "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    return head.stdout.strip()
