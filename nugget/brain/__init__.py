@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import unicodedata
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -223,7 +224,7 @@ def _fill(text: str, *, name: str, owner: str, now: datetime) -> str:
     """A template's text with owner, name and dates of this brain."""
     if text.startswith("---\n"):
         return knowledge.edit(text, changes={"created": now.date(), "last_modified": now.date()})
-    for key, value in (("owner", owner), ("name", name)):
+    for key, value in (("id", uuid.uuid4().hex), ("owner", owner), ("name", name)):
         line = f"{key}: {json.dumps(value, ensure_ascii=False)}"
         text = re.sub(rf'^{key}: ""$', lambda _, line=line: line, text, count=1, flags=re.MULTILINE)  # type: ignore[misc]
     return text

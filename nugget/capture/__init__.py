@@ -17,6 +17,7 @@ from nugget.brain import knowledge_file as knowledge
 from nugget.brain.filing import forgotten
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
+from nugget.capture.identity import brain_key, remember_brain
 from nugget.config import Settings
 from nugget.errors import BrainError, TranscriptError
 from nugget.extraction.proposals import Extraction
@@ -92,13 +93,6 @@ def is_excluded(session: Session, capture: Capture) -> bool:
     return ours or is_excluded_project(session, settings=capture.settings)
 
 
-def brain_key(brain: Path) -> str:
-    """What a brain is known by in the ledgers: its first commit, which a move of the folder or a clone keeps."""
-    if git.head(brain) is None:
-        return str(brain)
-    return git.run(brain, "rev-list", "--max-parents=0", "HEAD").decode().split()[-1]
-
-
 def base_commit(brain: Path) -> str | None:
     """The commit that proposals start from: the checked-out one, but never that of another proposal."""
     if not (git.current_branch(brain) or "").startswith(proposal_text.BRANCH_PREFIX):
@@ -122,7 +116,7 @@ def _capture_session(
     brain, home = capture.brain, capture.home
     if not git.is_repository(brain):
         raise BrainError(f"{brain} is no git repository.", hint=f"Run `nugget init {brain}`.")
-    key = brain_key(brain)
+    key = brain_key(brain, home) if capture.dry_run else remember_brain(brain, home)
     line: dict[str, Any] = {
         "brain": key, "session": session.id, "transcript": str(transcript), "size": size, "cwd": session.cwd,
         "redacted": dict(redacted),

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from nugget import brain as brains
 from nugget.brain.filing import forgotten
-from nugget.capture import base_commit, brain_key, waiting_units
+from nugget.capture import base_commit, waiting_units
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
+from nugget.capture.identity import brain_key
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Proposal
@@ -126,7 +127,7 @@ def _compare(proposal: Proposal, nugget: Nugget, bound: Promotion, base: str | N
     known = KnownBrain(
         files=git.files_at(bound.brain, base, under="domains") if base else {}, read=read, similar=bound.similar,
         waiting=waiting_units(bound.brain), forgotten=forgotten(bound.brain),
-        rejected=ledger.rejections(bound.home, brain=brain_key(bound.brain)),
+        rejected=ledger.rejections(bound.home, brain=brain_key(bound.brain, bound.home)),
     )  # fmt: skip
     return compare([proposal], known, today=bound.now.date(), session=nugget.session, max_units=1)
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from nugget.capture import brain_key, review
+from nugget.capture import review
+from nugget.capture.identity import brain_key, remember_brain
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, GitHubError, NuggetError, UsageError
@@ -88,7 +89,7 @@ def find_place(brain: Path, environment: Environment) -> Place | str:
 
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
     """What is known of each published proposal, by branch. Reads only."""
-    key = brain_key(brain)
+    key = brain_key(brain, home)
     known: dict[str, Publication] = {}
     for line in ledger.read(home, PUBLISHED):
         if line.get("brain") == key and isinstance(line.get("branch"), str) and isinstance(line.get("state"), str):
@@ -202,14 +203,14 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
 
 def locked(brain: Path, home: Path) -> AbstractContextManager[None]:
     """What is done with pull requests of a brain is done by one at a time."""
-    return files.locked(home / "locks" / f"{brain_key(brain).replace('/', '_')[-60:]}-publish.lock")
+    return files.locked(home / "locks" / f"{brain_key(brain, home).replace('/', '_')[-60:]}-publish.lock")
 
 
 def note(brain: Path, home: Path, publication: Publication, *, known: Mapping[str, Publication], now: datetime) -> None:
     """One line in the ledger, unless it says what the last one did."""
     if known.get(publication.branch) != publication:
         told = {name: getattr(publication, name) for name in Publication.__slots__}
-        line = {"time": now.isoformat(), "brain": brain_key(brain)}
+        line = {"time": now.isoformat(), "brain": remember_brain(brain, home)}
         ledger.append(home, PUBLISHED, line | {name: value for name, value in told.items() if value is not None})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nugget.brain import is_knowledge_path
 from nugget.brain import knowledge_file as knowledge
-from nugget.capture import brain_key
+from nugget.capture.identity import remember_brain
 from nugget.capture.proposals import BRANCH_PREFIX, parse_message
 from nugget.errors import BrainError, ConflictError, ReviewError
 from nugget.infra import git, ledger
@@ -135,7 +135,7 @@ def reject(
     proposal = show(brain, name)
     git.refuse_checked_out(brain, proposal.branch)
     chosen = _choose(proposal, units)
-    key = brain_key(brain)
+    key = remember_brain(brain, home)
     remembered = [_remembered(file) for file in chosen]
     ledger.reject(home, brain=key, branch=proposal.branch, units=remembered, now=now)
     if capture := proposal.trailers.get("Nugget-Records"):

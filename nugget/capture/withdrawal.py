@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from nugget.capture import brain_key
 from nugget.capture import publish as publishing
+from nugget.capture.identity import brain_key
 from nugget.capture.publish import Place, Publication, Published
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, GitHubError, NuggetError
@@ -62,7 +62,7 @@ def _to_withdraw(brain: Path, home: Path) -> list[tuple[Publication, Sequence[st
     open_still = [entry for entry in known.values() if entry.state in ("open", "failed") and entry.number is not None]
     if not open_still:
         return []
-    turned_down = ledger.rejected_units(home, brain=brain_key(brain))
+    turned_down = ledger.rejected_units(home, brain=brain_key(brain, home))
     return [
         (entry, turned_down[entry.branch])
         for entry in open_still

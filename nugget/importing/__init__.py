@@ -16,12 +16,13 @@ from datetime import datetime
 from pathlib import Path
 
 from nugget.brain.filing import forgotten
-from nugget.capture import base_commit, brain_key, waiting_units
+from nugget.capture import base_commit, waiting_units
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
+from nugget.capture.identity import brain_key
 from nugget.capture.publish import Published, publish
 from nugget.config import Environment, Settings
-from nugget.errors import BrainError, UsageError
+from nugget.errors import UsageError
 from nugget.extraction.proposals import Proposal
 from nugget.importing.exports import may_be_export, notes_of_export
 from nugget.importing.finding import DATABASE_ENDINGS, EXPORT_ENDINGS, FoundFile, find_files, read_text
@@ -89,13 +90,12 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
 
     Raises UsageError for a path that cannot be imported, BrainError, GitError; nothing was proposed then.
     """
-    if not git.is_repository(bound.brain):
-        raise BrainError(f"{bound.brain} is no git repository.", hint=f"Run `nugget init {bound.brain}`.")
+    git.ready_branch(bound.brain)
     root = Path(os.path.realpath(path))  # pathlib's raises where links lead in a circle
     if root.is_relative_to(bound.brain) or (root.is_dir() and is_brain(root)):
         raise UsageError(f"{path} is a brain already.", hint="What is in a brain is found without being imported.")
     read = _read(path, bound)
-    key = brain_key(bound.brain)
+    key = brain_key(bound.brain, bound.home)
     with locked(bound.home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
         base = base_commit(bound.brain)
         files = git.files_at(bound.brain, base, under="domains") if base else {}

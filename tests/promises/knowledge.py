@@ -25,6 +25,7 @@ PROMISES: dict[str, str] = {
     "BRAIN-ADD": "`add` files a text as a unit and commits only that file.",
     "BRAIN-FORGET": "`forget` removes a unit and the relations to it, and remembers that it is not wanted.",
     "BRAIN-MOVE": "`mv` files a unit elsewhere or renames it, and relations follow.",
+    "BRAIN-ID": "A clone, a move or a rewritten history proposes nothing again; a copied id gives nothing.",
     "BRAIN-READY": "In a merge, rebase, cherry-pick or bisect, or without a branch, nothing is written.",
     "BRAIN-UNCOMMITTED": "A change of a file with uncommitted work is refused before anything moves; other work stays.",
     "WRITE-WHOLE": "A change killed at any step is there whole or not at all, and the next command finishes it.",

@@ -1,0 +1,139 @@
+"""The name of a brain in the ledgers: kept by clones, moves and a rewritten history, never gained by copying an id."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from knowledge_files import commit, write
+from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
+
+from nugget import brain as brains
+from nugget.capture import capture_transcript, review
+from nugget.capture.identity import brain_key, declared_id, remember_brain
+from nugget.infra import git
+
+RETRY = unit("Retry idempotent calls only", "Retry a payment only with an idempotency key, or it charges twice.")
+
+
+def shell(repo: Path, *args: str) -> str:
+    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(params=["with an id", "made by 0.1.0"])
+def own(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A new brain, or one from before brains had an id."""
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
+    if request.param != "with an id":
+        text = (folder / "brain.yaml").read_text()
+        write(folder, "brain.yaml", "".join(line for line in text.splitlines(True) if not line.startswith("id:")))
+        commit(folder, ["brain.yaml"], "As it was")
+    write(folder, "domains/x.md", "# X\n")
+    commit(folder, ["domains/x.md"], "More")
+    return folder
+
+
+def shallow_clone(brain: Path) -> Path:
+    """A clone without the first commits."""
+    copy = brain.with_name("shallow")
+    shell(brain.parent, "clone", "-q", "--depth", "1", brain.as_uri(), str(copy))
+    return copy
+
+
+def merge_older_root(brain: Path) -> Path:
+    """The brain after a merge with a history that began before its own."""
+    shell(brain, "switch", "-q", "--orphan", "older")
+    write(brain, "older.md", "older\n")
+    shell(brain, "add", "older.md")
+    when = {"GIT_AUTHOR_DATE": "2001-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z"}
+    command = ["env", *(f"{name}={value}" for name, value in when.items()), "git", "-C", str(brain)]
+    subprocess.run([*command, "commit", "-qm", "Older"], check=True)
+    shell(brain, "switch", "-q", "main")
+    shell(brain, "merge", "-q", "--allow-unrelated-histories", "-m", "Merge", "older")
+    return brain
+
+
+def rewrite_history(brain: Path) -> Path:
+    """The brain with one new commit in the place of all others."""
+    shell(brain, "checkout", "-q", "--orphan", "rewritten")
+    shell(brain, "commit", "-qam", "Rewritten")
+    shell(brain, "branch", "-qf", "main")
+    shell(brain, "switch", "-q", "main")
+    return brain
+
+
+def move(brain: Path) -> Path:
+    return brain.rename(brain.with_name("moved"))
+
+
+@pytest.mark.proves("BRAIN-ID")
+@pytest.mark.parametrize("change", [shallow_clone, merge_older_root, rewrite_history, move])
+def test_what_was_rejected_is_not_proposed_again(
+    own: Path, home: Path, tmp_path: Path, change: Callable[[Path], Path]
+) -> None:
+    transcript = write_transcript_of(tmp_path, "one")
+    assert capture_transcript(transcript, capture_into(own, home, ScriptedExtraction([RETRY]))).branch
+    review.reject(own, home=home, now=NOW)
+    changed = change(own)
+    again = capture_transcript(transcript, capture_into(changed, home, ScriptedExtraction([RETRY])))
+    assert again.skipped == "nothing new since it was captured"
+    other = write_transcript_of(tmp_path, "two")
+    result = capture_transcript(other, capture_into(changed, home, ScriptedExtraction([RETRY])))
+    assert result.dropped == (f"{RETRY.title}: turned down before",)
+
+
+def write_transcript_of(folder: Path, name: str) -> Path:
+    write_transcript(folder / f"{name}.jsonl", [("Why?", f"{RETRY.title} {name}")])
+    return folder / f"{name}.jsonl"
+
+
+@pytest.mark.proves("BRAIN-ID")
+def test_a_copied_id_gives_nothing(own: Path, home: Path, tmp_path: Path) -> None:
+    key = remember_brain(own, home)
+    copy = tmp_path / "copy"
+    shutil.copytree(own, copy)
+    assert brain_key(copy, home) not in (key, declared_id(own))
+    stranger = brains.init_brain(tmp_path / "stranger", owner="Eve", now=datetime.now(UTC)).path
+    write(stranger, "brain.yaml", f"id: {git.run(own, 'rev-list', '--max-parents=0', 'HEAD').decode()}owner: Eve\n")
+    assert brain_key(stranger, home) != key
+    assert brain_key(own, home) == key
+
+
+@pytest.mark.proves("BRAIN-ID")
+def test_a_stranger_with_the_first_commit_of_a_brain_as_its_id_does_not_get_its_old_ledger(
+    own: Path, home: Path, tmp_path: Path
+) -> None:
+    """Before the real brain was ever noted."""
+    first = git.run(own, "rev-list", "--max-parents=0", "HEAD").decode().strip()
+    stranger = brains.init_brain(tmp_path / "stranger", owner="Eve", now=datetime.now(UTC)).path
+    write(stranger, "brain.yaml", f"id: {first}\nowner: Eve\n")
+    assert remember_brain(stranger, home) != first
+
+
+@pytest.mark.proves("BRAIN-ID")
+def test_a_ledger_of_0_1_0_is_read(home: Path, tmp_path: Path) -> None:
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
+    write(folder, "brain.yaml", "owner: Ada\n")
+    commit(folder, ["brain.yaml"], "As it was")
+    first = git.run(folder, "rev-list", "--max-parents=0", "HEAD").decode().strip()
+    transcript = write_transcript_of(tmp_path, "one")
+    assert capture_transcript(transcript, capture_into(folder, home, ScriptedExtraction([RETRY]))).branch
+    lines = [json.loads(line) for line in (home / "ledger/captures.jsonl").read_text().splitlines()]
+    assert {line["brain"] for line in lines} == {first}
+    (home / "ledger/brains.jsonl").unlink()  # which 0.1.0 did not have
+    again = capture_transcript(transcript, capture_into(folder, home, ScriptedExtraction([RETRY])))
+    assert again.skipped == "nothing new since it was captured"
+
+
+@pytest.mark.parametrize("text", ["owner: Ada\n", "id: ../../x\n", "id: [a]\n", "id: {\n", "id: short\n"])
+def test_an_id_that_cannot_be_taken_is_none(home: Path, tmp_path: Path, text: str) -> None:
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
+    assert len(declared_id(folder) or "") == 32
+    write(folder, "brain.yaml", text)
+    assert declared_id(folder) is None
+    assert brain_key(folder, home) == git.head(folder)
