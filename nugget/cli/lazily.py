@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from nugget.cli.values import convert_only_what_needs_it
+_WORDS = {"str": "TEXT", "int": "N", "float": "NUMBER", "path": "PATH", "file": "FILE", "directory": "FOLDER"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class Listed:
         parent.callback()(_nothing)
         command = typer.main.get_group(parent).commands[self.name]
         for one in (command, *getattr(command, "commands", {}).values()):
-            convert_only_what_needs_it(one)
+            _name_types_plainly(one)
         return command
 
     def outline(self) -> Any:
@@ -82,7 +83,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        convert_only_what_needs_it(self)
+        _name_types_plainly(self)
         self.commands = Commands(self.listed)
         self._is_listing = False
 
@@ -117,3 +118,28 @@ class LazyGroup(TyperGroup):
 
 def _nothing() -> None:
     """A callback makes typer keep the parent a group, also around a single command."""
+
+
+def _name_types_plainly(command: Any) -> None:
+    """Let the help of a command name the types of its options in words for people: `TEXT`, not `<str>`."""
+    listing = command.get_params
+
+    def get_params(ctx: Any) -> Any:
+        parameters = listing(ctx)
+        for parameter in parameters:
+            shown = getattr(parameter, "display_type_rich", None)
+            if shown is not None and "display_type_rich" not in vars(parameter):
+                is_argument = parameter.param_type_name == "argument"
+                parameter.display_type_rich = partial(_plain, shown, is_argument)
+        return parameters
+
+    command.get_params = get_params
+
+
+def _plain(shown: Callable[..., str | None], is_argument: bool, ctx: Any) -> str | None:
+    """Return typer's word for a type as ours. Choices get room around the bar, so that a line can end there."""
+    name = None if is_argument else shown(ctx=ctx)
+    if not (name and name.startswith("<") and name.endswith(">")):
+        return name
+    kind = name[1:-1].removeprefix("list[").removesuffix("]").removesuffix(" range")
+    return None if kind == "bool" else _WORDS.get(kind, kind.replace("|", " | "))
