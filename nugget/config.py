@@ -159,6 +159,7 @@ class HttpSettings:
     allowed_hosts: tuple[str, ...] = _set((), "names of the server, beside its own address")
     backfill: bool = _set(True, "true: all logs are read at the start, in the background")
     max_usd: float = _set(2.0, "most that one call of /v1/completions may cost, in USD", ge=0)
+    max_usd_per_day: float = _set(2.0, "most that all calls over HTTP may cost in a day (UTC), in USD", ge=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

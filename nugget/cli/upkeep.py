@@ -128,11 +128,19 @@ def serve(
     identity: Annotated[
         str | None, typer.Option("--as", metavar="IDENTITY", help="Whose memory agents may ask for; else nobody's.")
     ] = None,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token",
+            help="With --http on this machine: answer without a token, to every program and user of the machine.",
+        ),
+    ] = False,
     brain: BrainOption = None,
 ) -> None:
     """Answer coding agents over MCP on stdin and stdout, or everybody over HTTP.
 
-    Over HTTP only this machine can ask, unless another address is given; that one needs a token in NUGGET_HTTP_TOKEN.
+    Over HTTP only this machine can ask, unless you give another address. Every request needs the token of
+    NUGGET_HTTP_TOKEN, or the one that the server makes at its first start.
     """
     if compat not in (None, "openqed"):
         raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")
@@ -144,11 +152,13 @@ def serve(
         from nugget.http import serve as answer_requests
 
         answer_requests(
-            address, brain=expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity
-        )
+            address, brain=expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity,
+            with_token=not no_token,
+        )  # fmt: skip
         return
-    if address:
-        raise UsageError(f"{address!r} is only used with --http.", hint=f"nugget serve --http {address}")
+    if address or no_token:
+        given = address or "--no-token"
+        raise UsageError(f"{given!r} is only used with --http.", hint=f"nugget serve --http {given}")
     from nugget.mcp.server import serve as answer_agents
 
     answer_agents(expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity)

@@ -1,4 +1,4 @@
-"""`/v1/sessions` and `/v1/logs/...`: logs taken in, and what they say about a question. All of it blocking."""
+"""`/v1/sessions` and `/v1/logs/...`: read the logs of sessions, and find evidence in them. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -7,72 +7,34 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
 from nugget import evidence
 from nugget.config import Environment, Settings
-from nugget.errors import IndexUnavailable, NuggetError
-from nugget.evidence.bundle import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
+from nugget.errors import NuggetError
 from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
-from nugget.http.parameters import MAX_QUESTION_CHARS, Intent, Parameters, SessionRequest
-from nugget.http.replies import Refusal
+from nugget.http.models import LogsContextRequest, Refusal, SessionRequest
 from nugget.index.evidence import find_log_session
 from nugget.index.home import home_index_file, open_home
 from nugget.infra import files
-from nugget.mcp.desk import tell
 from nugget.redaction import allow_list, redact
 from nugget.sources.shell_logs import is_session_id
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM
 
-_DEFAULTS = evidence.BundleOptions()
 _REST_SHARE = 0.5
-_LONGEST_REST_S = 1.0
+_MAX_REST_S = 1.0
 _MAX_PROBLEMS = 20
-
-
-class LogsContextRequest(Parameters):
-    """What a bundle of evidence is asked with."""
-
-    q: str = Field(default="", max_length=MAX_QUESTION_CHARS, description="The question; empty asks for an overview")
-    intent: Intent | None = Field(default=None, description="The profile, instead of the one that the question shows")
-    explain: bool = Field(default=False, description="Add counts, caps and weights")
-    max_chars: int = Field(default=_DEFAULTS.max_chars, ge=0, le=MAX_CHARS, description="Length of context_text")
-    max_lines: int = Field(default=_DEFAULTS.max_lines, ge=0, le=MAX_LINES, description="Lines of context_text")
-    include_artifacts: bool = Field(
-        default=True, description="Also what was derived: blockers, edits, todos, decisions"
-    )
-    output_window: int = Field(
-        default=_DEFAULTS.output_window, ge=0, le=MAX_WINDOW, description="Latest lines of each stream to look at"
-    )
-    max_incidents: int = Field(
-        default=_DEFAULTS.max_incidents, ge=0, le=MAX_INCIDENTS, description="Incidents, at most"
-    )
-
-    def options(self) -> evidence.BundleOptions:
-        """The same as the use case takes it."""
-        return evidence.BundleOptions(
-            intent=self.intent,
-            max_lines=self.max_lines,
-            max_chars=self.max_chars,
-            output_window=self.output_window,
-            max_incidents=self.max_incidents,
-            include_artifacts=self.include_artifacts,
-            explain=self.explain,
-        )
 
 
 @dataclass(slots=True)
 class Backfill:
-    """How far the reading of all logs at the start has come."""
+    """Progress of the reading of all logs at the start."""
 
     state: str = "off"
     done: int = 0
@@ -80,8 +42,8 @@ class Backfill:
     problems: list[str] = field(default_factory=list)
 
 
-class LogDesk:
-    """Where logs are taken in and asked: a connection to the machine's index for each thread. Thread-safe."""
+class LogApi:
+    """Sessions and their evidence, with a connection to the machine's index for each thread. Thread-safe."""
 
     def __init__(self, environment: Environment, settings: Settings) -> None:
         self._environment = environment
@@ -91,136 +53,108 @@ class LogDesk:
         self._stopping = threading.Event()
         self.backfill = Backfill()
 
-    def connection(self) -> sqlite3.Connection:
-        """This thread's connection; a new one where the index has been made anew. Raises IndexUnavailable."""
-        held: tuple[sqlite3.Connection, int] | None = getattr(self._own, "held", None)
-        with suppress(OSError):
-            if held is not None and home_index_file(self._environment.home).stat().st_ino == held[1]:
-                return held[0]
-        opened = open_home(self._environment.home)
-        self._own.held = (opened, home_index_file(self._environment.home).stat().st_ino)
-        return opened
-
-    def make_session(self, request: SessionRequest, *, now: datetime) -> dict[str, Any]:
-        """A new session with its folder below the shell logs."""
+    def make_session(self, request: SessionRequest) -> dict[str, Any]:
+        """Make a session with its folder below the shell logs."""
         session = f"sess_{secrets.token_hex(12)}"
         folder = self._environment.shell_logs / session
-        created_ms = int(now.timestamp() * 1000)
         title = redact(request.title, allow=self._allow).text
+        made = {"id": session, "title": title, "created_ms": time.time_ns() // 1_000_000}
         try:
             files.private_folder(folder)
-            about = {"id": session, "title": title, "created_ms": created_ms}
-            files.replace(folder / "session.json", json.dumps(about).encode())
+            files.replace(folder / "session.json", json.dumps(made).encode())
         except OSError as error:
             raise NuggetError(
                 f"The folder of a new session cannot be made ({error.strerror}).", hint="Check AISH_LOG_DIR."
             ) from error
-        return {**about, "log_dir": str(folder)}
+        return {**made, "log_dir": str(folder)}
 
-    def ingest(self, session: str, *, now: datetime) -> dict[str, Any]:
-        """Take in what is new in the logs of a session. Raises Refusal where there are none."""
+    def ingest(self, session: str) -> dict[str, Any]:
+        """Read what is new in the logs of a session. Raises Refusal if it has no logs."""
         log = evidence.find_log(self._environment, _checked(session))
-        if log is None:
-            folder = self._environment.shell_logs / session
-            if folder.is_dir() and not folder.is_symlink():
-                return _ingested_json(evidence.Ingested(session=session, source="shell"))
-            raise _unknown(session)
-        with _translated():
-            return _ingested_json(evidence.ingest(self.connection(), log, settings=self._settings, now=now))
+        if log is not None:
+            now = datetime.now(UTC)
+            return _ingested_json(evidence.ingest(self._connection(), log, settings=self._settings, now=now))
+        folder = self._environment.shell_logs / session
+        if folder.is_dir() and not folder.is_symlink():
+            return _ingested_json(evidence.Ingested(session=session, source="shell"))
+        raise _unknown(session)
 
-    def bundle(
-        self, session: str, query: str, options: evidence.BundleOptions, *, now: datetime
-    ) -> evidence.EvidenceBundle:
-        """What speaks to a question. A session that was never taken in is taken in first."""
-        connection = self._known(session, now=now)
-        with _translated():
-            asked = redact(query, allow=self._allow).text
-            return evidence.evidence_bundle(connection, session, asked, options=options, now=now)
+    def answer(self, session: str, request: LogsContextRequest) -> dict[str, Any]:
+        """Return the evidence for a question as JSON."""
+        return evidence.bundle_json(self.bundle(session, request.q, request.options()), explain=request.explain)
+
+    def bundle(self, session: str, question: str, options: evidence.BundleOptions) -> evidence.EvidenceBundle:
+        """Return the evidence for a question."""
+        connection, asked = self._known(session), redact(question, allow=self._allow).text
+        return evidence.evidence_bundle(connection, session, asked, options=options, now=datetime.now(UTC))
 
     def select(
-        self,
-        session: str,
-        query: str,
-        options: evidence.BundleOptions,
-        selector: SelectorOptions,
-        *,
-        llm: LLM,
-        now: datetime,
+        self, session: str, question: str, options: evidence.BundleOptions, selector: SelectorOptions, *, llm: LLM
     ) -> LlmSelection:
-        """What a model chooses from the whole history of a session, with its latest output."""
-        connection = self._known(session, now=now)
-        with _translated():
-            asked = redact(query, allow=self._allow).text
-            return select_with_llm(
-                connection, session, asked, llm=llm, settings=self._settings, options=options, selector=selector,
-                now=now,
-            )  # fmt: skip
-
-    def _known(self, session: str, *, now: datetime) -> sqlite3.Connection:
-        """The connection, once the session is in the index: one that was never taken in is taken in first."""
-        connection = self.connection()
-        with _translated():
-            if find_log_session(connection, _checked(session)) is None:
-                self.ingest(session, now=now)
-                if find_log_session(connection, session) is None:
-                    raise _unknown(session)
-        return connection
-
-    def answer(self, session: str, request: LogsContextRequest, *, now: datetime) -> dict[str, Any]:
-        """The JSON of a bundle."""
-        bundle = self.bundle(session, request.q, request.options(), now=now)
-        return evidence.bundle_json(bundle, explain=request.explain)
+        """Return what a model selects from the whole history of a session, with its latest output."""
+        connection, asked = self._known(session), redact(question, allow=self._allow).text
+        return select_with_llm(
+            connection, session, asked, llm=llm, settings=self._settings, options=options, selector=selector,
+            now=datetime.now(UTC),
+        )  # fmt: skip
 
     def start_backfill(self) -> None:
-        """Begin to take in all logs, in a thread that rests as it goes."""
+        """Read all logs in a thread that pauses between them."""
         self.backfill.state = "running"
-        threading.Thread(target=self._take_in_all, name="nugget-backfill", daemon=True).start()
+        threading.Thread(target=self._read_all, name="nugget-backfill", daemon=True).start()
 
     def stop(self) -> None:
-        """Have the backfill end with the session that it is at."""
+        """End the backfill after the session that it is at."""
         self._stopping.set()
 
-    def _take_in_all(self) -> None:
-        told = self.backfill
+    def _connection(self) -> sqlite3.Connection:
+        """Return this thread's connection; a new one if the index was rebuilt. Raises IndexUnavailable."""
+        held: tuple[sqlite3.Connection, int] | None = getattr(self._own, "held", None)
+        file = home_index_file(self._environment.home)
+        with suppress(OSError):
+            if held is not None and file.stat().st_ino == held[1]:
+                return held[0]
+        opened = open_home(self._environment.home)
+        self._own.held = (opened, file.stat().st_ino)
+        return opened
+
+    def _known(self, session: str) -> sqlite3.Connection:
+        """Return the connection, after reading a session that is not in the index yet."""
+        connection = self._connection()
+        if find_log_session(connection, _checked(session)) is None:
+            self.ingest(session)
+            if find_log_session(connection, session) is None:
+                raise _unknown(session)
+        return connection
+
+    def _read_all(self) -> None:
+        progress = self.backfill
         try:
             logs = list(evidence.all_logs(self._environment))
-            told.total = len(logs)
-            connection = self.connection()
+            progress.total = len(logs)
+            connection = self._connection()
             for log in logs:
                 began = time.monotonic()
                 try:
                     evidence.ingest(connection, log, settings=self._settings, now=datetime.now(UTC))
-                except (NuggetError, OSError, sqlite3.OperationalError) as error:
-                    if len(told.problems) < _MAX_PROBLEMS:
-                        told.problems.append(f"{Path(log.path).name}: {redact(str(error)).text}")
-                told.done += 1
-                rest_s = min(_LONGEST_REST_S, _REST_SHARE * (time.monotonic() - began))
-                if self._stopping.wait(rest_s):
-                    told.state = "stopped"
+                except Exception as error:  # one log must not keep the others out
+                    if len(progress.problems) < _MAX_PROBLEMS:
+                        progress.problems.append(f"{Path(log.path).name}: {redact(str(error)).text}")
+                progress.done += 1
+                if self._stopping.wait(min(_MAX_REST_S, _REST_SHARE * (time.monotonic() - began))):
+                    progress.state = "stopped"
                     return
             evidence.put_evidence_units(connection)
-            told.state = "done"
-        except Exception as error:  # a thread of its own: nobody else hears of it
-            told.state = "failed"
-            told.problems.append(f"{type(error).__name__}: {redact(str(error)).text}")
-            tell(f"reading the logs failed: {error}")
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """SQLite's failures as Nugget's: a disk that is full, an index that is held."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise IndexUnavailable(
-            f"The machine's index could not be used ({error}).", hint="Try again; check the disk's space."
-        ) from error
+            progress.state = "done"
+        except Exception as error:  # nobody waits for this thread: `/healthz` shows what went wrong
+            progress.state = "failed"
+            progress.problems.append(f"{type(error).__name__}: {redact(str(error)).text}")
 
 
 def _checked(session: str) -> str:
     if not is_session_id(session):
         raise Refusal(
-            422, "invalid_session_id", "This is no session id.",
+            422, "invalid_session_id", "This is not a session id.",
             hint="An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most.",
         )  # fmt: skip
     return session

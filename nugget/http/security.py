@@ -1,30 +1,47 @@
-"""Who may ask: the address the server listens on, the Host and Origin of a request, its token, its path.
+"""Access to the HTTP server: its address, its token, and the checks of every request's Host, Origin and token.
 
-A web page that a person visits can send requests to their loopback, and can make a name of its own point there (DNS
-rebinding). So a Host has to be one of ours, an Origin has to be our own, and there is no CORS.
+A web page can send requests to the loopback of whoever visits it, and can point a name of its own there (DNS
+rebinding). So the Host must be one of ours, an Origin must be our own, and there is no CORS.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
 import re
+import secrets
+import shlex
 import socket
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from fastapi import HTTPException
+from starlette.datastructures import Headers
+
 from nugget.errors import UsageError
-from nugget.http.replies import Refusal
+from nugget.http.models import Refusal
+from nugget.infra import files
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 5033
-SHORTEST_TOKEN = 16
+MIN_TOKEN_CHARS = 16
+MAX_UNDER_WAY = 64
+MAX_BODY_BYTES, MAX_COMPLETION_BYTES = 1_000_000, 8_000_000
 OPEN_PATHS = ("/healthz",)
-"""Answered without a token, with less in it."""
+"""Paths that answer without a token, with less in the reply."""
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?\Z")
-_ENCODED = re.compile(r"%(?:2f|5c|00|0[1-9a-f]|1[0-9a-f]|7f)", re.IGNORECASE)
-_PORT = re.compile(r"[0-9]{1,5}\Z")
+_BEARER = "Authorization: Bearer "
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
+_PORT = re.compile(r"[0-9]{1,5}")
+_ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +53,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         return is_loopback(self.host)
 
     @property
@@ -47,80 +64,147 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The rules for one server. `any_address` admits every IP address as a Host: no name can point to one."""
+    """Who may ask. With `any_address` every IP address is accepted as a Host, since no name can point to one."""
 
     hosts: frozenset[str]
     any_address: bool = False
     token: str | None = None
 
-    def check(self, headers: Mapping[str, str], path: str, *, raw_path: bytes) -> bool:
-        """Let a request through; False where it is let through to an open path without its token.
-
-        Header names in lower case. Raises Refusal.
-        """
-        self._check_host(headers.get("host"))
-        self._check_origin(headers)
-        check_path(raw_path)
-        if self.token is None or self._has_token(headers.get("authorization")):
+    def check(self, headers: Headers, path: str) -> bool:
+        """Return False for a request without a token to an open path. Raises Refusal for one that may not pass."""
+        host = headers.get("host", "")
+        if not self._knows(host):
+            raise Refusal(
+                421, "wrong_host", "This server does not answer to the Host of this request.",
+                hint="Call it by localhost or by its address; `http.allowed_hosts` adds names.",
+            )  # fmt: skip
+        if not _is_own_origin(headers, host):
+            raise Refusal(
+                403, "foreign_origin", "Web pages of another origin may not call this server.",
+                hint="Call it from a program, not from a browser.",
+            )  # fmt: skip
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if self.token is None or (
+            scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.token.encode())
+        ):
             return True
         if path in OPEN_PATHS:
             return False
         raise Refusal(
             401, "unauthorized", "This server asks for a bearer token, and this request has none or a wrong one.",
-            hint="Send `Authorization: Bearer` with the token of NUGGET_HTTP_TOKEN.",
+            hint="Send the header that the server named when it started.",
             headers={"www-authenticate": 'Bearer realm="nugget"'},
         )  # fmt: skip
 
-    def _check_host(self, host: str | None) -> None:
-        name = _host_name(host)
-        if name is None or not self._knows(name):
-            raise Refusal(
-                421, "wrong_host", "The Host of this request is none that this server answers to.",
-                hint="Call it by localhost or by its address; `http.allowed_hosts` adds names.",
-            )  # fmt: skip
+    def _knows(self, host: str) -> bool:
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = (found[1] or found[2]).lower().rstrip(".")
+        return name in self.hosts or is_loopback(name) or (self.any_address and _ip(name) is not None)
 
-    def _knows(self, name: str) -> bool:
-        if name in self.hosts or is_loopback(name):
-            return True
-        return self.any_address and _ip(name) is not None
 
-    def _check_origin(self, headers: Mapping[str, str]) -> None:
-        origin = headers.get("origin")
-        own = origin is None or origin.lower() in _own_origins(headers.get("host", ""))
-        if not own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise Refusal(
-                403, "foreign_origin", "Web pages of another origin may not call this server.",
-                hint="Call it from a program, not from a browser.",
-            )  # fmt: skip
+class Guard:
+    """ASGI middleware that every request passes: access, size, and the number of requests under way."""
 
-    def _has_token(self, header: str | None) -> bool:
-        scheme, _, given = (header or "").partition(" ")
-        expected = (self.token or "").encode()
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("utf-8", "replace"), expected)
+    def __init__(self, app: ASGIApp, *, access: Access) -> None:
+        self._app = app
+        self._access = access
+        self.under_way = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it with a refusal."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        headers, path, received = Headers(scope=scope), scope["path"], 0
+        limit = MAX_COMPLETION_BYTES if path == "/v1/completions" else MAX_BODY_BYTES
+
+        async def receive_limited() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise HTTPException(413, f"The body is larger than {limit:,} bytes")
+            return message
+
+        async def send_marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_ADDED]
+            await send(message)
+
+        try:
+            knows_token = self._access.check(headers, path)
+            if int(headers.get("content-length", 0)) > limit:
+                raise Refusal(413, "body_too_large", f"The body is larger than {limit:,} bytes.", hint="Send less.")
+            if self.under_way >= MAX_UNDER_WAY:
+                raise Refusal(
+                    429, "busy", "The server has more to do than it can take.", hint="Try again in a moment.",
+                    headers={"retry-after": "1"},
+                )  # fmt: skip
+        except Refusal as refusal:
+            await refusal.reply()(scope, receive, send_marked)
+            return
+        scope.setdefault("state", {}).update(knows_token=knows_token, under_way=self.under_way)
+        self.under_way += 1
+        try:
+            # uvicorn sends no body in reply to HEAD.
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            await self._app({**scope, "method": method}, receive_limited, send_marked)
+        finally:
+            self.under_way -= 1
 
 
 def access_for(address: Address, *, token: str | None, allowed_hosts: Sequence[str]) -> Access:
-    """The rules for an address. Raises UsageError where it can be reached from elsewhere and there is no token."""
-    token = token.strip() if token else None
+    """Return who may ask at an address. Raises UsageError if others can reach it and there is no token."""
     if not address.is_loopback and not token:
         raise UsageError(
-            f"{address.host} can be reached from other machines, so a token is needed.",
-            hint="Set NUGGET_HTTP_TOKEN to a long random text, or listen on 127.0.0.1.",
+            f"Other machines can reach {address.host}, so a token is needed.",
+            hint="Leave out --no-token, or listen on 127.0.0.1.",
         )
-    if token and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
-        raise UsageError(
-            f"NUGGET_HTTP_TOKEN has to be {SHORTEST_TOKEN} or more plain characters without spaces.",
-            hint="Make one with: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
-        )
-    named = {host.strip().lower().rstrip(".") for host in allowed_hosts}
     ip = _ip(address.host)
-    wildcard = ip is not None and ip.is_unspecified
-    own = {socket.gethostname().lower()} if wildcard else {address.host.lower()}
-    return Access(hosts=frozenset(named | own), any_address=wildcard, token=token)
+    is_wildcard = ip is not None and ip.is_unspecified
+    named = {host.strip().lower().rstrip(".") for host in allowed_hosts}
+    own = {socket.gethostname().lower()} if is_wildcard else {address.host.lower()}
+    return Access(hosts=frozenset(named | own), any_address=is_wildcard, token=token)
+
+
+def header_file(home: Path) -> Path:
+    """Return the file that holds the server's `Authorization` header."""
+    return home / "http-header"
+
+
+def find_token(home: Path, chosen: str | None) -> str:
+    """Return the token of NUGGET_HTTP_TOKEN, else the one in the header file, which is made if it is missing.
+
+    A file that others could read or write is replaced. Raises UsageError for a chosen token that is too weak.
+    """
+    chosen = (chosen or "").strip()
+    if chosen:
+        if not _is_token(chosen):
+            raise UsageError(
+                f"NUGGET_HTTP_TOKEN must be {MIN_TOKEN_CHARS} or more plain characters without spaces.",
+                hint="Make one with: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
+            )
+        return chosen
+    file = header_file(home)
+    with files.locked(home / "run" / "http-header.lock"):
+        kept = _kept_token(file)
+        if kept is None:
+            kept = secrets.token_urlsafe(32)
+            files.replace(file, f"{_BEARER}{kept}\n".encode())
+    return kept
+
+
+def curl_line(address: Address, home: Path, *, token: str | None, is_chosen: bool) -> str:
+    """Return a command that asks the server, without the token itself in it."""
+    header = '"Authorization: Bearer $NUGGET_HTTP_TOKEN"' if is_chosen else shlex.quote(f"@{header_file(home)}")
+    return f"curl {f'-H {header} ' if token else ''}'{address.url}/v1/search?q=cache'"
 
 
 def parse_address(text: str | None) -> Address:
-    """`HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`. Raises UsageError."""
+    """Parse `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`. Raises UsageError."""
     text = (text or "").strip()
     if not text:
         return Address(host=DEFAULT_HOST, port=DEFAULT_PORT)
@@ -130,55 +214,48 @@ def parse_address(text: str | None) -> Address:
     if not colon:
         host, port = ("", text) if text.isdigit() else (text, str(DEFAULT_PORT))
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not _is_port(port) or (bare and _ip(bare) is None and not _NAME.match(bare)):
-        raise UsageError(f"{text!r} is no address.", hint=f"Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT}.")
+    if not (_PORT.fullmatch(port) and int(port) <= 65535) or (bare and _ip(bare) is None and not _NAME.fullmatch(bare)):
+        raise UsageError(
+            f"{text!r} is not an address.", hint=f"Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT}."
+        )
     return Address(host=bare or DEFAULT_HOST, port=int(port))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address means this machine alone."""
+    """Return True if a name or an address means this machine alone."""
     ip = _ip(host)
     if ip is None:
         return host.lower().rstrip(".") == "localhost"
-    mapped = getattr(ip, "ipv4_mapped", None)
-    return (mapped or ip).is_loopback
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
 
 
-def check_path(raw_path: bytes) -> None:
-    """Refuse a path that could mean another one once it is decoded. Raises Refusal."""
-    path = raw_path.decode("latin-1")
-    parts = path.replace("%2e", ".").replace("%2E", ".").split("/")
-    if _ENCODED.search(path) or "\\" in path or any(part in (".", "..") for part in parts):
-        raise Refusal(
-            400, "bad_path", "The path holds `..`, an encoded slash or a control character.",
-            hint="Write an id as it is, its slashes included: /v1/units/pattern/retry-once.",
-        )  # fmt: skip
+def _is_token(text: str) -> bool:
+    return len(text) >= MIN_TOKEN_CHARS and text.isascii() and text.isprintable() and " " not in text
 
 
-def _host_name(host: str | None) -> str | None:
-    """The name in a Host header, without its port; None where there is none, or it is malformed."""
-    if not host or any(char in host for char in "@/\\?# \t"):
+def _kept_token(file: Path) -> str | None:
+    """Return the token in a file that only its owner can use; None if there is no such file."""
+    try:
+        held = file.lstat()
+        text = file.read_text("ascii").removeprefix(_BEARER).strip() if stat.S_ISREG(held.st_mode) else ""
+    except (OSError, ValueError):
         return None
-    if host.startswith("["):
-        inner, bracket, rest = host[1:].partition("]")
-        sound = bracket and (not rest or (rest[0] == ":" and _is_port(rest[1:])))
-        return inner if sound and _ip(inner) is not None else None
-    name, colon, port = host.partition(":")
-    if colon and not _is_port(port):
-        return None
-    return name.lower().rstrip(".") if _NAME.match(name) else None
+    is_private = os.name != "posix" or (held.st_uid == os.getuid() and not held.st_mode & 0o077)
+    return text if is_private and _is_token(text) else None
 
 
-def _is_port(text: str) -> bool:
-    return _PORT.match(text) is not None and int(text) <= 65535
-
-
-def _own_origins(host: str) -> set[str]:
-    """The origins of a page that this server itself would have given out."""
-    host = host.lower()
-    split = urlsplit(f"//{host}")
-    with_port = host if split.port else f"{host}:80"
-    return {f"http://{host}", f"http://{with_port}", f"https://{host}"}
+def _is_own_origin(headers: Headers, host: str) -> bool:
+    """Return True unless a page of another origin sent the request."""
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return True
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
 
 
 def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

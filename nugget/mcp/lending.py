@@ -9,27 +9,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nugget.config import Environment
+from nugget.app.agent_session import AgentSession
 from nugget.errors import NuggetError
 from nugget.infra.brain_in_use import is_brain
 from nugget.infra.embedding import Embedder
 from nugget.infra.embedding.borrowed import vector_for
-from nugget.mcp.desk import Desk
 from nugget.upkeep.briefing import recalled
 
 _MOST_CHARS = 8_000
 
 
-def answer(question: dict[str, Any], desk: Desk, environment: Environment) -> dict[str, Any]:
-    """`{"vector": ...}` for a question that `embedding.borrowed` asks; `{"lines": [...]}` for
-    `{"recall": prompt, "brain": folder or null, "folder": ...}`; `{}` where it cannot be had.
+def answer(question: dict[str, Any], session: AgentSession) -> dict[str, Any]:
+    """Return `{"vector": ...}` for a question of `embedding.borrowed`, or `{"lines": [...]}` for
+    `{"recall": prompt, "brain": folder or null, "folder": ...}`; `{}` if that fails.
     """
     try:
-        embedder = desk.open().embedder
+        embedder = session.open().embedder
     except NuggetError:
         embedder = None
     try:
-        return vector_for(question, embedder) if "embed" in question else _recall(question, embedder, environment)
+        return (
+            vector_for(question, embedder) if "embed" in question else _recall(question, embedder, session.environment)
+        )
     except Exception:  # who asks then does it alone
         return {}
 

@@ -8,24 +8,25 @@ the protocol: the SDK diverts everything else that is printed to stderr.
 # No `from __future__ import annotations`: the SDK makes the tool's schema from the annotations of a nested function.
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nugget import __version__
+from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.config import Environment, read_environment
 from nugget.errors import NuggetError
 from nugget.infra.resident import Resident
-from nugget.mcp import lending
-from nugget.mcp.desk import MAX_BUDGET_TOKENS, Desk, Question, print_traceback
+from nugget.mcp import answers, lending
+from nugget.mcp.answers import MAX_BUDGET_TOKENS, Question
 from nugget.models import Depth, KnowledgeType, SourceName
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
-
+    from mcp.types import CallToolResult
 
 INSTRUCTIONS = """\
 Nugget is the memory of the person you work for: what earlier sessions found out, reviewed by a person and kept in \
@@ -63,55 +64,52 @@ def serve(
     openqed: bool = False,
     identity: str | None = None,
 ) -> None:
-    """Serve `get_relevant_context` over stdio until stdin closes; with `openqed` the three tools of that name too.
+    """Serve `get_relevant_context` over stdio until stdin closes; with `openqed` also the three tools of openqed.
 
-    `brain` is the folder that was asked for (`--brain`); without one the usual order of `find_brain` decides.
-    `identity` is whose memory may be asked for; without one nobody's.
+    `brain` is the folder of `--brain`; without one the usual order of `find_brain` decides. `identity` is whose memory
+    agents may search.
     """
     environment = environment or read_environment()
-    desk = Desk(flag=brain, environment=environment, cwd=cwd or Path.cwd(), identity=identity)
-    resident = Resident(environment.home, partial(lending.answer, desk=desk, environment=environment))
-    threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="nugget-ask")
+    session = AgentSession(flag=brain, environment=environment, cwd=cwd or Path.cwd(), identity=identity)
+    resident = Resident(environment.home, partial(lending.answer, session=session))
     try:
-        server = make_server(desk, threads, beside=resident.start)
-        if openqed:
-            from nugget.mcp.openqed import add_openqed_tools
-
-            add_openqed_tools(server, desk.answer_code, threads)
-        server.run()
+        make_server(session, openqed=openqed, beside=resident.start).run()
     finally:
         resident.stop()
-        threads.shutdown(wait=False, cancel_futures=True)
-        desk.close()
+        session.close()
 
 
 def make_server(
-    desk: Desk, threads: ThreadPoolExecutor, *, beside: Callable[[], object] | None = None
+    session: AgentSession, *, openqed: bool = False, beside: Callable[[], object] | None = None
 ) -> "MCPServer[Any]":
-    """The server with its one tool. Questions are answered in `threads`, which keep their SQLite connections.
+    """Return the server with its tools, which the SDK runs in threads.
 
     `beside` is started after the warm-up, which begins once the first request has been answered.
     """
-    from mcp.types import CallToolResult, TextContent, ToolAnnotations
-    from pydantic import BeforeValidator, Field
-
     server = _server_class()(
         "nugget",
         title="Nugget",
         version=__version__,
         instructions=INSTRUCTIONS,
         log_level="WARNING",
-        middleware=[_warm_after_first_reply(desk, beside)],
+        middleware=[_warm_after_first_reply(session, beside)],
     )
+    _add_tool(server, session)
+    if openqed:
+        _add_openqed_tools(server, session)
+    return server
+
+
+def _add_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
+    from mcp.types import CallToolResult
+    from pydantic import BeforeValidator, Field
+
     names = BeforeValidator(_names)
 
     @server.tool(
-        title="Look up what is known",
-        description=DESCRIPTION,
-        annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
-        structured_output=False,
+        title="Look up what is known", description=DESCRIPTION, annotations=_read_only(), structured_output=False
     )
-    async def get_relevant_context(
+    def get_relevant_context(
         task_description: Annotated[
             str, Field(description="The task or question in plain words, with names and error messages in it")
         ],
@@ -136,10 +134,84 @@ def make_server(
             text=task_description, path=path, symbol=symbol, types=types or (), sources=sources or (), profile=profile,
             depth=depth, budget_tokens=token_budget, ref=ref,
         )  # fmt: skip
-        text, failed = await asyncio.get_running_loop().run_in_executor(threads, partial(_reply, desk, question))
-        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
+        return _result(lambda: answers.answer(session, question), "Nugget has no answer: ")
 
-    return server
+
+def _add_openqed_tools(server: "MCPServer[Any]", session: AgentSession) -> None:
+    """Add openqed's tools, with the names, parameters and JSON of openqed's API reference."""
+    from mcp.types import CallToolResult
+    from pydantic import Field
+
+    def reply(make: Callable[[], dict[str, Any]]) -> CallToolResult:
+        return _result(lambda: json.dumps(make(), ensure_ascii=False))
+
+    @server.tool(
+        description="Query context/provenance for a file or topic. Returns ranked nuggets explaining WHY code is the "
+        "way it is.",
+        annotations=_read_only(),
+        structured_output=False,
+    )
+    def openqed_context(
+        path: Annotated[str | None, Field(description="File path to query context for")] = None,
+        symbol: Annotated[str | None, Field(description="Specific symbol (function, class) to query")] = None,
+        query: Annotated[str | None, Field(description="Natural language query")] = None,
+        token_budget: Annotated[float, Field(description="Max tokens in response")] = 2000,
+        types: Annotated[list[str] | None, Field(description="Filter by nugget types")] = None,
+        depth: Annotated[Literal["summary", "standard", "deep"], Field(description="How much of each nugget")] = (
+            "standard"
+        ),
+    ) -> CallToolResult:
+        return reply(
+            lambda: answers.openqed_context(
+                session, budget=token_budget, path=path, symbol=symbol, query=query, types=types or (), depth=depth
+            )
+        )
+
+    @server.tool(
+        description="Get the AI session history for a specific file: which sessions touched it and when.",
+        annotations=_read_only(),
+        structured_output=False,
+    )
+    def openqed_file_history(
+        path: Annotated[str, Field(description="Relative file path to look up")],
+        token_budget: Annotated[float, Field(description="Max tokens in response")] = 1500,
+    ) -> CallToolResult:
+        return reply(lambda: answers.openqed_file_history(session, path=path, budget=token_budget))
+
+    @server.tool(
+        description="Get architectural decisions, rejections, and constraints from AI sessions.",
+        annotations=_read_only(),
+        structured_output=False,
+    )
+    def openqed_decisions(
+        path: Annotated[str | None, Field(description="File path to scope the query")] = None,
+        token_budget: Annotated[float, Field(description="Max tokens in response")] = 2000,
+    ) -> CallToolResult:
+        return reply(lambda: answers.openqed_decisions(session, path=path, budget=token_budget))
+
+
+def _read_only() -> Any:
+    from mcp.types import ToolAnnotations
+
+    return ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+def _result(make: Callable[[], str], failed: str = "") -> "CallToolResult":
+    """Return the text for the agent; a failure becomes a sentence after `failed`, since agents read no traceback."""
+    from mcp.types import CallToolResult, TextContent
+
+    is_error = True
+    try:
+        text, is_error = make(), False
+    except NuggetError as error:
+        text = f"{failed}{error}" + (f"\n{error.hint}" if error.hint else "")
+    except Exception as error:
+        print_traceback(error)
+        text = (
+            f"{failed}something unexpected went wrong ({type(error).__name__}). Go on without it; `nugget doctor` may "
+            "tell the person you work for what is wrong."
+        )
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
 def _server_class() -> "type[MCPServer[Any]]":
@@ -182,12 +254,12 @@ def _wrong_argument(place: tuple[int | str, ...], kind: str, said: str) -> str:
     return f"{name} must be {wanted}." if wanted else f"{name}: {said[:1].lower()}{said[1:]}."
 
 
-def _warm_after_first_reply(desk: Desk, beside: Callable[[], object] | None) -> Any:
+def _warm_after_first_reply(session: AgentSession, beside: Callable[[], object] | None) -> Any:
     """Middleware that starts the warm-up once, just after the first request has been answered."""
     is_due = True
 
     def warm() -> None:
-        desk.warm()
+        session.warm()
         if beside is not None:
             beside()
 
@@ -202,22 +274,6 @@ def _warm_after_first_reply(desk: Desk, beside: Callable[[], object] | None) -> 
         return reply
 
     return warm_after_first_reply
-
-
-def _reply(desk: Desk, question: Question) -> tuple[str, bool]:
-    """The text for the agent, and whether it tells of a failure. Never raises: an agent reads no traceback."""
-    try:
-        return desk.answer(question), False
-    except NuggetError as error:
-        hint = f"\n{error.hint}" if error.hint else ""
-        return f"Nugget has no answer: {error}{hint}", True
-    except Exception as error:
-        print_traceback()
-        return (
-            f"Nugget has no answer: something unexpected went wrong ({type(error).__name__}). Go on without it; "
-            "`nugget doctor` may tell the person you work for what is wrong.",
-            True,
-        )
 
 
 def _names(value: Any) -> Any:

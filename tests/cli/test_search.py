@@ -24,10 +24,12 @@ from paths import REPOSITORY, TESTS
 from waiting import wait_for
 
 from nugget.app import Brain
+from nugget.app.agent_session import AgentSession
 from nugget.config import read_environment
 from nugget.errors import NuggetError, UsageError
 from nugget.infra import query_log
-from nugget.mcp.desk import Desk, Question
+from nugget.mcp.answers import Question
+from nugget.mcp.answers import answer as answer_question
 from nugget.models import SourceName
 from nugget.retrieval.refs import section_of
 
@@ -396,14 +398,14 @@ def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, w
 @pytest.mark.proves("MEMORY-ISOLATION", "SEARCH-MCP")
 def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_identity(world: World) -> None:
     def answer(identity: str | None, **question: Any) -> str:
-        desk = Desk(flag=None, environment=read_environment(), cwd=world.brain, identity=identity)
+        session = AgentSession(flag=None, environment=read_environment(), cwd=world.brain, identity=identity)
         try:
-            return desk.answer(Question(**{"text": "architecture", **question}))
+            return answer_question(session, Question(**{"text": "architecture", **question}))
         finally:
             for thread in threading.enumerate():  # the warm-up still asks
                 if thread.name == "nugget-warm-up":
                     thread.join()
-            desk.close()
+            session.close()
 
     told = answer(None, sources=["sessions", "canon"])
     assert "session:30eb2a7b" in told and "canon:handbook/archaeology" in told
@@ -433,22 +435,22 @@ def test_what_is_much_is_taken_in_behind_an_agents_answer(world: World) -> None:
     extra.mkdir()
     for n in range(60):
         (extra / f"note-{n}.md").write_text(f"# Ocelot {n}\n\nOcelots say {n}.")
-    desk = Desk(flag=None, environment=read_environment(), cwd=world.brain)
+    session = AgentSession(flag=None, environment=read_environment(), cwd=world.brain)
     try:
         question = Question(text="ocelots", sources=["canon"])
-        told = desk.answer(question)
+        told = answer_question(session, question)
         assert "canon:" not in told and "Note: " in told
         for thread in threading.enumerate():
             if thread.name == "nugget-catch-up":
                 thread.join()
-        assert "canon:handbook/extra/note-" in desk.answer(question)
+        assert "canon:handbook/extra/note-" in answer_question(session, question)
     finally:
         shutil.rmtree(extra)
         for thread in threading.enumerate():
             if thread.name == "nugget-warm-up":
                 thread.join()
-        desk.open().sync_machine(["canon"])
-        desk.close()
+        session.open().sync_machine(["canon"])
+        session.close()
 
 
 @pytest.mark.proves("SEARCH-LANGUAGE")

@@ -19,11 +19,11 @@ PACKAGE = REPOSITORY / "nugget"
 GATEWAYS: dict[str, set[str]] = {
     "anthropic": {"infra.llm"},
     "detect_secrets": {"redaction.rules"},
+    "fastapi": {"http"},
     "fastembed": {"infra.embedding"},
     "frontmatter": {"brain.frontmatter"},
     "git": {"infra.git"},
     "github": {"infra.github"},
-    "h11": {"http"},
     "httpx": {"infra.embedding"},
     "httpx2": {"infra.llm"},
     "markdown_it": {"markdown"},

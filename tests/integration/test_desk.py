@@ -12,16 +12,18 @@ from commands import Nugget
 from waiting import PATIENCE_S
 
 from nugget.app import Brain
+from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.config import read_environment
 from nugget.errors import BrainError
-from nugget.mcp.desk import Desk, Question, print_traceback
+from nugget.mcp.answers import Question
+from nugget.mcp.answers import answer as answer_question
 
 
 @pytest.fixture
-def desk(brain: Path) -> Iterator[Desk]:
+def session(brain: Path) -> Iterator[AgentSession]:
     with Brain(brain) as first:  # a slow machine reads it longer than an agent waits
         first.sync()
-    opened = Desk(flag=brain, environment=read_environment(), cwd=brain)
+    opened = AgentSession(flag=brain, environment=read_environment(), cwd=brain)
     yield opened
     for thread in threading.enumerate():  # what it says must not end up in another test
         if thread.name.startswith("nugget-"):
@@ -29,38 +31,44 @@ def desk(brain: Path) -> Iterator[Desk]:
     opened.close()
 
 
-def answer(desk: Desk, text: str = "cache invalidation", **options: int) -> str:
-    return desk.answer(Question(text=text, **options))
+def answer(session: AgentSession, text: str = "cache invalidation", **options: int) -> str:
+    return answer_question(session, Question(text=text, **options))
 
 
 @pytest.mark.proves("MCP-FRESH")
-def test_a_brain_that_was_moved_away_is_missed_and_answers_again_when_it_is_back(desk: Desk, brain: Path) -> None:
-    assert "concept/cache-invalidation" in answer(desk)
+def test_a_brain_that_was_moved_away_is_missed_and_answers_again_when_it_is_back(
+    session: AgentSession, brain: Path
+) -> None:
+    assert "concept/cache-invalidation" in answer(session)
     away = brain.rename(brain.with_name("away"))
     for _ in range(2):
         with pytest.raises(BrainError, match="is not there any more"):
-            answer(desk)
+            answer(session)
     assert not brain.exists()
     away.rename(brain)
-    assert "concept/cache-invalidation" in answer(desk)
+    assert "concept/cache-invalidation" in answer(session)
 
 
 @pytest.mark.proves("MCP-FRESH")
-def test_a_brain_that_is_emptied_has_no_answer_and_one_that_is_filled_again_has(desk: Desk, brain: Path) -> None:
-    assert "concept/cache-invalidation" in answer(desk)
+def test_a_brain_that_is_emptied_has_no_answer_and_one_that_is_filled_again_has(
+    session: AgentSession, brain: Path
+) -> None:
+    assert "concept/cache-invalidation" in answer(session)
     kept = shutil.move(brain / "domains", brain.with_name("kept"))
-    assert "holds nothing on" in answer(desk)
+    assert "holds nothing on" in answer(session)
     shutil.move(kept, brain / "domains")
-    desk.catch_up()
-    desk.open().sync()
-    assert "concept/cache-invalidation" in answer(desk)
+    session.catch_up()
+    session.open().sync()
+    assert "concept/cache-invalidation" in answer(session)
 
 
 @pytest.mark.proves("ASK-BUDGET")
-def test_what_does_not_fit_into_the_budget_is_not_told_to_be_nothing(desk: Desk, brain: Path, nugget: Nugget) -> None:
+def test_what_does_not_fit_into_the_budget_is_not_told_to_be_nothing(
+    session: AgentSession, brain: Path, nugget: Nugget
+) -> None:
     shown = nugget("--brain", brain, "ask", "cache invalidation", "--budget", "10", "--no-llm").out
     assert shown.startswith("Nothing that matches fits into 10 tokens.\nAllow more with --budget.\n")
-    with desk.open() as opened:
+    with session.open() as opened:
         bundle = opened.ask("cache invalidation", budget_tokens=10)
     assert bundle.hits == () and "concept/cache-invalidation" in (bundle.more_context_hint or "")
 
@@ -70,11 +78,11 @@ def test_what_goes_wrong_beside_the_answers_is_told_on_stderr_without_secrets(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    Desk(flag=tmp_path / token, environment=read_environment(), cwd=tmp_path).warm()
+    AgentSession(flag=tmp_path / token, environment=read_environment(), cwd=tmp_path).warm()
     try:
         raise ValueError(token)
-    except ValueError:
-        print_traceback()
+    except ValueError as error:
+        print_traceback(error)
     told = capsys.readouterr().err
     assert told.startswith("nugget: ") and "does not exist." in told and "\nnugget: Traceback " in told
     assert token not in told and told.count("[redacted:github-token]") == 2

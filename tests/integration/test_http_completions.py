@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,14 @@ def api(running: tuple[Served, AnthropicServer]) -> AnthropicServer:
 
 
 _BODY = json.dumps({"stream": True, "messages": [{"role": "user", "content": "hello"}]})
-STREAMED = (
-    "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    f"content-length: {len(_BODY)}\r\n\r\n{_BODY}"
-).encode()
-"""A call whose answer is streamed, for raw sockets."""
+
+
+def streamed(server: Served) -> bytes:
+    """A call whose answer is streamed, for raw sockets."""
+    return (
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        f"authorization: {server.headers['Authorization']}\r\ncontent-length: {len(_BODY)}\r\n\r\n{_BODY}"
+    ).encode()
 
 
 def user(words: str) -> list[dict[str, Any]]:
@@ -166,7 +170,7 @@ def test_a_stream_is_passed_on_byte_for_byte_as_it_comes(server: Served, api: An
 
     api.script(Raw(chunks=events, content_type="text/event-stream", before=what_came_was_passed_on))
     with server.socket() as connection:
-        connection.sendall(STREAMED)
+        connection.sendall(streamed(server))
         while part := connection.recv(65536):
             received += part
     top, _, rest = bytes(received).partition(b"\r\n\r\n")
@@ -208,7 +212,7 @@ def test_a_reply_that_breaks_off_is_no_whole_reply(server: Served, api: Anthropi
     assert (answer.status, answer.error.code) == (503, "llm_unavailable")
     api.script(Message(content=[{"type": "text", "text": "half of it all"}], cut_after=12))
     with server.socket() as connection:
-        connection.sendall(STREAMED)
+        connection.sendall(streamed(server))
         received = read_all(connection)
     assert b"half of it" in received and not received.endswith(b"0\r\n\r\n"), "the end of the body is missing"
     wait_until_idle(server)
@@ -220,7 +224,7 @@ def test_a_client_that_leaves_frees_its_place(server: Served, api: AnthropicServ
     api.script(*(Raw(chunks=(event,) * 5000, content_type="text/event-stream", pause_s=0.05) for _ in range(3)))
     for _ in range(3):
         with server.socket() as connection:
-            connection.sendall(STREAMED)
+            connection.sendall(streamed(server))
             assert connection.recv(4096)
     wait_until_idle(server)  # the streams would have taken four minutes
 
@@ -251,6 +255,34 @@ def test_every_call_is_in_the_cost_ledger_and_none_is_dearer_than_allowed(server
         "llm_unavailable",
     ) and "more than the $2.0000 allowed" in dear.error.message
     assert api.requests == []
+
+
+@pytest.mark.proves("HTTP-DAILY-CAP")
+def test_a_day_costs_no_more_than_allowed_however_many_ask_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    with AnthropicServer() as api:
+        start = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": api.url, "NUGGET_HTTP_MAX_USD_PER_DAY": "0.1"}
+        body = {"messages": user("hello"), "max_tokens": 4000}  # at most 4 cents, and then 4 tenths of one
+        with served(tmp_path, **start) as server, ThreadPoolExecutor(8) as threads:
+            api.script(*(Raw(chunks=(b"{}",), pause_s=0.5) for _ in range(2)))
+            answers = [*threads.map(lambda _: server.ask("/v1/completions", body=body), range(8))]
+            assert sum(answer.status == 200 for answer in answers) <= 2 and len(api.requests) <= 2
+            refused = [answer for answer in answers if answer.status == 429]
+            assert len(refused) >= 6 and {answer.error.code for answer in refused} == {"daily_cap_reached"}
+            assert all(0 < int(answer.headers["retry-after"]) <= 86_401 for answer in refused)
+            assert (
+                refused[0].error.message.count(".") == 4 and "of the $0.10 a day is spent." in refused[0].error.message
+            )
+            assert "http.max_usd_per_day" in refused[0].error.hint
+        assert spending(tmp_path / ".nugget", face="http").usd <= 0.1
+        with served(tmp_path, **start) as server:
+            while (answer := server.ask("/v1/completions", body=body)).status == 200:
+                pass
+            assert answer.status == 429 and 0.1 - 0.0403 < spending(tmp_path / ".nugget", face="http").usd <= 0.1
+        sent = len(api.requests)
+        with served(tmp_path, **start) as server:
+            assert server.ask("/v1/completions", body=body).status == 429, "a restart does not forget"
+            assert len(api.requests) == sent
+            assert server.ask("/v1/ask", q="anything").error.code == "no_brain", "what costs nothing goes on"
 
 
 @pytest.mark.proves("HTTP-BAD-INPUT")

@@ -8,16 +8,18 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
-from served import REPOSITORY, START, Served, read_all, served, served_brain, variables_for
+from served import REPOSITORY, START, Served, served, served_brain, variables_for
 from sessions import write_transcript
 from waiting import PATIENCE_S, within
 
@@ -70,12 +72,13 @@ def test_a_unit_is_given_whole_and_an_unknown_one_is_told(server: Served) -> Non
 
 @pytest.mark.proves("HTTP-UNIT")
 @pytest.mark.parametrize(
-    "path",
-    ["../brain.yaml", "concept/..%2f..%2fbrain", "concept%2Fcache-invalidation", "concept/x%00y", "..%5cx", "%2e%2e/x"],
-)
-def test_no_path_leads_anywhere_else(server: Served, path: str) -> None:
+    ("path", "status"),
+    [("../brain.yaml", 404), ("concept/..%2f..%2fbrain", 404), ("concept/x%00y", 422), ("..%5cx", 422),
+     ("%2e%2e/x", 404), ("canon:../../etc/passwd", 404), ("bridge:..%2f..%2fetc/passwd", 404)],
+)  # fmt: skip
+def test_no_path_leads_anywhere_else(server: Served, path: str, status: int) -> None:
     refused = server.ask(f"/v1/units/{path}")
-    assert (refused.status, refused.error.code) == (400, "bad_path")
+    assert (refused.status, refused.error.code) == (status, "unknown_ref" if status == 404 else "invalid_ref")
 
 
 @pytest.mark.proves("HTTP-ASK")
@@ -93,10 +96,20 @@ def test_a_new_unit_is_found_and_secrets_in_units_are_not_given_out(server: Serv
         assert token.encode() not in answer.body and b"[redacted:" in answer.body
 
 
+@asynccontextmanager
+async def mcp_client(server: Served) -> AsyncIterator[Client]:
+    """The SDK's client, with the server's token."""
+    async with (
+        httpx2.AsyncClient(headers=server.headers, timeout=PATIENCE_S) as sender,
+        Client(streamable_http_client(f"{server.url}/mcp", http_client=sender)) as client,
+    ):
+        yield client
+
+
 @pytest.mark.proves("HTTP-MCP")
 def test_mcp_answers_over_streamable_http(server: Served) -> None:
     async def talk() -> None:
-        async with Client(streamable_http_client(f"{server.url}/mcp")) as client:
+        async with mcp_client(server) as client:
             assert client.instructions == INSTRUCTIONS
             result = await client.call_tool("get_relevant_context", {"task_description": QUESTION})
             (block,) = result.content
@@ -143,7 +156,9 @@ def test_every_ref_that_a_search_gives_is_shown_whole_as_on_the_command_line(tmp
     with served(tmp_path, brain=tmp_path / "brain") as server:
         found = server.ask("/v1/search", q="walrus").json["hits"]
         assert {hit["source"] for hit in found} == {"sessions", "bridge"}
-        schema = {"$ref": "#/components/schemas/Shown", "components": server.ask("/openapi.json").json["components"]}
+        document = server.ask("/openapi.json").json
+        described = document["paths"]["/v1/units/{ref}"]["get"]["responses"]["200"]["content"]["application/json"]
+        schema = {**described["schema"], "components": document["components"]}
         for hit in found:
             shown = server.ask(f"/v1/units/{quote(hit['ref'])}")
             assert shown.json == nugget(server, "get", hit["ref"]) and token.encode() not in shown.body
@@ -159,12 +174,12 @@ def test_every_ref_that_a_search_gives_is_shown_whole_as_on_the_command_line(tmp
 
 @pytest.mark.proves("HTTP-MCP")
 def test_mcp_can_offer_the_tools_of_openqed(tmp_path: Path) -> None:
-    async def talk(url: str) -> list[str]:
-        async with Client(streamable_http_client(f"{url}/mcp")) as client:
+    async def talk(server: Served) -> list[str]:
+        async with mcp_client(server) as client:
             return [tool.name for tool in (await client.list_tools()).tools]
 
     with served(tmp_path, "--compat", "openqed") as server:
-        assert "openqed_context" in asyncio.run(asyncio.wait_for(talk(server.url), PATIENCE_S))
+        assert "openqed_context" in asyncio.run(asyncio.wait_for(talk(server), PATIENCE_S))
 
 
 @pytest.mark.proves("HTTP-HEALTH")
@@ -183,8 +198,11 @@ def test_the_openapi_document_is_valid_and_lists_every_path(server: Served) -> N
     OpenAPIV31SpecValidator(document).validate()
     for path, methods in document["paths"].items():
         filled = path.replace("{ref}", "concept/cache-invalidation").replace("{session}", "sess_1")
-        allowed = server.ask(filled, method="OPTIONS" if path != "/mcp" else "GET").headers["allow"]
-        assert {method.upper() for method in methods} <= set(allowed.split(", ")), path
+        allowed = server.ask(filled, method="DELETE").headers["allow"]
+        assert {method.upper() for method in methods} == set(allowed.split(", ")), path
+        assert all(
+            "security" in described and "default" not in described["responses"] for described in methods.values()
+        )
 
 
 @pytest.mark.proves("HTTP-OPENAPI")
@@ -197,7 +215,6 @@ def test_answers_are_what_the_openapi_document_says(server: Served) -> None:
         "/v1/ask": f"/v1/ask?q={QUESTION.replace(' ', '+')}",
         "/v1/search": "/v1/search?q=cache&explain=1",
         "/v1/units/{ref}": "/v1/units/concept/cache-invalidation",
-        "/openapi.json": "/openapi.json",
     }
     for path, asked in given.items():
         answer = server.ask(asked)
@@ -223,23 +240,16 @@ def test_answers_are_what_the_openapi_document_says(server: Served) -> None:
         ("/v1/ask", {"q": "x", "limit": 10**9}, 422, "invalid_parameter"),
         ("/v1/ask", {"q": "x", "types": ["poem"]}, 422, "invalid_parameter"),
         ("/v1/ask", {"q": "x" * 8001}, 422, "invalid_parameter"),
-        ("/v1/ask", {"q": "x" * 100_000}, 413, "body_too_large"),
-        ("/v1/ask?q=" + "x" * 17_000, None, 414, "uri_too_long"),
-        ("/v1/ask?q=%ff%fe", None, 400, "bad_query"),
-        ("/v1/ask?q=a%00b", None, 400, "bad_query"),
-        ("/v1/ask?" + "&".join(f"a{n}=1" for n in range(100)), None, 400, "bad_query"),
+        ("/v1/ask", {"q": "x" * 1_000_001}, 413, "body_too_large"),
+        ("/v1/ask?q=" + "x" * 17_000, None, 422, "invalid_parameter"),
+        ("/v1/ask?q=a%00b", None, 422, "invalid_parameter"),
+        ("/v1/ask?q=x&colour=red", None, 422, "unknown_parameter"),
+        ("/v1/ask?q=", None, 422, "missing_parameter"),
         ("/v1/nothing", None, 404, "not_found"),
         ("/v1/ask/", None, 404, "not_found"),
-        ("/v1/units/with space:x", None, 400, "bad_request"),
     ],
 )  # fmt: skip
 def test_bad_requests_get_one_clear_sentence(server: Served, path: str, body: Any, status: int, code: str) -> None:
-    if " " in path:
-        with server.socket() as raw:
-            raw.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-            refused = read_all(raw)
-        assert refused.startswith(b"HTTP/1.1 400 ") and code.encode() in refused
-        return
     sent = {"content-type": "application/json"} if isinstance(body, bytes) else {}
     answer = server.ask(path, body=body, headers=sent)
     assert (answer.status, answer.error.code) == (status, code)
@@ -257,15 +267,9 @@ def test_a_body_that_is_no_json_is_refused_by_its_type(server: Served) -> None:
 def test_other_methods_are_told_what_is_allowed_and_nothing_is_said_to_other_origins(server: Served) -> None:
     head = server.ask("/v1/search?q=cache", method="HEAD")
     assert (head.status, head.body) == (200, b"") and int(head.headers["content-length"]) > 100
-    options = server.ask("/v1/ask", method="OPTIONS")
-    assert (options.status, options.headers["allow"]) == (204, "GET, POST, HEAD, OPTIONS")
     wrong = server.ask("/v1/ask", method="DELETE")
-    assert (wrong.status, wrong.error.code, wrong.headers["allow"]) == (
-        405,
-        "method_not_allowed",
-        options.headers["allow"],
-    )
-    for answer in (head, options, wrong, server.ask("/openapi.json")):
+    assert (wrong.status, wrong.error.code, wrong.headers["allow"]) == (405, "method_not_allowed", "GET, POST")
+    for answer in (head, wrong, server.ask("/openapi.json")):
         assert not [name for name in answer.headers if name.startswith("access-control")]
         assert answer.headers["cache-control"] == "no-store"
 
@@ -286,7 +290,7 @@ def test_an_address_that_cannot_be_had_is_told_in_one_sentence(tmp_path: Path) -
         assert done.returncode == 1 and done.stdout == b""
         assert f"Error: Port {port} of 127.0.0.1 is taken by another program.".encode() in done.stderr
         assert b"Traceback" not in done.stderr
-    for address, code in (("192.0.2.1:80", 2), ("nowhere:x", 2), ("[::1", 2), ("127.0.0.1:70000", 2)):
+    for address, code in (("192.0.2.1:80", 1), ("nowhere:x", 2), ("[::1", 2), ("127.0.0.1:70000", 2)):
         done = run_serve(tmp_path, address)
         assert (done.returncode, done.stderr.startswith(b"Error: ")) == (code, True), done.stderr
     without = subprocess.run(

@@ -1,7 +1,7 @@
 """The HTTP face, and what is injected into sessions."""
 
 PROMISES: dict[str, str] = {
-    "HTTP-ODD": "Whatever is sent, the answer is in form or none at all: never a traceback, and the server lives on.",
+    "HTTP-ODD": "Whatever a parameter or an argument holds, the answer is a result or a sentence, never a traceback.",
     "HTTP-ASK": "/v1/ask and /v1/search answer with the very JSON of the command line, by GET and POST, redacted.",
     "HTTP-UNIT": "/v1/units/{ref} gives one unit whole; no id leads out of the brain.",
     "HTTP-REF": "Every ref that /v1/search gives is shown whole by /v1/units/{ref}, as by `nugget get`, redacted.",
@@ -10,7 +10,7 @@ PROMISES: dict[str, str] = {
     "HTTP-HEALTH": "/healthz says what runs, and to strangers only that it runs.",
     "HTTP-OPENAPI": "/openapi.json is a valid OpenAPI 3.1 document that lists every path, and answers are as it says.",
     "HTTP-BAD-INPUT": "Bad requests get the right status and one clear sentence in one shape, never a traceback.",
-    "HTTP-METHODS": "HEAD and OPTIONS work, other methods are told what is allowed, and there is no CORS.",
+    "HTTP-METHODS": "HEAD works, other methods are told what is allowed, and there is no CORS.",
     "HTTP-START": "The server starts without a brain; an address that cannot be had is told in one sentence.",
     "HTTP-END": "SIGTERM and Ctrl-C end it in order: what was begun is answered, nothing new is taken.",
     "HTTP-EXAMPLES": "Every curl example of the documentation works as written, and its answers say what is promised.",
@@ -27,9 +27,10 @@ PROMISES: dict[str, str] = {
     "BRIEF-INSTALL": "`nugget install --brief --recall` switches them on, again and back, and leaves nothing behind.",
     "RECALL": "A prompt can bring back the few units that are likely to help, and brings back nothing otherwise.",
     "RECALL-RESIDENT": "Where a server of Nugget runs, recall asks it, and so also searches by meaning.",
+    "HTTP-TOKEN": "Every request needs a token, made at the first start for its owner; --no-token is for loopback.",
     "HTTP-LOOPBACK": "Beyond loopback it listens only with a token, which it then asks everybody for.",
+    "HTTP-DAILY-CAP": "All calls over HTTP cost at most `http.max_usd_per_day`, however many ask, restart or not.",
     "HTTP-REBINDING": "A Host or an Origin that is not ours is refused, so that no web page can call it.",
-    "HTTP-SLOW": "Clients that are slow with headers or body, or idle, or do not read, are let go.",
     "HTTP-FLOOD": "A flood gets 429 with Retry-After at once; what was taken is answered, and memory stays bounded.",
 }
 GAPS: dict[str, str] = {}

@@ -136,7 +136,11 @@ def served(
     if found is None:
         process.kill()
         raise AssertionError((line + process.communicate()[1]).decode())
-    server = Served(process=process, port=int(found[1]), home=folder, brain=brain)
+    server = Served(process=process, port=int(found[1]), home=folder, brain=brain, said=[process.stderr.readline()])
+    header = Path(environment["NUGGET_HOME"]) / "http-header"
+    if "NUGGET_HTTP_TOKEN" not in environment and "--no-token" not in options:
+        name, _, value = header.read_text().strip().partition(": ")
+        server.headers[name] = value
     try:
         yield server
     finally:
@@ -145,13 +149,13 @@ def served(
 
 
 @contextmanager
-def served_brain(folder: Path, **variables: str) -> Iterator[Served]:
+def served_brain(folder: Path, *options: str, **variables: str) -> Iterator[Served]:
     """A server with a copy of tests/brain, in an empty folder.
 
     The folder is for pytest to remove: what a command left running in the background may still write there.
     """
     shutil.copytree(REPOSITORY / "tests" / "brain", folder / "brain")
-    with served(folder, brain=folder / "brain", **variables) as server:
+    with served(folder, *options, brain=folder / "brain", **variables) as server:
         yield server
 
 

@@ -17,9 +17,9 @@ from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.infra.llm.call import Call, Reply, read_events, read_message, watched
 from nugget.infra.llm.claude_code import ClaudeCode
-from nugget.infra.llm.costs import Spending, spending
+from nugget.infra.llm.costs import CostCapReached, DailyBudget, DailyCapReached, Spending, spending
 from nugget.infra.llm.forwarding import Head, arguments, cleaned_strings, kept, streamed, whole
-from nugget.infra.llm.gate import FENCES, BadReply, CostCapReached, Gate, utc_now
+from nugget.infra.llm.gate import FENCES, BadReply, Gate, utc_now
 from nugget.infra.llm.prices import takes_effort
 from nugget.redaction import allow_list
 from nugget.text import shorten
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import anthropic
 
 __all__ = [
-    "FENCES", "LLM", "BadReply", "ClaudeCode", "CostCapReached", "Head", "Reply", "Spending", "open_extractor",
-    "open_llm", "spending",
+    "FENCES", "LLM", "BadReply", "ClaudeCode", "CostCapReached", "DailyBudget", "DailyCapReached", "Head", "Reply",
+    "Spending", "open_extractor", "open_llm", "spending",
 ]  # fmt: skip
 
 _DEFAULT_URL = "https://api.anthropic.com"
@@ -41,8 +41,8 @@ another kind."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def open_llm(settings: Settings, environment: Environment) -> LLM | None:
-    """The LLM of these settings; None without a key, or where `llm.enabled` is false. Imports nothing heavy yet."""
+def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudget | None = None) -> LLM | None:
+    """Return the LLM of these settings; None without a key or if `llm.enabled` is false. Imports nothing heavy yet."""
     if not settings.llm.enabled or not environment.anthropic_api_key:
         return None
     return LLM(
@@ -50,6 +50,7 @@ def open_llm(settings: Settings, environment: Environment) -> LLM | None:
         base_url=environment.anthropic_base_url,
         home=environment.home,
         allow=allow_list(settings),
+        budget=budget,
     )
 
 
@@ -78,8 +79,9 @@ class LLM(Gate):
         home: Path,
         allow: Sequence[re.Pattern[str]] = (),
         clock: Callable[[], datetime] = utc_now,
+        budget: DailyBudget | None = None,
     ) -> None:
-        super().__init__(home=home, allow=allow, secret=api_key.strip(), clock=clock)
+        super().__init__(home=home, allow=allow, secret=api_key.strip(), clock=clock, budget=budget)
         self._base_url = base_url or _DEFAULT_URL
 
     def warm(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from nugget.errors import LLMUnavailable
 from nugget.infra import ledger
 from nugget.infra.llm.call import Call
-from nugget.infra.llm.costs import COSTS, spending
+from nugget.infra.llm.costs import COSTS, CostCapReached, DailyBudget, spending
 from nugget.infra.schema import problems_in
 from nugget.redaction import redact
 from nugget.text import shorten
@@ -28,10 +28,6 @@ _FENCE_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(FENCES)})\b)", re.IGNORECASE
 _CODE_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 _LEAST_SECRET_CHARS = 8
 _log = logging.getLogger("nugget")
-
-
-class CostCapReached(LLMUnavailable):
-    """A call was not made, because it could cost more than it may."""
 
 
 class BadReply(LLMUnavailable):
@@ -55,7 +51,7 @@ def utc_now() -> datetime:
 
 
 class Gate(ABC):
-    """Base of the ways to an LLM. `secret` is a text that may stand in no message."""
+    """Base of the ways to an LLM. `secret` must not appear in a message; `budget` limits the calls of a face."""
 
     def __init__(
         self,
@@ -64,7 +60,9 @@ class Gate(ABC):
         allow: Sequence[re.Pattern[str]] = (),
         secret: str = "",
         clock: Callable[[], datetime] = utc_now,
+        budget: DailyBudget | None = None,
     ) -> None:
+        self._budget = budget
         self._home = home
         self._allow = tuple(allow)
         self._secret = secret
@@ -100,6 +98,7 @@ class Gate(ABC):
     @contextmanager
     def _recorded(self, call: Call, *, max_usd: float) -> Iterator[None]:
         """Refuse what is too dear, translate what fails, and write the call to the ledger whatever happens."""
+        release = None
         try:
             if call.usd_at_most > max_usd:
                 call.sent = False
@@ -108,6 +107,10 @@ class Gate(ABC):
                     f"${max_usd:.4f} allowed.",
                     hint="Raise the cap in your configuration, or choose a cheaper model.",
                 )
+            if self._budget is not None:
+                call.sent = False
+                release = self._budget.hold(call.usd_at_most, now=self._clock())
+                call.sent = True
             yield
         except LLMUnavailable as error:
             call.error = str(error)
@@ -122,14 +125,17 @@ class Gate(ABC):
                 raise
             raise told from None
         finally:
-            self._record(call)
+            if self._record(call) and release is not None:
+                release()
 
-    def _record(self, call: Call) -> None:
+    def _record(self, call: Call) -> bool:
+        """Write the call to the ledger; False if that fails: its cost then stays held back from the budget."""
         line = {
             "time": self._clock().isoformat(),
             "purpose": call.purpose,
             "model": call.model,
             "session": call.session,
+            **({"face": self._budget.face} if self._budget else {}),
             "ok": call.error is None,
             "error": call.error,
             **call.tokens,
@@ -142,6 +148,8 @@ class Gate(ABC):
         except OSError as error:
             # The reply is paid for: it is better used and unrecorded than thrown away.
             _log.warning("The cost ledger in %s cannot be written (%s).", self._home / "ledger", error.strerror)
+            return False
+        return True
 
     @abstractmethod
     def _translated(self, error: Exception, call: Call) -> LLMUnavailable | None:

@@ -21,12 +21,14 @@ from waiting import slowness
 
 import nugget as package
 from nugget.app import Brain
+from nugget.app.agent_session import AgentSession
 from nugget.app.worker import work
 from nugget.config import EmbeddingSettings, RedactionSettings, RetrievalSettings, Settings, read_environment
 from nugget.evaluation.feedback import report, uses_in
 from nugget.infra import ledger, query_log, spool
 from nugget.infra.query_log import Asked, Face, Use
-from nugget.mcp.desk import Desk, Question
+from nugget.mcp.answers import Question
+from nugget.mcp.answers import answer as answer_question
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import redact
 
@@ -55,9 +57,9 @@ def test_each_face_records_its_questions_with_what_came_back(
     assert nugget("search", "retries", "--domain", "coding")[0] == 0
     with package.open() as opened:
         bundle = opened.ask("money", since=date(2020, 1, 1))
-    desk = Desk(flag=None, environment=environment, cwd=words)
-    desk.answer(Question(text="how are errors wrapped"))
-    desk.close()
+    session = AgentSession(flag=None, environment=environment, cwd=words)
+    answer_question(session, Question(text="how are errors wrapped"))
+    session.close()
     found = query_log.read(environment.home, brain=words)
     assert [(e.face, e.text, e.profile) for e in found] == [
         ("cli", "cache invalidation", "task"), ("cli", "retries", "search"), ("python", "money", "task"),

@@ -1,0 +1,328 @@
+"""Requests, replies and refusals of the HTTP face: FastAPI checks the requests and documents them in `/openapi.json`.
+
+A request is read from the query string or from a JSON body. An unknown parameter is an error, so that a misspelt name
+does not go unnoticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from starlette.responses import JSONResponse
+
+from nugget import evidence
+from nugget.evidence.bundle import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
+from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, SelectorOptions
+from nugget.models import Depth, KnowledgeType, SourceName
+from nugget.redaction import redact
+
+MAX_QUESTION_CHARS = 8_000
+
+_DEFAULTS = evidence.BundleOptions()
+
+
+def _split(value: Any) -> Any:
+    """Split names that are written with commas."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not all(isinstance(part, str) for part in values):
+        return value
+    return [name.strip() for part in values for name in part.split(",") if name.strip()]
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a NUL character")
+    return text
+
+
+Words = Annotated[str, Field(max_length=MAX_QUESTION_CHARS), AfterValidator(_no_nul)]
+Names = Annotated[list[Annotated[str, Field(max_length=200)]], BeforeValidator(_split), Field(max_length=50)]
+Types = Annotated[list[KnowledgeType], BeforeValidator(_split), Field(max_length=20)]
+Sources = Annotated[list[SourceName], BeforeValidator(_split), Field(max_length=20)]
+Intent = Literal["debug", "what-changed", "resume", "status", "general"]
+
+
+class Parameters(BaseModel):
+    """Base of all requests."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, given: Any) -> Any:
+        """Treat `name=` in a query string as a parameter that was left out."""
+        return {name: value for name, value in given.items() if value != ""} if isinstance(given, dict) else given
+
+
+class Finding(Parameters):
+    """Parameters that search and ask share."""
+
+    q: Annotated[Words, AfterValidator(_not_blank)] = Field(description="The question, or the words to look for")
+    limit: int | None = Field(default=None, ge=1, le=200, description="Maximum number of units")
+    types: Types = Field(default=[], description="Only these types")
+    domains: Names = Field(default=[], description="Only these domains and those below them")
+    tags: Names = Field(default=[], description="Only units with all these tags")
+    since: date | None = Field(default=None, description="Only units created or changed since (YYYY-MM-DD)")
+    explain: bool = Field(default=False, description="Add how each score came about")
+
+
+class SearchRequest(Finding):
+    """Parameters of `nugget search`."""
+
+    sources: Sources = Field(default=[], description="Only these sources")
+
+
+class AskRequest(Finding):
+    """Parameters of `nugget ask`."""
+
+    budget: int | None = Field(default=None, ge=100, le=100_000, description="Maximum tokens in the answer")
+    depth: Depth = Field(default=Depth.STANDARD, description="How much of each unit")
+    no_llm: bool = Field(default=False, description="Only passages, even with a key")
+
+
+class SessionRequest(Parameters):
+    """A new shell session."""
+
+    title: str = Field(default="", max_length=500, description="A title for the session")
+
+
+class LogsContextRequest(Parameters):
+    """A question about the logs of a session."""
+
+    q: Words = Field(default="", description="The question; without one, an overview")
+    intent: Intent | None = Field(default=None, description="The profile, instead of the one that the question shows")
+    explain: bool = Field(default=False, description="Add counts, caps and weights")
+    max_chars: int = Field(default=_DEFAULTS.max_chars, ge=0, le=MAX_CHARS, description="Length of context_text")
+    max_lines: int = Field(default=_DEFAULTS.max_lines, ge=0, le=MAX_LINES, description="Lines of context_text")
+    include_artifacts: bool = Field(default=True, description="Include blockers, edits, todos and decisions")
+    output_window: int = Field(
+        default=_DEFAULTS.output_window, ge=0, le=MAX_WINDOW, description="Latest lines of each stream to look at"
+    )
+    max_incidents: int = Field(default=_DEFAULTS.max_incidents, ge=0, le=MAX_INCIDENTS, description="Incidents")
+
+    def options(self) -> evidence.BundleOptions:
+        """Return the options of the bundle."""
+        return evidence.BundleOptions(**self.model_dump(exclude={"q"}))
+
+
+class CompletionRequest(Parameters):
+    """The body of a Messages API call, with what to add to it of a session's logs."""
+
+    messages: list[dict[str, Any]] = Field(default=[], max_length=10_000, description="As the Messages API takes them")
+    prompt: str = Field(default="", description="Instead of messages: one message of the user")
+    system: str | list[dict[str, Any]] | None = Field(default=None, description="The system text of the call")
+    model: str | None = Field(default=None, max_length=200, description="The model; `llm.answer_model` by default")
+    max_tokens: int = Field(default=4096, ge=1, le=200_000)
+    stream: bool = Field(default=False, description="true: server-sent events, passed on as they come")
+    metadata: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+    stop_sequences: list[str] | None = None
+    temperature: float | None = None
+    thinking: dict[str, Any] | None = None
+    tool_choice: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    session_id: str | None = Field(default=None, max_length=128, description="The session whose logs are looked at")
+    context_mode: Literal["off", "diagnostic", "always", "llm-select"] = Field(
+        default="diagnostic",
+        description="When evidence is added: never; if the last message asks what went wrong; always; always, and a "
+        "model selects it from the whole history. Never without session_id",
+    )
+    context_intent: Intent | None = Field(default=None, description="The profile, instead of what the message shows")
+    context_max_lines: int = Field(default=_DEFAULTS.max_lines, ge=0, le=MAX_LINES)
+    context_max_chars: int = Field(default=_DEFAULTS.max_chars, ge=0, le=MAX_CHARS)
+    context_output_window: int = Field(default=_DEFAULTS.output_window, ge=0, le=MAX_WINDOW)
+    context_max_incidents: int = Field(default=_DEFAULTS.max_incidents, ge=0, le=MAX_INCIDENTS)
+    context_include_artifacts: bool = True
+    context_explain: bool = Field(default=False, description="Add the evidence and its reasons to a plain reply")
+    context_selector_chunk_tokens: int = Field(default=128_000, ge=LEAST_CHUNK_TOKENS, le=MOST_CHUNK_TOKENS)
+    context_selector_max_chunks: int = Field(default=16, ge=1, le=MOST_CHUNKS)
+    context_selector_include_events: bool = True
+    context_selector_model: str | None = Field(default=None, max_length=200)
+
+    def options(self) -> evidence.BundleOptions:
+        """Return the options of the bundle."""
+        named = ("intent", "max_lines", "max_chars", "output_window", "max_incidents", "include_artifacts", "explain")
+        return evidence.BundleOptions(**{name: getattr(self, f"context_{name}") for name in named})
+
+    def selector(self) -> SelectorOptions:
+        """Return how a model reads the history."""
+        named = ("chunk_tokens", "max_chunks", "include_events", "model")
+        return SelectorOptions(**{name: getattr(self, f"context_selector_{name}") for name in named})
+
+    def call(self) -> dict[str, Any]:
+        """Return the fields that the Messages API knows."""
+        own = self.model_dump(exclude_none=True, exclude={"session_id", "prompt"})
+        return {name: value for name, value in own.items() if not name.startswith("context_")}
+
+
+Error = dict[Literal["error"], dict[Literal["code", "message", "hint"], str | None]]
+"""The body of every reply from status 400 on."""
+NewSession = dict[Literal["id", "title", "created_ms", "log_dir"], str | int]
+"""A session with the folder for its logs."""
+
+
+class Health(BaseModel):
+    """The state of the server; only `status` without a token."""
+
+    status: Literal["ok"]
+    version: str = ""
+    pid: int = 0
+    brain: str | None = None
+    under_way: int = 0
+    backfill: dict[Literal["state", "done", "total", "problems"], str | int | list[str]] = {}
+
+
+class UnitFields(BaseModel):
+    """Fields that identify, place and date a unit."""
+
+    id: str
+    ref: str
+    source: str
+    type: str
+    title: str
+    domain: str
+    tags: list[str]
+    confidence: float
+    origin: str | None
+    scope: dict[str, Any] | None
+    path: str | None
+    created: str | None
+    last_modified: str | None
+    related: list[dict[Literal["id", "relation"], str]]
+
+
+class FoundUnit(UnitFields):
+    """A unit with its score for the question and the chunks that match."""
+
+    stale: bool
+    stale_reason: str | None
+    score: float
+    chunks: list[dict[Literal["breadcrumb", "text", "score"], str | float]]
+    reasons: list[str]
+
+
+class FoundBundle(BaseModel):
+    """The JSON of `nugget ask --json` and `nugget search --json`."""
+
+    query: dict[Literal["text", "profile", "path", "symbol", "depth"], str | None]
+    budget: dict[Literal["requested", "used", "available", "truncated"], int | bool]
+    degraded: list[str]
+    answer: str | None
+    hits: list[FoundUnit]
+    more_context_hint: str | None
+    weak: bool = False
+    explain: dict[str, Any] = {}
+
+
+class WholeUnit(UnitFields):
+    """A unit with its body and the quotes that it rests on."""
+
+    body: str
+    evidence: list[dict[Literal["session", "quote"], str]]
+
+
+class Excerpt(BaseModel):
+    """The messages of a conversation around the one that a ref names."""
+
+    ref: str
+    source: str
+    session: str
+    title: str
+    agent: str
+    folder: str
+    path: str
+    passages: list[dict[Literal["ref", "role", "speaker", "timestamp", "text", "asked_for"], str | bool | None]]
+
+
+class IngestedLogs(BaseModel):
+    """Counts of what was new in the logs of a session."""
+
+    session_id: str
+    source: Literal["shell", "sessions"]
+    events: int
+    command_inputs: int
+    pane_output: int
+    file_edits: int
+    working_notes: int
+    incidents: int
+    malformed: int
+    bytes_read: int
+    anew: list[str]
+    redacted: dict[str, int]
+
+
+class LogsBundle(BaseModel):
+    """Evidence for a question; `docs/evidence.md` describes incidents, artifacts and selected evidence."""
+
+    session_id: str | None
+    query: str
+    intent: str
+    incidents: list[dict[str, Any]]
+    artifacts: list[dict[str, Any]]
+    selected_evidence: list[dict[str, Any]]
+    context_text: str
+    truncated: bool
+    degraded: list[str]
+    explain: dict[str, Any] = {}
+
+
+class JSONReply(JSONResponse):
+    """A JSON document as UTF-8, with `?` for half of a surrogate pair."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the document."""
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+class Refusal(Exception):
+    """A request that is not answered as asked, with the status and the sentence that say why."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, hint: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.hint = hint
+        self.headers = headers
+
+    def reply(self) -> JSONReply:
+        """Return the refusal as a response."""
+        error = {"code": self.code, "message": str(self), "hint": self.hint}
+        return JSONReply({"error": error}, status_code=self.status, headers=self.headers)
+
+
+def without_secrets(value: Any) -> Any:
+    """Return a JSON value with every text in it redacted.
+
+    All texts are checked together first: a reply has hundreds of them, and hardly ever a secret.
+    """
+    return _redacted(value) if redact("\n\n".join(_texts_in(value))).counts else value
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(part)
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value).text
+    if isinstance(value, list):
+        return [_redacted(part) for part in value]
+    return {name: _redacted(part) for name, part in value.items()} if isinstance(value, dict) else value

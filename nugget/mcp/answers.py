@@ -1,0 +1,327 @@
+"""Answers of the MCP tools: a question in, markdown out, and openqed's three tools as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from nugget.config import load_settings
+from nugget.errors import BrainError, NuggetError, UsageError
+from nugget.infra.query_log import Face
+from nugget.models import Bundle, Depth, Hit, KnowledgeType, SourceName
+from nugget.nuggets import NuggetQuery, NuggetType
+from nugget.render import MAX_CHARS, ORDERS, bundle_markdown, clean, degraded_sentences, fence, one_line
+from nugget.render.nuggets import context_json, decisions_json, file_history_json, provenance_markdown
+from nugget.text import CHARS_PER_TOKEN, estimate_tokens, printable
+
+if TYPE_CHECKING:
+    from nugget.app import Brain
+    from nugget.app.agent_session import AgentSession
+    from nugget.provenance.answering import CodeAnswer
+    from nugget.retrieval.refs import Shown
+
+MAX_BUDGET_TOKENS = 10_000
+LARGEST_CHARS = 49_000
+"""Claude Code puts results of more than 50,000 characters into a file and shows the first 2 KB of it."""
+MAX_QUESTION_CHARS = 8_000
+MAX_NAME_CHARS = 1_000
+"""Limit of any other argument: a longer one names nothing, and an answer that repeats it would drown."""
+BEHIND = frozenset({"index_behind", "vectors_behind"})
+"""Parts of an answer that are missing until a sync."""
+DECISIVE = (NuggetType.DECISION, NuggetType.REJECTION, NuggetType.CONSTRAINT)
+"""The types that `openqed_decisions` returns."""
+
+_MIN_TOKENS = 100
+_HITS_A_SOURCE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The arguments of `get_relevant_context`, as they came."""
+
+    text: str
+    path: str | None = None
+    symbol: str | None = None
+    types: Sequence[str] = ()
+    sources: Sequence[str] = ()
+    profile: str = "task"
+    depth: str = "standard"
+    budget_tokens: int = 2000
+    ref: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The code that the question is about, on one line; empty if it names none."""
+        return " in ".join(one_line(part) for part in (self.symbol, self.path) if part)
+
+    @property
+    def words(self) -> str:
+        """The task, with the symbol and the name of the file as words of it."""
+        name = PurePath(self.path.replace("\\", "/")).name if self.path else ""
+        return " ".join(part for part in (self.text.strip(), self.symbol, name) if part)
+
+    @property
+    def is_beyond_the_brain(self) -> bool:
+        """True if it names another source than the brain."""
+        return any(name not in ("", SourceName.BRAIN) for name in self.sources)
+
+    @property
+    def max_chars(self) -> int:
+        """The length of the answer."""
+        return min(max(MAX_CHARS, 5 * self.budget_tokens), LARGEST_CHARS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodePart:
+    """Markdown about a path or symbol, its tokens, and the sessions that touched the file."""
+
+    text: str = ""
+    used: int = 0
+    sessions: tuple[str, ...] = ()
+    is_found: bool = True
+
+
+def answer(session: AgentSession, question: Question) -> str:
+    """Answer one question in markdown. Raises NuggetError."""
+    _check(question)
+    if question.ref:
+        return _answer_ref(session, question.ref, budget_tokens=question.budget_tokens)
+    return _answer_sources(session, question) if question.is_beyond_the_brain else _answer_brain(session, question)
+
+
+def answer_code(session: AgentSession, query: NuggetQuery, *, with_sessions: bool = False) -> CodeAnswer:
+    """Return what is known of a piece of code, with the brain's units if there is a brain. Raises NuggetError."""
+    from nugget.provenance.answering import answer_code, log_answer
+
+    try:
+        brain = session.ready()
+    except NuggetError:
+        brain = None
+    now, environment = datetime.now(UTC), session.environment
+    found = answer_code(
+        query, home=environment.home, folder=session.cwd, now=now, with_sessions=with_sessions,
+        brain_index=brain.index if brain else None, embedder=(lambda: brain.embedder) if brain else None,
+    )  # fmt: skip
+    log_answer(found, environment, brain.settings if brain else load_settings(environment), face=Face.MCP, now=now)
+    return found
+
+
+def openqed_context(session: AgentSession, *, budget: float, query: str | None, **asked: Any) -> dict[str, Any]:
+    """Return openqed's `ContextResponse`. Raises NuggetError."""
+    from nugget.provenance.answering import code_query
+
+    code = code_query(text=query, budget_tokens=_tokens(budget), **asked)
+    return context_json(answer_code(session, code).bundle, strict=True)
+
+
+def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> dict[str, Any]:
+    """Return the sessions that touched a file, as many as fit into the budget. Raises NuggetError."""
+    found = answer_code(session, NuggetQuery(path=path, budget_tokens=1), with_sessions=True)
+    place = found.bundle.query.path or path
+    room, shown = _tokens(budget) - estimate_tokens(json.dumps(file_history_json(place, (), shown=0))), 0
+    for known in found.sessions:
+        room -= estimate_tokens(json.dumps(file_history_json("", [known], shown=1)["sessions"]))
+        if room < 0:
+            break
+        shown += 1
+    return file_history_json(place, found.sessions, shown=shown)
+
+
+def openqed_decisions(session: AgentSession, *, path: str | None, budget: float) -> dict[str, Any]:
+    """Return decisions, rejections and constraints of a path or of the workspace. Raises NuggetError."""
+    asked = NuggetQuery(path=path or ".", types=DECISIVE, budget_tokens=_tokens(budget))
+    return decisions_json(answer_code(session, asked).bundle)
+
+
+def _answer_brain(session: AgentSession, question: Question) -> str:
+    """Answer from the brain, with what is known of the code before it."""
+    from nugget.retrieval.reranking import choose_reranker
+
+    code = _code_part(session, question, budget_tokens=question.budget_tokens // 2)
+    types = [name for name in question.types if name in list(KnowledgeType)]
+    if code.text and question.types and not types:
+        return code.text
+    try:
+        brain = session.ready()
+    except BrainError:
+        if code.text:
+            return code.text
+        raise
+    bundle = brain.ask(
+        question.words, budget_tokens=max(question.budget_tokens - code.used, _MIN_TOKENS), depth=question.depth,
+        types=types, sources=question.sources, profile=question.profile,
+        reranker=choose_reranker(brain.settings, session.llm(brain), session.environment),
+    )  # fmt: skip
+    if "index_behind" in bundle.degraded:
+        session.catch_up()
+    if not code.text:
+        return bundle_markdown(bundle, question.max_chars)
+    return f"{code.text}\n\n{bundle_markdown(bundle, question.max_chars - len(code.text) - 2)}"
+
+
+def _answer_sources(session: AgentSession, question: Question) -> str:
+    """Answer from the named sources, best first.
+
+    A place narrows provenance to its nuggets and sessions to those that touched the file; the answer says which
+    sources it cannot narrow. Raises UsageError for memory without an identity.
+    """
+    from nugget.retrieval.packing import pack
+
+    brain, sources, budget = session.ready(), question.sources, question.budget_tokens
+    _check_memory(SourceName.MEMORY in sources, session.identity)
+    code = CodePart()
+    if question.place and {SourceName.PROVENANCE, SourceName.SESSIONS} & {*sources}:
+        share = budget if set(sources) == {SourceName.PROVENANCE} else budget // 2
+        code = _code_part(session, question, budget_tokens=share)
+    of_code = code.text if SourceName.PROVENANCE in sources or not code.is_found else ""
+    rest = [name for name in sources if not (name == SourceName.PROVENANCE and code.text and code.is_found)]
+    parts = [_how_narrowed(question, rest, code), of_code] if question.place else [of_code]
+    if rest:
+        left = max(budget - (code.used if SourceName.PROVENANCE in sources else 0), _MIN_TOKENS)
+        bundle, found = _search(brain, question, rest, code.sessions, identity=session.identity)
+        if BEHIND & {*bundle.degraded}:
+            session.catch_up(beside=True)
+        packed, used, hint = pack(
+            sorted(found, key=lambda hit: -hit.score), budget_tokens=left, depth=Depth(question.depth)
+        )
+        room = question.max_chars - sum(len(part) + 2 for part in parts if part)
+        missing = degraded_sentences(bundle.degraded)
+        note = f"\nNote: {'; '.join(missing)}." if missing else ""
+        shown = bundle_markdown(replace(bundle, hits=packed, budget=used, more_context_hint=hint), room)
+        parts.append(shown if packed else f"Nothing in {', '.join(rest)} on: {one_line(question.words)}{note}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _search(
+    brain: Brain, question: Question, sources: Sequence[str], sessions: Sequence[str], *, identity: str | None
+) -> tuple[Bundle, list[Hit]]:
+    """Search the sources; sessions only among the given ones, if there are any."""
+    searches: list[tuple[Sequence[str], Sequence[str]]] = [(sources, ())]
+    if sessions and SourceName.SESSIONS in sources:
+        others = [name for name in sources if name != SourceName.SESSIONS]
+        searches = [*([(others, ())] if others else []), ([SourceName.SESSIONS], sessions)]
+    bundles = [
+        brain.search_all(
+            question.words, limit=_HITS_A_SOURCE, sources=names, sessions=ids, types=question.types,
+            as_identity=identity, profile="task", depth=question.depth,
+        )[0]
+        for names, ids in searches
+    ]  # fmt: skip
+    hits = [hit for bundle in bundles for hit in bundle.hits]
+    degraded = tuple(dict.fromkeys(reason for bundle in bundles for reason in bundle.degraded))
+    return replace(bundles[0], degraded=degraded, weak=all(bundle.weak for bundle in bundles)), hits
+
+
+def _how_narrowed(question: Question, rest: Sequence[str], code: CodePart) -> str:
+    """Say which sources the place narrows, and which it cannot. `rest` are those searched by words."""
+    said, is_known = [], bool(code.text and code.is_found)
+    if SourceName.PROVENANCE in question.sources and is_known:
+        said.append(f"provenance is what is known of {question.place}")
+    if SourceName.SESSIONS in question.sources and code.sessions:
+        said.append(f"sessions are those known to have touched it ({len(code.sessions)})")
+    unnarrowed = [name for name in rest if not (name == SourceName.SESSIONS and code.sessions)]
+    if SourceName.SESSIONS in unnarrowed and is_known:
+        said.append("no session is known to have touched it")
+    if unnarrowed:
+        verb = "are" if len(unnarrowed) > 1 else "is"
+        said.append(f"{', '.join(unnarrowed)} cannot be narrowed to it and {verb} searched by words")
+    return f"Asked about {question.place}: {'; '.join(said)}."
+
+
+def _code_part(session: AgentSession, question: Question, *, budget_tokens: int) -> CodePart:
+    """Return what is known of the question's path or symbol.
+
+    A place that cannot be found becomes a sentence, since the rest of the answer does not depend on it. `types` may
+    name types of knowledge units too; if they name no type of nugget, the part is empty.
+    """
+    from nugget.provenance.answering import code_query
+
+    types = [name for name in question.types if name in list(NuggetType)]
+    if not question.place or (question.types and not types):
+        return CodePart()
+    try:
+        query = code_query(
+            path=question.path, symbol=question.symbol, types=types, depth=question.depth,
+            budget_tokens=max(budget_tokens, _MIN_TOKENS),
+        )  # fmt: skip
+        found = answer_code(session, query, with_sessions=True)
+    except NuggetError as error:
+        named = printable(question.path or question.symbol or "")
+        return CodePart(text=f"Nothing can be said of {named}: {error}", is_found=False)
+    return CodePart(
+        text=provenance_markdown(found.bundle, found.sessions, question.max_chars // 2),
+        used=found.bundle.budget.used, sessions=tuple(known.record.session for known in found.sessions),
+    )  # fmt: skip
+
+
+def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:
+    """Return what a ref names, whole as far as the budget goes, fenced as reference material."""
+    _check_memory(ref.strip().startswith(f"{SourceName.MEMORY}:"), session.identity)
+    shown = session.ready().get(ref, as_identity=session.identity)
+    body, room = clean(_text_of(shown)), budget_tokens * CHARS_PER_TOKEN
+    if len(body) > room:
+        body = f"{body[:room].rpartition(chr(10))[0] or body[:room]}\n[…]"
+    marks = fence(body)
+    return f"{one_line(shown.ref)}\n{ORDERS}\n\n{marks}text reference\n{body}\n{marks}"
+
+
+def _text_of(shown: Shown) -> str:
+    if shown.unit is not None:
+        unit = shown.unit
+        facts = " · ".join(str(fact) for fact in (unit.type, unit.domain, unit.last_modified or unit.created) if fact)
+        return f"{one_line(unit.title)}\n{facts}\n\n{unit.body}"
+    assert shown.stretch is not None
+    said = [
+        f"{'> ' if passage.is_asked_for else ''}{passage.speaker or passage.role.label}"
+        f"{f' ({passage.timestamp:%Y-%m-%d %H:%M})' if passage.timestamp else ''}:\n{passage.text}"
+        for passage in shown.stretch.passages
+    ]
+    return "\n\n".join([one_line(shown.stretch.title or shown.stretch.session), *said])
+
+
+def _check_memory(is_asked_for: bool, identity: str | None) -> None:
+    if is_asked_for and identity is None:
+        raise UsageError(
+            "Memory is private to an identity, and this server was started without one.",
+            hint="Go on without it, or ask the person you work for to start `nugget serve --as IDENTITY`.",
+        )
+
+
+def _check(question: Question) -> None:
+    """Check what the brain itself does not. Raises UsageError."""
+    if not question.text.strip() and not question.ref:
+        raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
+    if len(question.text) > MAX_QUESTION_CHARS:
+        raise UsageError(
+            f"task_description is {len(question.text):,} characters long; {MAX_QUESTION_CHARS:,} are the limit.",
+            hint="Say in a few sentences what you are about to do; leave out logs and file contents.",
+        )
+    for argument in ("path", "symbol", "ref", "profile", "depth", "types", "sources"):
+        value = getattr(question, argument) or ""
+        longest = max(map(len, [value] if isinstance(value, str) else value), default=0)
+        if longest > MAX_NAME_CHARS:
+            raise UsageError(f"{argument} is {longest:,} characters long; {MAX_NAME_CHARS:,} are the limit.")
+    known: Sequence[str] = [*KnowledgeType, *(NuggetType if question.path or question.symbol else ())]
+    if question.is_beyond_the_brain:
+        from nugget.index.query_language import TYPES
+
+        known = TYPES
+    unknown = [name for name in question.types if name not in known]
+    if unknown:
+        named = known if question.is_beyond_the_brain else KnowledgeType
+        raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(named)}.")
+    if not 100 <= question.budget_tokens <= MAX_BUDGET_TOKENS:
+        raise UsageError(
+            f"token_budget must be between 100 and {MAX_BUDGET_TOKENS}, not {question.budget_tokens}.",
+            hint="2000 is the default.",
+        )
+
+
+def _tokens(budget: float) -> int:
+    if not 1 <= budget <= 1_000_000:
+        raise UsageError(f"token_budget must be between 1 and 1,000,000, not {budget:g}.")
+    return int(budget)
