@@ -167,10 +167,14 @@ class CompletionRequest(Parameters):
         return {name: value for name, value in own.items() if not name.startswith("context_")}
 
 
-Error = dict[Literal["error"], dict[Literal["code", "message", "hint"], str | None]]
-"""The body of every reply from status 400 on."""
 NewSession = dict[Literal["id", "title", "created_ms", "log_dir"], str | int]
 """A session with the folder for its logs."""
+
+
+class Error(BaseModel):
+    """The body of every reply from status 400 on."""
+
+    error: dict[Literal["code", "message", "hint"], str | None]
 
 
 class Health(BaseModel):
