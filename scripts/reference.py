@@ -10,7 +10,6 @@ import asyncio
 import re
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from configparser import ConfigParser
 from enum import StrEnum
 from pathlib import Path
@@ -20,10 +19,11 @@ import typer
 from typer.main import get_command
 
 from nugget import config, errors
+from nugget.app.agent_session import AgentSession
 from nugget.cli import app
 from nugget.index.fulltext import COLUMN_WEIGHTS, STOP_WORDS
 from nugget.markdown import DEFAULT_LIMITS
-from nugget.mcp.server import DESCRIPTION, INSTRUCTIONS, Desk, make_server
+from nugget.mcp.server import DESCRIPTION, INSTRUCTIONS, make_server
 from nugget.redaction.rules import rules
 from nugget.retrieval import expansion, scoring
 from nugget.retrieval.candidates import BM25_DEPTH
@@ -140,9 +140,8 @@ def constants_part() -> str:
 
 def mcp_part() -> str:
     environment = config.read_environment({"HOME": "/"})
-    with ThreadPoolExecutor(1) as threads:
-        server = make_server(Desk(flag=None, environment=environment, cwd=Path("/")), threads)
-        (tool,) = asyncio.run(server.list_tools())
+    server = make_server(AgentSession(flag=None, environment=environment, cwd=Path("/")))
+    (tool,) = asyncio.run(server.list_tools())
     properties = tool.input_schema["properties"]
     rows = ["| argument | type | default | |", "|---|---|---|---|"]
     rows += [

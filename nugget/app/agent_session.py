@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.config import Environment
-from nugget.infra.brain_in_use import find_brain
 from nugget.errors import IndexUnavailable, NuggetError
+from nugget.infra.brain_in_use import find_brain
 from nugget.infra.query_log import Face
 
 if TYPE_CHECKING:

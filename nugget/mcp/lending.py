@@ -29,17 +29,19 @@ def answer(question: dict[str, Any], session: AgentSession) -> dict[str, Any]:
         embedder = None
     try:
         return (
-            vector_for(question, embedder) if "embed" in question else _recall(question, embedder, session.environment)
+            vector_for(question, embedder)
+            if "embed" in question
+            else _recall(question, embedder, session.environment.home)
         )
     except Exception:  # who asks then does it alone
         return {}
 
 
-def _recall(question: dict[str, Any], embedder: Embedder | None, environment: Environment) -> dict[str, Any]:
+def _recall(question: dict[str, Any], embedder: Embedder | None, home: Path) -> dict[str, Any]:
     asked, brain, folder = question.get("recall"), question.get("brain"), question.get("folder")
     if not isinstance(asked, str) or not isinstance(folder, str) or not isinstance(brain, str | None):
         return {}
     if len(asked) > _MOST_CHARS or "\0" in f"{brain}{folder}":
         return {}
     place = Path(brain) if brain and is_brain(Path(brain)) else None
-    return {"lines": recalled(environment.home, asked, place, Path(folder), embedder=embedder, now=datetime.now(UTC))}
+    return {"lines": recalled(home, asked, place, Path(folder), embedder=embedder, now=datetime.now(UTC))}
