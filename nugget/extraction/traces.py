@@ -10,7 +10,7 @@ from pathlib import Path
 from nugget.errors import GitError
 from nugget.extraction.shell_changes import ShellChange
 from nugget.infra import git
-from nugget.infra.git.periods import CommittedChange, commit_before, committed_between, committed_in, files_below
+from nugget.infra.git.periods import CommittedChange, commit_before, committed_between, committed_in
 from nugget.infra.workspace import Workspace
 from nugget.models import Session
 from nugget.sources.contents import MAX_CHARS, content_hash
@@ -60,7 +60,8 @@ class Traces:
             base = commit_before(repo, session.started)
             if base is not None:
                 traces.knows_start = True
-                traces.held = files_below(repo, base, sorted(named | set(paths)))
+                wanted = tuple(sorted(named | set(paths)))
+                traces.held = git.files_at(repo, base, under=wanted, check=False) if wanted else {}
             if named or needs_period:
                 period = committed_between(repo, session.started, session.ended + _SLACK)
                 traces.committed = {change.path: change for change in period}

@@ -1,9 +1,9 @@
-"""What a repository holds and where its checkout stands."""
+"""Read commits, branches, files and the state of a checkout."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from nugget.infra.git.process import run, start
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""The id of the tree without files, to compare with where there is no commit to compare with."""
+"""The id of the tree without files, to compare with if there is no commit."""
 _LATEST_S = 253_370_764_800
 """9999-01-01, so that it is a date in every time zone."""
 _IN_PROGRESS = {
@@ -22,10 +22,10 @@ _IN_PROGRESS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Where a checkout stands: its commit (None before the first) and what differs from it under `domains/`.
+    """The commit of a checkout (None before the first) and the paths under `domains/` that differ from it.
 
-    `unwatched` is what git does not look into and so cannot tell of: ignored files, ignored folders and repositories
-    of their own (with a `/` at the end).
+    `unwatched` are paths that git does not look into: ignored files, ignored folders and nested repositories (with a
+    `/` at the end).
     """
 
     head: str | None
@@ -54,23 +54,23 @@ class Change:
 
 
 def is_repository(path: Path) -> bool:
-    """Whether `path` is the root of a git checkout (worktrees included)."""
+    """Return True if `path` is the root of a git checkout (worktrees included)."""
     return (path / ".git").exists()
 
 
 def head(repo: Path) -> str | None:
-    """The commit that is checked out, None before the first one."""
+    """Return the commit that is checked out, None before the first one."""
     return resolve(repo, "HEAD")
 
 
 def resolve(repo: Path, revision: str) -> str | None:
-    """The full id of a commit, None where there is no such commit."""
+    """Return the full id of a commit, None if it does not exist."""
     found = run(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", check=False)
     return found.decode().strip() or None
 
 
 def current_branch(repo: Path) -> str | None:
-    """The name of the checked-out branch, None when HEAD is detached."""
+    """Return the name of the checked-out branch, None if HEAD is detached."""
     return run(repo, "symbolic-ref", "--quiet", "--short", "HEAD", check=False).decode().strip() or None
 
 
@@ -93,7 +93,7 @@ def unsettled(repo: Path) -> tuple[str, str] | None:
 
 
 def git_dir(repo: Path) -> Path:
-    """The `.git` folder of a checkout; for a linked worktree, the folder its `.git` file names."""
+    """Return the `.git` folder of a checkout; for a linked worktree, the folder its `.git` file names."""
     entry = repo / ".git"
     if not entry.is_file():
         return entry
@@ -102,7 +102,7 @@ def git_dir(repo: Path) -> Path:
 
 
 def state(repo: Path) -> State:
-    """Commit and uncommitted paths under `domains/`, from one `git status` that takes no lock."""
+    """Return the commit and the uncommitted paths under `domains/`, from one `git status` that takes no lock."""
     output = run(
         repo, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames",
         "--ignored=matching", "--", "domains",
@@ -123,34 +123,43 @@ def state(repo: Path) -> State:
 
 
 def changed_between(repo: Path, old: str, new: str) -> list[str] | None:
-    """Paths under `domains/` that differ between two commits; None where either is unknown here."""
+    """Return the paths under `domains/` that differ between two commits; None if either is unknown here."""
     arguments = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", "domains")
     completed = start(repo, arguments)
     return _paths(completed.stdout) if completed.returncode == 0 else None
 
 
 def changes(repo: Path, old: str, new: str) -> list[Change]:
-    """Every path that differs between two commits, with both blob ids."""
+    """Return every path that differs between two commits, with both blob ids."""
     output = run(repo, "diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", old, new)
-    records = output.split(b"\0")
-    found: list[Change] = []
-    for details, path in zip(records[0::2], records[1::2], strict=False):
-        _, mode, before, after, _ = details.decode("ascii").split(" ")
-        found.append(Change(path=os.fsdecode(path), before=_object(before), after=_object(after), mode=mode))
-    return found
+    return [change for _, change in raw_changes(output)]
+
+
+def raw_changes(output: bytes) -> Iterator[tuple[str, Change]]:
+    """Yield each change of `--raw -z --no-abbrev` with the header of its commit, a `--format` that begins with %x01."""
+    header = ""
+    tokens = iter(output.split(b"\0"))
+    for token in tokens:
+        record = token.lstrip(b"\n")
+        if record.startswith(b"\1"):
+            header = os.fsdecode(record[1:])
+        elif record.startswith(b":"):
+            _, mode, *blobs, _ = record.decode("ascii").split(" ")
+            before, after = (None if set(blob) == {"0"} else blob for blob in blobs)
+            yield header, Change(path=os.fsdecode(next(tokens, b"")), before=before, after=after, mode=mode)
 
 
 def diff(repo: Path, old: str, new: str, paths: Sequence[str] = ()) -> str:
-    """The unified diff between two commits, limited to `paths` when given."""
+    """Return the unified diff between two commits, limited to `paths` if given."""
     output = run(repo, "diff", "--no-color", "--no-renames", old, new, "--", *paths)
     return output.decode("utf-8", "replace")
 
 
 def last_commit_days(folder: Path, *, max_commits: int = 3000) -> dict[str, date]:
-    """The day of the last commit of each file below a folder, by its path there, as far as the latest commits tell.
+    """Return the day of the last commit of each file below a folder, as far as the latest commits show it.
 
-    A file with changes that are not committed is left out. Empty where the folder is in no repository. Raises GitError
-    where git is missing or takes too long.
+    Files with uncommitted changes are left out. Empty outside of a repository. Raises GitError if git is missing or
+    takes too long.
     """
     log = start(
         folder, ("log", f"-n{max_commits}", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames",
@@ -172,13 +181,17 @@ def last_commit_days(folder: Path, *, max_commits: int = 3000) -> dict[str, date
 
 
 def merge_base(repo: Path, one: str, other: str) -> str | None:
-    """The best common ancestor of two commits, None where they share no history."""
+    """Return the best common ancestor of two commits, None if they share no history."""
     return run(repo, "merge-base", one, other, check=False).decode().strip() or None
 
 
-def files_at(repo: Path, revision: str, *, under: str = "") -> dict[str, str]:
-    """Path -> blob id of every file of a commit, below the folder `under`."""
-    output = run(repo, "ls-tree", "-r", "-z", "--full-tree", revision, *(["--", under] if under else []))
+def files_at(repo: Path, revision: str, *, under: str | tuple[str, ...] = (), check: bool = True) -> dict[str, str]:
+    """Return path -> blob id of every file of a commit that is one of `under` or below one; of all files by default.
+
+    Without `check` an unknown commit has no files.
+    """
+    paths = (under,) if isinstance(under, str) else under
+    output = run(repo, "ls-tree", "-r", "-z", "--full-tree", revision, "--", *paths, check=check)
     listed: dict[str, str] = {}
     for record in output.split(b"\0"):
         details, _, path = record.partition(b"\t")
@@ -188,18 +201,18 @@ def files_at(repo: Path, revision: str, *, under: str = "") -> dict[str, str]:
 
 
 def read_blob(repo: Path, revision: str, path: str) -> bytes | None:
-    """The content of one file in a commit, None where the commit has no such file."""
+    """Return the content of one file in a commit, None if the commit has no such file."""
     completed = start(repo, ("cat-file", "blob", f"{revision}:{path}"))
     return completed.stdout if completed.returncode == 0 else None
 
 
 def local_moment(seconds: int) -> datetime:
-    """The time of a commit, here; one that no clock shows, as a commit may claim, is the latest there is."""
+    """Return the time of a commit in the local zone; a time beyond the calendar becomes the latest possible."""
     return datetime.fromtimestamp(min(seconds, _LATEST_S)).astimezone()
 
 
 def branches(repo: Path, prefix: str) -> list[Branch]:
-    """Local branches whose names start with `prefix`, oldest first."""
+    """Return the local branches whose names start with `prefix`, oldest first."""
     pattern = "%(refname:lstrip=2)%00%(objectname)%00%(committerdate:unix)%00%(contents)%00%01"
     folder = prefix.rpartition("/")[0]
     listed = run(repo, "for-each-ref", "--sort=committerdate", f"--format={pattern}", f"refs/heads/{folder}")
@@ -214,21 +227,14 @@ def branches(repo: Path, prefix: str) -> list[Branch]:
 
 
 def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
-    """(branch, path, content) of every file that branches with this prefix change and HEAD does not hold so.
+    """Return (branch, path, content) of every file that a branch with this prefix changes and HEAD has otherwise.
 
     Two git processes, however many branches there are.
     """
     glob = f"--branches={prefix}*"
     arguments = ("--format=%x01%S", "--raw", "-z", "--no-renames", "--no-abbrev", "--root", glob)
     output = run(repo, "log", *arguments, "--not", *(["HEAD"] if head(repo) else []))
-    branch = ""
-    wanted: dict[tuple[str, str], None] = {}
-    tokens = iter(output.split(b"\0"))
-    for token in tokens:
-        if token.startswith(b"\1"):
-            branch = os.fsdecode(token[1:])
-        elif token.lstrip(b"\n").startswith(b":"):
-            wanted[branch, os.fsdecode(next(tokens))] = None
+    wanted = dict.fromkeys((branch, change.path) for branch, change in raw_changes(output))
     readable = [(name, path) for name, path in wanted if "\n" not in path]
     asked = [f"{revision}:{path}" for name, path in readable for revision in (name, "HEAD")]
     blobs = read_objects(repo, asked)
@@ -237,7 +243,7 @@ def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
 
 
 def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
-    """The content of many blobs in one process, by id or `<revision>:<path>` without line ends; None where absent.
+    """Return the contents of many blobs in one process, by id or `<revision>:<path>`; None for those that are absent.
 
     Format: git-cat-file(1), BATCH OUTPUT.
     """
@@ -260,14 +266,10 @@ def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
 
 
 def has_commit_with(repo: Path, text: str) -> bool:
-    """Whether the message of any commit on a local or remote branch contains `text`."""
+    """Return True if the message of any commit on a local or remote branch contains `text`."""
     asked = ("--fixed-strings", f"--grep={text}", "--max-count=1", "--format=%H")
     return bool(run(repo, "log", "--branches", "--remotes", *asked))
 
 
 def _paths(output: bytes) -> list[str]:
     return [os.fsdecode(path) for path in output.split(b"\0") if path]
-
-
-def _object(sha: str) -> str | None:
-    return None if set(sha) == {"0"} else sha

@@ -1,6 +1,6 @@
-"""What is staged for the next commit, whose commit it will be, where hooks lie, and the making of the commit.
+"""Read what is staged for the next commit and where hooks lie, and start the person's own commit.
 
-Other than elsewhere in this package, the person's own commit is made here: with their hooks, editor and signature.
+Unlike everything else here, that commit runs with the person's hooks, editor and signature.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nugget.infra.git.process import run
 
 SUBMODULE = "160000"
 _HANDED_ON = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-"""What git tells a hook about the commit under way, such as the index of `git commit FILE`."""
+"""The variables with which git tells a hook about the commit under way, such as the index of `git commit FILE`."""
 _MAX_DIFF_BYTES = 64 * 1024 * 1024
 
 
@@ -39,15 +39,15 @@ class StagedFile:
 
 
 def hook_variables() -> dict[str, str]:
-    """The variables that git gave this process as its hook."""
+    """Return the variables that git gave this process as its hook."""
     given = read_environment().variables
     return {name: given[name] for name in _HANDED_ON if given.get(name)}
 
 
 def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> tuple[StagedFile, ...]:
-    """What the next commit changes, renames detected, with the added and removed lines.
+    """Return the files that the next commit changes, renames detected, with the added and removed lines.
 
-    Raises GitError where git fails, or where the change is larger than 64 MB.
+    Raises GitError if git fails or the change is larger than 64 MB.
     """
     asked = ("diff", "--cached", "--no-color", "--find-renames", "--submodule=short")
     tokens = iter(run(repo, *asked, "--raw", "-z", "--no-abbrev", variables=variables).split(b"\0"))
@@ -66,16 +66,16 @@ def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> t
     patch = run(repo, *asked, "--patch", "--unified=0", "--inter-hunk-context=0", variables=variables)
     if len(patch) > _MAX_DIFF_BYTES:
         raise GitError(
-            "What is staged is larger than 64 MB.", hint="Commit it in parts, or write the message yourself."
+            "The staged change is larger than 64 MB.", hint="Commit it in parts, or write the message yourself."
         )
     sections = _sections(patch)
     if len(sections) != len(entries):
-        raise GitError("What git says is staged could not be read.", hint="Write the message yourself.")
+        raise GitError("The staged change could not be read.", hint="Write the message yourself.")
     return tuple(_staged(*entry, section) for entry, section in zip(entries, sections, strict=True))
 
 
 def _sections(patch: bytes) -> list[list[str]]:
-    """The lines of each file's part of a patch. No line of a content begins with `diff --git`."""
+    """Return the lines of each file's part of a patch. No line of a content begins with `diff --git`."""
     sections: list[list[str]] = []
     for line in patch.decode("utf-8", "replace").split("\n"):
         if line.startswith("diff --git "):
@@ -97,18 +97,18 @@ def _staged(status: str, mode: str, path: str, previous: str | None, section: li
 
 
 def staged_content(repo: Path, path: str, *, variables: Mapping[str, str] | None = None) -> bytes | None:
-    """The staged content of a file; None where there is none."""
+    """Return the staged content of a file, None if it has none."""
     return run(repo, "cat-file", "blob", f":{path}", check=False, variables=variables) or None
 
 
 def author_name(repo: Path, *, variables: Mapping[str, str] | None = None) -> str:
-    """The name that the commit will bear; empty where git knows none."""
+    """Return the author's name of the next commit; empty if git knows none."""
     ident = run(repo, "var", "GIT_AUTHOR_IDENT", check=False, variables=variables).decode("utf-8", "replace")
     return ident.rpartition(" <")[0].strip()
 
 
 def comment_mark(repo: Path) -> str:
-    """What comment lines of a commit message begin with: `core.commentChar` or `core.commentString`, else `#`."""
+    """Return the start of comment lines in a commit message: `core.commentString`, `core.commentChar`, else `#`."""
     for key in ("core.commentString", "core.commentChar"):
         if (mark := run(repo, "config", "--get", key, check=False).decode("utf-8", "replace").strip()) not in (
             "",
@@ -119,26 +119,26 @@ def comment_mark(repo: Path) -> str:
 
 
 def top_folder(folder: Path) -> Path:
-    """The top of the checkout that a folder is in. Raises GitError where it is in none."""
+    """Return the top of the checkout that a folder is in. Raises GitError if it is in none."""
     return Path(os.fsdecode(run(folder, "rev-parse", "--path-format=absolute", "--show-toplevel")).rstrip("\n"))
 
 
 def checkouts(repo: Path) -> list[Path]:
-    """The folders of a repository's worktrees, the main one first."""
+    """Return the folders of a repository's worktrees, the main one first."""
     output = run(repo, "worktree", "list", "--porcelain", "-z", check=False)
     return [Path(os.fsdecode(line[9:])) for line in output.split(b"\0") if line.startswith(b"worktree ")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HooksFolder:
-    """Where git looks for hooks. `scope` is that of `core.hooksPath` (`local`, `global`, ...), None where unset."""
+    """The folder in which git looks for hooks; `scope` is that of `core.hooksPath` (`local`, `global`, ...) if set."""
 
     path: Path
     scope: str | None = None
 
 
 def hooks_folder(repo: Path) -> HooksFolder:
-    """Where git looks for the hooks of a checkout; `core.hooksPath` is honoured. Raises GitError outside of git."""
+    """Return the folder of a checkout's hooks; `core.hooksPath` is honoured. Raises GitError outside of git."""
     asked = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel")
     common, *top = os.fsdecode(run(repo, *asked)).removesuffix("\n").split("\n")
     told = run(repo, "config", "--type=path", "--show-scope", "--get-all", "core.hooksPath", check=False)
@@ -152,9 +152,9 @@ def hooks_folder(repo: Path) -> HooksFolder:
 
 
 def commit_staged(repo: Path, message: Path, *, edit: bool) -> int:
-    """`git commit` with the message in a file, at the person's own terminal; returns git's exit code.
+    """Run `git commit` with the message in a file at the person's terminal and return git's exit code.
 
-    Raises GitError where git cannot be started.
+    Raises GitError if git cannot be started.
     """
     command = ["git", "commit", "--file", str(message), *(["--edit"] if edit else [])]
     try:
