@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters
 from paths import REPOSITORY
 from replay import git as plain_git
 
-from nugget.errors import GitError
+from nugget.errors import GitError, NuggetError
 from nugget.infra import git
 
 READING = (
@@ -108,19 +108,21 @@ def test_starting_the_mcp_server_and_asking_it_runs_nothing_of_the_folder(shop: 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
 def test_the_traps_are_sprung_by_git_itself(shop: Path, traps: Traps) -> None:
     for command in (
-        ("status",), ("diff",), ("diff", "HEAD~1", "HEAD"), ("log", "-p", "-1"), ("add", "-A"), ("commit", "-m", "x"),
+        ("status",), ("diff",), ("diff", "HEAD~1", "HEAD"), ("log", "-p", "-1"), ("add", "-A"),
+        ("hook", "run", "pre-commit"),
     ):  # fmt: skip
         subprocess.run(["git", "-C", shop, *command], capture_output=True, check=False, timeout=60)
     expected = {"core.fsmonitor", "diff.trap.command", "diff.trap.textconv", "filter.trap.clean",
                 "filter.included.clean", "filter.of-worktree.clean", "filter.with_and.dots.process", "gpg.program",
-                "hook-post-index-change", "hook-pre-commit"}  # fmt: skip
+                "hook-pre-commit"}  # fmt: skip
     assert expected - traps.sprung == set()
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
 def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop: Path, traps: Traps) -> None:
     for write in (
-        lambda: git.commit_paths(shop, ["README.md"], "Change the notes"),
+        lambda: git.commit_change(shop, {"README.md": b"x"}, "Change", branch="main", expect_head=git.head(shop)),
+        lambda: git.commit_change(shop, {"new.py": b"x"}, "Add", branch="main", expect_head=git.head(shop)),
         lambda: git.run(shop, "add", "-A"),
         lambda: git.run(shop, "stash"),
         lambda: git.run(shop, "fetch", "origin"),
@@ -128,7 +130,7 @@ def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop: Pa
     ):
         try:
             write()
-        except GitError:
+        except NuggetError:
             continue
     assert traps.sprung == set()
 
