@@ -87,7 +87,7 @@ class Brain:
 
     @property
     def embedder_problem(self) -> str | None:
-        """Why there is no embedding model although one is configured."""
+        """Return the reason why a configured embedding model is missing."""
         return self._model.problem
 
     @property
@@ -96,7 +96,7 @@ class Brain:
 
     @property
     def index(self) -> Index:
-        """The index, opened for reading; made first where there is none that can be used."""
+        """Return the index, opened for reading; build it first if there is no usable one."""
         with self._lock:
             if self._index is None:
                 file = index_folder(self.path, self.environment) / "index.db"
@@ -254,7 +254,7 @@ class Brain:
         return bundle, results
 
     def related(self, given: str, **options: Any) -> tuple[Bundle, Results]:
-        """What is near a ref, or near a thought in words; `options` are those of `neighbours.near_to`.
+        """Return what is similar to a ref or to a thought in words; `options` are those of `neighbours.near_to`.
 
         Raises UsageError for memory without its identity, NuggetError for a ref by which nothing is known.
         """
@@ -263,7 +263,7 @@ class Brain:
         return near_to(self, given, **options)
 
     def get(self, ref: str, *, as_identity: str | None = None, neighbours: int = 1, fresh: bool = True) -> Shown:
-        """What a ref names, whole: a unit or a section of it, an exchange or message with its neighbours.
+        """Return what a ref names: a unit or a section of it, an exchange or message with its neighbours.
 
         Raises UsageError for what is no ref, NuggetError where nothing is known by it.
         """
@@ -281,7 +281,7 @@ class Brain:
         )  # fmt: skip
 
     def indexes(self, as_identity: str | None = None) -> Indexes:
-        """What can be searched: the brain, the machine's index where there is one, an identity's memory if named."""
+        """Return the indexes a search reads: the brain's, the machine's if it exists, an identity's memory if named."""
         from nugget.retrieval.search import Indexes
 
         brain = self.index
@@ -327,7 +327,7 @@ class Brain:
         )  # fmt: skip
 
     def _guarded(self, ask: Callable[[], T]) -> T:
-        """Ask; where the brain's index turns out to be damaged, make it anew and ask once more."""
+        """Ask; if the brain's index turns out to be damaged, rebuild it and ask once more."""
         try:
             return ask()
         except sqlite3.OperationalError as error:
@@ -344,7 +344,7 @@ class Brain:
         self, path: str | None = None, *, query: str | None = None, folder: Path | None = None,
         now: datetime | None = None, **options: Any,
     ) -> NuggetBundle:  # fmt: skip
-        """Why code is the way it is: what earlier sessions left as nuggets, and this brain's units on the same code.
+        """Explain why code is the way it is, from nuggets of earlier sessions and this brain's units on the same code.
 
         A relative path is meant from `folder`, the current one unless given; `options` are those of
         `provenance.answering.code_query` (symbol, types, since, depth, budget_tokens). Raises UsageError for a place or

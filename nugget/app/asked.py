@@ -1,4 +1,4 @@
-"""What a question is asked with, checked: filters, numbers and depth, as people and agents write them."""
+"""Parameters of a question, validated: filters, numbers and depth, as people and agents write them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_filter(
     since: date | None,
     sessions: Sequence[str] = (),
 ) -> Filter:
-    """What limits a question, each value as it was given. Raises UsageError for a source that does not exist."""
+    """Build the filter of a question from its parameters. Raises UsageError for a source that does not exist."""
     return Filter(
         sources=as_sources(sources),
         types=tuple(types),
@@ -44,7 +44,7 @@ def at_least_one(name: str, value: int) -> int:
 
 
 def as_depth(depth: Depth | str) -> Depth:
-    """The depth of this name. Raises UsageError where there is none."""
+    """Return the depth of this name. Raises UsageError if there is no such depth."""
     try:
         return Depth(depth)
     except ValueError:

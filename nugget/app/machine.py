@@ -1,4 +1,4 @@
-"""What is searched beside the brain: canon, provenance, history and memory, kept in the machine's indexes.
+"""The sources beside the brain, kept in the machine's indexes: canon, provenance, history and memory.
 
 `sync_machine` brings everything in line. `freshen_machine` is for a search: it takes in the little that changed and
 says how much it left to a sync of its own. Memory is synced only for the identity that was named.
@@ -48,7 +48,7 @@ _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """What a search does not know of yet: changed files by source. `problems` are of the folders that were walked.
+    """Changed files a search does not know of yet, by source. `problems` are of the folders that were walked.
 
     `lacks_vectors`: what was taken in is found by its words alone, until a sync of its own gives it vectors.
     """
@@ -185,7 +185,7 @@ def open_memory_of(
     embedder: Embedder | None,
     resident: bool = False,
 ) -> Index:
-    """The index of an identity's memory, in line with its files. Raises UsageError for what is no identity."""
+    """Open the index of an identity's memory, synced with its files. Raises UsageError for an invalid identity."""
     from nugget.sources.memory import Memory
 
     named = [expanded(folder) for folder in settings.memory.workspaces]
@@ -200,7 +200,7 @@ def open_memory_of(
 
 
 def _anything(environment: Environment, settings: Settings, brain: Path) -> bool:
-    """Whether there is anything on this machine to be searched beside the brain."""
+    """Return whether there is anything on this machine to be searched beside the brain."""
     from nugget.history.finding import find_history
 
     if settings.canon.folders or home_index_file(environment.home).is_file():

@@ -1,4 +1,4 @@
-"""What is near: to a ref or a thought that a person names, and to a unit that is proposed and must not stand twice."""
+"""Similar units: to a ref or a thought that a person names, and to a unit that is proposed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def near_to(
     fresh: bool = True,
     log: bool = True,
 ) -> tuple[Bundle, Results]:
-    """What is near a ref, or a thought in words, `limit` results of each source: one Bundle, and the same by source.
+    """Return what is similar to a ref or a thought, `limit` results of each source: one Bundle, and the same by source.
 
     Memory takes part only for `as_identity`, and the query log tells nothing of it. Raises UsageError where it is asked
     for without one, NuggetError for a ref by which nothing is known.
@@ -58,7 +58,7 @@ def near_to(
 
 
 def _named(brain: Brain, given: str, identity: str | None, *, fresh: bool) -> Unit | str:
-    """The unit that a ref names, or what was said in its exchange; what is no ref is a thought in words."""
+    """Return the unit a ref names, or what was said in its exchange; a text that is not a ref is a thought in words."""
     try:
         shown = brain.get(given, as_identity=identity, neighbours=0, fresh=fresh)
     except NuggetError:
@@ -74,7 +74,7 @@ def _named(brain: Brain, given: str, identity: str | None, *, fresh: bool) -> Un
 
 
 def similar_units(brain: Brain) -> Similar:
-    """What compares a unit with the brain: retrieval finds the candidates, their embeddings say how close they are.
+    """Return a function that compares a unit with the brain by the cosine of its nearest candidates.
 
     Without an embedding model, and where it cannot be had now, every candidate has similarity 0, and the shared words
     decide.
@@ -111,5 +111,5 @@ def similar_units(brain: Brain) -> Similar:
 
 
 def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
-    """What the brain holds that is nearest to a text."""
+    """Return the brain's units that are nearest to a text."""
     return brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"], log=False).hits

@@ -49,7 +49,7 @@ MAX_LOG_BYTES = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a worker did: how many transcripts catch-up queued, each job as it ended, what was published by brain."""
+    """Result of a worker's run: transcripts that catch-up queued, each job as it ended, what was published by brain."""
 
     found: int
     jobs: tuple[Job, ...]
@@ -241,7 +241,7 @@ class _Brains:
             brain.close()
 
     def in_use(self) -> list[Brain]:
-        """Every brain that a job went to, and the default one where there is one."""
+        """Return every brain that a job went to, and the default one if there is one."""
         with suppress(NuggetError):
             self._open(self._environment)
         return list(self._opened.values())
@@ -272,7 +272,7 @@ class _Brains:
 
 
 def outcome_of(result: CaptureResult) -> Outcome:
-    """What the queue keeps of a capture."""
+    """Return what the queue keeps of a capture."""
     return Outcome(branch=result.branch, skipped=result.skipped)
 
 

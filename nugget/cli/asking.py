@@ -90,7 +90,7 @@ def ask(
 
 
 def freshen(brain: Brain) -> bool:
-    """Take in what changed; True when there is so much that it is done in the background, and this answer is older.
+    """Sync what changed; return True if that is so much that it runs in the background and this answer is older.
 
     An index without vectors of the configured model is made anew in the background too.
     """
@@ -113,7 +113,7 @@ def freshen(brain: Brain) -> bool:
 
 
 def words(given: Sequence[str], what: str) -> str:
-    """The words of an argument as one text. Raises UsageError when there are none."""
+    """Join the words of an argument to one text. Raises UsageError if there are none."""
     text = " ".join(given).strip()
     if not text:
         raise UsageError(f"Give {what}.")
@@ -134,7 +134,7 @@ def known_types(values: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def day(text: str | None) -> date | None:
-    """The day that --since names. Raises UsageError for what is no date."""
+    """Parse the day given by --since. Raises UsageError if it is not a date."""
     if text is None:
         return None
     found = parse_day(text.strip(), today=datetime.now(UTC).date())
@@ -144,7 +144,7 @@ def day(text: str | None) -> date | None:
 
 
 def moment(text: str | None, *, now: datetime) -> datetime | None:
-    """The moment that --since names. Raises UsageError for what is no date."""
+    """Parse the moment given by --since. Raises UsageError if it is not a date."""
     if text is None:
         return None
     found = parse_moment(text.strip(), now=now)
@@ -168,7 +168,7 @@ def _written(brain: Brain, bundle: Bundle, llm: LLM) -> Iterator[str]:
 
 
 def _answered(brain: Brain, bundle: Bundle, llm: LLM | None) -> Bundle:
-    """The bundle with a written answer, where there is an LLM and something to answer from."""
+    """Return the bundle with a written answer, if there is an LLM and something to answer from."""
     from nugget.retrieval.answering import answered
 
     return answered(bundle, llm, brain.settings)

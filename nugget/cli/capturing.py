@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Method(StrEnum):
-    """How knowledge is found in a session."""
+    """How to find knowledge in a session."""
 
     AUTO = "auto"
     GENERATIVE = "generative"
@@ -128,7 +128,7 @@ def capture(
 
 
 def _re_redact(folder: Path, *, as_json: bool) -> int:
-    """Redact the archive anew; the exit code."""
+    """Redact the archive again; return the exit code."""
     from nugget.config import load_settings
     from nugget.sources import archive
 
@@ -201,7 +201,7 @@ def _print_capture(out: Console, result: CaptureResult, *, dry_run: bool) -> Non
 
 
 def print_published(out: Console, told: Published, *, asked: bool) -> None:
-    """What became of the pull requests; where none was `asked` for, only what happened."""
+    """Print what became of the pull requests; unless `asked` for, only what changed."""
     for publication in told.publications:
         if publication.state == "failed":
             note(f"not published: {clean(publication.branch)}: {one_line(publication.reason or '')}")

@@ -1,4 +1,4 @@
-"""What a shell completes: refs, domains, tags and types. Typer asks here while a person types.
+"""Completions for shells: refs, domains, tags and types. Typer calls this while a person types.
 
 It answers within a moment or not at all: the indexes are read as they are, nothing is synced, no error is shown.
 """
@@ -64,13 +64,13 @@ def _named(kind: str, incomplete: str) -> list[str]:
 
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
-    """Those of the names that complete the last of several with commas between."""
+    """Return the names that complete the last of several, separated by commas."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 
 def _opened() -> Brain:
-    """The brain in use, opened as it is. Raises NuggetError where there is none."""
+    """Open the brain in use as it is. Raises NuggetError if there is none."""
     from nugget.app import Brain
     from nugget.infra.brain_in_use import find_brain
 

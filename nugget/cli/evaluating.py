@@ -152,7 +152,7 @@ def _pipeline(brain: Brain) -> Pipeline:
 
 
 def _last_run(file: Path) -> Baseline | None:
-    """The run that is compared with by default. It is derived: one that cannot be read is none."""
+    """Return the run to compare with by default; None if it cannot be read, since it is derived."""
     from nugget.evaluation import read_baseline
 
     try:

@@ -86,7 +86,7 @@ def workspace_here(environment: Environment) -> Workspace:
 
 
 def _llm(method: Method, settings: Settings, environment: Environment) -> LLM | ClaudeCode | None:
-    """What generative extraction asks; None for the heuristics. Raises LLMUnavailable."""
+    """Return the model for generative extraction; None for the heuristics. Raises LLMUnavailable."""
     if method is Method.HEURISTIC:
         return None
     from nugget.infra.llm import open_extractor

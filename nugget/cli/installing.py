@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Place(StrEnum):
-    """What Nugget can be installed into."""
+    """Places Nugget can be installed into."""
 
     CLAUDE_CODE = "claude-code"
     GIT_HOOK = "git-hook"
@@ -134,7 +134,7 @@ def _uninstall_git_hook(*, dry_run: bool) -> None:
 
 
 def offer_install(environment: Environment) -> bool:
-    """Ask the person at the terminal whether to install now; False where there is nobody to ask, or the answer is no.
+    """Ask the person at the terminal whether to install now; return False without a terminal or on no.
 
     Nothing is asked where Nugget is installed already.
     """

@@ -69,7 +69,7 @@ def add(
 
 
 def _stdin() -> str:
-    """The text on stdin, as UTF-8 whatever the locale. Raises UsageError for bytes that are no text."""
+    """Read stdin as UTF-8 whatever the locale. Raises UsageError for bytes that are not text."""
     content = sys.stdin.buffer.read(4 * _MAX_STDIN_CHARS + 1)
     try:
         return content.decode("utf-8-sig")

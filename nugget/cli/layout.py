@@ -1,4 +1,4 @@
-"""How answers look in a terminal: ranked passages, excerpts by source, one whole unit. Plain where there is no colour.
+"""Answers in a terminal: ranked passages, excerpts by source, one whole unit; plain without colour.
 
 Whatever comes from a brain is cleaned before it is shown and is never read as markup.
 """
@@ -134,7 +134,7 @@ def print_markdown(out: Console, text: str, *, indent: str = _INDENT) -> None:
 
 
 def print_footer(out: Console, bundle: Bundle, *, explain: bool) -> None:
-    """What is missing from the answer and how to get more, dim, at the end."""
+    """Print what is missing from the answer and how to get more, dim, at the end."""
     if missing := degraded_sentences(bundle.degraded):
         put_line(out, f"Note: {'; '.join(missing)}.", "dim")
     if bundle.more_context_hint:

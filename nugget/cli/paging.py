@@ -64,7 +64,7 @@ def _pager(named: str | None) -> list[str]:
 
 
 def _is_longer(text: str, *, width: int, height: int) -> bool:
-    """Whether a text needs more rows than a terminal has, with one for the prompt."""
+    """Return whether a text needs more rows than a terminal has, with one for the prompt."""
     from rich.text import Text
 
     rows = 0

@@ -78,7 +78,7 @@ def code_context(
 
 
 def brain_if_any(flag: Path | None, environment: Environment) -> Path | None:
-    """The brain in use; None where there is none and none was named."""
+    """Open the brain in use; return None if there is none and none was named."""
     try:
         return brain_folder(flag, environment)
     except BrainError:

@@ -1,4 +1,4 @@
-"""How provenance looks in a terminal. Whatever comes from sessions is cleaned and never read as markup."""
+"""Provenance in a terminal. Text from sessions is cleaned and never read as markup."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def whole_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
 
 
 def print_missing(out: Console, missing: Sequence[Missing], looked_at: int) -> None:
-    """What nuggets and units name and is not there, by nugget."""
+    """Print the names that nuggets and units mention and that no longer exist, by nugget."""
     from rich.text import Text
 
     last = ""
@@ -165,7 +165,7 @@ def print_coverage(out: Console, covered: Sequence[Covered], limit: int) -> None
 
 
 def print_gaps(out: Console, gaps: Gaps, limit: int) -> None:
-    """What was asked and not answered, and what changes and is not explained."""
+    """Print questions without answers, and files that change often without a nugget."""
     from rich.text import Text
 
     out.print(Text("Files with high queries but low nugget coverage:\n", style="bold"))

@@ -1,4 +1,4 @@
-"""How the results of a search look: grouped by source, in the order of time, or one stretch of history whole."""
+"""Search results in a terminal: grouped by source, in the order of time, or one part of history whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPOKEN = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 
 def print_results(out: Console, bundle: Bundle, found: Results, *, explain: bool) -> None:
-    """What each source found: an excerpt and a ref a result."""
+    """Print the results of each source: an excerpt and a ref per result."""
     if not found.groups:
         layout.put_line(out, "Nothing matches.", "bold yellow")
         layout.put_line(out, "Try other words, or fewer of them, of the filters and of the sources.")
@@ -88,7 +88,7 @@ def print_stretch(out: Console, stretch: Stretch) -> None:
 
 
 def _print_spoken(out: Console, group: Group, *, explain: bool) -> None:
-    """Who spoke, each in the order of the best: You, Agent, messages, commands; and what is known of failures."""
+    """Print who spoke, each in the order of the best: You, Agent, messages, commands; and what is known of failures."""
     kinds = dict.fromkeys(hit.unit.type for hit in group.hits)
     for kind in sorted(kinds, key=lambda kind: list(_SPEAKERS).index(kind) if kind in _SPEAKERS else len(_SPEAKERS)):
         layout.put_line(out, f"{_SPEAKERS.get(kind, one_line(kind).title())}:", "italic")

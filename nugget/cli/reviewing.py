@@ -139,7 +139,7 @@ def review_reject(
 
 
 def _tell_withdrawn(withdrawn: Published) -> None:
-    """What became of the pull request of a rejected proposal, on stderr."""
+    """Print on stderr what became of the pull request of a rejected proposal."""
     for entry in withdrawn.publications:
         if entry.state == "settled":
             note(f"{one_line(entry.reason or 'closed')}: {one_line(entry.url or entry.branch)}")

@@ -112,7 +112,7 @@ def search(
 
 
 def _show(bundle: Bundle, found: Results, *, timeline: bool, quiet: bool, explain: bool, as_json: bool) -> None:
-    """What was found, in the form that was asked for."""
+    """Print the results in the requested form."""
     from nugget.cli import results
 
     if as_json:

@@ -1,4 +1,4 @@
-"""How a whole session looks in a terminal: who said what, with what was run and printed folded to a line or two."""
+"""A whole session in a terminal: who said what, with commands and output folded to a line or two."""
 
 from __future__ import annotations
 

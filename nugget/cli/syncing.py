@@ -122,7 +122,7 @@ def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 
 
 def _print_beside(out: Console, source: SourceName, result: SyncResult) -> None:
-    """One line for a source, where there is anything of it."""
+    """Print one line for a source, if it has anything."""
     counts = [(result.added, "added"), (result.modified, "changed"), (result.removed, "removed"),
               (result.unchanged, "as before")]  # fmt: skip
     said = ", ".join(f"{count} {what}" for count, what in counts if count)
@@ -134,7 +134,7 @@ def _print_beside(out: Console, source: SourceName, result: SyncResult) -> None:
 
 
 def _named(source: SourceName) -> str:
-    """What is counted under a source: transcripts hold more than one."""
+    """Return the noun for what a source holds: transcripts hold more than one thing."""
     if source is SourceName.SESSIONS:
         return "Transcripts, to be searched"
     return "Sessions and shells, for their evidence" if source is SourceName.SHELL else str(source).capitalize()

@@ -1,4 +1,4 @@
-"""What every command shares: the brain in use, the two consoles, progress, and one way to print JSON and errors."""
+"""Shared by all commands: the brain in use, the two consoles, progress, JSON and errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 
 def current_folder() -> Path:
-    """Where the command was called. Raises UsageError when that folder is gone."""
+    """Return the folder the command was called in. Raises UsageError if it is gone."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -68,7 +68,7 @@ def brain_folder(flag: Path | None, environment: Environment | None = None) -> P
 
 
 def open_brain(flag: Path | None) -> Brain:
-    """The brain in use, opened. Raises BrainError where there is none, UsageError for settings it cannot take."""
+    """Open the brain in use. Raises BrainError if there is none, UsageError for settings it cannot take."""
     from nugget.app import Brain
     from nugget.config import read_environment
     from nugget.infra.query_log import Face

@@ -82,7 +82,7 @@ def import_nuggets(
 
 
 def _opened(file: Path) -> BinaryIO:
-    """What is imported. Raises UsageError for a pipe or a device with a name, which may never end; OSError."""
+    """Open the file to import. Raises UsageError for a pipe or device, which may never end; OSError."""
     if str(file) == "-":
         return sys.stdin.buffer
     source = expanded(file)

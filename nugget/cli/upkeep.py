@@ -170,7 +170,7 @@ def _usual_folder() -> Path:
 
 
 def _owner() -> str:
-    """Whose brain it is: as git knows the person, else the login name."""
+    """Return the owner's name: as git knows the person, else the login name."""
     from nugget.errors import GitError
     from nugget.infra import git
 

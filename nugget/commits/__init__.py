@@ -42,7 +42,7 @@ _SLACK_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is read: transcripts that the store does not know up to `max_bytes`, and everything `until`.
+    """How much is read: unknown transcripts up to `max_bytes`, and everything `until`.
 
     `until` is compared with time.process_time, so that it does not matter what else the machine does. A few of the
     newest sessions are read in any case.
@@ -145,7 +145,7 @@ def _moment(record: SessionRecord) -> datetime:
 
 
 def _read_stored(files: Iterable[Path], named: set[str], limits: Limits) -> Iterator[SessionRecord]:
-    """What the store has of sessions, if one of the paths stands in it: most files need not be parsed."""
+    """Return what the store has of sessions in which one of the paths occurs: most files need not be parsed."""
     spellings = {spelling for name in named for spelling in _spellings(name)}
     parsed = 0
     for file in files:
@@ -161,7 +161,7 @@ def _read_stored(files: Iterable[Path], named: set[str], limits: Limits) -> Iter
 
 
 def _spellings(name: str) -> set[bytes]:
-    """How a path can stand in JSON."""
+    """Return the ways a path can be written in JSON."""
     return {json.dumps(name, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "replace") for ascii_only in (True, False)}
 
 
@@ -207,7 +207,7 @@ def _read_transcripts(
 
 
 def _mentions(file: SessionFile, names: set[str]) -> bool:
-    """Whether a transcript names one of the files at all, so that it is worth being parsed."""
+    """Return whether a transcript names one of the files at all, so that it is worth being parsed."""
     if file.is_shared or not file.path.is_file() or file.path.suffix == ".zst":
         return True
     try:
@@ -228,7 +228,7 @@ def _is_inside(folder: str, roots: Sequence[Workspace]) -> bool:
 
 
 def _record(session: Session, roots: Sequence[Workspace], touches: Sequence[FileTouch]) -> SessionRecord:
-    """What the commit needs to know of a session: its touches, and under which prompt each file was edited."""
+    """Return what the commit needs of a session: its touches, and under which prompt each file was edited."""
     prompts = [event.text for event in session.events if event.kind is EventKind.PROMPT]
     return SessionRecord(
         session=session.id, workspace=roots[0].identity, agent=session.agent,
@@ -293,7 +293,7 @@ def _matched(
 
 
 def _intents(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> list[str]:
-    """What was asked for when the staged files were edited, most often first; else what the session began with."""
+    """Return the prompts under which the staged files were edited, most frequent first; else the session's first."""
     paths = {file.path for file in staged}
     of_files: Counter[str] = Counter()
     of_sessions: list[str] = []
@@ -322,7 +322,7 @@ def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> 
 def write_message(
     file: Path, make: Callable[[], Commit | None], *, source: str = "", comment: Callable[[], str] = lambda: "#"
 ) -> bool:
-    """What the hook does: put a message above the comments in git's file, where the person gave none.
+    """Put a message above the comments in git's file, unless the person gave one.
 
     `source` is git's second argument: with any (message, template, merge, squash, commit) nothing is done, nor where
     something stands in the file already. Returns whether the file was written.

@@ -1,4 +1,4 @@
-"""Whose the lines of a commit are: what agents are recorded to have written, held against what is staged.
+"""Attribution of a commit's lines: what agents are recorded to have written, compared with what is staged.
 
 How lines are counted:
 
@@ -74,7 +74,7 @@ def attribute(
     *,
     held: Mapping[str, Collection[str]] | None = None,
 ) -> Attribution:
-    """Whose the staged lines are, by the sessions `records`, the newest of which comes first.
+    """Attribute the staged lines by the sessions `records`, newest first.
 
     `held` are the lines, without space at their ends, that each staged path has in HEAD.
     """
@@ -106,17 +106,17 @@ def attribute(
 
 
 def has_lines(file: StagedFile) -> bool:
-    """Whether a file has lines that somebody writes."""
+    """Return whether a file has lines that somebody writes."""
     return not file.is_binary and file.mode != SUBMODULE and PurePosixPath(file.path).name not in LOCK_FILES
 
 
 def counts(line: str) -> bool:
-    """Whether a line says something: it has a letter or a digit."""
+    """Return whether a line says something: it has a letter or a digit."""
     return any(letter.isalnum() for letter in line)
 
 
 def touches_of(file: StagedFile, record: SessionRecord) -> list[FileTouch]:
-    """What a session did to a staged file, under its name or the one before."""
+    """Return what a session did to a staged file, under its name or the one before."""
     names = {file.path, file.previous} - {None}
     return [touch for touch in record.touches if touch.path in names]
 

@@ -169,7 +169,7 @@ def common_scope(staged: Sequence[StagedFile]) -> str:
 
 
 def subject_of(intent: str) -> str:
-    """What was asked for as a subject: its first sentence without politeness; empty where it is no request."""
+    """Return a prompt as a subject: its first sentence without politeness; empty if it is not a request."""
     if plan := _PLAN.match(intent.strip()):
         intent = plan["title"]
     lines = [line.strip(" \t-*>#") for line in _HEADING.split(intent.strip())[0].splitlines()]
@@ -283,7 +283,7 @@ def _verb(file: StagedFile) -> str:
 
 
 def _is_name(word: str) -> bool:
-    """Whether a word keeps its capital: `README`, `OAuth2`, `I`, but not `Add`."""
+    """Return whether a word keeps its capital: `README`, `OAuth2`, `I`, but not `Add`."""
     return any(letter.isupper() or letter.isdigit() for letter in word[1:]) or not word[1:].isalpha()
 
 
@@ -292,7 +292,7 @@ def _name(path: str) -> str:
 
 
 def _printable(path: str) -> str:
-    """A path as it can be shown: without control characters, and `?` for bytes that are no UTF-8."""
+    """Return a path without control characters, and with `?` for bytes that are not UTF-8."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", path.encode("utf-8", "replace").decode())
 
 

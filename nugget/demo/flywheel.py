@@ -116,7 +116,7 @@ def _waiting_branches(stage: Stage) -> list[str]:
 
 
 def _ask_over_mcp(stage: Stage) -> None:
-    """Connect as an agent does, and show what it is told and what it gets."""
+    """Connect as an agent does, and show the instructions and the answer it gets."""
     from rich.panel import Panel
     from rich.text import Text
 

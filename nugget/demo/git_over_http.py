@@ -51,11 +51,11 @@ class GitServer:
 
     @property
     def url(self) -> str:
-        """What `git remote add origin` is given."""
+        """Return the address for `git remote add origin`."""
         return f"{self.origin}/{self.owner}/{self.name}.git"
 
     def git(self, *arguments: str, stdin: str = "") -> str:
-        """What git prints in the bare repository. Raises CalledProcessError."""
+        """Run git in the bare repository and return its output. Raises CalledProcessError."""
         who = {f"GIT_{role}_{what}": said for role in ("AUTHOR", "COMMITTER")
                for what, said in (("NAME", "Reviewer"), ("EMAIL", "reviewer@example.invalid"))}  # fmt: skip
         command = ["git", "-C", str(self.bare), *arguments]
@@ -114,7 +114,7 @@ class GitAnswer(BaseHTTPRequestHandler):
         return b"".join(parts)
 
     def _token(self) -> str | None:
-        """What the caller shows, as git (Basic) and REST clients (Bearer) do."""
+        """Return the caller's token, as git (Basic) and REST clients (Bearer) send it."""
         kind, _, value = self.headers.get("Authorization", "").partition(" ")
         return (base64.b64decode(value).decode().partition(":")[2] if kind == "Basic" else value) or None
 

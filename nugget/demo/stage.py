@@ -1,4 +1,4 @@
-"""Where the demo plays, and how it shows and runs a command."""
+"""The stage of the demo, and how it shows and runs a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where the demo plays: a HOME of its own, the environment for it, the installed command, the screen."""
+    """The stage of the demo: a HOME of its own, its environment, the installed command, the screen."""
 
     home: Path
     variables: dict[str, str]

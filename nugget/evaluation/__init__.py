@@ -40,7 +40,7 @@ _DEPTH = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What is measured: an index with everything that answers from it. `now` decides what is stale."""
+    """The pipeline to measure: an index with everything that answers from it. `now` decides what is stale."""
 
     index: Index
     profile: Profile
@@ -58,7 +58,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """Where an expected unit stands (None: not among the first `LISTED`), and what explains it."""
+    """Rank of an expected unit (None: not among the first `LISTED`), and what explains it."""
 
     id: str
     rank: int | None
@@ -67,7 +67,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one question. `first` are the best units with their scores; `values` has every metric."""
+    """Result of one question. `first` are the best units with their scores; `values` has every metric."""
 
     question: GoldenQuestion
     expected: tuple[Placed, ...]
@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def is_answerable(self) -> bool:
-        """Whether the brain is expected to know."""
+        """Return whether the brain is expected to know."""
         return bool(self.question.expect)
 
 
@@ -177,7 +177,7 @@ def metrics(found: Sequence[str], gains: Mapping[str, float]) -> dict[str, float
 
 
 def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each metric over questions; empty where there are none."""
+    """Return the mean of each metric over questions; empty without questions."""
     return {name: statistics.fmean(row[name] for row in rows) for name in METRICS} if rows else {}
 
 
@@ -221,7 +221,7 @@ def run_json(run: Run) -> dict[str, Any]:
 
 
 def read_baseline(file: Path) -> Baseline | None:
-    """The run in a file; None where there is no such file. Raises NuggetError for a file that holds none."""
+    """Read the run in a file; None if there is no such file. Raises NuggetError for a file that is not a run."""
     try:
         loaded = json.loads(file.read_text("utf-8"))
         rows = {

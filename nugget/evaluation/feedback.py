@@ -1,4 +1,4 @@
-"""What the query log tells: what is asked most, what finds nothing, how fast it is, what is used, what to measure."""
+"""Insights from the query log: what is asked most, what finds nothing, how fast, what is used, what to measure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Asking:
 
     @property
     def is_zero(self) -> bool:
-        """Whether nothing came back."""
+        """Return whether nothing came back."""
         return not self.units
 
 
@@ -90,7 +90,7 @@ def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[
 
 
 def _contributed(entries: Sequence[Asked]) -> dict[str, tuple[int, int]]:
-    """How often each source had a part in an answer, and how many results it gave, the busiest first."""
+    """Count how often each source contributed to an answer, and how many results it gave, busiest first."""
     totals: dict[str, tuple[int, int]] = {}
     for entry in entries:
         for source, count in (entry.sources or ({"brain": len(entry.units)} if entry.units else {})).items():
@@ -221,6 +221,6 @@ def _percentile(values: Sequence[float], share: float) -> float | None:
 
 
 def _is_within(event: Event, scope: str) -> bool:
-    """Whether the edited file is the scope's file or lies in its folder, wherever the repository is."""
+    """Return whether the edited file is the scope's file or lies in its folder, wherever the repository is."""
     path, scope = f"/{(event.path or '').strip('/')}/", f"/{scope.strip('/')}/"
     return scope != "//" and scope in path

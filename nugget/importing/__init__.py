@@ -63,7 +63,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """What became of the notes. `known` counts those imported before; `waiting` those beyond the limit."""
+    """Result of an import. `known` counts notes imported before; `waiting` those beyond the limit."""
 
     files: int
     branch: str | None = None
@@ -199,7 +199,7 @@ def _proposal(note: Note, bound: Import) -> Proposal:
 
 
 def _quote(note: Note) -> str:
-    """The first words of a note, or of the part that says most, that are no heading."""
+    """Return the first words of a note, or of its most telling part, that are not a heading."""
     text = note.quote.strip() or note.body
     lines = [line for line in text.split("\n") if line.strip() and not line.lstrip().startswith(("#", "```"))]
     return shorten(" ".join(lines) or note.title, QUOTE_CHARS)

@@ -23,7 +23,7 @@ _EVENTS = ("memory_id", "new_memory", "event", "is_deleted", "created_at", "upda
 
 
 def is_database(file: Path) -> bool:
-    """Whether a file is a SQLite database."""
+    """Return whether a file is a SQLite database."""
     try:
         with file.open("rb") as opened:
             return opened.read(len(_MAGIC)) == _MAGIC

@@ -36,12 +36,12 @@ _CONCEPTS = (
 
 
 def may_be_export(text: str) -> bool:
-    """Whether a text names what an export holds; without reading it as JSON."""
+    """Return whether a text names what an export holds; without reading it as JSON."""
     return any(f'"{key}"' in text for key in ("observations", "narrative", "memory", "new_memory"))
 
 
 def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
-    """The notes of a JSON or JSON lines file; nothing but a reason where it is no export that is known."""
+    """Return the notes of a JSON or JSON lines file; only a reason if its format is not known."""
     try:
         value = _loaded(text, path)
     except (ValueError, RecursionError):
@@ -64,7 +64,7 @@ def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
 
 
 def _listed_observations(value: Mapping[str, Any]) -> list[object] | None:
-    """What claude-mem calls `observations`, in one page of its worker `items`; None for anything else."""
+    """Return the list claude-mem calls `observations`, in one page of its worker `items`; None for anything else."""
     listed = value.get("observations")
     if listed is None and isinstance(value.get("items"), list):
         listed = [entry for entry in value["items"] if isinstance(entry, Mapping) and "narrative" in entry] or None

@@ -1,4 +1,4 @@
-"""Which type of unit a note will be, and why: what its author said, where it is filed, how it is worded."""
+"""The type of unit a note becomes, and why: its author's words, its folder, its wording."""
 
 from __future__ import annotations
 

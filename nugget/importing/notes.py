@@ -1,4 +1,4 @@
-"""What is read before it is compared with the brain: notes, each with where it stands."""
+"""Notes as they are read, each with its place, before they are compared with the brain."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Note:
 
     @property
     def key(self) -> str:
-        """What says that a note was imported before, wherever its file lies and is called: a digest of its words."""
+        """Return the digest of a note's words, which identifies it wherever its file lies and whatever it is called."""
         words = " ".join(self.body.split())
         return f"note:{hashlib.sha256(words.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """What was found and is not proposed, and why."""
+    """A note that is not proposed, and why."""
 
     path: str
     reason: str
@@ -75,7 +75,7 @@ class Page:
 
 
 def page_of(text: str, *, path: str) -> Page:
-    """Take a file apart. Frontmatter that is no YAML (Cursor's `globs: *.ts`) is read line by line."""
+    """Take a file apart. Frontmatter that is not YAML (Cursor's `globs: *.ts`) is read line by line."""
     text = plain_line_ends(text)
     if not text.startswith("---\n"):
         return Page(path=path, body=text)

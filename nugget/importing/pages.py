@@ -72,7 +72,7 @@ class _Section:
 
 
 def notes_of(page: Page) -> Iterator[Note | LeftOut]:
-    """What a markdown file says, as notes."""
+    """Return the notes in a markdown file."""
     page = replace(page, body=page.body.replace("\x00", ""))
     name = page.path.rpartition("/")[2]
     is_rules = name in RULE_FILES or name.endswith(".mdc") or "/.cursor/rules/" in f"/{page.path}"
@@ -99,7 +99,7 @@ def _adr_form(headings: list[str]) -> str | None:
 
 
 def _name_of(heading: str) -> str:
-    """What a section is called, whatever number stands before it."""
+    """Return the name of a section without the number before it."""
     return _LEADING_NUMBER.sub("", heading).lower().strip(" :*")
 
 
@@ -126,14 +126,14 @@ def _adr(page: Page, form: str) -> Iterator[Note | LeftOut]:
 
 
 def _standing(page: Page, section: _Section | None) -> str:
-    """What an ADR's status says against it; an empty text for one that holds."""
+    """Return what an ADR's status says against it; empty for one that holds."""
     line = _STATUS_LINE.search(page.body)
     status = page.first("status") or (line[1] if line else section.text if section else "")
     return next((word for word in _STANDINGS if word in status.lower()), "")
 
 
 def _alternatives(sections: dict[str, _Section], body: str) -> tuple[str, ...]:
-    """What was considered and not chosen."""
+    """Return what was considered and not chosen."""
     considered = sections.get("considered options") or sections.get("alternatives") or sections.get("options")
     chosen = _CHOSEN.search(body)
     taken = _plain(chosen[1]).lower() if chosen else ""
@@ -220,7 +220,7 @@ def _whole(page: Page, *, kind: KnowledgeType, reason: str, confidence: float) -
 
 
 def _no_knowledge(page: Page) -> str | None:
-    """Why a page is not proposed, by its form alone."""
+    """Return the reason why a page is not proposed, by its form alone."""
     if len(_words_only(body_below_title(page.body))) < MIN_CHARS:
         return "says too little to stand alone"
     if _JOURNAL.fullmatch(page.stem):
@@ -288,7 +288,7 @@ def _readable(text: str) -> str:
 
 
 def _words_only(text: str) -> str:
-    """What a text says without links, tags and markup."""
+    """Return a text without links, tags and markup."""
     plain = re.sub(r"!?\[\[[^\[\]]{0,200}\]\]|<!--.{0,500}?-->|https?://\S+|[#*_>`|-]+", " ", text, flags=re.DOTALL)
     return " ".join(plain.split())
 

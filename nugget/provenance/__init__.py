@@ -1,4 +1,4 @@
-"""Why is this code the way it is: nuggets for a place, a question, or both.
+"""Answer why code is the way it is: nuggets for a place, a question, or both.
 
     place, words -> candidates -> scores -> staleness of the best -> order -> packing -> NuggetBundle
 
@@ -53,14 +53,14 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """What is asked about, as it is now: `aliases` lead from old paths to present ones."""
+    """The place in question, as it is now: `aliases` lead from old paths to present ones."""
 
     path: str | None
     is_folder: bool
     aliases: Mapping[str, str]
 
     def present(self, path: str) -> str:
-        """Where a path's file is now."""
+        """Return the present path of a file."""
         return self.aliases.get(path, path)
 
     def names(self, present: str) -> list[str]:
@@ -68,7 +68,7 @@ class _Place:
         return [present, *(old for old, now in self.aliases.items() if now == present)]
 
     def match(self, path: str) -> ScopeMatch:
-        """How a scope lies to what is asked about."""
+        """Return how a scope relates to the place in question."""
         return scope_match(self.path, self.present(path) or None, is_folder=self.is_folder)
 
 
@@ -126,7 +126,7 @@ def file_names(connection: sqlite3.Connection, checkout: Checkout, path: str) ->
 def stale_reasons(
     nuggets: Sequence[Nugget], *, connection: sqlite3.Connection, checkout: Checkout, today: date
 ) -> dict[str, StaleReason]:
-    """Why each of these nuggets that is stale is: id -> reason. Hashes every file that they are about, once."""
+    """Return id -> reason for each of these nuggets that is stale. Hashes every file they are about, once."""
     aliases = follow_renames(connection, checkout, {nugget.scope.path for nugget in nuggets if nugget.scope.path})
     place = _Place(path=None, is_folder=False, aliases=aliases)
     found: dict[str, StaleReason] = {}
@@ -255,7 +255,7 @@ def _stale_reason(
 
 
 def _key(candidate: _Candidate, score: float, *, both: bool) -> tuple[float, ...]:
-    """What candidates are ordered by: those that match place and words first, then by score, then the newest."""
+    """Return the sort key of a candidate: those that match place and words first, then by score, then the newest."""
     matches_both = both and candidate.matches_text and candidate.signals.match is not ScopeMatch.ELSEWHERE
     learned = candidate.brief.learned
     return -float(matches_both), -score, -(learned.timestamp() if learned else 0.0)
@@ -319,7 +319,7 @@ def as_nugget(unit: Unit) -> Nugget:
 
 
 def _notes_on(hits: Sequence[NuggetHit], place: _Place, checkout: Checkout) -> list[str]:
-    """What a reader should know of the files behind an answer."""
+    """Return what a reader should know of the files behind an answer."""
     notes = []
     paths = dict.fromkeys(hit.nugget.scope.path for hit in hits if hit.nugget.scope.path and not hit.unit)
     for path in paths:

@@ -32,7 +32,7 @@ NEAREST = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeAnswer:
-    """What is known of a piece of code: nuggets and reviewed units, where a symbol is defined, who touched the file.
+    """The answer about a piece of code: nuggets and reviewed units, where a symbol is defined, who touched the file.
 
     `sessions` are those that touched the asked path, newest first; only filled when asked for.
     """

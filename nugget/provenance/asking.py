@@ -87,7 +87,7 @@ def find_here(connection: sqlite3.Connection, folder: Path) -> Workspace:
 
 
 def has_nuggets(connection: sqlite3.Connection, workspace: str) -> bool:
-    """Whether anything is known of a workspace."""
+    """Return whether anything is known of a workspace."""
     return stored.count_nuggets(connection, workspace) > 0
 
 
@@ -113,7 +113,7 @@ def find_nugget(connection: sqlite3.Connection, prefix: str, *, workspace: str) 
 def nuggets_below(
     nuggets: Sequence[Nugget], path: str, connection: sqlite3.Connection, checkout: Checkout
 ) -> list[Nugget]:
-    """Those nuggets that are scoped to a path or to something below it, under their files' present names."""
+    """Return the nuggets scoped to a path or to something below it, under their files' present names."""
     aliases = follow_renames(connection, checkout, {one.scope.path for one in nuggets if one.scope.path}, asked=path)
     wanted = aliases.get(path, path)
 
@@ -166,7 +166,7 @@ def _workspace(folder: Path, has_nuggets: Callable[[str], bool]) -> Workspace:
 
 
 def _other_workspaces(inner: Workspace, here: Path, whole: Path, folder: Path) -> Iterator[Workspace]:
-    """What a path may belong to beside the innermost repository: the one around it, one that is gone."""
+    """Yield what a path may belong to beside the innermost repository: the one around it, one that is gone."""
     own = find_workspace(folder)
     if own is not None and own.identity != inner.identity:
         yield own

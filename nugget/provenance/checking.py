@@ -34,7 +34,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What one nugget or unit names."""
+    """The names that one nugget or unit mentions."""
 
     ref: str
     summary: str
@@ -46,7 +46,7 @@ class _Named:
 def check_names(
     connection: sqlite3.Connection, checkout: Checkout, units: Sequence[Unit] = ()
 ) -> tuple[list[Missing], int]:
-    """What is named and missing, and how many nuggets and units were looked at.
+    """Return which mentioned names are missing, and how many nuggets and units were checked.
 
     Scopes count, paths in the text, and symbols in backquotes. A renamed file is there. A symbol is there when its
     name stands anywhere in the checkout.
@@ -125,7 +125,7 @@ def _tracked(checkout: Checkout) -> frozenset[str]:
 
 
 def _absent_words(checkout: Checkout, words: Iterable[str]) -> frozenset[str]:
-    """Those of the words that stand in no file. Without git nothing is known to be absent."""
+    """Return the words that occur in no file. Without git nothing is known to be absent."""
     wanted = sorted(words)
     if checkout.workspace.common_dir is None or not wanted:
         return frozenset()

@@ -1,4 +1,4 @@
-"""What a checkout holds now: is a file there, and what is its SHA-256? Only files that are asked about are read."""
+"""The files of a checkout and their SHA-256. Only files in question are read."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Checkout:
         self.is_bare = self.workspace.common_dir is not None and not (self.workspace.root / ".git").exists()
 
     def exists(self, path: str) -> bool:
-        """Whether something is at a path now."""
+        """Return whether something is at a path now."""
         if self.is_bare:
             return self._tree_has(path)
         return os.path.lexists(f"{self._root}/{path}")  # asked for thousands of paths: a Path costs more than the look
 
     def is_folder(self, path: str) -> bool:
-        """Whether a path is a folder now."""
+        """Return whether a path is a folder now."""
         if path == "":
             return True
         if self.is_bare:
@@ -66,7 +66,7 @@ class Checkout:
         return self._files[path]
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
-        """The content of a file; None where there is none, it leads out of the workspace, or it is larger."""
+        """Return the content of a file; None if it is missing, outside the workspace, or larger."""
         file = self.workspace.root / path
         try:
             stat = file.stat()

@@ -1,4 +1,4 @@
-"""Where knowledge is and where it is missing: nuggets by file, questions without answers, code nobody explained."""
+"""Coverage of knowledge: nuggets by file, questions without answers, code that nobody explained."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """What is missing: `asked` has questions behind it, `unexplained` changes often and has no nugget at all."""
+    """Missing knowledge: `asked` has questions behind it, `unexplained` changes often and has no nugget at all."""
 
     asked: tuple[Gap, ...]
     unexplained: tuple[Gap, ...]
@@ -97,7 +97,7 @@ def _known(path: str, covered: dict[str, int]) -> int:
 
 
 def _changes(checkout: Checkout, now: datetime) -> tuple[Counter[str], tuple[str, ...]]:
-    """How many commits changed each file lately; nothing, and why, where git does not tell."""
+    """Count the recent commits that changed each file; nothing, and the reason, if git cannot say."""
     counts: Counter[str] = Counter()
     if checkout.workspace.common_dir is None:
         return counts, ("no_git",)

@@ -68,7 +68,7 @@ class Extractor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a session: `extracted`, `skipped` or `failed`; `reason` says why, where it was not extracted.
+    """Result for a session: `extracted`, `skipped` or `failed`, with the reason for the latter two.
 
     `nuggets` and `touches` are counts over all its workspaces; `dropped` what was found and could not be kept.
     """
@@ -151,7 +151,7 @@ def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: d
 
 
 def _how(outcome: Outcome | None, wanted: str) -> str:
-    """How a session counts as read: by the method that kept something of it, or as one of which nothing is kept."""
+    """Return how a session counts as read: by the method that kept something of it, or as one that left nothing."""
     if outcome is None:
         return ""
     if outcome.state == "extracted":
@@ -160,7 +160,7 @@ def _how(outcome: Outcome | None, wanted: str) -> str:
 
 
 def _is_done(file: SessionFile, workspaces: Sequence[str], how: str, method: str, home: Path) -> bool:
-    """Whether a session that is as it was needs no reading: nothing is kept of it, or what is kept is still there."""
+    """Return whether an unchanged session needs no reading: nothing is kept of it, or what is kept is still there."""
     kept = any(session_file(home, one, file.id).is_file() for one in workspaces)
     return how == NOTHING or (how in (method, "generative") and kept)
 
@@ -195,7 +195,7 @@ def _says_other(known: Nugget | None, nugget: Nugget) -> bool:
 def _extract(
     file: SessionFile, extractor: Extractor, finder: WorkspaceFinder, wanted: str | None
 ) -> tuple[Outcome | None, list[Workspace]]:
-    """One session's outcome, None where it is of another workspace; and the workspaces that it is of."""
+    """Extract one session; return its outcome (None if it is of another workspace) and its workspaces."""
     plain = Outcome(session=file.id, agent=file.agent, state="skipped")
     try:
         session = read_any(file)
@@ -227,7 +227,7 @@ def _extract(
 
 
 def _title(session: Session) -> str:
-    """What the session is called, else what was asked for first."""
+    """Return the title of the session, else its first prompt."""
     prompts = (one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text))
     return redact(session.title or one_line(cleaned(next(prompts, ""))[:_PROMPT_CHARS])).text
 
@@ -245,7 +245,7 @@ def _nothing_to_do(session: Session, extractor: Extractor, grouped: dict[str, li
 
 
 def _known_already(session: Session, extractor: Extractor, workspace: str) -> str:
-    """Why a session need not be extracted, by what the store holds of it; empty where it has to be."""
+    """Return the reason why a session need not be extracted; empty if it has to be."""
     file = session_file(extractor.home, workspace, session.id)
     if extractor.force or not file.is_file():
         return ""
@@ -259,7 +259,7 @@ def _known_already(session: Session, extractor: Extractor, workspace: str) -> st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What was found of a session for one of its workspaces."""
+    """The part of a session that belongs to one of its workspaces."""
 
     record: SessionRecord | None
     dropped: tuple[str, ...] = ()
@@ -310,7 +310,7 @@ def _of_workspace(session: Session, name: str, grouped: dict[str, list[Workspace
 def _by_llm(
     session: Session, known: SessionRecord | None, places: Places, touched: TouchedFiles, extractor: Extractor
 ) -> GenerativeNuggets:
-    """What the LLM finds in what is new since it was asked last, beside what it found then. Raises LLMUnavailable."""
+    """Return what the LLM finds in what is new, beside what it found before. Raises LLMUnavailable."""
     from nugget.extraction.generative_nuggets import GenerativeNuggets, extract_nuggets
 
     earlier = () if extractor.force and extractor.llm is not None else _found_by_llm(known)

@@ -26,7 +26,7 @@ _IN_NAME_STATUS = ("--diff-filter=R", "-M", _RENAME_LIMIT, "--name-status", "-z"
 def follow_renames(
     connection: sqlite3.Connection, checkout: Checkout, scoped: Iterable[str], *, asked: str | None = None
 ) -> dict[str, str]:
-    """Where files that are gone are now: old path -> present path. What was deleted for good is not in it.
+    """Return old path -> present path of files that were renamed; deleted files are not in it.
 
     `scoped` are the paths that nuggets are about; `asked` is the one that a question is about, which may be old too.
     """

@@ -39,7 +39,7 @@ def reviewed_units(index: Index, workspace: Workspace, *, text: str | None, toda
 
 
 def is_about(repo: str | None, workspace: Workspace) -> bool:
-    """Whether a unit's `scope.repo` means this workspace: its identity, its remote's address, or its name.
+    """Return whether a unit's `scope.repo` means this workspace: its identity, its remote's address, or its name.
 
     An address may be written any way that git takes it, `acme/shop` and `shop` are enough.
     """

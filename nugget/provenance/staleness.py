@@ -31,7 +31,7 @@ def stale_reason(
     names: Sequence[str],
     today: date,
 ) -> StaleReason | None:
-    """Why a nugget is stale, None where it is not.
+    """Return the reason why a nugget is stale, None if it is not.
 
     `present_path` is where its file is now, `names` are all paths that the file has had.
     """

@@ -1,4 +1,4 @@
-"""Where a symbol is defined: Python with the standard `ast`, other languages with tree-sitter where it is installed."""
+"""Find where a symbol is defined: Python by `ast`, other languages by tree-sitter if installed."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def definitions_in(path: str, content: bytes, name: str) -> list[Definition]:
 
 
 def can_read(path: str) -> bool:
-    """Whether definitions can be found in a file of this name."""
+    """Return whether definitions can be found in a file of this name."""
     suffix = PurePosixPath(path).suffix.lower()
     return suffix in _PYTHON or _parser(suffix) is not None
 
@@ -177,7 +177,7 @@ def _walk_python(body: Sequence[ast.stmt], outer: tuple[str, ...]) -> Iterator[_
 
 
 def _parser(suffix: str) -> Callable[[bytes], Iterator[_Found]] | None:
-    """What reads files of an ending; None for a language without a grammar, or where none is installed."""
+    """Return the parser for a file suffix; None if no grammar is known or installed."""
     grammar = GRAMMARS.get(suffix)
     if grammar is None:
         return None

@@ -43,7 +43,7 @@ _ELSEWHERE: dict[str, Any] = {"speaker": Speaker.QUOTED, "origin": SpeechOrigin.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What an import brought: counts of sessions, of nuggets that are new and that were known, and the problems."""
+    """Result of an import: counts of sessions, of new and known nuggets, and the problems."""
 
     sessions: int
     new: int
@@ -151,7 +151,7 @@ def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:
 
 
 def _merged(home: Path, record: SessionRecord) -> tuple[SessionRecord, int, int]:
-    """What the store is to say of the session, how many nuggets that adds, and how many it knew."""
+    """Return the session as the store will hold it, how many nuggets that adds, and how many it knew."""
     file = session_file(home, record.workspace, record.session)
     here = read_session_file(file)[0] if file.is_file() else None
     base = replace(here, workspace=record.workspace) if here is not None else replace(record, nuggets=(), touches=())

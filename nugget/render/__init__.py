@@ -1,4 +1,4 @@
-"""What an answer looks like outside Python: as JSON, as markdown for agents, and as text that is safe to print."""
+"""Answers outside Python: as JSON, as markdown for agents, and as text that is safe to print."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def hit_json(hit: Hit) -> dict[str, Any]:
 
 
 def unit_json(unit: Unit) -> dict[str, Any]:
-    """What is known about a unit, without its body."""
+    """Return a unit as JSON, without its body."""
     return {
         "id": unit.id,
         "source": str(unit.source),
@@ -116,7 +116,7 @@ def unit_json(unit: Unit) -> dict[str, Any]:
 
 
 def shown_json(shown: Shown) -> dict[str, Any]:
-    """What a ref names, as `nugget get --json` prints it: a unit with its body, or a stretch of history."""
+    """Return what a ref names, as `nugget get --json` prints it: a unit with its body, or a part of history."""
     if shown.unit is None:
         assert shown.stretch is not None
         return clean_values(_stretch_json(shown.stretch))
@@ -150,7 +150,7 @@ def bundle_markdown(bundle: Bundle, max_chars: int = MAX_CHARS) -> str:
 
 
 def degraded_sentences(degraded: Sequence[str]) -> list[str]:
-    """What is missing from an answer, in words. `no_reranker: why` keeps its reason."""
+    """Return in words what is missing from an answer. `no_reranker: why` keeps its reason."""
     said = []
     for name in degraded:
         code, _, why = name.partition(":")
@@ -235,13 +235,13 @@ def _facts(hit: Hit) -> list[str]:
 
 
 def standing(speaker: Speaker | None, *, is_reviewed: bool) -> str:
-    """Who said it and whether a person reviewed it: `said by the user, not reviewed`."""
+    """Return who said it and whether a person reviewed it: `said by the user, not reviewed`."""
     reviewed = "reviewed" if is_reviewed else "not reviewed"
     return f"{said_how(speaker)}, {reviewed}" if speaker else reviewed
 
 
 def stale_words(hit: Hit) -> str:
-    """Why a hit is stale, in words, with what replaced it where the reasons name it."""
+    """Return in words why a hit is stale, with what replaced it if the reasons name it."""
     named = next((reason for reason in hit.reasons if reason.startswith("superseded")), None)
     return _plain(named or str(hit.stale_reason or "").replace("_", " "))
 

@@ -1,4 +1,4 @@
-"""What is known of code, outside Python: as JSON in openqed's shape, and as markdown for agents."""
+"""Knowledge about code outside Python: as JSON in openqed's shape, and as markdown for agents."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def origin_text(hit: NuggetHit) -> str:
 
 
 def speaker_of_hit(hit: NuggetHit) -> Speaker | None:
-    """Who gave the reason: of a reviewed unit whoever its evidence names."""
+    """Return who gave the reason: for a reviewed unit, the speaker of its evidence."""
     return hit.unit.speaker if hit.unit else hit.nugget.speaker
 
 

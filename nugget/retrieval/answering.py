@@ -59,7 +59,7 @@ def answer(question: str, hits: Sequence[Hit], llm: LLM, settings: Settings) -> 
 
 
 def answered(bundle: Bundle, llm: LLM | None, settings: Settings) -> Bundle:
-    """The bundle with a written answer, where there is an LLM and something to answer from.
+    """Return the bundle with a written answer, if there is an LLM and something to answer from.
 
     When the LLM fails, `degraded` says why.
     """

@@ -28,7 +28,7 @@ _NO_COSINES = (None, None, None)
 
 
 class Match(NamedTuple):
-    """How well a unit matches the question, before any of it is weighed.
+    """Signals of how well a unit matches the question, before they are weighed.
 
     `chunk_bm25` is that of its best chunk, `unit_bm25` that of the unit read as a whole: FTS5's scores with their
     sign turned (0 and more). `chunk_cosine` is that of its nearest chunk, then come those of the whole and of the
@@ -67,7 +67,7 @@ class Gathered:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether the question was compared by meaning too."""
+        """Return whether the question was compared by meaning too."""
         return self.matcher.vector is not None
 
 
@@ -96,7 +96,7 @@ class Matcher:
             self._cosines |= self._index.unit_cosines(self.vector, missing)
 
     def matches(self, unit_keys: Iterable[int]) -> list[Match]:
-        """How well each of these units, which were looked up, matches."""
+        """Return how well each of these candidates matches."""
         of_chunk, of_unit, cosines = self._chunk_bm25.get, self._unit_bm25.get, self._cosines.get
         return [Match(of_chunk(key, 0.0), of_unit(key, 0.0), *cosines(key, _NO_COSINES)) for key in unit_keys]
 

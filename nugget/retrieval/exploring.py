@@ -36,7 +36,7 @@ _MAX_AUTHORS_COMMITS = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestions:
-    """What can be asked for, each with how often it stands, most often first."""
+    """Completions, each with its count, most frequent first."""
 
     domains: tuple[tuple[str, int], ...] = ()
     tags: tuple[tuple[str, int], ...] = ()
@@ -57,7 +57,7 @@ def related(
     today: date,
     now: datetime,
 ) -> Results:
-    """What is near a unit, or near a thought in words: linked units first, then those nearest by meaning.
+    """Return what is similar to a unit or to a thought in words: linked units first, then the nearest by meaning.
 
     Where there are no vectors, words stand in for meaning, and `degraded` says so.
     """
@@ -81,7 +81,7 @@ def related(
 
 
 def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> Suggestions:
-    """What begins with a prefix (of the whole, or of a part of a domain or path); everything for an empty one.
+    """Return what begins with a prefix (of the whole, or of a part of a domain or path); everything for an empty one.
 
     Memory is never looked at, whoever asks.
     """
@@ -127,7 +127,7 @@ def refs_beginning(prefix: str, indexes: Indexes, *, limit: int = 100) -> list[t
 
 
 def timeline(results: Results) -> list[tuple[date | None, Hit]]:
-    """How an idea evolved: everything found by the day it was made, the oldest first, without a day last."""
+    """Return all hits by the day they were made, oldest first, those without a day last."""
     dated = [(hit.unit.created or hit.unit.last_modified, hit) for hit in results.hits]
     return sorted(dated, key=lambda entry: (entry[0] is None, entry[0] or date.max, entry[1].ref))
 
@@ -238,7 +238,7 @@ def _paths(path: str | None) -> Iterable[str]:
 
 
 def _authors(brain: Path) -> list[str]:
-    """Who wrote the latest commits of the brain, one name a commit."""
+    """Return the authors of the brain's latest commits, one name a commit."""
     if not git.is_repository(brain):
         return []
     try:

@@ -28,7 +28,7 @@ def to_hits(
     at_least: int,
     today: date,
 ) -> list[Hit]:
-    """Hits in their final local order: `at_least` so many where there are, and some more than were asked for."""
+    """Return hits in their final local order: `at_least` so many if there are, and some spare ones."""
     wanted = scored[: max(2 * query.limit, at_least)]
     keys = [entry.candidate.unit_key for entry in wanted]
     units = index.units(keys)

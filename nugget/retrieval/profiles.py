@@ -12,7 +12,7 @@ RANKINGS = ("calibrated", "rrf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How one kind of question is answered.
+    """Settings for one kind of question.
 
     `candidates` chunks come from each list; `rrf_k` is the constant of reciprocal rank fusion; `ranking` orders the
     candidates by calibrated scores or by the bare fused ranks; `hops` is how far relations are followed from the

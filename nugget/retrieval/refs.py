@@ -1,4 +1,4 @@
-"""What a ref names, whole: a unit, a section of a note, an exchange or message with its neighbours.
+"""Show what a ref names: a unit, a section of a note, an exchange or message with its neighbours.
 
 brain:<id>, or <id> alone      canon:<folder>/<path>[#section]      provenance:<id>
 session:<id>#<exchange>        bridge:<channel>#<message>           shell:<session>#<command>
@@ -29,7 +29,7 @@ _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a ref names: a unit, or a stretch of history. `section` is the heading that a unit was cut to."""
+    """The target of a ref: a unit, or a part of history. `section` is the heading that a unit was cut to."""
 
     ref: str
     unit: Unit | None = None
@@ -45,7 +45,7 @@ def show(
     neighbours: int = 1,
     allow: Sequence[re.Pattern[str]] = (),
 ) -> Shown:
-    """Look a ref up. Raises UsageError for what is no ref, NuggetError where nothing is known by it.
+    """Look a ref up. Raises UsageError for a text that is not a ref, NuggetError if nothing is known by it.
 
     A unit of memory is looked for only in `indexes.memory`, and only where `identity` is whose it is.
     """

@@ -1,4 +1,4 @@
-"""How much a nugget matters to a place in the code: the profile `file`, as data, and the sum that it describes.
+"""Relevance of a nugget to a place in the code: the profile `file` as data, and the sum it describes.
 
     score = clamp( scope + type + recency + confidence + text + boosts - penalty )
 
@@ -62,7 +62,7 @@ FILE = FileProfile()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """What is known of one nugget with regard to one question.
+    """Signals of one nugget for one question.
 
     `age_days` is that of its session, None where it is not known. `text` is its BM25 as a share of the best match's,
     None where no word of the question stands in it; `meaning` is the cosine of one that was found by that alone.
@@ -79,7 +79,7 @@ class Signals:
 
 
 def scope_match(asked: str | None, scoped: str | None, *, is_folder: bool = False) -> ScopeMatch:
-    """How a scope lies to the path that is asked about: both relative to the workspace, with `/`.
+    """Return how a scope relates to the path in question; both relative to the workspace, with `/`.
 
     Above and below count alike: a file is explained by what was said of its folders, a folder by what was said of the
     files in it. `asked` is empty for the root and None for no place; `scoped` is None for the whole workspace.

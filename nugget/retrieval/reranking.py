@@ -72,7 +72,7 @@ class Reranker(Protocol):
 
     @property
     def name(self) -> str:
-        """What the re-ranker is called in reasons and explanations."""
+        """Return the name of the re-ranker in reasons and explanations."""
 
     def __call__(self, question: str, candidates: Sequence[Passage]) -> list[float]:
         """One relevance in 0..1 for each candidate, in order. Raises LLMUnavailable or EmbeddingUnavailable."""

@@ -104,7 +104,7 @@ def mixed_cosine(match: Match) -> float:
 
 
 def is_weak(best: Match, held: Collection[str], terms: Terms, *, chunks: int, has_vectors: bool) -> bool:
-    """Whether even the best match is unlikely to answer the question.
+    """Return whether even the best match is unlikely to answer the question.
 
     Its cosine, its BM25 as a share of what the question could reach, and how much of the question it holds (`held` are
     the words that stand in the unit), less what chance alone gives in a brain of so many chunks. How often it is right

@@ -50,14 +50,14 @@ _NAME_WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexes:
-    """What is searched. `memory` is the index of the identity that was named; without one there is none."""
+    """The indexes a search reads. `memory` is set only if an identity was named."""
 
     brain: Index
     machine: Index | None = None
     memory: Index | None = None
 
     def of(self, source: SourceName) -> Index | None:
-        """The index that holds a source, where there is one."""
+        """Return the index that holds a source, if there is one."""
         if source is SourceName.BRAIN:
             return self.brain
         return self.memory if source is SourceName.MEMORY else self.machine
@@ -65,7 +65,7 @@ class Indexes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What one source found, best first. `weak`: nothing in it is likely to be what was looked for."""
+    """The results of one source, best first. `weak`: nothing in it is likely to be relevant."""
 
     source: SourceName
     hits: tuple[Hit, ...]
@@ -74,7 +74,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What a search found: groups in the order in which they are shown, empty ones left out."""
+    """The results of a search: groups in the order in which they are shown, empty ones left out."""
 
     query: SearchQuery
     groups: tuple[Group, ...]
@@ -89,7 +89,7 @@ class Results:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many hits each source gave."""
+        """Return the number of hits by source."""
         return {str(group.source): len(group.hits) for group in self.groups}
 
 
@@ -263,12 +263,12 @@ def day_of(hit: Hit) -> date | None:
 
 
 def _is_about_units(filter_: Filter) -> bool:
-    """Whether a filter names what only units have."""
+    """Return whether a filter names what only units have."""
     return bool(filter_.types or filter_.domains or filter_.tags or filter_.paths)
 
 
 def _telling(hits: Sequence[Hit], *, weak: bool) -> list[Hit]:
-    """Those that a word matches, and those that vectors hold to be nearly as good as the best."""
+    """Return the hits that match a word, and those whose vectors are nearly as good as the best."""
     best = max((hit.score for hit in hits), default=0.0)
     return [hit for hit in hits if _matches_words(hit) or (not weak and hit.score >= _LEAST_SHARE * best)]
 
@@ -320,7 +320,7 @@ def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: I
 
 
 def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
-    """How a unit begins, which nothing points into; its title where it has no text."""
+    """Return the beginning of a unit, or its title if it has no text."""
     if not chunks or not chunks[0].text:
         return HitChunk(breadcrumb="", text=unit.title, score=0.0)
     return HitChunk(breadcrumb=chunks[0].breadcrumb, text=chunks[0].text, score=0.0)

@@ -10,7 +10,7 @@ from nugget.models import StaleReason, Unit
 
 
 def stale_reasons(units: Mapping[int, Unit], index: Index, *, today: date) -> dict[int, StaleReason]:
-    """Why each stale unit (by key) is: another one supersedes it, or its `stale_after` has passed."""
+    """Return key -> reason for each stale unit: another one supersedes it, or its `stale_after` has passed."""
     reasons = dict.fromkeys(index.superseded_by(list(units)), StaleReason.SUPERSEDED)
     for key, unit in units.items():
         if unit.stale_after and unit.stale_after < today:

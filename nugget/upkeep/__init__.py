@@ -1,4 +1,4 @@
-"""What is captured, queued, failed and spent; what is wrong, and the next command to run. Reads only."""
+"""Status: what is captured, queued, failed and spent; what is wrong, and the next command. Reads only."""
 
 from nugget.upkeep.doctor import Finding, doctor
 from nugget.upkeep.status import IndexState, State, Status, index_state, status, when

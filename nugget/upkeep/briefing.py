@@ -1,4 +1,4 @@
-"""What a new session is told of the workspace it starts in, and what a prompt brings back: short, fenced, rare.
+"""The brief at a session's start and the recall at a prompt: short, fenced, rare.
 
 Called by hooks that the client waits for, so only the standard library, SQLite and git stand on the way: no embedding
 model and no YAML. Nothing is synced first: what the index holds is what is told.
@@ -38,7 +38,7 @@ _LINE_CHARS = 240
 
 
 def brief(environment: Environment, folder: Path, *, session: str | None = None, now: datetime) -> str | None:
-    """What a session that starts in `folder` is told: last failure, open todos, the user's rules, state of capture.
+    """Return the brief for a session in `folder`: last failure, open todos, the user's rules, state of capture.
 
     None where there is nothing to tell. At most `MAX_BRIEF_TOKENS`.
     """
@@ -91,7 +91,7 @@ def recalled(
 
 
 def _from_server(home: Path, asked: str, brain: Path | None, folder: Path) -> list[str] | None:
-    """What a server that runs already recalls; None where none answers."""
+    """Return what a running server recalls; None if none answers."""
     question = {"recall": asked, "brain": str(brain) if brain else None, "folder": str(folder)}
     answer = resident.ask(home, question) or {}
     lines = answer.get("lines")
@@ -128,7 +128,7 @@ def _known_of(home: Path, workspace: str, session: str | None, now: datetime) ->
 
 
 def _capture_lines(home: Path, *, is_quiet: bool) -> list[str]:
-    """How capture stands; where it stands well, only beside something else."""
+    """Return the state of capture; if all is well, only beside something else."""
     failed, pending = (_count(home, state) for state in ("failed", "pending"))
     if failed:
         noun = "session" if failed == 1 else "sessions"

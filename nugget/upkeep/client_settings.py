@@ -35,7 +35,7 @@ _KINDS: dict[type, str] = {dict: "an object", list: "a list"}
 
 
 class Scope(StrEnum):
-    """Whose settings: those of the person, or those of one project."""
+    """Scope of settings: those of the person, or those of one project."""
 
     USER = "user"
     PROJECT = "project"
@@ -178,7 +178,7 @@ def wanted_hook(command: str, entry: Mapping[str, Any], *, flags: Sequence[str] 
 
 
 def flags_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a hook of ours is told to do beside capturing."""
+    """Return the flags of a hook of ours."""
     return tuple(word for word in command_line(entry)[2:] if word in (BRIEF, RECALL))
 
 
@@ -206,13 +206,13 @@ def _is_our_hook(entry: Mapping[str, Any]) -> bool:
 
 
 def is_our_server(entry: object) -> bool:
-    """Whether an MCP server is `nugget serve`, wherever it is and whatever else it is given."""
+    """Return whether an MCP server is `nugget serve`, wherever it is and whatever else it is given."""
     words = command_line(entry) if isinstance(entry, dict) else []
     return bool(words) and is_own_command(words[0]) and "serve" in words
 
 
 def is_own_command(command: str) -> bool:
-    """Whether a command is Nugget, by its name."""
+    """Return whether a command is Nugget, by its name."""
     return Path(command).name in (SERVER, f"{SERVER}.exe")
 
 

@@ -1,4 +1,4 @@
-"""What is wrong, part by part, and the next command to run. Reads only, and looks deeper than `status`."""
+"""Checks of every part, each with the next command. Reads only, and looks deeper than `status`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _check_git(brain: Path) -> Iterator[Finding]:
 
 
 def _check_locks(brain: Path, now: datetime) -> Iterator[Finding]:
-    """What git left locked: a commit under way has a lock too, so a young one is no finding."""
+    """Report locks that git left behind. A young one belongs to a commit under way and is fine."""
     for lock in git.lock_files(brain) if git.is_repository(brain) else ():
         try:
             since = datetime.fromtimestamp(lock.lstat().st_mtime, UTC)

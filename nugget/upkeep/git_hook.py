@@ -28,7 +28,7 @@ _MAX_SHELL_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookState:
-    """How the hook of a repository stands: ours, somebody else's that is kept beside it, the folder and its scope."""
+    """State of a repository's hook: ours, somebody else's that is kept beside it, the folder and its scope."""
 
     folder: HooksFolder
     is_ours: bool
@@ -37,12 +37,12 @@ class HookState:
 
     @property
     def path(self) -> Path:
-        """Where git looks for the hook."""
+        """Return the path where git looks for the hook."""
         return self.folder.path / NAME
 
 
 def inspect_hook(repo: Path, command: Path | None = None) -> HookState:
-    """How the hook of the repository that `repo` is in stands. Raises GitError outside of git. Reads only."""
+    """Return the state of the hook of the repository that holds `repo`. Raises GitError outside of git. Reads only."""
     folder = git.hooks_folder(repo)
     text, kept = _read(folder.path / NAME), folder.path / KEPT
     is_ours = text is not None and _MARK.encode() in text
@@ -107,7 +107,7 @@ def uninstall_hook(repo: Path) -> HookState | None:
 
 
 def script(command: Path, kept: Path) -> str:
-    """The hook: the kept one first, where there is one, then Nugget, which never stops a commit."""
+    """Return the hook: the kept one first, if there is one, then Nugget, which never stops a commit."""
     return f"""#!/bin/sh
 {_MARK} `nugget uninstall git-hook` takes it out again.
 kept="${{0%/*}}/{KEPT}"
@@ -122,7 +122,7 @@ exit 0
 
 
 def _run_kept(kept: Path) -> str:
-    """How a kept hook is run. One in shell finds its own name in `$0`, which some use to find their place."""
+    """Return the line that runs a kept hook. A shell hook finds its own name in `$0`, which some use."""
     content = _read(kept if _exists(kept) else kept.with_name(NAME)) or b""
     found = _SHELL.match(content.split(b"\n", 1)[0])
     if found is None or _MARK.encode() in content or len(content) > _MAX_SHELL_BYTES:

@@ -48,7 +48,7 @@ from nugget.upkeep.client_settings import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """What becomes of one settings file; None is no file. `record` is what undoes it, None once it is undone."""
+    """A change to one settings file; None means no file. `record` is what is noted of it, None after uninstall."""
 
     path: Path
     before: str | None
@@ -59,7 +59,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """How Nugget stands in one scope. `missing` and `outdated` name parts, `broken` says what keeps it from working."""
+    """State of one scope. `missing` and `outdated` name parts, `broken` says what keeps it from working."""
 
     scope: Scope
     folder: Path
@@ -70,7 +70,7 @@ class Installation:
 
 
 def own_command(environment: Environment) -> Path:
-    """The absolute path of the `nugget` that is running. Raises InstallError where there is none to be found."""
+    """Return the absolute path of the running `nugget`. Raises InstallError if it cannot be found."""
     beside = Path(sys.executable).with_name(SERVER)
     for named in (sys.argv[0], str(beside), shutil.which(SERVER, path=environment.variables.get("PATH"))):
         if named and os.sep in named and is_own_command(named) and Path(named).is_file() and os.access(named, os.X_OK):
@@ -87,7 +87,7 @@ def plan_install(
     brief: bool | None = None,
     recall: bool | None = None,
 ) -> list[FileChange]:
-    """What `apply` would write so that Claude Code captures sessions with `command` and asks it; [] where it does.
+    """Return what `apply` would write so that Claude Code captures sessions with `command` and asks it.
 
     `brief` and `recall` say whether a session is told something at its start and at each prompt; None leaves that as
     it is, which is off at first.
@@ -114,7 +114,7 @@ def plan_install(
 
 
 def plan_uninstall(scope: Scope, environment: Environment, *, cwd: Path) -> list[FileChange]:
-    """What `apply` would write to take Nugget out of the settings again; [] where it is not in them.
+    """Return what `apply` would write to remove Nugget from the settings; [] if it is not in them.
 
     Only our entries go; the order and the indent of the file stay, and a file that we made goes when it is empty.
     Raises InstallError for settings that cannot be read or are no JSON.
@@ -164,7 +164,7 @@ def diff(changes: Sequence[FileChange]) -> str:
 
 
 def inspect(environment: Environment) -> list[Installation]:
-    """How Nugget stands in the person's settings, and in each project it was installed into. Reads only."""
+    """Return the state of the person's settings, and of each project Nugget was installed into. Reads only."""
     places = [(Scope.USER, environment.claude_config)]
     for named in _read_records(environment):
         folder = Path(named).parent
@@ -209,7 +209,7 @@ def _inspect(scope: Scope, folder: Path, environment: Environment) -> Installati
 
 
 def _has_plugin(settings: Draft) -> bool:
-    """Whether Nugget is there as a plugin, which brings its own hooks and server."""
+    """Return whether Nugget is there as a plugin, which brings its own hooks and server."""
     enabled = settings.part("enabledPlugins")
     return any(name.startswith(f"{SERVER}@") and state is True for name, state in enabled.items())
 

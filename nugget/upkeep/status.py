@@ -1,4 +1,4 @@
-"""How a brain, its index and its capture stand: what is indexed, queued, failed, proposed. Reads only."""
+"""Status of a brain, its index and its capture: what is indexed, queued, failed, proposed. Reads only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nugget.models import Problem, SourceName
 
 
 class State(StrEnum):
-    """How a part of Nugget is."""
+    """State of a part of Nugget."""
 
     OK = "ok"
     WARNING = "warning"
@@ -68,7 +68,7 @@ class CaptureState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitState:
-    """The brain's repository; `operation` is an unfinished merge or rebase. None of it where there is no repository.
+    """The brain's repository; `operation` is an unfinished merge or rebase. Empty without a repository.
 
     `problem` says why nothing can be known of the one there is: git is not installed, or refuses.
     """
@@ -112,7 +112,7 @@ class Status:
 
 
 def status(brain: Path, settings: Settings, environment: Environment) -> Status:
-    """How the brain and capture stand. Nothing is written, made or loaded."""
+    """Return the status of the brain and of capture. Writes and loads nothing."""
     usual = default_brain(environment)
     return Status(
         version=__version__,
@@ -129,7 +129,7 @@ def status(brain: Path, settings: Settings, environment: Environment) -> Status:
 
 
 def index_state(brain: Path, environment: Environment) -> IndexState:
-    """How the index stands to the files."""
+    """Return how the index relates to the files."""
     file = index_file(brain, environment)
     if file is None or not file.is_file():
         files = sum(1 for _ in knowledge_paths(brain))
@@ -158,7 +158,7 @@ def index_state(brain: Path, environment: Environment) -> IndexState:
 
 
 def index_file(brain: Path, environment: Environment) -> Path | None:
-    """Where the index is or would be, without making its folder in a brain that has none yet."""
+    """Return the path of the index, without making its folder in a brain that has none yet."""
     if not (brain / ".nugget").is_dir() and os.access(brain, os.W_OK):
         return None
     return index_folder(brain, environment) / "index.db"
@@ -180,7 +180,7 @@ def _git_state(brain: Path) -> GitState | None:
 
 
 def proposals(brain: Path) -> int:
-    """How many proposals wait for review."""
+    """Count the proposals that wait for review."""
     from nugget.capture.review import proposals
 
     try:
@@ -190,7 +190,7 @@ def proposals(brain: Path) -> int:
 
 
 def publishing_state(brain: Path, home: Path) -> PublishingState:
-    """How the proposals stand that go out as pull requests."""
+    """Return the state of the proposals that go out as pull requests."""
     from nugget.capture.publish import publications
     from nugget.capture.review import proposals
 
@@ -211,7 +211,7 @@ def publishing_state(brain: Path, home: Path) -> PublishingState:
 
 
 def capture_state(home: Path) -> CaptureState:
-    """How capture stands: the queue, its failures and what was spent."""
+    """Return the state of capture: the queue, its failures and what was spent."""
     from nugget.infra.llm import spending
 
     seen, spent = queue.overview(home), spending(home)

@@ -31,7 +31,7 @@ class Vector(Protocol):
 
 
 class QuestionEmbedder(Protocol):
-    """What retrieval asks of an embedding model. `model` names it in the index and the vector cache."""
+    """The part of an embedding model that retrieval uses. `model` names it in the index and the vector cache."""
 
     @property
     def model(self) -> str:

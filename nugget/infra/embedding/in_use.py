@@ -38,7 +38,7 @@ class ModelInUse:
 
     @property
     def problem(self) -> str | None:
-        """Why there is no model although one is configured."""
+        """Return the reason why a configured model is missing."""
         _ = self.embedder
         return self._problem
 

@@ -209,7 +209,7 @@ def _remember(file: Path) -> None:
 
 
 def _is_intact(file: Path) -> bool:
-    """Whether the converted file is the one we wrote; hashed again only when its size or time changed."""
+    """Return whether the converted file is the one we wrote; hashed again only when its size or time changed."""
     try:
         record = json.loads(file.with_suffix(".json").read_text("utf-8"))
         stat = file.stat()

@@ -80,7 +80,7 @@ def _load(name: str, cache: Path, *, download: bool) -> Any:
 
 
 def _recent_reason(failed: Path) -> str | None:
-    """Why the last try to download failed, where that is not long ago."""
+    """Return the reason why the last download failed, if that was recently."""
     try:
         if time.time() - failed.stat().st_mtime < _TRY_AGAIN_AFTER_S:
             return failed.read_text("utf-8", "replace")

@@ -90,7 +90,7 @@ class Call:
 
     @property
     def usd(self) -> float | None:
-        """What the call cost; None where that is not known: no list price, or no complete reply."""
+        """Return what the call cost; None if unknown: no list price, or no complete reply."""
         if not self.sent or self.refused:
             return 0.0
         if self.usd_told is not None:
@@ -99,19 +99,19 @@ class Call:
 
     @property
     def usd_counted(self) -> float:
-        """What the call counts for against caps: an upper estimate where its cost is not known."""
+        """Return what the call counts for against caps: an upper estimate if its cost is unknown."""
         if self.usd is not None:
             return self.usd
         return round(cost_usd(self.model, self.tokens) if self._is_counted else self.usd_at_most, 8)
 
     @property
     def _is_counted(self) -> bool:
-        """Whether the reply came to its end and told its tokens, both read and written."""
+        """Return whether the reply came to its end and told its tokens, both read and written."""
         return bool(self.stop_reason) and self.counted >= _ALWAYS_COUNTED
 
 
 def read_message(chunks: Iterator[bytes], call: Call) -> dict[str, Any]:
-    """A plain reply. Raises ValueError where it is no JSON object, TimeoutError behind the deadline."""
+    """Read a plain reply. Raises ValueError if it is not a JSON object, TimeoutError after the deadline."""
     message = json.loads(b"".join(watched(chunks, call)))
     if not isinstance(message, dict):
         raise ValueError("no message")
@@ -164,7 +164,7 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def error_type(event: Mapping[str, Any]) -> str:
-    """What kind of error an event of a streamed reply tells of."""
+    """Return the type of error that an event of a streamed reply reports."""
     error = event.get("error")
     kind = error.get("type") if isinstance(error, dict) else None
     return kind if isinstance(kind, str) and re.fullmatch(r"[a-z_]{1,40}", kind) else "error"

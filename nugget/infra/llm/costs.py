@@ -17,7 +17,7 @@ COSTS = "costs.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """What LLM calls cost: `usd` sums known and estimated costs; `estimated_calls` had no known price."""
+    """Cost of LLM calls: `usd` sums known and estimated costs; `estimated_calls` had no known price."""
 
     calls: int
     failed_calls: int

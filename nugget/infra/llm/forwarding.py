@@ -1,4 +1,4 @@
-"""What passing a caller's own call on to the Messages API is made of: its request, and its reply as it comes."""
+"""Forwarding a caller's own call to the Messages API: its request, and its reply as it comes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _event(text: bytes) -> dict[str, Any]:
 
 
 def kept(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those headers of a reply that are passed on."""
+    """Return the headers of a reply that are passed on."""
     return {name: headers[name] for name in _HEADERS if name in headers}
 
 

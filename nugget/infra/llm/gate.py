@@ -1,4 +1,4 @@
-"""What every call to an LLM passes, whichever way it goes: redaction before, cap and ledger around, checks behind."""
+"""The gate of every LLM call: redaction before, cap and ledger around, checks after."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Gate(ABC):
         self._clock = clock
 
     def spent_usd(self, session: str, *, within: timedelta) -> float:
-        """What the calls for a session cost lately, as they count for caps."""
+        """Return the recent cost of the calls for a session, as it counts for caps."""
         return spending(self._home, since=self._clock() - within, session=session).usd
 
     def fence(self, text: str, tag: str, **attributes: object) -> str:
@@ -85,7 +85,7 @@ class Gate(ABC):
         return f"<{tag}{named}>\n{inner}\n</{tag}>"
 
     def _clean(self, text: str) -> str:
-        """What may leave this machine: redacted, and without halves of surrogate pairs, which JSON cannot carry."""
+        """Return text that may leave this machine: redacted, and without lone surrogates, which JSON cannot carry."""
         return redact(text, allow=self._allow).text.encode("utf-8", "replace").decode()
 
     def _scrub(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""What Claude models cost, as data. Prices are list prices in USD per million tokens, as of 2026-11-20.
+"""Prices of Claude models as data: list prices in USD per million tokens, as of 2026-11-20.
 
 Source: platform.claude.com/docs/en/about-claude/pricing. Writing to the five-minute cache costs 1.25 times the
 input price; reading from it costs the share given here.
@@ -58,7 +58,7 @@ def price_of(model: str) -> Price | None:
 
 
 def takes_effort(model: str) -> bool:
-    """Whether `output_config.effort` may be sent; a model that is not listed might refuse it."""
+    """Return whether `output_config.effort` may be sent; a model that is not listed might refuse it."""
     price = price_of(model)
     return price is not None and price.effort
 
