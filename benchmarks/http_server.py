@@ -161,7 +161,10 @@ def variables(folder: Path) -> dict[str, str]:
 def served(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """The server as a process of its own, with its port."""
     with subprocess.Popen(
-        [*START, "serve", "--http", "127.0.0.1:0"], cwd=folder, env=dict(environment), stderr=subprocess.PIPE
+        [*START, "serve", "--http", "127.0.0.1:0", "--no-token"],
+        cwd=folder,
+        env=dict(environment),
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stderr
         found = re.search(rb"http://.*:(\d+) ", process.stderr.readline())
