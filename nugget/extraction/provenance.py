@@ -26,6 +26,7 @@ from nugget.models import Event, EventKind, Evidence, Scope, Session, Speaker, S
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType
 from nugget.redaction import redact_session
 from nugget.sources.condense import Exchange, exchanges, without_recalled
+from nugget.sources.speakers import passes_on
 from nugget.text import shorten
 
 INTENT, DEPENDENCY, ANSWER = 0.6, 0.7, 0.7
@@ -84,6 +85,8 @@ class Reading:
         if len(quote) > QUOTE_CHARS:
             quote = quote[:QUOTE_CHARS].rsplit(" ", 1)[0]
         speaker, origin = (event.speaker, event.origin) if event else (Speaker.AGENT, SpeechOrigin.WRITTEN)
+        if event is not None and speaker is Speaker.USER and event.tool is None and passes_on(quote or event.text):
+            speaker = Speaker.QUOTED
         evidence = Evidence(
             session=self.session.id, quote=quote, records=records, speaker=speaker, origin=origin
         )  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nugget.errors import TranscriptError
-from nugget.models import Event, Session, Speaker, SpeechOrigin
+from nugget.models import Event, EventKind, Session
 from nugget.sources.claude_records import Reading, read_line, text_of
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -99,18 +99,13 @@ def _with_subagents(events: list[Event], path: Path, session_id: str) -> list[Ev
         except TranscriptError:
             continue
         name = file.stem.removeprefix("agent-")
-        own = [_of_subagent(event, name) for event in reading.live_events()]
+        # Nobody but another agent speaks to a subagent, and its task stands in the call that started it.
+        live = (event for event in reading.live_events() if event.kind not in (EventKind.PROMPT, EventKind.PASTE))
+        own = [replace(event, agent_id=event.agent_id or name) for event in live]
         call_id = _starting_call(file)
         place = next((n + 1 for n, event in enumerate(merged) if call_id and event.call_id == call_id), len(merged))
         merged[place:place] = own
     return merged
-
-
-def _of_subagent(event: Event, name: str) -> Event:
-    """The event as the subagent's: nobody but another agent speaks to it."""
-    is_user = event.speaker is Speaker.USER
-    event = replace(event, agent_id=event.agent_id or name)
-    return replace(event, speaker=Speaker.AGENT, origin=SpeechOrigin.WRITTEN) if is_user else event
 
 
 def _subagent_files(path: Path, session_id: str) -> list[Path]:

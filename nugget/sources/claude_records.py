@@ -250,8 +250,9 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reading: R
     details = details if isinstance(details, Mapping) else {}
     failed = bool(block.get("is_error"))
     refused = injected.refused_by_person(text, block, record, tool=tool)
-    origin = SpeechOrigin.HOOK if injected.refused_by_hook(record) else SpeechOrigin.TOOL_RESULT
-    if tool in SHELL_TOOLS and not refused and not text.startswith(_NEVER_RAN):
+    by_hook = injected.refused_by_hook(record)
+    origin = SpeechOrigin.HOOK if by_hook else SpeechOrigin.TOOL_RESULT
+    if tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN):
         _read_output(text, details, record, reading, tool=tool, call_id=call_id, failed=failed)
     elif any(reading.events[position].kind is EventKind.FILE_EDIT for position in positions):
         _settle_edits(positions, details, reading, ok=not failed)

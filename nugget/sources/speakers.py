@@ -147,6 +147,11 @@ def is_quote(sentence: str, start: int, end: int, spans: Sequence[Span]) -> bool
     return 2 * inside >= end - start or _REPORTED.search(sentence) is not None
 
 
+def passes_on(text: str) -> bool:
+    """Whether a text has the words of somebody else anywhere in it."""
+    return bool(quoted_spans(text)) or _REPORTED.search(text) is not None
+
+
 def said_in(event: Event, start: int, end: int) -> tuple[Speaker, SpeechOrigin]:
     """Return who speaks in a part of an event's text, and how that came into the session."""
     is_prose = event.speaker in (Speaker.USER, Speaker.AGENT) and event.kind in _PROSE

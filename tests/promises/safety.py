@@ -6,5 +6,13 @@ PROMISES: dict[str, str] = {
     "FILES-PRIVATE": "what Nugget keeps is readable by its owner alone under any umask; doctor names wider modes",
     "LIMIT-FILE": "at most 2,000 passages, relations and links of a file are indexed; sync and lint name the rest",
     "GIT-NO-PROGRAMS": "no command runs a program that a folder's git configuration, hooks or attributes name",
+    "SPEAKER-CHANNELS": "a rule planted in any of the channels of tests/faults is never said to be the user's",
+    "SPEAKER-REFUSAL": "why a call was refused is the user's only where the client itself recorded who refused it",
+    "SPEAKER-PASTED": "what a person pasted or quoted in a prompt is told from what they typed",
+    "SPEAKER-TOLD": "brief and recall tell what was reviewed, and beside it only events and what the user typed",
+    "SPEAKER-SHOWN": "review, pull request and answers show who said it and whether a person reviewed it",
+    "SPEAKER-OLD": "what was kept before speakers were known is the agent's",
+    "REVIEW-FLAGS": "commands, addresses and installs in a proposed unit are pointed out to the reviewer",
+    "ANSWER-TAGS": "tags that clients give a meaning to are escaped in every answer, unseen characters spelled out",
 }
 GAPS: dict[str, str] = {}

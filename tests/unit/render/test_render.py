@@ -191,7 +191,7 @@ def test_clean_text_holds_nothing_that_a_terminal_obeys(text: str) -> None:
     assert "\n" not in one_line(text)
 
 
-@pytest.mark.proves("CLI-HOSTILE")
+@pytest.mark.proves("CLI-HOSTILE", "ANSWER-TAGS")
 @pytest.mark.parametrize(
     ("hostile", "shown"),
     [

@@ -1,0 +1,96 @@
+"""Nobody but the user speaks as the user: a rule planted in any channel is not theirs, and is told to no session."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from faults.channels import CHANNELS, MARK, RULE, TYPED_BY_THE_USER, Channel
+from replay import make_repository
+
+from nugget.config import Settings, read_environment
+from nugget.extraction.heuristic import extract_heuristic
+from nugget.extraction.places import Places
+from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
+from nugget.extraction.touches import TouchedFiles
+from nugget.index.home import open_home
+from nugget.index.sync.provenance import sync_provenance
+from nugget.infra.workspace import find_workspace
+from nugget.models import Session, Speaker, Unit
+from nugget.nuggets import Nugget, SessionRecord
+from nugget.redaction import redact_session
+from nugget.sources.nugget_store import write_session
+from nugget.sources.sessions import read_any
+from nugget.upkeep import briefing
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def read(channel: Channel, folder: Path) -> Session:
+    for path, text in channel.beside.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text + "\n", "utf-8")
+    file = folder / channel.path
+    if channel.records:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(record) + "\n" for record in channel.records), "utf-8")
+    return read_any(file)
+
+
+def learned(session: Session, workspace: str = "w") -> list[Unit | Nugget]:
+    """Everything that is learned from a session offline."""
+    redacted, _ = redact_session(session, settings=Settings())
+    units = [one.unit for one in extract_heuristic(redacted, embed=None, now=NOW)]
+    places = Places(session=session, roots=[])
+    reading = read_for_nuggets(session, TouchedFiles(), places, workspace=workspace, settings=Settings(), now=NOW)
+    return [*units, *heuristic_nuggets(reading)]
+
+
+def said_to_be_the_users(session: Session) -> list[Unit | Nugget]:
+    return [one for one in learned(session) if one.speaker is Speaker.USER and MARK in repr(one)]
+
+
+@pytest.mark.proves("SPEAKER-CHANNELS")
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda one: one.name)
+def test_a_planted_rule_is_nobody_elses_than_whose_it_is(channel: Channel, tmp_path: Path) -> None:
+    assert said_to_be_the_users(read(channel, tmp_path)) == []
+
+
+@pytest.mark.proves("SPEAKER-CHANNELS")
+def test_there_are_many_channels_and_each_is_one_of_its_own() -> None:
+    assert len({channel.name for channel in CHANNELS}) == len(CHANNELS) >= 40
+    assert all(MARK in repr(channel) or "attached document" in channel.name for channel in CHANNELS)
+
+
+@pytest.mark.proves("SPEAKER-REFUSAL")
+@pytest.mark.parametrize("channel", TYPED_BY_THE_USER, ids=lambda one: one.name)
+def test_the_same_rule_is_the_users_where_they_typed_it(channel: Channel, tmp_path: Path) -> None:
+    assert said_to_be_the_users(read(channel, tmp_path)) != []
+
+
+@pytest.mark.proves("SPEAKER-TOLD")
+def test_brief_and_recall_tell_what_the_user_typed_and_nothing_that_was_planted(tmp_path: Path, home: Path) -> None:
+    shop = make_repository(tmp_path / "shop")
+    workspace = find_workspace(shop)
+    assert workspace is not None
+
+    def told(channels: tuple[Channel, ...]) -> str:
+        for channel in channels:
+            session = read(channel, tmp_path / channel.name.replace("/", "-"))
+            nuggets = [one for one in learned(session, workspace.identity) if isinstance(one, Nugget)]
+            name = f"{abs(hash(channel.name)):08x}"[:8]
+            write_session(home, SessionRecord(session=name, workspace=workspace.identity, nuggets=tuple(nuggets)))
+        connection = open_home(home)
+        sync_provenance(home, connection, embedder=None)
+        connection.close()
+        environment = read_environment()
+        said = (
+            briefing.brief(environment, shop, now=NOW),
+            briefing.recall(environment, f"What of this? {RULE[:60]} before every build", shop, now=NOW),
+        )
+        return "\n".join(filter(None, said))
+
+    assert MARK not in told(CHANNELS)
+    assert MARK in told(TYPED_BY_THE_USER[:1])
