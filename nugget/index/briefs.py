@@ -88,7 +88,7 @@ def rules_of(connection: sqlite3.Connection, workspace: str, *, limit: int, toda
     """
     rows = connection.execute(
         "SELECT type, path, summary FROM nuggets WHERE workspace = ? AND type IN ('constraint', 'caveat') "
-        "AND speaker = 'user' AND origin = 'typed' "
+        "AND json_extract(details, '$.speaker') = 'user' AND json_extract(details, '$.origin') = 'typed' "
         "AND (stale_after IS NULL OR stale_after >= ?) "
         "ORDER BY type = 'caveat', confidence DESC, session_started DESC LIMIT ?",
         (workspace, today.isoformat(), limit),

@@ -13,7 +13,7 @@ from pathlib import Path
 from nugget.errors import IndexUnavailable
 from nugget.infra import files
 
-SCHEMA_VERSION = "5"
+SCHEMA_VERSION = "4"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
 
 NO_INDEX = "there is no index yet"

@@ -22,7 +22,7 @@ from nugget.speech import evidence_of
 _LAST_CHARACTER = "\U0010ffff"
 _NUGGET_COLUMNS = (
     "id, workspace, type, path, symbol, confidence, session, agent, session_started, extracted_at, stale_after, "
-    "file_hash, summary, detail, source_prompt, method, details, speaker, origin"
+    "file_hash, summary, detail, source_prompt, method, details"
 )
 _SESSION_COLUMNS = "session, workspace, agent, title, first_prompt, started, ended, branch, transcript, records, file"
 _BRIEF_COLUMNS = "id, type, path, symbol, confidence, session_started, extracted_at, stale_after, file_hash"
@@ -70,7 +70,7 @@ def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord,
     )  # fmt: skip
     indexed = set(unit_ids)
     rows = [_nugget_row(file, record, nugget) for nugget in record.nuggets if nugget.id in indexed]
-    connection.executemany(f"INSERT OR REPLACE INTO nuggets VALUES ({','.join('?' * 21)})", rows)
+    connection.executemany(f"INSERT OR REPLACE INTO nuggets VALUES ({','.join('?' * 19)})", rows)
     connection.executemany(
         "INSERT INTO file_touches VALUES (?,?,?,?,?,?,?,?,?)",
         [
@@ -322,13 +322,15 @@ def _admitted(types: Sequence[str], since: datetime | None, *, table: str = "") 
 
 def _nugget_row(file: str, record: SessionRecord, nugget: Nugget) -> tuple[object, ...]:
     path = nugget.scope.path or ""
-    details = {"alternatives": list(nugget.alternatives), "evidence": [asdict(one) for one in nugget.evidence]}
+    details = {
+        "alternatives": list(nugget.alternatives), "evidence": [asdict(one) for one in nugget.evidence],
+        "speaker": nugget.speaker, "origin": nugget.origin,
+    }  # fmt: skip
     return (
         nugget.id, file, record.workspace, nugget.type, path, path.rpartition("/")[0], nugget.scope.symbol,
         nugget.confidence, nugget.session, nugget.agent, _stamp(nugget.session_started or record.started),
         _stamp(nugget.extracted_at), nugget.stale_after.isoformat() if nugget.stale_after else None, nugget.file_hash,
         nugget.summary, nugget.detail, nugget.source_prompt, nugget.method, json.dumps(details, ensure_ascii=False),
-        nugget.speaker, nugget.origin,
     )  # fmt: skip
 
 
@@ -342,7 +344,7 @@ def _brief(row: Any) -> BriefNugget:
 
 def _nugget(row: Any) -> Nugget:
     (id_, workspace, type_, path, symbol, confidence, session, agent, started, extracted, stale_after, file_hash,
-     summary, detail, prompt, method, details_json, speaker, origin) = row  # fmt: skip
+     summary, detail, prompt, method, details_json) = row  # fmt: skip
     details: Mapping[str, Any] = json.loads(details_json)
     return Nugget(
         id=id_, type=NuggetType(type_), summary=summary, confidence=confidence, session=session, detail=detail,
@@ -350,7 +352,8 @@ def _nugget(row: Any) -> Nugget:
         extracted_at=_moment(extracted), alternatives=tuple(details["alternatives"]),
         stale_after=date.fromisoformat(stale_after) if stale_after else None, source_prompt=prompt,
         file_hash=file_hash, method=method,
-        evidence=tuple(map(evidence_of, details["evidence"])), speaker=Speaker(speaker), origin=SpeechOrigin(origin),
+        evidence=tuple(map(evidence_of, details["evidence"])), speaker=Speaker(details.get("speaker", Speaker.AGENT)),
+        origin=SpeechOrigin(details.get("origin", SpeechOrigin.WRITTEN)),
     )  # fmt: skip
 
 

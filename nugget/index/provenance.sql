@@ -21,9 +21,7 @@ CREATE TABLE nuggets (
     detail TEXT NOT NULL,
     source_prompt TEXT NOT NULL,
     method TEXT NOT NULL,
-    details TEXT NOT NULL,              -- JSON {alternatives, evidence}
-    speaker TEXT NOT NULL,              -- user | agent | tool | quoted
-    origin TEXT NOT NULL                -- typed | written | tool_result | pasted | compaction_summary | hook
+    details TEXT NOT NULL               -- JSON {alternatives, evidence}
 ) WITHOUT ROWID;
 CREATE INDEX nuggets_place ON nuggets (workspace, path, type, session_started);
 CREATE INDEX nuggets_folder ON nuggets (workspace, folder);

@@ -71,7 +71,7 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain: Path, ho
     assert message.trailers["Nugget-Session"] == session
     row = "| `domains/coding/patterns/retry-only-idempotent-calls.md` | pattern | coding | 0.70 | because of "
     assert row in message.body
-    assert "> `Retry a payment call only with an idempotency key`" in message.body
+    assert "> speaker unknown: `Retry a payment call only with an idempotency key`" in message.body
     assert f"nugget review show {result.branch}" in message.body
     assert "What it was about." in message.body
 
