@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget.app.asked import as_depth, as_filter, as_sources, at_least_one
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
-from nugget.errors import BrainError, IndexUnavailable
+from nugget.errors import BrainError, IndexUnavailable, NuggetError
 from nugget.index import Index, Unusable
+from nugget.index.connection import find_damage, is_damage
 from nugget.index.home import discard_damaged, read_home
 from nugget.index.sync import Freshness, Progress, SyncResult, index_folder, pending_changes, sync
 from nugget.infra import git
@@ -330,15 +331,22 @@ class Brain:
         """Ask; if the brain's index turns out to be damaged, rebuild it and ask once more."""
         try:
             return ask()
-        except sqlite3.OperationalError as error:
-            raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
-        except (sqlite3.DatabaseError, Unusable):
-            if discard_damaged(self.environment.home):  # damage that opening did not show; the files are the truth
+        except Exception as error:  # damage also shows as a row that is missing or a value of another kind
+            if isinstance(error, NuggetError) and not isinstance(error, Unusable):
+                raise
+            if isinstance(error, sqlite3.Error) and not is_damage(error):
+                raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
+            if discard_damaged(self.environment.home):  # the files are the truth
                 self._machine = None
-            else:
+            elif isinstance(error, (sqlite3.Error, Unusable)) or self._is_damaged():
                 self._reopen()
                 self.sync(rebuild=True)
+            else:
+                raise
             return ask()
+
+    def _is_damaged(self) -> bool:
+        return find_damage(index_folder(self.path, self.environment) / "index.db") is not None
 
     def context(
         self, path: str | None = None, *, query: str | None = None, folder: Path | None = None,

@@ -19,6 +19,7 @@ from nugget.cli.terminal import (
     console,
     current_folder,
     note,
+    open_brain,
     print_json,
 )
 from nugget.config import expanded, load_settings, read_environment
@@ -97,22 +98,46 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
         _print_status(console(), seen)
 
 
-def doctor(as_json: JsonOption = False, brain: BrainOption = None) -> None:
+def doctor(
+    mend: Annotated[bool, typer.Option("--repair", help="Put right what can be; say what was done.")] = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
     """Look for what is wrong and name the next command.
 
-    Changes nothing. The exit code is 1 when something is wrong.
+    Changes nothing, unless with --repair: that removes stale locks, leftovers and damaged indexes, and makes these
+    again. The exit code is 1 when something is wrong.
     """
     from nugget import upkeep as health
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
+    repaired = _repair(folder, environment.home, brain) if mend else []
     found = health.doctor(folder, load_settings(environment, folder), environment, now=datetime.now(UTC))
     wrong = sum(finding.state is health.State.ERROR for finding in found)
     if as_json:
-        print_json({"ok": not wrong, "brain": str(folder), "findings": [_finding_json(finding) for finding in found]})
+        findings = [_finding_json(finding) for finding in found]
+        print_json({
+            "ok": not wrong, "brain": str(folder), "findings": findings, **({"repaired": repaired} if mend else {}),
+        })  # fmt: skip
     else:
+        for line in repaired:
+            console().print(one_line(line))
         _print_findings(console(), folder, found, wrong)
     raise typer.Exit(1 if wrong else 0)
+
+
+def _repair(folder: Path, home: Path, brain: Path | None) -> list[str]:
+    from nugget.index.home import home_index_file
+    from nugget.upkeep.repair import repair
+
+    had_home_index = home_index_file(home).exists()
+    told = repair(folder, home)
+    with open_brain(brain) as opened:
+        opened.sync()
+        if had_home_index and not home_index_file(home).exists():
+            opened.sync_machine()
+    return told or ["There was nothing to repair."]
 
 
 def serve(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,6 +58,31 @@ def remove_database(file: Path) -> None:
     """Delete a database with what SQLite keeps beside it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether SQLite found a database damaged, rather than locked or full. Text that is not UTF-8 is damage."""
+    return not isinstance(error, sqlite3.OperationalError) or "decode to UTF-8" in str(error)
+
+
+def find_damage(file: Path) -> str | None:
+    """Return the first damage in a database, of its pages or of the texts in it; None if it is whole."""
+    try:
+        with closing(connect(file)) as connection:
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if found != "ok":
+                return str(found)
+            tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+            for (table,) in connection.execute(tables).fetchall():
+                for _ in connection.execute(f"SELECT * FROM {_quoted(table)}"):
+                    pass
+    except sqlite3.DatabaseError as error:
+        return str(error) if is_damage(error) else None
+    return None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Connection:

@@ -11,13 +11,19 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 
 from nugget.errors import IndexUnavailable
 from nugget.index import Index
-from nugget.index.connection import SCHEMA_VERSION, Unusable, connect, create, open_existing, remove_database
+from nugget.index.connection import (
+    SCHEMA_VERSION,
+    Unusable,
+    create,
+    find_damage,
+    open_existing,
+    remove_database,
+)
 from nugget.infra import files
 
 _SCHEMAS = ("provenance.sql", "history.sql", "evidence.sql")
@@ -66,18 +72,12 @@ def read_home(home: Path, *, resident: bool = False) -> Index:
 
 
 def discard_damaged(home: Path) -> bool:
-    """Remove the machine's index where SQLite finds it damaged, for the next sync to make anew; True where it was."""
+    """Remove the machine's index if it is damaged, for the next sync to make again; return whether it was."""
     file = home_index_file(home)
-    try:
-        with closing(connect(file)) as connection:
-            is_whole = connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-    except sqlite3.OperationalError:
+    if not file.exists() or find_damage(file) is None:
         return False
-    except sqlite3.DatabaseError:
-        is_whole = False
-    if not is_whole:
-        remove_database(file)
-    return not is_whole
+    remove_database(file)
+    return True
 
 
 @cache

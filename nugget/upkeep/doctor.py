@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nugget.config import Environment, Settings, is_known, read_brain_file, read_user_file
 from nugget.errors import GitError, NuggetError
-from nugget.index import Index
+from nugget.index.connection import find_damage
 from nugget.infra import files, git
 from nugget.models import Severity
 from nugget.sources import archive
@@ -87,7 +85,9 @@ def _check_locks(brain: Path, now: datetime) -> Iterator[Finding]:
             continue
         if now - since > _COMMIT_TAKES:
             said = f"{lock} was made {ago(since, now)}: while it is there, git refuses to commit"
-            yield _wrong("git lock", said, f"end the git that is at work there; if there is none, rm {lock}")
+            yield _wrong(
+                "git lock", said, "end the git that is at work there; if there is none, nugget doctor --repair"
+            )
 
 
 def _check_index(brain: Path, environment: Environment) -> Iterator[Finding]:
@@ -111,14 +111,7 @@ def _check_index(brain: Path, environment: Environment) -> Iterator[Finding]:
 
 def _damage(brain: Path, environment: Environment) -> str | None:
     file = index_file(brain, environment)
-    if file is None:
-        return None
-    try:
-        with closing(Index(file)) as index:
-            said = index.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except sqlite3.DatabaseError as error:
-        return str(error)
-    return None if said == "ok" else str(said)
+    return find_damage(file) if file else None
 
 
 def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:

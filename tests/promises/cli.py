@@ -29,6 +29,8 @@ PROMISES: dict[str, str] = {
     "RENDER-SIZE": "what an agent reads is never longer than it was told to be",
     "HEALTH-READS": "status and doctor write nothing",
     "HEALTH-NEXT": "what is wrong comes with the next command",
+    "REPAIR": "`doctor --repair` removes stale locks, leftovers and damage, and says what it did.",
+    "INDEX-DAMAGE": "Damage in an index, also text that is not UTF-8, is healed by a question, or named and repaired.",
     "HEALTH-GIT-LOCK": "a lock that a killed git left is told with its age and what to do",
     "HEALTH-KEY": "a key is told to be there, never shown",
 }

@@ -228,7 +228,7 @@ def test_a_lock_that_a_killed_git_left_is_told_with_its_age_and_what_to_do(words
     os.utime(left, (since, since))
     found = findings(words)["git lock"]
     assert (found.state, found.said.split(":")[0]) == (State.ERROR, f"{left} was made 3 hours ago")
-    assert found.next_step == f"end the git that is at work there; if there is none, rm {left}"
+    assert found.next_step == "end the git that is at work there; if there is none, nugget doctor --repair"
 
 
 @pytest.mark.proves("HEALTH-GIT-LOCK")

@@ -1,0 +1,135 @@
+"""`nugget doctor --repair`: what was left behind is put right and told; a damaged index is healed or named."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commands import Nugget
+
+from nugget.app import Brain
+from nugget.index.connection import find_damage
+from nugget.upkeep.repair import repair
+
+QUESTION = "idempotency keys for retries"
+
+
+def age(*paths: Path, seconds: float) -> None:
+    for path in paths:
+        os.utime(path, (time.time() - seconds,) * 2)
+
+
+def gone() -> int:
+    """The number of a process that is gone."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.proves("REPAIR")
+def test_leftovers_and_stale_locks_go_and_each_is_told(words: Path, home: Path, nugget: Nugget) -> None:
+    dead = gone()
+    (home / "ledger").mkdir(parents=True)
+    left = [
+        words / f"domains/coding/.x.md.{'0' * 32}.partial",
+        home / f"ledger/.brains.jsonl.{dead}.0123abcd.partial",
+        words / ".git/index.lock",
+        words / ".git/refs/heads/main.lock",
+        words / ".git/fast_import_crash_1",
+    ]
+    kept = [home / f"ledger/.x.jsonl.{os.getpid()}.0123abcd.partial", words / "domains/.hidden.md"]
+    for path in (*left, *kept):
+        path.write_text("x")
+    age(*left, seconds=7200)
+    told = nugget("--brain", words, "doctor", "--repair")
+    assert not any(path.exists() for path in left) and all(path.exists() for path in kept)
+    assert f"left by process {dead}, which is gone" in told.out and "left by an older version" in told.out
+    assert told.out.count("the git that made it") == 2 and "1 temporary file of git's" in told.out
+    again = json.loads(nugget("--brain", words, "doctor", "--repair", "--json").out)
+    assert again["repaired"] == ["There was nothing to repair."]
+
+
+@pytest.mark.proves("REPAIR")
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="only Linux tells which processes are in a folder")
+def test_the_lock_of_a_git_at_work_stays(words: Path, home: Path) -> None:
+    lock = words / ".git/index.lock"
+    lock.write_text("")
+    age(lock, seconds=7200)
+    command = ["git", "cat-file", "--batch-check"]
+    with subprocess.Popen(command, cwd=words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as working:
+        assert working.stdin and working.stdout
+        working.stdin.write(b"HEAD\n")
+        working.stdin.flush()
+        assert working.stdout.readline(), "it is at work"
+        assert repair(words, home) == [f"Left {lock}: git (process {working.pid}) is at work in {words}."]
+        working.stdin.close()
+    assert repair(words, home) and not lock.exists()
+
+
+@pytest.mark.proves("REPAIR")
+def test_a_missing_object_is_named(words: Path, home: Path) -> None:
+    blob = subprocess.run(["git", "-C", str(words), "rev-parse", "HEAD:brain.yaml"], capture_output=True, text=True)
+    sha = blob.stdout.strip()
+    (words / ".git/objects" / sha[:2] / sha[2:]).unlink()
+    (told,) = repair(words, home)
+    assert told.startswith("Not repaired: git fsck failed") and "git fetch" in told
+
+
+@pytest.mark.proves("INDEX-DAMAGE")
+def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words: Path, home: Path, tmp_path: Path) -> None:
+    """Bytes and whole pages are overwritten at places that a seed chooses."""
+    with Brain(words) as opened:
+        opened.sync()
+        right = [hit.ref for hit in opened.ask(QUESTION).hits]
+    file, whole = words / ".nugget/index.db", tmp_path / "whole.db"
+    for extra in ("-wal", "-shm"):
+        file.with_name(file.name + extra).unlink(missing_ok=True)
+    shutil.copy(file, whole)
+    assert find_damage(whole) is None and right
+    content, chance, healed, named = whole.read_bytes(), random.Random(7), 0, 0
+    for number in range(40):
+        damaged = bytearray(content)
+        size = (1, 64, 4096, 20_000)[number % 4]
+        for _ in range(8 if size == 1 else 1):
+            place = chance.randrange(0, len(damaged) - size)
+            damaged[place : place + size] = b"\xff" * size if number % 8 < 4 else chance.randbytes(size)
+        file.write_bytes(damaged)
+        is_damaged = find_damage(file) is not None
+        for extra in ("-wal", "-shm"):
+            file.with_name(file.name + extra).unlink(missing_ok=True)
+        file.write_bytes(damaged)
+        with Brain(words) as opened:
+            opened.ask(QUESTION)
+        if is_damaged and find_damage(file) is None:
+            healed += 1
+        elif is_damaged:
+            named += 1
+            assert any("index.db, which was damaged" in line for line in repair(words, home))
+        with Brain(words) as opened:
+            assert not is_damaged or [hit.ref for hit in opened.ask(QUESTION).hits] == right
+        assert find_damage(file) is None
+        for extra in ("", "-wal", "-shm"):
+            file.with_name(file.name + extra).unlink(missing_ok=True)
+    assert healed > 5 and named > 0
+
+
+@pytest.mark.proves("INDEX-DAMAGE")
+def test_text_that_is_not_utf8_is_damage(words: Path) -> None:
+    with Brain(words) as opened:
+        opened.sync()
+        right = opened.ask(QUESTION)
+    with sqlite3.connect(words / ".nugget/index.db") as connection:
+        connection.execute("UPDATE units SET title = CAST(x'ff41' AS TEXT)")
+    connection.close()
+    assert "UTF-8" in str(find_damage(words / ".nugget/index.db"))
+    with Brain(words) as opened:
+        assert [hit.unit.title for hit in opened.ask(QUESTION).hits] == [hit.unit.title for hit in right.hits]
+    assert find_damage(words / ".nugget/index.db") is None
