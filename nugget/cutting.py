@@ -23,7 +23,7 @@ _CONTAINERS = frozenset({"bullet_list_open", "ordered_list_open", "list_item_ope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkLimits:
-    """How large chunks are, in tokens of the text without its breadcrumb.
+    """Limits of chunks, in tokens of the text without its breadcrumb.
 
     A section above `max_tokens` is cut at block boundaries, a code fence only above `max_code_tokens`; a section
     below `min_tokens` joins its neighbour. `overlap` is the share of `max_tokens` by which the parts of one

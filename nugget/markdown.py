@@ -58,7 +58,7 @@ class _Section:
 
 
 def title_of(body: str) -> str | None:
-    """The text of the first level-one heading (`# Title` or underlined with `=`), None where there is none."""
+    """Return the text of the first level-one heading (`# Title` or underlined with `=`), or None."""
     first = _FIRST_H1.match(body)
     if first and (title := _without_closing(first[1])):
         return _one_line(title)
@@ -81,7 +81,7 @@ def subheadings_of(body: str) -> list[str]:
 
 
 def headings_of(body: str) -> list[tuple[int, str, int]]:
-    """Every heading as (level, text, line counted from 0), in order; a `#` in code, a quote or a list is none."""
+    """Return every heading as (level, text, line from 0), in order; a `#` in code, a quote or a list does not count."""
     found: list[tuple[int, str, int]] = []
     for heading, inline in itertools.pairwise(_block_tokens(body)):
         if heading.type == "heading_open" and heading.level == 0 and heading.map is not None:

@@ -57,7 +57,7 @@ class RelationType(StrEnum):
 
 
 class Origin(StrEnum):
-    """How a knowledge unit came to be (frontmatter key `source`)."""
+    """Origin of a knowledge unit (frontmatter key `source`)."""
 
     AI_SESSION = "ai-session"
     MANUAL = "manual"
@@ -65,7 +65,7 @@ class Origin(StrEnum):
 
 
 class StaleReason(StrEnum):
-    """Why a unit is stale. Stale units are still returned, penalised and labelled."""
+    """Reason why a unit is stale. Stale units are still returned, penalised and labelled."""
 
     FILE_CHANGED = "file_changed"
     SUPERSEDED = "superseded"
@@ -73,7 +73,7 @@ class StaleReason(StrEnum):
 
 
 class Depth(StrEnum):
-    """How much of each unit an answer carries."""
+    """Detail of each unit in an answer."""
 
     SUMMARY = "summary"
     STANDARD = "standard"
@@ -81,7 +81,7 @@ class Depth(StrEnum):
 
 
 class EventKind(StrEnum):
-    """What one happening in a session was."""
+    """Kind of an event in a session."""
 
     PROMPT = "prompt"
     PASTE = "paste"
@@ -117,7 +117,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileState:
-    """What sync knows of one file: the SHA-256 of its bytes, its size and time, and what came of it."""
+    """State of one file at its last sync: the SHA-256 of its bytes, its size and time, and the result."""
 
     path: str
     hash: str
@@ -178,17 +178,17 @@ class Unit:
 
     @property
     def speaker(self) -> Speaker | None:
-        """Who said what it rests on; None without evidence."""
+        """Return who said what the unit rests on; None without evidence."""
         return speaker_of(self.evidence) if self.evidence else None
 
     @property
     def is_reviewed(self) -> bool:
-        """Whether a person accepted or wrote it."""
+        """Return whether a person accepted or wrote it."""
         return self.source in (SourceName.BRAIN, SourceName.CANON)
 
     @property
     def is_judged(self) -> bool:
-        """Whether its confidence says anything: of notes and history nobody has said how far to trust them."""
+        """Return whether its confidence says anything: of notes and history nobody has said how far to trust them."""
         return self.source in (SourceName.BRAIN, SourceName.PROVENANCE)
 
 
@@ -207,7 +207,7 @@ class Chunk:
 
     @property
     def embedded_text(self) -> str:
-        """What is embedded: the breadcrumb, then the text."""
+        """Return the text to embed: the breadcrumb, then the text."""
         return f"{self.breadcrumb}\n{self.text}" if self.breadcrumb else self.text
 
 
@@ -285,7 +285,7 @@ class SessionFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which units may be candidates. Empty tuples and None filter nothing.
+    """Conditions on candidates. Empty tuples and None filter nothing.
 
     A domain also admits its sub-domains; several tags must all be present; `since` and `until` compare with the
     later of `created` and `last_modified`. A path admits units whose file or scope has it at its beginning or behind
@@ -312,7 +312,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What is asked. `match_any` is an FTS5 expression to rank words by, in place of those of `text`."""
+    """A question. `match_any` is an FTS5 expression to rank words by, in place of those of `text`."""
 
     text: str
     match_any: str = ""
@@ -382,7 +382,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """What retrieval returns. `weak` says that nothing found is likely to answer the question.
+    """Result of retrieval. `weak` says that nothing found is likely to answer the question.
 
     `degraded` names the parts that are normally there and were not (`no_vectors`, `no_llm`, `index_behind`...);
     `explain` holds counts, stages and timings when asked for.

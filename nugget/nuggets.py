@@ -29,7 +29,7 @@ class NuggetType(StrEnum):
 
 
 class TouchAction(StrEnum):
-    """What was done to a file."""
+    """Action on a file."""
 
     CREATED = "created"
     MODIFIED = "modified"
@@ -88,7 +88,7 @@ class Nugget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """What provenance keeps of one session of a workspace: its nuggets and the files that it touched.
+    """Provenance of one session of a workspace: its nuggets and the files that it touched.
 
     `workspace` is the identity of the code repository; `records` counts the transcript's records that were read, by
     which a session that has grown is known.
@@ -109,7 +109,7 @@ class SessionRecord:
 
 
 class ScopeMatch(StrEnum):
-    """How the scope of a nugget lies to the place that is asked about."""
+    """Relation of a nugget's scope to the place in question."""
 
     EXACT = "exact"
     DIRECTORY = "directory"
@@ -120,7 +120,7 @@ class ScopeMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NuggetQuery:
-    """What is asked about code: a place, words, or both.
+    """A question about code: a place, words, or both.
 
     `path` is relative to the workspace with `/`, empty for its root and None where only words are asked. `since`
     admits nuggets of sessions that started at that time or later.

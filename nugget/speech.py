@@ -1,4 +1,4 @@
-"""Who said something in a session, how it came there, and the quotes that show it."""
+"""Speakers in a session, how their words came there, and the quotes that show it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Speaker(StrEnum):
-    """Who said something, from the most to the least trusted. What nobody is known to have said is the agent's."""
+    """Speaker in a session, from the most to the least trusted. Words of unknown origin are the agent's."""
 
     USER = "user"
     AGENT = "agent"
@@ -18,7 +18,7 @@ class Speaker(StrEnum):
 
 
 class SpeechOrigin(StrEnum):
-    """How words came into a session; `WRITTEN` are the agent's own replies and calls."""
+    """Origin of words in a session; `WRITTEN` are the agent's own replies and calls."""
 
     TYPED = "typed"
     WRITTEN = "written"
@@ -50,7 +50,7 @@ def said_how(speaker: Speaker | None, origin: SpeechOrigin | None = None) -> str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Where a unit was learned: the session, the transcript records, and a short verbatim quote.
+    """Evidence of a unit: the session, the transcript records, and a short verbatim quote.
 
     `speaker` and `origin` are None where they are not known, as in what Nugget 0.1 wrote.
     """
@@ -87,11 +87,11 @@ def origin_of(evidence: Iterable[Evidence]) -> SpeechOrigin:
 
 
 def is_typed(evidence: Iterable[Evidence]) -> bool:
-    """Whether the user typed all of it, and there is some."""
+    """Return whether the user typed all of it, and there is some."""
     said = {(one.speaker, one.origin) for one in evidence}
     return said == {(Speaker.USER, SpeechOrigin.TYPED)}
 
 
 def is_own_words(evidence: Iterable[Evidence]) -> bool:
-    """Whether the user or the agent said at least some of it in their own words."""
+    """Return whether the user or the agent said at least some of it in their own words."""
     return any(one.speaker not in (Speaker.TOOL, Speaker.QUOTED) for one in evidence)

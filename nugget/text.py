@@ -102,7 +102,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """How long before `now` a moment was, as people say it: `40 seconds ago`, `90 minutes ago`, `3 hours ago`."""
+    """Return how long before `now` a moment was, in words: `40 seconds ago`, `90 minutes ago`, `3 hours ago`."""
     seconds = max(0, int((now - moment).total_seconds()))
     if seconds < 60:
         return f"{counted(seconds, 'second')} ago"

@@ -35,7 +35,7 @@ _SPACES = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitResult:
-    """What `init_brain` did: `commit` is the first commit where it made one.
+    """Result of `init_brain`: `commit` is the first commit if it made one.
 
     `problem` says why there is no git repository, for example because git is not installed; the brain works
     without, but has no history and takes no proposals.
@@ -72,7 +72,7 @@ def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
 
 
 def is_knowledge_path(path: str) -> bool:
-    """Whether a path in the brain is one that a knowledge file has: under `domains/`, not hidden, no README."""
+    """Return whether a path in the brain is one that a knowledge file has: under `domains/`, not hidden, no README."""
     folders, _, name = path.rpartition("/")
     is_hidden = path.startswith(".") or "/." in path
     return f"{folders}/".startswith("domains/") and name.endswith(".md") and name != "README.md" and not is_hidden
@@ -119,7 +119,7 @@ def load(brain: Path, path: str) -> knowledge.Parsed:
 
 
 def unit_path(unit_type: str, domain: str, slug: str) -> str:
-    """Where a unit is filed: `domains/<domain>/<type>s/<slug>.md`. Raises UsageError for parts it cannot take."""
+    """Return the path of a unit: `domains/<domain>/<type>s/<slug>.md`. Raises UsageError for invalid parts."""
     if unit_type not in list(KnowledgeType):
         raise UsageError(f"There is no type {unit_type!r}.", hint=f"The types are {', '.join(KnowledgeType)}.")
     if not knowledge.is_id(f"{unit_type}/{slug}"):
@@ -153,7 +153,7 @@ def _walk(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[str]:
 
 
 def _listed(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder, sorted; nothing, and told in `unlisted`, where it cannot be listed."""
+    """Return the entries of a folder, sorted; if it cannot be listed, none, and a note in `unlisted`."""
     try:
         with os.scandir(brain / folder) as listing:
             return iter(sorted(listing, key=lambda entry: entry.name))
@@ -186,7 +186,7 @@ def _inside(brain: Path, path: str) -> Path:
 
 
 def _passes_a_link(brain: Path, path: str) -> bool:
-    """Whether any step of a path below the brain is a symbolic link; without one it cannot lead out."""
+    """Return whether any step of a path below the brain is a symbolic link; without one it cannot lead out."""
     step = str(brain)
     for name in path.split("/"):
         step = f"{step}{os.sep}{name}"
@@ -248,7 +248,7 @@ def _refuse_foreign(path: Path, files: Mapping[str, str], *, now: datetime) -> N
 
 
 def _is_same(file: Path, text: str, *, now: datetime) -> bool:
-    """Whether a file is what an earlier `init_brain`, perhaps of another day, wrote."""
+    """Return whether a file is what an earlier `init_brain`, perhaps of another day, wrote."""
     try:
         return _fill(file.read_text("utf-8"), name="", owner="", now=now) == text
     except (OSError, UnicodeDecodeError, KnowledgeError):

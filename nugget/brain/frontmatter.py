@@ -158,7 +158,7 @@ class Fields:
     lines: dict[str, int] = field(default_factory=dict)
 
     def wrong(self, node: Node | None, reason: str, severity: Severity = Severity.ERROR) -> None:
-        """Note a problem at a node (the first line of the file where there is none)."""
+        """Note a problem at a node, or on the first line of the file without one."""
         line = self.line(node) if node else max(1, self.first_line - 1)
         self.problems.append(Problem(path=self.path, reason=reason, line=line, severity=severity))
 

@@ -49,7 +49,7 @@ class GoldenQuestion:
 
     @property
     def key(self) -> str:
-        """What says that a question of another run is the same: its text, what it expects, its filters."""
+        """Return the identity of a question across runs: its text, what it expects, its filters."""
         return json.dumps([self.text, sorted(self.expect), self.filters], ensure_ascii=False, sort_keys=True)
 
 
@@ -127,7 +127,7 @@ def parse(content: bytes, *, path: str) -> Golden:
 
 
 class _Wrong(Exception):
-    """What is wrong with a node."""
+    """A problem with a node."""
 
     def __init__(self, node: yaml.Node, reason: str) -> None:
         super().__init__(reason)
@@ -199,7 +199,7 @@ def _pairs(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
 
 
 def _entries(node: yaml.Node) -> list[yaml.Node]:
-    """The entries of a list; a single word is a list of one, nothing is none."""
+    """Return the entries of a list; a single word is a list of one."""
     if _is_empty(node):
         return []
     return list(node.value) if _kind(node) == "sequence" else [node]

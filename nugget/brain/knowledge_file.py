@@ -67,7 +67,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """What a knowledge file holds: no unit where a problem is an error.
+    """Content of a knowledge file; without a unit if a problem is an error.
 
     `lines` tells where the keys stand: `id`, `related`, and `related.0`, `related.1`... for each relation.
     """
@@ -78,7 +78,7 @@ class Parsed:
 
 
 def read_text(content: bytes, *, path: str) -> str | Problem:
-    """The text of a file, byte order mark and line ends kept; a Problem where it is no text that we take."""
+    """Return the text of a file, byte order mark and line ends kept; a Problem if it is not valid text."""
     if len(content) > MAX_FILE_BYTES:
         return too_large(len(content), path=path)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -204,12 +204,12 @@ def domain_of(path: str) -> str | None:
 
 
 def is_id(text: str) -> bool:
-    """Whether the text can be the id of a knowledge unit: `<type>/<slug>`."""
+    """Return whether the text can be the id of a knowledge unit: `<type>/<slug>`."""
     return _ID.fullmatch(text) is not None
 
 
 def is_domain(text: str) -> bool:
-    """Whether the text can be a domain: folder names joined by `/`, none hidden, none pointing up."""
+    """Return whether the text can be a domain: folder names joined by `/`, none hidden, none pointing up."""
     return _DOMAIN.fullmatch(text) is not None
 
 
@@ -323,7 +323,7 @@ def _scope(fields: Fields) -> Scope | None:
 
 
 def _evidence(fields: Fields) -> tuple[Evidence, ...]:
-    """Where the unit was learned; entries without a quote are left out."""
+    """Return the evidence of a unit; entries without a quote are left out."""
     node = fields.value("evidence")
     if node is None:
         return ()
@@ -392,7 +392,7 @@ def _check_together(fields: Fields, parts: Split, unit: Unit) -> None:
 
 
 def _derived_title(unit_id: str, body: str) -> str:
-    """The body's own heading; else the words of the id, where there are at least two; else how the body begins."""
+    """Return the body's own heading; else the words of the id, if at least two; else the body's beginning."""
     words = unit_id.partition("/")[2].replace("-", " ").replace("_", " ")
     named = words[:1].upper() + words[1:]
     if own := title_of(body):

@@ -49,7 +49,7 @@ class _Brain:
 
 
 def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAULTS) -> list[Problem]:
-    """What is wrong with a brain, sorted by path and line; with `paths` (files or folders) only what is wrong there.
+    """Return the problems of a brain, sorted by path and line; with `paths` (files or folders) only those there.
 
     Relations and ids are always checked against the whole brain. `settings` say which texts are no secrets.
     Raises UsageError for a path outside it.
@@ -147,7 +147,7 @@ def _links_and_folders(brain: Path) -> Iterator[Problem]:
 
 
 def _repository(brain: Path) -> Iterator[Problem]:
-    """What is wrong with the brain as a git repository."""
+    """Return the problems of the brain as a git repository."""
     if not git.is_repository(brain):
         reason = "is no git repository, so nothing has a history or can be proposed; run `nugget init` in it"
         yield Problem(path=".", reason=reason, severity=Severity.WARNING)
@@ -173,7 +173,7 @@ def _duplicates(units: Sequence[_Known]) -> Iterator[Problem]:
 
 
 def _place(known: _Known) -> Iterator[Problem]:
-    """Whether a file stands where its id and type say."""
+    """Return whether a file stands where its id and type say."""
     unit_type, _, slug = known.unit.id.partition("/")
     parts = known.path.split("/")
     if unicodedata.normalize("NFC", parts[-1]) != f"{unicodedata.normalize('NFC', slug)}.md":

@@ -108,7 +108,7 @@ def _region(lines: Sequence[str], found: Mapping[str, tuple[Node, Node]], key: s
 
 
 def _place(lines: Sequence[str], found: Mapping[str, tuple[Node, Node]], key: str) -> int:
-    """Where a new key goes: behind the last one that comes before it in the order of KEYS, or last."""
+    """Return the line for a new key: after the last one that comes before it in the order of KEYS, or last."""
     earlier = [name for name in (KEYS[: KEYS.index(key)] if key in KEYS else found) if name in found]
     if earlier:
         return max(_region(lines, found, name)[1] for name in earlier)

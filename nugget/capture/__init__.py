@@ -36,7 +36,7 @@ Extract = Callable[[Session], Extraction]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureResult:
-    """What became of a session. `skipped` says why nothing was proposed; `branch` is where the proposal waits."""
+    """Result for a session. `skipped` says why nothing was proposed; `branch` is where the proposal waits."""
 
     session: str
     branch: str | None = None
@@ -74,7 +74,7 @@ def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
 
 
 def read_redacted(transcript: Path, capture: Capture) -> tuple[Session, Mapping[str, int]]:
-    """The session with nothing secret in it, and how many of which kinds were taken out."""
+    """Read a session without secrets; return it with how many of which kinds were removed."""
     try:
         session = read_any(transcript)
     except TranscriptError:
@@ -88,7 +88,7 @@ def read_redacted(transcript: Path, capture: Capture) -> tuple[Session, Mapping[
 
 
 def is_excluded(session: Session, capture: Capture) -> bool:
-    """Whether the session is never read: by `capture.exclude_projects`, or because Nugget itself ran it."""
+    """Return whether the session is never read: by `capture.exclude_projects`, or because Nugget itself ran it."""
     ours = session.cwd is not None and Path(session.cwd).is_relative_to(capture.home)
     return ours or is_excluded_project(session, settings=capture.settings)
 
@@ -197,7 +197,7 @@ def _propose(
 
 
 def capture_id(keys: list[str]) -> str:
-    """What a plan in the ledger and its commit's trailer share."""
+    """Return the id that a plan in the ledger and its commit's trailer share."""
     return proposal_text.records_trailer(keys).removeprefix("Nugget-Records: ")
 
 

@@ -1,4 +1,4 @@
-"""What a session's units mean for the brain: new files, edits of files that are there, or nothing new.
+"""Compare a session's units with the brain: new files, edits of existing files, or nothing new.
 
 Pure decisions over what is handed in: the brain's committed files, what waits for review, what was turned down,
 and `similar`, which knows the index. No unit enters the brain twice because a session was captured twice, and
@@ -55,13 +55,13 @@ class FileChange:
 
     @property
     def is_new(self) -> bool:
-        """Whether the brain has no such file yet."""
+        """Return whether the brain has no such file yet."""
         return self.before is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What is to be proposed, and for each unit that is not, why."""
+    """The units to propose, and for each other unit the reason why not."""
 
     changes: tuple[FileChange, ...]
     dropped: tuple[str, ...]
@@ -185,7 +185,7 @@ def held_words(one: str, other: str) -> float:
 
 
 def same_knowledge(one: Unit, other: Unit) -> bool:
-    """Whether two units say the same in mostly the same words, or rest on the same quote."""
+    """Return whether two units say the same in mostly the same words, or rest on the same quote."""
     quotes = {text_key(evidence.quote) for evidence in one.evidence}
     if quotes and quotes == {text_key(evidence.quote) for evidence in other.evidence}:
         return True

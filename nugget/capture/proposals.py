@@ -1,4 +1,4 @@
-"""How a proposal reads: the branch name, the title, the body of the pull request, the trailers of the commit.
+"""Texts of a proposal: the branch name, the title, the body of the pull request, the trailers of the commit.
 
 The commit's message is the title, the body and the trailers, so that a proposal can be listed, shown and opened
 as a pull request later from the repository alone. What comes from a session is hostile: it stands in code
@@ -71,7 +71,7 @@ def body(
     method: str,
     usd: float,
 ) -> str:
-    """What the reviewer reads: summary, table of files, what to look at, evidence, how to edit or reject."""
+    """Return the reviewer's text: summary, table of files, what to look at, evidence, how to edit or reject."""
     opening = [_opening(session, changes), inline(summary, max_chars=600) if summary else ""]
     closing = f"Extraction: {_code(method)}. Redacted: {_kinds(redacted)}. Cost: ${usd:.4f}."
     return _body([*opening, *_parts(changes, dropped), closing, _how_to(branch)])

@@ -47,20 +47,20 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What an attempt came to. `local` says why everything stays local, where it does."""
+    """Result of an attempt to publish. `local` says why everything stays local, if it does."""
 
     publications: tuple[Publication, ...] = ()
     local: str | None = None
 
     @property
     def failed(self) -> tuple[Publication, ...]:
-        """Those that are still only local because something went wrong."""
+        """Return the proposals that are still local because something went wrong."""
         return tuple(publication for publication in self.publications if publication.state == "failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a brain is published: its remote, and the repository on GitHub behind it."""
+    """Target of a brain's proposals: its remote, and the repository on GitHub behind it."""
 
     remote: git.Remote
     name: str
@@ -73,7 +73,7 @@ class Place:
 
 
 def find_place(brain: Path, environment: Environment) -> Place | str:
-    """Where proposals go, or in a sentence why they stay local. Asks nothing of the network."""
+    """Return where proposals go, or a sentence why they stay local. Makes no network call."""
     remote = git.find_remote(brain) if git.is_repository(brain) else None
     if remote is None:
         return "the brain has no remote"
@@ -88,7 +88,7 @@ def find_place(brain: Path, environment: Environment) -> Place | str:
 
 
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
-    """What is known of each published proposal, by branch. Reads only."""
+    """Return what is known of each published proposal, by branch. Reads only."""
     key = brain_key(brain, home)
     known: dict[str, Publication] = {}
     for line in ledger.read(home, PUBLISHED):
@@ -202,7 +202,7 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
 
 
 def locked(brain: Path, home: Path) -> AbstractContextManager[None]:
-    """What is done with pull requests of a brain is done by one at a time."""
+    """Hold the lock for changes to a brain's pull requests."""
     return files.locked(home / "locks" / f"{brain_key(brain, home).replace('/', '_')[-60:]}-publish.lock")
 
 
@@ -317,7 +317,7 @@ def _drop_merged(brain: Path, branch: git.Branch, *, home: Path, now: datetime) 
 
 
 def _is_here(brain: Path, commit: str | None) -> bool:
-    """Whether the checked-out branch holds a commit of the remote."""
+    """Return whether the checked-out branch holds a commit of the remote."""
     known = git.resolve(brain, commit) if commit else None
     return known is not None and git.merge_base(brain, "HEAD", known) == known
 

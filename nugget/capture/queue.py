@@ -58,7 +58,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What capturing a job's session came to: a branch, or why there is none."""
+    """Result of capturing a job's session: a branch, or the reason why there is none."""
 
     branch: str | None = None
     skipped: str | None = None
@@ -75,7 +75,7 @@ class Overview:
 
 
 def jobs(home: Path, state: str) -> list[Job]:
-    """The jobs in a state, oldest first. A file that is no job counts as one that says so in its reason."""
+    """Return the jobs in a state, oldest first. A file that is not a job counts as one that says so in its reason."""
     return [_read(file) for file in _files(home, state)]
 
 
@@ -213,7 +213,7 @@ def overview(home: Path) -> Overview:
 
 
 def is_working(home: Path) -> bool:
-    """Whether a worker holds the queue. Asks the lock itself only where it names a process that lives.
+    """Return whether a worker holds the queue. Asks the lock itself only where it names a process that lives.
 
     Whoever tests a lock holds it for a moment, and a hook at that moment would not start a worker.
     """
@@ -253,7 +253,7 @@ def _attempt(job: Job, capture: Callable[[Job], Outcome]) -> Outcome:
 
 
 def _can_be_a_path(text: str) -> bool:
-    """Whether a text that a client gave can name a file on any system."""
+    """Return whether a text that a client gave can name a file on any system."""
     try:
         name = os.fsencode(text)
     except UnicodeEncodeError:
@@ -297,7 +297,7 @@ def _read(file: Path) -> Job:
 
 
 def _rewrite(home: Path, job: Job) -> Job:
-    """Write a job anew where it is; its state does not change."""
+    """Rewrite a job in place; its state does not change."""
     kept = {name: getattr(job, name) for name in Job.__slots__ if name not in ("name", "state", "is_unread", "other")}
     line = {**job.other, **{name: value for name, value in kept.items() if value is not None}}
     files.replace(Path(spool.queue_folder(home)) / job.state / job.name, json.dumps(line).encode())

@@ -1,4 +1,4 @@
-"""What a reviewer should look at before a unit is accepted: commands, URLs, and what it would have them install."""
+"""Flags for a reviewer: commands, URLs, and what a unit would have the reader install."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from nugget.upkeep import briefing
 
 
 def brief(as_json: JsonOption = False) -> None:
-    """Show what a session that starts in this folder is told.
+    """Show the brief of a session that starts in this folder.
 
     With `nugget install --brief` each new session is told it: the last failure and its fix, open todos, constraints
     of this code, and whether capture works.

@@ -98,7 +98,7 @@ def bundle(
     artifacts: Annotated[bool, typer.Option("--artifacts/--no-artifacts", help="With or without notes.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """What speaks to a question: failures with their output and fixes, edits, todos, where you were.
+    """Show evidence for a question: failures with their output and fixes, edits, todos, where you were.
 
     New logs of the session are taken in first.
     """

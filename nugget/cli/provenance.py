@@ -135,7 +135,7 @@ def list_nuggets(
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """What is known of this workspace, newest session first.
+    """List nuggets of this workspace, newest session first.
 
     With --check the exit code is 1 where something named is missing.
     """

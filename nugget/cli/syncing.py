@@ -114,7 +114,7 @@ def _pull(opened: Brain) -> NuggetError | None:
 
 
 def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """Make the index anew.
+    """Rebuild the index.
 
     The old one answers until the new one is ready, and vectors already made are used again.
     """

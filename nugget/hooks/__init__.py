@@ -1,1 +1,1 @@
-"""What clients and git call at their events; standard library only until there is work."""
+"""Hooks that clients and git call; standard library only until there is work."""

@@ -1,4 +1,4 @@
-"""What git's prepare-commit-msg hook calls: `nugget commit --hook FILE [SOURCE [COMMIT]]`.
+"""The prepare-commit-msg hook of git: `nugget commit --hook FILE [SOURCE [COMMIT]]`.
 
 Whatever happens here, the commit goes on: the exit code is 0, nothing is printed, and after five seconds at the latest
 it is over. What failed is noted in `$NUGGET_HOME/log/hook.log`; the message is then as git made it.

@@ -1,4 +1,4 @@
-"""What Claude Code's hooks call: note the session in the queue, start the worker, get out of the way.
+"""The hooks of Claude Code: note the session in the queue, start the worker, get out of the way.
 
 Where it was asked for, a session is told at its start what is known of its workspace (`--brief`), and at each prompt
 what is known of that (`--recall`).
@@ -33,11 +33,11 @@ _JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": 
 
 
 class _OutOfTime(BaseException):
-    """What was asked takes too long. No OSError, as TimeoutError is: what looks into files goes on after those."""
+    """A question took too long. Not an OSError, as TimeoutError is: readers of files go on after those."""
 
 
 def is_hook_call(arguments: Sequence[str]) -> bool:
-    """Whether `nugget <arguments>` is a hook at work: `capture-session` alone, with the payload on stdin."""
+    """Return whether `nugget <arguments>` is a hook at work: `capture-session` alone, with the payload on stdin."""
     is_ours = list(arguments[:1]) == ["capture-session"] and all(flag in FLAGS for flag in arguments[1:])
     return is_ours and sys.stdin is not None and not sys.stdin.isatty()
 
@@ -72,7 +72,7 @@ def home_folder() -> str:
 
 
 def _read_payload() -> dict[str, object]:
-    """The JSON object on stdin, complete or not closed; empty when there is none within a second.
+    """Return the JSON object on stdin, complete or not closed; empty if none arrives within a second.
 
     A client that keeps the pipe open must not hold us, so reading ends where the object ends.
     """
@@ -136,7 +136,7 @@ def _wants(arguments: Sequence[str], flag: str, variable: str) -> bool:
 
 
 def _told(payload: dict[str, object], what: str) -> dict[str, object]:
-    """What the client adds to the conversation, as its hook output; nothing where there is nothing, or not in time."""
+    """Return the hook output that the client adds to the conversation; empty if nothing was found in time."""
     from datetime import UTC, datetime
     from pathlib import Path
 
@@ -199,7 +199,7 @@ def _note(home: str, error: BaseException) -> None:
 
 
 def _redacted(text: str) -> str:
-    """What an error says may be the payload's words. Costs 0.1 s, and only where something failed."""
+    """Redact an error message, which may quote the payload. Costs 0.1 s, and only after a failure."""
     try:
         from nugget.redaction import redact
 

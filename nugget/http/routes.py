@@ -48,7 +48,7 @@ _STATUSES = (400, 401, 403, 404, 405, 413, 415, 421, 422, 429, 500, 503)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What the endpoints share."""
+    """State that the endpoints share."""
 
     session: AgentSession
     environment: Environment

@@ -46,7 +46,7 @@ _ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the server listens; port 0 is any free one."""
+    """Address of the server; port 0 is any free one."""
 
     host: str
     port: int
@@ -64,7 +64,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may ask. With `any_address` every IP address is accepted as a Host, since no name can point to one."""
+    """Access rules. With `any_address` every IP address is accepted as a Host, since no name can point to one."""
 
     hosts: frozenset[str]
     any_address: bool = False

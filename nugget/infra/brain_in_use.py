@@ -1,4 +1,4 @@
-"""Which brain is in use, and which folder is a brain."""
+"""Find the brain in use, and tell whether a folder is a brain."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ MAX_BYTES = 64_000_000
 
 
 def read(path: Path) -> str | None:
-    """The text of a file, line ends as they are; None where there is none. Raises InstallError."""
+    """Return the text of a file, line ends as they are; None if there is no such file. Raises InstallError."""
     try:
         if path.exists() and not path.is_file():
             raise InstallError(f"{path} is not a file.")

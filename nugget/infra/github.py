@@ -51,7 +51,7 @@ class PullRequest:
 
 
 def find_token(environment: Environment) -> str | None:
-    """`GITHUB_TOKEN`, else what `gh auth token` says where gh is installed; None where there is neither."""
+    """Return `GITHUB_TOKEN`, else the output of `gh auth token`; None if there is neither."""
     if environment.github_token:
         return environment.github_token
     command = shutil.which("gh", path=environment.variables.get("PATH", ""))
@@ -85,7 +85,7 @@ def repository_name(url: str, *, api_url: str | None) -> str | None:
 
 
 def may_see_token(url: str, *, api_url: str | None) -> bool:
-    """Whether a token may travel to a remote: encrypted, or to the very server that the API address names."""
+    """Return whether a token may travel to a remote: encrypted, or to the very server that the API address names."""
     return url.startswith("https://") or (
         bool(api_url) and urlsplit(url).netloc.rpartition("@")[2] == urlsplit(api_url).netloc
     )
@@ -113,7 +113,7 @@ class Repository:
         self._remote: GitHubRepository = client.get_repo(name)
 
     def find_pull(self, branch: str) -> PullRequest | None:
-        """The pull request of a branch of this repository: the open one, else the latest; None where there is none."""
+        """Return the pull request of a branch of this repository: the open one, else the latest, or None."""
         owner = self.name.partition("/")[0]
 
         def get() -> list[PullRequest]:
@@ -134,7 +134,7 @@ class Repository:
         return self._ask(get)
 
     def open_pull(self, branch: str, *, base: str, title: str, body: str) -> PullRequest:
-        """Open a pull request; where there is one already, also because a reply got lost, that one."""
+        """Open a pull request, or return the one that exists (a reply may have been lost)."""
         text = body if len(body) <= MAX_BODY_CHARS else body[: MAX_BODY_CHARS - 20] + "\n\n(shortened)"
         try:
             return self._ask(lambda: _pull(self._remote.create_pull(base, branch, title=title[:250], body=text)))

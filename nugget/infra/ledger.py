@@ -26,7 +26,7 @@ REJECTED = "rejected.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejections:
-    """What was turned down: unit ids, hashes of bodies and of evidence quotes."""
+    """Rejected knowledge: unit ids, hashes of bodies and of evidence quotes."""
 
     ids: frozenset[str] = frozenset()
     bodies: frozenset[str] = frozenset()
@@ -84,7 +84,7 @@ def record_keys(session: Session) -> list[str]:
 def captured_keys(
     home: Path, *, brain: str, keys: Collection[str], carried_out: Callable[[Mapping[str, Any]], bool]
 ) -> set[str]:
-    """Those of `keys` that were captured for the brain before.
+    """Return those of `keys` that were captured for the brain before.
 
     `carried_out(line)` decides on a plan without its `captured` line: whether the repository holds its commit.
     """
@@ -134,7 +134,7 @@ def reject(home: Path, *, brain: str, branch: str, units: Iterable[tuple[str, st
 
 
 def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
-    """The ids that were turned down, by the branch that proposed them; of an edit there is none."""
+    """Return the rejected ids by the branch that proposed them; edits are not among them."""
     found: dict[str, list[str]] = {}
     for line in read(home, REJECTED):
         if line.get("brain") == brain:

@@ -1,4 +1,4 @@
-"""How often a process that stays looks for changes that take long to look for."""
+"""Limit how often a long-lived process repeats an expensive look-up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Look(Generic[T]):
 
 
 class Pace(Generic[T]):
-    """What was found when it was last looked, by name, for as long as that holds. Thread-safe.
+    """Cache of look-ups by name, each for as long as it may be reused. Thread-safe.
 
     `clock` and `worked` give seconds: those that pass, and those that this thread has worked.
     """
@@ -35,7 +35,7 @@ class Pace(Generic[T]):
         self._clock, self._worked = clock, worked
 
     def lately(self, name: str, look: Callable[[], T]) -> T:
-        """What `look` finds, or lately found.
+        """Return what `look` finds now, or found recently.
 
         It is measured in processor time, so that a busy machine makes nothing older; and by the quicker of the last
         two times, as the first one also imports, and one that found much to do says nothing of the next.

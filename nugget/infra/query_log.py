@@ -170,7 +170,7 @@ def asked_of_code(
 
 
 def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
-    """Add an entry to the log; False where that is not possible, which is no reason to fail anything."""
+    """Add an entry to the log; return False if that fails, which is never an error."""
     try:
         text = _redacted(entry.text, settings)
     except UsageError:  # a bad pattern in `redaction.allow`: told by whatever else redacts
@@ -192,7 +192,7 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
 
 
 def holds_no_secret(text: str) -> bool:
-    """Whether a look at its words is enough to know that redaction would find nothing in a text.
+    """Return whether a look at its words is enough to know that redaction would find nothing in a text.
 
     That is so for nearly every question, and it spares a command a tenth of a second: the rules of redaction are
     not loaded. Where there is any doubt it is False.

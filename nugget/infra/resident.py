@@ -1,4 +1,4 @@
-"""How a hook asks a server of Nugget that runs already: through a socket in `$NUGGET_HOME/run`, never over a network.
+"""Ask a running server of Nugget through a socket in `$NUGGET_HOME/run`, never over a network.
 
 It is a Unix domain socket in a folder that only its owner can enter, so that nobody else can ask, and no other program
 can have taken its place as one can take a port. Where there is none, or it does not answer at once, a hook goes on
@@ -30,7 +30,7 @@ Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def socket_file(home: Path) -> Path:
-    """Where the server of a NUGGET_HOME listens."""
+    """Return the path of the server's socket."""
     return home / "run" / "serve.sock"
 
 
@@ -62,7 +62,7 @@ class Resident:
         self._inode = 0
 
     def start(self) -> bool:
-        """Begin to answer; False where another server of this NUGGET_HOME does, or there are no such sockets."""
+        """Start to answer; return False if another server does, or the system has no such sockets."""
         with suppress(OSError, AttributeError):
             files.private_folder(self._file.parent)
             if not _is_answered(self._file):
@@ -128,7 +128,7 @@ def _read(connection: socket.socket, until: float) -> bytes:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a socket and its folder belong to this person, and nobody else may enter. Raises OSError."""
+    """Return whether a socket and its folder belong to this person, and nobody else may enter. Raises OSError."""
     place, folder = file.lstat(), file.parent.lstat()
     mine = place.st_uid == folder.st_uid == os.getuid()
     return mine and stat.S_ISSOCK(place.st_mode) and stat.S_ISDIR(folder.st_mode) and not folder.st_mode & 0o077

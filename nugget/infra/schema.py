@@ -20,7 +20,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply") -> list[str]:
-    """What is wrong with a value, each with its place (`reply.units[2].type`); at most twenty; empty when sound.
+    """Return what is wrong with a value, each with its place (`reply.units[2].type`); at most twenty.
 
     Knows type, enum, properties, required, additionalProperties (false), items, minItems, maxItems, minimum,
     maximum, minLength, maxLength and pattern; other keywords check nothing.

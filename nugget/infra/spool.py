@@ -36,7 +36,7 @@ def make_queue(home: str | os.PathLike[str]) -> str:
 
 
 def put(home: str | os.PathLike[str], job: Mapping[str, object]) -> str:
-    """Write one pending job so that it is there whole, or not at all, whatever happens; returns its name.
+    """Write one pending job atomically; return its name.
 
     Raises OSError when the disk is full or not writable.
     """

@@ -1,4 +1,4 @@
-"""Which code repository a folder belongs to: an identity that worktrees, clones and renamed folders share.
+"""Identify the code repository of a folder: worktrees, clones and renamed folders share one identity.
 
 The identity is made of the first of these that there is: the address of the remote, the first commit of a repository
 without one, the git folder of a repository without commits, the path of a folder without git. Addresses are compared
@@ -45,7 +45,7 @@ class Workspace:
 
 
 def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = None) -> Workspace | None:
-    """The workspace that a folder is in; None where there is no such folder.
+    """Return the workspace of a folder; None if there is no such folder.
 
     A folder without git is a workspace of its own. Where `is_known` says of the identity of one of its parents that
     something is known of it, it belongs to that one: a session there was started further up.

@@ -1,4 +1,4 @@
-"""What the commands of this machine ask a running server for: its embedding model, and `recall` made with it.
+"""Answers for the commands of this machine: vectors of the loaded model, and `recall` made with it.
 
 Who asks is the person that the server runs for (nugget/resident.py), so what they name is taken as it is.
 """

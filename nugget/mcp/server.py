@@ -242,7 +242,7 @@ def _server_class() -> "type[MCPServer[Any]]":
 
 
 def _wrong_argument(place: tuple[int | str, ...], kind: str, said: str) -> str:
-    """What pydantic says of one argument, as a sentence for an agent."""
+    """Return pydantic's complaint about one argument as a sentence for an agent."""
     name = str(place[0])[:60] if place else "the arguments"
     if kind == "missing":
         return f"The argument {name} is missing."

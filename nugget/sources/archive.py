@@ -32,7 +32,7 @@ MAX_HEADER_CHARS = 1_000_000
 
 
 def archive_file(home: Path, session_id: str) -> Path:
-    """Where the archived session lies; an id that is no plain file name is replaced by a hash of it."""
+    """Return the path of an archived session; an id that is not a plain file name is replaced by its hash."""
     plain = re.fullmatch(r"[A-Za-z0-9_-]{1,100}", session_id)
     name = session_id if plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return home / "archive" / f"{name}.jsonl.gz"

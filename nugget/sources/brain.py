@@ -28,7 +28,7 @@ KnownFiles = Callable[[Sequence[str] | None], Mapping[str, FileState]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What differs from the last sync. `state` is to be handed back as `last_state` next time.
+    """Differences from the last sync. Hand `state` back as `last_state` next time.
 
     `problems` tell of what could not be looked at; what is known of it stays as it is.
     """
@@ -126,7 +126,7 @@ def _compare_all(folder: Path, known: Mapping[str, FileState], state: git.State 
 
 
 def _compare(folder: Path, paths: Iterable[str], known: Mapping[str, FileState], state: git.State | None) -> Changes:
-    """What of these paths is there, is not there any more, and what of it is another than what is known."""
+    """Return which of these paths exist, which are gone, and which of them changed."""
     modified: list[str] = []
     removed: list[str] = []
     problems: list[Problem] = []
@@ -154,7 +154,7 @@ def _compare(folder: Path, paths: Iterable[str], known: Mapping[str, FileState],
 
 
 def _is_storable(path: str) -> bool:
-    """Whether a path is text that an index can hold: names of files are bytes, and need not be."""
+    """Return whether a path is text that an index can hold: names of files are bytes, and need not be."""
     try:
         path.encode()
     except UnicodeEncodeError:

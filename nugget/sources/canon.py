@@ -97,7 +97,7 @@ class Canon:
                 yield key, file
 
     def read(self, key: str, file: Path) -> ReadDocument:
-        """The unit of a note. Raises KnowledgeError for what is none, OSError where it cannot be read."""
+        """Return the unit of a note. Raises KnowledgeError if the file is not a note, OSError if unreadable."""
         text = self._redact(read_bytes(file))
         unit, problems = read_note(
             text, key=key, source=SourceName.CANON, names=self._names, modified=self._day(key, file)

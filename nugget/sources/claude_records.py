@@ -40,7 +40,7 @@ _STATE_TYPES = frozenset(
 
 @dataclass(slots=True)
 class Reading:
-    """What has been gathered while going through one file."""
+    """State of reading one file."""
 
     events: list[Event] = field(default_factory=list)
     records: int = 0
@@ -108,7 +108,7 @@ class Reading:
 
 
 def read_line(line: bytes, reading: Reading) -> None:
-    """Add what one line of a transcript holds; a line that is no record is counted as skipped."""
+    """Add the content of one line of a transcript; count a line that is not a record as skipped."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -331,7 +331,7 @@ def _edits(tool: str, given: Mapping[str, Any]) -> list[tuple[str | None, str]]:
 
 
 def call_text(tool: str, given: Mapping[str, Any]) -> str:
-    """What a tool was asked to do, for people: the to-do list, the plan, the task, else `key: value` lines."""
+    """Return a tool call as text for people: the to-do list, the plan, the task, else `key: value` lines."""
     todos = given.get("todos")
     if tool == "TodoWrite" and isinstance(todos, list):
         lines = [
@@ -347,7 +347,7 @@ def call_text(tool: str, given: Mapping[str, Any]) -> str:
 
 
 def parse_timestamp(value: object) -> datetime | None:
-    """An ISO 8601 time as an aware datetime; None for anything else, also for one that is none in another time zone."""
+    """Parse an ISO 8601 time as an aware datetime; return None for anything else."""
     if not isinstance(value, str):
         return None
     try:

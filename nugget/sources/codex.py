@@ -56,7 +56,7 @@ def find(folder: Path) -> Iterator[SessionFile]:
 
 
 def recognises(record: Mapping[str, Any]) -> bool:
-    """Whether a record is one that Codex writes."""
+    """Return whether a record is one that Codex writes."""
     if isinstance(record.get("payload"), Mapping):
         return record.get("type") in _TYPES
     return "record_type" in record or ("instructions" in record and "timestamp" in record and "id" in record)
@@ -197,7 +197,7 @@ def _read_output(payload: Mapping[str, Any], call_id: str, gathering: Gathering)
 
 
 def _unwrapped(text: str) -> tuple[str, int | None]:
-    """What was printed, and the exit code: of `{output, metadata: {exit_code}}`, or of the lines before `Output:`."""
+    """Return output and exit code: of `{output, metadata: {exit_code}}`, or of the lines before `Output:`."""
     if text.startswith("{"):
         try:
             wrapped = json.loads(text)
@@ -212,7 +212,7 @@ def _unwrapped(text: str) -> tuple[str, int | None]:
 
 
 def _printed(text: str) -> str:
-    """What a command printed, without the lines about how it ran that stand above `Output:`."""
+    """Return the output of a command without the lines about how it ran, which stand above `Output:`."""
     head, mark, rest = text.partition("Output:\n")
     is_head = mark and len(head) <= _HEAD_CHARS and (_EXIT_CODE.search(head) or _RUNNING.search(head))
     return rest if is_head else text

@@ -203,7 +203,7 @@ def _fit(texts: list[str], max_chars: int) -> str:
 
 
 def _head(text: str, max_chars: int) -> str:
-    """The longest beginning that fits, cut at a line where there is one in its second half."""
+    """Return the longest beginning that fits, cut at a line if there is one in its second half."""
     if len(text) <= max_chars:
         return text
     cut = text.rfind("\n", max_chars // 2, max_chars)

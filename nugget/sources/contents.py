@@ -1,4 +1,4 @@
-"""What a file held before and after an edit, as far as a transcript tells: by hash, so that no content is carried."""
+"""Contents of a file before and after an edit, as hashes, as far as a transcript shows them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def find(projects: Path, user: Path) -> Iterator[SessionFile]:
 
 
 def recognises(record: Mapping[str, Any]) -> bool:
-    """Whether a record is a line of an agent transcript."""
+    """Return whether a record is a line of an agent transcript."""
     message = record.get("message")
     return "type" not in record and record.get("role") in ("user", "assistant") and isinstance(message, Mapping)
 
@@ -183,7 +183,7 @@ def _read_tool(call: Mapping[str, Any], gathering: Gathering, connection: sqlite
 def _changes(
     asked: Call, given: Mapping[str, Any], result: Mapping[str, Any], connection: sqlite3.Connection
 ) -> tuple[FileChange, ...]:
-    """What an edit did by its result, which says more than the sketch asked for; empty where it says nothing."""
+    """Return the changes of an edit by its result, which is more exact than the requested sketch."""
     path = asked.changes[0].path if asked.changes else asked.path
     diff = result.get("diff")
     if not path:

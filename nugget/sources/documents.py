@@ -1,4 +1,4 @@
-"""What the sources of the machine's index have in common: files that hold units."""
+"""Files that hold units: the interface that the sources of the machine's index share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nugget.models import Problem, SourceName, Unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadDocument:
-    """What a file says: its units, and what is wrong with it."""
+    """Content of a file: its units and problems."""
 
     units: tuple[Unit, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 class DocumentSource(Protocol):
-    """Files of which each holds units. `nugget.index.sync.documents` brings the machine's index in line with them."""
+    """Files that each hold units. `nugget.index.sync.documents` syncs the machine's index with them."""
 
     @property
     def name(self) -> SourceName:
@@ -29,7 +29,7 @@ class DocumentSource(Protocol):
         """Every file as (key, place). The key is unique within the source and stays the same while the file does."""
 
     def read(self, key: str, file: Path) -> ReadDocument:
-        """What a file says. Unit ids are unique within the source.
+        """Return the content of a file. Unit ids are unique within the source.
 
         May raise NuggetError, OSError or ValueError for a file that cannot be taken: it becomes a Problem.
         """

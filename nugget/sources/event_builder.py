@@ -1,4 +1,4 @@
-"""What is gathered while a session of any agent is read: the same Events as those of Claude Code's transcripts."""
+"""Build a session's Events from the records of any agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each agent keeps what it writes: by the settings, by its own variables, else where it does by default."""
+"""Folders where each agent keeps its sessions: by the settings, by its own variables, else its default."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nugget.config import AgentSettings, Environment, absolute_folder, load_sett
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFolders:
-    """Where each agent keeps what it writes."""
+    """Folders where each agent keeps its sessions."""
 
     codex: Path
     gemini: Path

@@ -35,7 +35,7 @@ _MAX_RULES_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
-    """What a walk leaves to the one that it belongs to: files of these names, in lower case, and these real folders.
+    """Files and folders that a walk leaves to their owner: names in lower case, and real paths.
 
     A walk that knows of any also leaves out the brains below its root, and the memory in one that is its root.
     """
@@ -44,7 +44,7 @@ class Private:
     folders: frozenset[str] = frozenset()
 
     def holds(self, folder: str) -> bool:
-        """Whether a real folder is private, or lies in one that is."""
+        """Return whether a real folder is private, or lies in one that is."""
         return any(folder == own or folder.startswith(own + os.sep) for own in self.folders)
 
 
@@ -114,7 +114,7 @@ class Walk:
             self._leave_out(told)
 
     def _listed(self, folder: Path) -> list[os.DirEntry[str]]:
-        """What is in a folder, sorted; nothing where it cannot be listed."""
+        """Return the entries of a folder, sorted; empty if it cannot be listed."""
         try:
             with os.scandir(folder) as listing:
                 return sorted(listing, key=lambda entry: entry.name)
@@ -146,7 +146,7 @@ class Walk:
 
 @dataclass(slots=True)
 class _LeftByClouds:
-    """What clients that sync a folder leave in it: placeholders of notes not on this disk, copies of both sides.
+    """Files that sync clients leave in a folder: placeholders of notes not on this disk, copies of both sides.
 
     iCloud Drive writes `.Note.md.icloud`; Dropbox and Nextcloud `Note (… conflicted copy …).md`; Syncthing
     `Note.sync-conflict-20260501-101010-ABCDEFG.md`.
@@ -161,7 +161,7 @@ class _LeftByClouds:
         self.placeholders += lower.endswith(".icloud") and lower.removesuffix(".icloud").endswith(suffixes)
 
     def has_conflict(self, name: str, path: str) -> bool:
-        """Whether this is one side's copy of a note that two sides changed; if so, it is kept in mind."""
+        """Return whether this is one side's copy of a note that two sides changed; if so, it is kept in mind."""
         found = "conflict" in name.lower() and _CONFLICT_COPY.search(name) is not None
         if found:
             self.conflicts.append(path)
@@ -192,7 +192,7 @@ def _is_entered(name: str, path: str, rules: Sequence[Rules]) -> bool:
 
 
 def is_ignored(path: str, rules: Sequence[Rules]) -> bool:
-    """Whether the deepest ignore file that has a word on this path ignores it; a folder's path ends in `/`."""
+    """Return whether the deepest ignore file that has a word on this path ignores it; a folder's path ends in `/`."""
     for entry in reversed(rules):
         decided = entry.spec.check_file(entry.above + path.removeprefix(entry.below)).include
         if decided is not None:
@@ -201,14 +201,14 @@ def is_ignored(path: str, rules: Sequence[Rules]) -> bool:
 
 
 def rules_in(folder: Path, path: str, names: set[str]) -> Iterator[Rules]:
-    """Those of a folder that holds these names; `path` is its own below the root and ends in `/`."""
+    """Return the rules of a folder that holds these names; `path` is relative to the root and ends in `/`."""
     for name in IGNORE_FILES:
         if name in names and (spec := _read_rules(folder / name)):
             yield Rules(spec, below=path)
 
 
 def rules_above(root: Path) -> tuple[Rules, ...]:
-    """Those of the repository that a root is in, from its top down, unless they ignore the root itself."""
+    """Return the rules of the repository around a root, from its top down, unless they ignore the root itself."""
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
     if top is None:
         return ()

@@ -1,4 +1,4 @@
-"""What stands in a transcript as if a person had said it, and was put there by the client or a hook.
+"""Recognise text that a client or a hook put into a transcript as if a person had said it.
 
 The kinds were collected from clients 1.0 to 2.1: system reminders, editor selections, slash commands and
 their output, background-task notices, messages of other agents, compaction summaries.
@@ -76,7 +76,7 @@ def strip_injected(text: str) -> str:
 
 
 def is_human(record: Mapping[str, Any]) -> bool:
-    """Whether a user record (or a queued prompt) can have been written by the person at the keyboard."""
+    """Return whether a user record (or a queued prompt) can have been written by the person at the keyboard."""
     if record.get("isMeta") or record.get("isCompactSummary") or record.get("isSidechain"):
         return False
     origin = record.get("origin")
@@ -87,7 +87,7 @@ def is_human(record: Mapping[str, Any]) -> bool:
 
 
 def typed_text(text: str) -> str:
-    """What of a prompt's text a person wrote; empty when nothing of it is theirs."""
+    """Return the part of a prompt that a person wrote; empty if none of it is."""
     memory = _MEMORY_INPUT.match(text)
     if memory:
         return memory.group(1).strip()
@@ -102,19 +102,19 @@ def shell_input(text: str) -> str:
 
 
 def shell_output(text: str) -> str | None:
-    """What such a command printed (both streams); None for any other text."""
+    """Return the output of such a command (both streams); None for any other text."""
     if not text.lstrip().startswith(("<bash-stdout>", "<bash-stderr>")):
         return None
     return "\n".join(part for part in _SHELL_OUTPUT.findall(text) if part.strip())
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a tool result reads like a call that the person refused, so that it never ran."""
+    """Return whether a tool result reads like a call that the person refused, so that it never ran."""
     return text.startswith(_REFUSAL)
 
 
 def refused_by_person(text: str, block: Mapping[str, Any], record: Mapping[str, Any], *, tool: str) -> bool:
-    """Whether the client itself recorded that the person refused a call of `tool`; its text alone proves nothing.
+    """Return whether the client recorded that the person refused a call of `tool`; its text alone proves nothing.
 
     Newer clients say who decided. Older ones leave the error that they worded themselves in both places, which the
     tools of other makers and, before 2.0.60, the shell can imitate.
@@ -130,7 +130,7 @@ def refused_by_person(text: str, block: Mapping[str, Any], record: Mapping[str, 
 
 
 def refused_by_hook(record: Mapping[str, Any]) -> bool:
-    """Whether the client recorded that a hook refused a call."""
+    """Return whether the client recorded that a hook refused a call."""
     decision = record.get("permissionDecision")
     return isinstance(decision, Mapping) and decision.get("decision") == "reject" and decision.get("source") == "hook"
 
@@ -143,7 +143,7 @@ def refusal_reason(text: str) -> str:
 
 
 def answer_in(details: Mapping[str, Any], text: str) -> str:
-    """What the person answered in a question's dialog, as the client recorded it apart from the tool's text."""
+    """Return the person's answer in a question's dialog, as the client recorded it apart from the tool's text."""
     found = _ANSWER.match(text) if isinstance(details.get("answers"), Mapping) and details["answers"] else None
     return found.group("said").strip() if found else ""
 

@@ -56,7 +56,7 @@ def check_identity(text: str) -> str:
 
 
 def private_places(environment: Environment, brain: Path | None) -> Private:
-    """What is memory wherever it lies, of whichever identity: no other source may have it."""
+    """Return the places that are memory, of whichever identity: no other source may read them."""
     folders = [
         environment.home / "memory",
         environment.claude_config / "projects",
@@ -104,7 +104,7 @@ class Memory:
                 yield key, file
 
     def read(self, key: str, file: Path) -> ReadDocument:
-        """The unit of a note. Raises KnowledgeError for what is none, OSError where it cannot be read."""
+        """Return the unit of a note. Raises KnowledgeError if the file is not a note, OSError if unreadable."""
         text = self._redact(read_bytes(file))
         unit, problems = read_note(
             text, key=key, source=SourceName.MEMORY, names=self._names, modified=modified_day(file)
@@ -158,7 +158,7 @@ def _projects_of(client_file: Path) -> list[Path]:
 
 
 def _present(places: Iterable[tuple[str, Path]], *, below: Path | None = None) -> Iterator[tuple[str, Path]]:
-    """Those of the files that are there, by their path below a folder, else by their name."""
+    """Return the files that exist, by their path below a folder, else by their name."""
     for prefix, file in places:
         if file.is_file():
             yield f"{prefix}{file.relative_to(below).as_posix() if below else file.name}", file

@@ -49,7 +49,7 @@ class Names:
         self.added.append(key)
 
     def resolve(self, link: str, *, source: str) -> str:
-        """The key that a link from a note `source` leads to; where that note would be, if there is none."""
+        """Return the key that a link from note `source` leads to, whether or not that note exists."""
         while self.added:
             key = self.added.pop()
             name = _link_name(key)
@@ -66,7 +66,7 @@ class Names:
 
 
 def read_bytes(file: Path) -> str:
-    """The text of a file. Raises KnowledgeError for what is no text or too large, OSError where it cannot be read."""
+    """Return the text of a file. Raises KnowledgeError if it is not text or too large, OSError if it cannot be read."""
     size = file.stat().st_size
     if size > MAX_BYTES:
         raise KnowledgeError(f"it is {size / 1e6:.1f} MB; a note may be {MAX_BYTES // 1_000_000} MB at most")

@@ -39,7 +39,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 @dataclass(slots=True)
 class _State:
-    """What the lines read so far say."""
+    """State after the lines read so far."""
 
     session: SessionRecord | None = None
     nuggets: dict[str, Nugget] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class _State:
 
 
 def provenance_folder(home: Path, workspace: str) -> Path:
-    """Where the sessions of a workspace, by its identity, are kept; the folder need not be there yet."""
+    """Return the folder for the sessions of a workspace, by its identity; it need not exist yet."""
     return home / "provenance" / _file_name(workspace)
 
 
@@ -65,7 +65,7 @@ def session_files(home: Path, workspace: str | None = None) -> Iterator[Path]:
 
 
 def read_session_file(path: Path) -> tuple[SessionRecord, tuple[Problem, ...]]:
-    """What a file says of its session, and the lines that could not be taken.
+    """Return the session in a file, and the lines that could not be read.
 
     Without a readable session line, the file's and the folder's names are the session and the workspace. Raises
     TranscriptError when the file cannot be read at all.
@@ -122,7 +122,7 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
 
 
 def note_workspace(home: Path, workspace: Workspace) -> None:
-    """Keep where a workspace lies (`workspace.json` in its folder), so that it is known when its folder is gone.
+    """Note where a workspace lies (`workspace.json` in its folder), so that it is known when its folder is gone.
 
     Where a checkout had another identity before (a remote was added), its sessions move to the one that it has now.
     """
@@ -158,7 +158,7 @@ def _noted(folder: Path) -> list[str]:
 
 
 def natural_key(nugget: Nugget) -> tuple[str, str, str, str, str]:
-    """What makes two nuggets the same one, on whatever machine: session, type, summary, path and symbol."""
+    """Return the identity of a nugget on any machine: session, type, summary, path and symbol."""
     path, symbol = nugget.scope.path or "", nugget.scope.symbol or ""
     return nugget.session, nugget.type, " ".join(nugget.summary.split()).casefold(), path, symbol
 
@@ -180,7 +180,7 @@ def _take(line: bytes, state: _State) -> None:
 
 
 def _known(file: Path) -> tuple[SessionRecord | None, bytes]:
-    """What the file says now, with its bytes; None and nothing where it is not there."""
+    """Return the session in the file and its bytes; None and nothing if there is no file."""
     try:
         old = file.read_bytes()
     except FileNotFoundError:
@@ -208,7 +208,7 @@ def _difference(known: SessionRecord | None, record: SessionRecord, *, is_new: b
 
 
 def _says_the_same(known: Nugget | None, nugget: Nugget) -> bool:
-    """Whether only the moment of extraction differs."""
+    """Return whether only the moment of extraction differs."""
     return known is not None and replace(known, extracted_at=nugget.extracted_at) == nugget
 
 

@@ -14,7 +14,7 @@ from nugget.sources.nugget_store import read_session_file, session_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordDocument(ReadDocument):
-    """What a file of the store says: beside its units, the session with its nuggets and touches."""
+    """Content of a file of the store: beside its units, the session with its nuggets and touches."""
 
     record: SessionRecord
 

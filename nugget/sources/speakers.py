@@ -142,13 +142,13 @@ def quoted_spans(text: str) -> list[Span]:
 
 
 def is_quote(sentence: str, start: int, end: int, spans: Sequence[Span]) -> bool:
-    """Whether a sentence, which stands from `start` to `end`, gives or passes on the words of somebody else."""
+    """Return whether a sentence, which stands from `start` to `end`, gives or passes on the words of somebody else."""
     inside = sum(max(0, min(end, stop) - max(start, begin)) for begin, stop in spans)
     return 2 * inside >= end - start or _REPORTED.search(sentence) is not None
 
 
 def passes_on(text: str) -> bool:
-    """Whether a text has the words of somebody else anywhere in it."""
+    """Return whether a text has the words of somebody else anywhere in it."""
     return bool(quoted_spans(text)) or _REPORTED.search(text) is not None
 
 
@@ -216,7 +216,7 @@ def _tagged(text: str) -> Iterator[Span]:
 
 
 def _open_end(text: str, spans: list[Span]) -> int | None:
-    """Return where the first block begins that does not say where it ends; None if there is none."""
+    """Return the offset of the first block without an end; None if every block ends."""
     ends = [end for _, end in spans]
     laid_out: list[int] = []
     listed: list[int] = []

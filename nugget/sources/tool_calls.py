@@ -1,4 +1,4 @@
-"""What a tool call asked for, whichever agent made it: a command, edits, a to-do list, or anything else.
+"""Tool calls of any agent as a command, edits, a to-do list, or anything else.
 
 Agents name the same things differently (`command`, `cmd`, `script`; `old_string`, `oldString`; ...). Patches are in
 the format of Codex' apply_patch: `*** Begin Patch`, then `*** Add File:`, `*** Update File:` (with `*** Move to:`
@@ -63,7 +63,7 @@ class Call:
 
 
 def read_call(tool: str, given: Mapping[str, Any]) -> Call:
-    """What the call of `tool` with these arguments asked for."""
+    """Return what the call of `tool` with these arguments asks for."""
     name = tool.lower().rpartition("__")[2]
     if name in _SHELLS and (command := _command(given)):
         return Call(tool=SHELL, command=command, folder=_first(given, ("workdir", "cwd", "working_directory")) or None)
@@ -103,7 +103,7 @@ def shell_words(command: object) -> str:
 
 
 def patch_changes(patch: str) -> Iterator[FileChange]:
-    """The changes of a patch in apply_patch's format, a hunk each; what is no such patch has none."""
+    """Return the changes of a patch in apply_patch's format, one per hunk; empty for any other text."""
     if "*** " not in patch:
         return
     path, added, old, new = "", None, [], []  # type: str, list[str] | None, list[str], list[str]

@@ -71,7 +71,7 @@ class RemoteHead:
 
 
 def find_remote(repo: Path) -> Remote | None:
-    """`origin`, else the only remote that there is; None where there is none to choose."""
+    """Return `origin`, else the only remote; None if there is none to choose."""
     names = run(repo, "remote").decode("utf-8", "replace").split()
     if not names or ("origin" not in names and len(names) > 1):
         return None
@@ -196,7 +196,7 @@ def _told(said: str, verb: str, remote: Remote) -> GitError:
 
 
 def _rule(said: str) -> str:
-    """What the remote itself says about its rule."""
+    """Return what the remote says about its rule."""
     lines = [line.strip() for line in re.findall(r"^\s*remote:\s*(.*\S)", said, re.MULTILINE)]
     marked = [line for line in lines if re.search(r"GH0|[Pp]rotected|declined|error", line)]
     told = (marked or lines or ["a rule protects it"])[0]
