@@ -223,7 +223,7 @@ class Brain:
         are as in `ask`. Raises UsageError for a filter that names nothing known, or memory without an identity.
         """
         from nugget.index.query_language import merge_filters, parse_search
-        from nugget.retrieval.search import allowed_texts, as_bundle, chosen_sources, search_everything
+        from nugget.retrieval.search import as_bundle, chosen_sources, search_everything
 
         started = time.perf_counter()
         moment = now or datetime.now(UTC)
@@ -240,7 +240,7 @@ class Brain:
             return search_everything(
                 query, self.indexes(as_identity), sources=chosen, settings=self.settings.retrieval,
                 embedder=self._question_embedder, now=moment, limit=wanted, depth=as_depth(depth), profile=profile,
-                explain=explain, allow=allowed_texts(self.settings),
+                explain=explain,
             )  # fmt: skip
 
         results = self._guarded(search_once)
@@ -269,7 +269,6 @@ class Brain:
         Raises UsageError for what is no ref, NuggetError where nothing is known by it.
         """
         from nugget.retrieval.refs import show, split_ref
-        from nugget.retrieval.search import allowed_texts
 
         source, _ = split_ref(ref)
         if fresh and source is SourceName.BRAIN:
@@ -278,7 +277,7 @@ class Brain:
             self.freshen_machine((source,))
         return show(
             ref, self.indexes(as_identity), identity=as_identity, neighbours=neighbours,
-            allow=allowed_texts(self.settings),
+
         )  # fmt: skip
 
     def indexes(self, as_identity: str | None = None) -> Indexes:

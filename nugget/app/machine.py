@@ -86,7 +86,7 @@ def sync_machine(
 ) -> dict[SourceName, SyncResult]:
     """Bring the machine's index in line with these sources; what was done, by source.
 
-    Sessions and bridge are read in one go and reported as sessions. A damaged index is made anew. Raises
+    Sessions, shells and channels are read in one go and reported as sessions. A damaged index is made anew. Raises
     IndexUnavailable where it cannot be written.
     """
     try:
@@ -118,10 +118,8 @@ def _sync_all(
             done[SourceName.PROVENANCE] = sync_provenance(
                 environment.home, connection, embedder=embedder, progress=progress
             )
-        if {SourceName.SESSIONS, SourceName.BRIDGE} & {*sources}:
-            done[SourceName.SESSIONS] = _sync_history(connection, environment, settings, brain, progress)
-        if SourceName.SHELL in sources:
-            done[SourceName.SHELL] = _sync_shell(connection, environment, settings, now, progress)
+        if _HISTORY & {*sources}:
+            done[SourceName.SESSIONS] = _sync_history(connection, environment, settings, brain, now, progress)
         if embedder and done:
             from nugget.index.sync.missing_vectors import embed_missing
 
@@ -201,11 +199,11 @@ def open_memory_of(
 
 def _anything(environment: Environment, settings: Settings, brain: Path) -> bool:
     """Return whether there is anything on this machine to be searched beside the brain."""
-    from nugget.history.finding import find_history
+    from nugget.sources.logs import find_logs
 
     if settings.canon.folders or home_index_file(environment.home).is_file():
         return True
-    return (environment.home / "provenance").is_dir() or bool(find_history(environment, settings, brain))
+    return (environment.home / "provenance").is_dir() or bool(find_logs(environment, settings, brain))
 
 
 def _model_of(connection: sqlite3.Connection) -> str | None:
@@ -271,27 +269,18 @@ def _freshen_provenance(connection: sqlite3.Connection, environment: Environment
 def _freshen_history(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path
 ) -> Behind:
-    from nugget.history.finding import find_history
-    from nugget.history.syncing import is_outgrown, sync_history
-    from nugget.index.history import known_states
+    from nugget.index.ingest import changed_logs, ingest_all, is_outdated
 
-    found = find_history(environment, settings, brain)
-    known = known_states(connection)
-    changed = [
-        (file, known.get(path, (0, 0, 0))[1])
-        for path, file in found.items()
-        if known.get(path, (0, -1, -1))[1:] != (file.size, file.mtime_ns)
-    ]
-    gone = known.keys() - found.keys()
-    if known and is_outgrown(connection, settings):
-        return _waiting(SourceName.SESSIONS, len(found))
+    changed, gained, gone = changed_logs(connection, environment, settings, brain)
+    if is_outdated(connection, settings):
+        return _waiting(SourceName.SESSIONS, len(changed))
     if not changed and not gone:
         return Behind()
-    grown = sum(file.size - before if file.size >= before else file.size for file, before in changed)
-    if grown <= INLINE_BYTES and len(changed) <= INLINE_FILES:
-        result = sync_history(connection, environment, settings, brain=brain, wait=False)
-        changed = changed if result.is_busy else []
-    return _waiting(SourceName.SESSIONS, len(changed))
+    waiting = len(changed)
+    if gained <= INLINE_BYTES and len(changed) <= INLINE_FILES:
+        result = ingest_all(connection, environment, settings, brain=brain, wait=False)
+        waiting = waiting if result.is_busy else 0
+    return _waiting(SourceName.SESSIONS, waiting)
 
 
 def _waiting(source: SourceName, count: int, problems: tuple[Problem, ...] = ()) -> Behind:
@@ -303,11 +292,17 @@ def _sync_history(
     environment: Environment,
     settings: Settings,
     brain: Path,
+    now: datetime,
     progress: Progress | None,
 ) -> SyncResult:
-    from nugget.history import sync_history
+    """Read what is new in sessions, shells and channels, and derive what went wrong in them."""
+    from nugget.evidence import derive_sessions, put_evidence_units
+    from nugget.index.events import underived_sessions
+    from nugget.index.ingest import ingest_all
 
-    result = sync_history(connection, environment, settings, brain=brain, progress=progress)
+    result = ingest_all(connection, environment, settings, brain=brain, now=now, progress=progress)
+    derive_sessions(connection, underived_sessions(connection))
+    put_evidence_units(connection)
     return SyncResult(
         added=result.added,
         modified=result.modified,
@@ -315,18 +310,3 @@ def _sync_history(
         unchanged=result.unchanged,
         problems=result.problems,
     )
-
-
-def _sync_shell(
-    connection: sqlite3.Connection,
-    environment: Environment,
-    settings: Settings,
-    now: datetime,
-    progress: Progress | None,
-) -> SyncResult:
-    """Read the logs of shells and what went wrong in sessions into evidence."""
-    from nugget.evidence import ingest_all, put_evidence_units
-
-    taken, problems = ingest_all(connection, environment, settings=settings, now=now, progress=progress)
-    put_evidence_units(connection)
-    return SyncResult(added=len(taken), problems=tuple(problems))

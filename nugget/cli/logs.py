@@ -133,7 +133,7 @@ def sessions(
 ) -> None:
     """The sessions that have been taken in, the latest first, and how many there are beside."""
     from nugget import evidence
-    from nugget.index.evidence import log_sessions
+    from nugget.index.events import log_sessions
     from nugget.sources.event_builder import parse_moment
 
     with _index() as (connection, environment, _):
@@ -229,7 +229,7 @@ def _ask_workspace(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, text: str, options: BundleOptions
 ) -> EvidenceBundle:
     from nugget import evidence
-    from nugget.index.evidence import log_sessions
+    from nugget.index.events import log_sessions
     from nugget.index.home import read_home
     from nugget.infra.workspace import find_workspace
 

@@ -134,10 +134,8 @@ def _print_beside(out: Console, source: SourceName, result: SyncResult) -> None:
 
 
 def _named(source: SourceName) -> str:
-    """Return the noun for what a source holds: transcripts hold more than one thing."""
-    if source is SourceName.SESSIONS:
-        return "Transcripts, to be searched"
-    return "Sessions and shells, for their evidence" if source is SourceName.SHELL else str(source).capitalize()
+    """Return the noun for what a source holds: sessions stand for all logs."""
+    return "Sessions, shells and channels" if source is SourceName.SESSIONS else str(source).capitalize()
 
 
 def _print_sync(out: Console, result: SyncResult) -> None:

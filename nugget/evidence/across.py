@@ -15,9 +15,9 @@ from nugget.evidence.bundle import bundle_of
 from nugget.evidence.candidates import Candidate, SessionView, candidates_of, question_words, view_of
 from nugget.evidence.values import BundleOptions, EvidenceBundle
 from nugget.index import Index, queries, writes
-from nugget.index import evidence as store
+from nugget.index import events as store
 from nugget.index.connection import write_transaction
-from nugget.index.evidence import LogSession
+from nugget.index.events import LogSession
 from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, Scope, SourceName, Unit

@@ -16,8 +16,8 @@ from nugget.evidence.candidates import Candidate, SessionView, matching, subject
 from nugget.evidence.packing import pack
 from nugget.evidence.profiles import PROFILES, Profile, known_intent
 from nugget.evidence.values import BundleOptions, EvidenceBundle, Incident, SelectedEvidence, WorkingNote
-from nugget.index import evidence as store
-from nugget.index.evidence import LogSession
+from nugget.index import events as store
+from nugget.index.events import LogSession
 from nugget.text import ago, clean, clean_values
 
 MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50

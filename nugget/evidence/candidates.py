@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from nugget.extraction.fixes import bare_command
-from nugget.index import evidence as store
-from nugget.index.evidence import LogSession
+from nugget.index import events as store
+from nugget.index.events import LogSession
 from nugget.index.fulltext import STOP_WORDS
 
 _LIMITS = {

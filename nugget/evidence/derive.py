@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nugget.evidence.incidents import Stitched, stitch, words_of
 from nugget.evidence.notes import edit_note, notes_of_command, notes_of_speech
 from nugget.evidence.telling import telling_lines
-from nugget.index import evidence as store
-from nugget.index.evidence import Ids
+from nugget.index import events as store
+from nugget.index.events import Ids, LogSession
+from nugget.models import SourceName
 from nugget.text import shorten
 
 _WINDOW_EVENTS = 1200
 """So many events before the first new one are looked at again: what is new may have fixed what failed there."""
 _MAX_LINES_OF_COMMAND = 80
+_SPEECH_CHARS = 4000
+_TODO = re.compile(r"(?:TodoWrite )?\[(?P<status>\w+)\] (?P<text>.+)")
 
-Todo = tuple[int, int, str, bool]
-"""(event, time, text, is open) of an entry of an agent's to-do list."""
 
+def derive(connection: sqlite3.Connection, session: LogSession) -> tuple[int, int]:
+    """Bring incidents and notes of a session in line with its rows; return how many there are more than before.
 
-def derive(connection: sqlite3.Connection, ids: Ids, *, first_new: int, todos: Sequence[Todo] = ()) -> tuple[int, int]:
-    """Bring incidents and notes of a session in line with its rows; (incidents, notes) that are there now and were not.
-
-    Called inside the transaction, after rows with ids from `first_new` on have been added.
+    Called inside a transaction. Only what the rows since the last time can have changed is looked at.
     """
+    ids = Ids(session.key, session.last_number)
     first, end = store.id_range(ids.key)
+    first_new = Ids(ids.key, session.derived).next("events")
     before = _counts(connection, first, end)
     begin = _window_begin(connection, first, first_new)
     stale = [row[0] for row in store.rows_in(connection, "incidents", first, end) if row[4] >= begin]
@@ -36,13 +39,17 @@ def derive(connection: sqlite3.Connection, ids: Ids, *, first_new: int, todos: S
         begin = min(begin, *begins)
     for incident in stale:
         store.remove_rows(connection, "incidents", incident, incident + 1)
+    events: Iterable[tuple[Any, ...]]
     events = store.each_row_in(connection, "events", begin, end, where="kind IN ('command.end', 'tool.end')")
-    edits = store.each_row_in(connection, "file_edits", begin, end)
+    edits: Iterable[tuple[Any, ...]] = store.each_row_in(connection, "file_edits", begin, end)
+    if session.source != SourceName.SHELL:  # a subagent's events are read behind those of the session itself
+        events, edits = (sorted(rows, key=lambda row: (row[1], row[0])) for rows in (events, edits))
     found = stitch(events, edits, _lines_of(connection, first, end))
     _allot_loose_lines(connection, found, begin, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])
-    _derive_notes(connection, ids, first_new=first_new, todos=todos)
+    _derive_notes(connection, ids, first_new=first_new)
     after = _counts(connection, first, end)
+    store.put_session(connection, ids, derived=ids.number)
     return max(0, after[0] - before[0]), max(0, after[1] - before[1])
 
 
@@ -127,7 +134,7 @@ def _incident_row(one: Stitched, ids: Ids) -> list[Any]:
     ]  # fmt: skip
 
 
-def _derive_notes(connection: sqlite3.Connection, ids: Ids, *, first_new: int, todos: Sequence[Todo]) -> None:
+def _derive_notes(connection: sqlite3.Connection, ids: Ids, *, first_new: int) -> None:
     first, end = store.id_range(ids.key)
     known = {(row[2], row[3]): row for row in store.rows_in(connection, "working_notes", first, end)}
     wanted: dict[tuple[str, str], tuple[int, bool, int]] = {}
@@ -138,16 +145,20 @@ def _derive_notes(connection: sqlite3.Connection, ids: Ids, *, first_new: int, t
     for row in store.each_row_in(connection, "file_edits", first_new, end):
         if row[4] != 0:
             wanted["edit", edit_note(row[2], row[3])] = (row[1], True, row[0])
-    said = "kind IN ('command.start', 'prompt') AND length(text) < 20000"
+    said = "kind IN ('command.start', 'prompt')"
     for row in store.each_row_in(connection, "events", first_new, end, where=said):
         find = notes_of_speech if row[2] == "prompt" else notes_of_command
-        for kind, text in find(row[4]):
+        for kind, text in find(row[4][:_SPEECH_CHARS]):
             wanted[kind, text] = (row[1], True, row[0])
     for row in store.each_row_in(connection, "command_inputs", first_new, end):
         for kind, text in notes_of_command(row[2]):
             wanted.setdefault((kind, text), (row[1], True, row[0]))
-    for event, ts_ms, text, is_open in todos:
-        wanted["todo", shorten(text, 300)] = (ts_ms, is_open, event)
+    listed = store.rows_in(
+        connection, "events", first, end, where="kind = 'tool.start' AND tool = 'TodoWrite'", limit=1, newest=True
+    )
+    for row in listed:
+        for todo in filter(None, map(_TODO.fullmatch, map(str.strip, row[4].split("\n")))):
+            wanted["todo", shorten(todo["text"], 300)] = (row[1], todo["status"] != "completed", row[0])
     _put_notes(connection, ids, known, wanted)
 
 
@@ -169,13 +180,15 @@ def _put_notes(
             rows.append([ids.next("working_notes"), ts_ms, kind, text, int(is_open), about])
     store.put_rows(connection, "working_notes", rows)
     first, end = store.id_range(ids.key)
-    blockers = {text for kind, text in wanted if kind == "blocker"}
-    for kind, text in known.keys() - wanted.keys():
-        gone = kind == "blocker" and text not in blockers
-        if (
-            gone
-            and not connection.execute(
-                "SELECT 1 FROM incidents WHERE id >= ? AND id < ? AND title = ?", (first, end, text)
-            ).fetchone()
-        ):
-            store.remove_rows(connection, "working_notes", known[kind, text][0], known[kind, text][0] + 1)
+    for (kind, text), row in known.items():
+        if (kind, text) not in wanted and _is_obsolete(connection, kind, text, row[5], first, end):
+            store.remove_rows(connection, "working_notes", row[0], row[0] + 1)
+
+
+def _is_obsolete(connection: sqlite3.Connection, kind: str, text: str, about: int | None, first: int, end: int) -> bool:
+    """Whether a note stands no more: a blocker without its incident, an entry that is gone from the agent's list."""
+    if kind == "blocker":
+        sql = "SELECT 1 FROM incidents WHERE id >= ? AND id < ? AND title = ?"
+        return connection.execute(sql, (first, end, text)).fetchone() is None
+    sql = "SELECT 1 FROM events WHERE id = ? AND tool = 'TodoWrite'"
+    return kind == "todo" and connection.execute(sql, (about,)).fetchone() is not None

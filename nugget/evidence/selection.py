@@ -18,7 +18,7 @@ from nugget.errors import LLMUnavailable, NuggetError
 from nugget.evidence.bundle import bounded, evidence_bundle
 from nugget.evidence.packing import TRUNCATED
 from nugget.evidence.values import BundleOptions
-from nugget.index import evidence as store
+from nugget.index import events as store
 from nugget.text import CHARS_PER_TOKEN, clean, shorten
 
 if TYPE_CHECKING:

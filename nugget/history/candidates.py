@@ -17,13 +17,12 @@ READ_AT_MOST = 60
 
 _RARE = 2000
 """A word in more passages than this is common: it costs too much to look at all of them."""
-_SAMPLE_ROWS = 4096
 _MOST_PAIRED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryTerm:
-    """A word of a query, its stem, how many passages hold it (no further counted than needed), and its weight."""
+    """A word of a query, its stem, how many passages hold it (estimated for a common one), and its weight."""
 
     word: str
     stem: str
@@ -37,17 +36,14 @@ class QueryTerm:
 
 
 def query_terms(connection: sqlite3.Connection, query: str) -> list[QueryTerm]:
-    """The distinct words of a query, rarest first."""
-    total = tables.last_key(connection)
+    """Return the distinct words of a query, rarest first."""
+    total = tables.passage_count(connection)
     seen: dict[str, QueryTerm] = {}
     for word, stem in stemmed(connection, question_words(query)):
-        if stem in seen:
-            continue
-        rows = tables.count_matches(connection, match_any([word]), most=_RARE)
-        if rows >= _RARE:  # the share of the newest passages that hold a common word stands for all
-            share = tables.share_of_newest(connection, match_any([word]), rows=min(total, _SAMPLE_ROWS))
-            rows = max(rows, int(total * share))
-        seen[stem] = QueryTerm(word=word, stem=stem, rows=rows, weight=max(0.1, inverse_frequency(total, rows)))
+        if stem not in seen:
+            rows = tables.estimated_matches(connection, match_any([word]), counted=_RARE)
+            weight = max(0.1, inverse_frequency(total, rows))
+            seen[stem] = QueryTerm(word=word, stem=stem, rows=rows, weight=weight)
     return sorted(seen.values(), key=lambda term: term.rows)
 
 

@@ -1,36 +1,14 @@
-"""The words of history: what full-text search is given of a passage, and how a query's words are found in a text.
-
-Function words are not indexed: at a million passages they would be a third of the index and tell nothing.
-"""
+"""How the words of a query are found in a text, in any of their forms."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from dataclasses import dataclass
-from functools import lru_cache
 
-from nugget.index.fulltext import STOP_WORDS, has_unspaced, last_characters, pieces
-from nugget.models import SourceName
+from nugget.index.fulltext import has_unspaced
 
-_WORD = re.compile(r"[^\W_]+")
-_MIXED = re.compile(r"[a-z][A-Z]|[^\x00-\x7f]|[A-Z]{2}[a-z]|[a-zA-Z]\d")
-_MOST_PIECES = 6
-"""A word of more pieces is a hash or a key; its pieces would tell nothing."""
-_MOST_CHARS = 64
 _ENDING, _END, _ANYTHING = re.compile(r"[^\W_]{0,8}(?![^\W_])"), re.compile(r"(?![^\W_])"), re.compile(r"[^\W_]*")
-
-
-def indexed_text(text: str) -> str:
-    """The words of a passage as they are indexed, then the pieces of those like `retryWithBackoff`."""
-    looked_at = list(map(_look_at, _WORD.findall(text)))
-    words = [word for word, _ in looked_at if word]
-    return " ".join([*words, *(piece for _, its_pieces in looked_at if its_pieces for piece in its_pieces)])
-
-
-def mark_of_source(source: SourceName) -> str:
-    """A word that every passage of a small source is indexed with, to find them among a million of sessions."""
-    return f"zqnuggetsource{source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +24,6 @@ class Wanted:
     start: str
     tail: re.Pattern[str]
     is_unspaced: bool = False
-
-    def matches(self, word: str) -> bool:
-        """Whether it is this word, in any of its forms; `word` is folded."""
-        return word.startswith(self.start) and self.tail.fullmatch(word, len(self.start)) is not None
 
     def places(self, folded: str, most: int = 20) -> list[int]:
         """Where the word stands in a text that was folded. (Plain `find` is ten times as fast as a pattern here.)"""
@@ -83,18 +57,3 @@ def fold(text: str) -> str:
         return lowered
     decomposed = unicodedata.normalize("NFKD", lowered)
     return "".join(char for char in decomposed if not unicodedata.combining(char))
-
-
-def folded_pieces(text: str) -> set[str]:
-    """The pieces of the words of a text that are like `retryWithBackoff`, folded."""
-    return {fold(piece) for word in _WORD.findall(text) if _MIXED.search(word) for piece in _look_at(word)[1]}
-
-
-@lru_cache(maxsize=1 << 16)
-def _look_at(word: str) -> tuple[str, tuple[str, ...]]:
-    """A word as it is indexed, empty for a function word and for what is too long to be one; and its pieces."""
-    if word.lower() in STOP_WORDS or len(word) > _MOST_CHARS:
-        return "", ()
-    found = pieces(word) if _MIXED.search(word) else ()
-    found = (*found, *last_characters(word))
-    return word, tuple(found) if len(found) <= _MOST_PIECES or not word.isascii() else ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from nugget.index.evidence import LogSession, id_range, log_sessions
+from nugget.index.events import LogSession, id_range, log_sessions
 from nugget.index.home import home_index_file, home_version
 
 _SESSIONS = 30

@@ -22,6 +22,9 @@ _FEWEST_LETTERS, _MOST_LETTERS = 9, 40
 """Of a compound; longer words are hashes and tokens."""
 
 _TELLING = 1 << 40
+_MOST_PIECES = 6
+"""A word of more pieces is a hash or a key; its pieces would tell nothing."""
+_MIXED = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[a-zA-Z]\d")
 
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
@@ -68,6 +71,20 @@ def parts_of(text: str) -> list[str]:
                 parts += [word[start:] for start in range(4, len(word) - 4)]
                 parts += [word[:end] for end in range(5, len(word) - 3)]
     return parts
+
+
+def said_parts(text: str, *, mark: str = "") -> str | None:
+    """Return the extra tokens of what was said: the pieces of its words, but not of hashes and keys; and a mark."""
+    found = [] if mark == "" else [mark]
+    if not text.isascii() or _MIXED.search(text):
+        found += chain.from_iterable(map(_few_pieces_in, text.split()))
+    return " ".join(found) or None
+
+
+@lru_cache(maxsize=1 << 16)
+def _few_pieces_in(token: str) -> tuple[str, ...]:
+    found = _pieces_in(token)
+    return found if len(found) <= _MOST_PIECES or not token.isascii() else ()
 
 
 @lru_cache(maxsize=1 << 16)

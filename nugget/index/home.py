@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
 from nugget.errors import IndexUnavailable
 from nugget.index import Index
+from nugget.index.adoption import adopt_gone_sessions
 from nugget.index.connection import (
     SCHEMA_VERSION,
     Unusable,
@@ -26,7 +28,7 @@ from nugget.index.connection import (
 )
 from nugget.infra import files
 
-_SCHEMAS = ("provenance.sql", "history.sql", "evidence.sql")
+_SCHEMAS = ("provenance.sql", "events.sql")
 
 
 def home_index_file(home: Path) -> Path:
@@ -39,13 +41,19 @@ def open_home(home: Path) -> sqlite3.Connection:
 
     Raises IndexUnavailable where it can neither be opened nor made.
     """
-    return open_or_make(home_index_file(home), schemas=_schemas(), version=home_version())
+    return open_or_make(home_index_file(home), schemas=_schemas(), version=home_version(), adopt=adopt_gone_sessions)
 
 
-def open_or_make(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3.Connection:
-    """Open an index for reading and writing; where none is that can be used, an empty one takes its place.
+def open_or_make(
+    file: Path,
+    *,
+    schemas: Sequence[str],
+    version: str,
+    adopt: Callable[[sqlite3.Connection, Path], object] | None = None,
+) -> sqlite3.Connection:
+    """Open an index for reading and writing; if there is none that can be used, an empty one takes its place.
 
-    Raises IndexUnavailable where it can neither be opened nor made.
+    `adopt` may take over what only the old file has. Raises IndexUnavailable if it can neither be opened nor made.
     """
     try:
         return open_existing(file, version=version)
@@ -56,10 +64,13 @@ def open_or_make(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3
             try:
                 return open_existing(file, version=version)  # another process has just made it
             except Unusable:
-                remove_database(file)
+                pass
             fresh = file.with_name(f"{file.name}.new")
             remove_database(fresh)
-            create(fresh, schemas=schemas, version=version).close()
+            with closing(create(fresh, schemas=schemas, version=version)) as made:
+                if adopt and file.is_file():
+                    adopt(made, file)
+            remove_database(file)
             fresh.replace(file)
             return open_existing(file, version=version)
     except (OSError, sqlite3.Error) as error:

@@ -1,23 +1,34 @@
-"""Ask the full text of history: which passages hold which words, at a million of them.
+"""Search what was said: the rows with a number of events.sql, at a million of them.
 
 FTS5's own ranking reads every row of every word that it is given, which costs too much for words that stand
-everywhere: rows are taken newest first until there are enough, and whoever asks ranks them by their text.
+everywhere: rows are taken newest first until there are enough, and the caller ranks them by their text.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, NamedTuple
 
+from nugget.index.events import id_range, table_of
 from nugget.index.queries import select_in
+from nugget.models import SourceName
 
-_COLUMNS = (
-    "p.key, p.role, p.number, p.at, p.place, f.key, f.path, f.reader, f.agent, f.session, f.subagent, f.folder, "
-    "f.workspace, f.title, f.exchanges"
+_SESSION = "s.key, s.source, s.id, coalesce(s.agent, ''), coalesce(s.folder, ''), coalesce(s.workspace, ''), " \
+    "coalesce(s.title, '')"  # fmt: skip
+_ROWS = {
+    "events": "SELECT r.id, r.kind, r.number, r.ts_ms / 1000, r.text, coalesce(r.speaker, ''), coalesce(f.part, ''), "
+    f"coalesce(f.path, s.path), {_SESSION} FROM events r LEFT JOIN read_files f ON f.key = r.file",
+    "command_inputs": "SELECT r.id, 'command.start', r.number, r.ts_ms / 1000, r.text, '', '', s.path || '/stdin.log', "
+    f"{_SESSION} FROM command_inputs r",
+    "pane_output": "SELECT r.id, 'output', r.number, r.ts_ms / 1000, r.text, '', "
+    "CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log', s.path || '/' || "
+    f"CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log', {_SESSION} FROM pane_output r",
+}
+_MOMENT = (
+    "CASE {id} & 7 WHEN 0 THEN (SELECT ts_ms FROM events WHERE id = {id}) "
+    "WHEN 1 THEN (SELECT ts_ms FROM command_inputs WHERE id = {id}) "
+    "ELSE (SELECT ts_ms FROM pane_output WHERE id = {id}) END"
 )
 
 
@@ -25,10 +36,11 @@ _COLUMNS = (
 class PassageFilter:
     """Which passages may be found. Empty tuples and None filter nothing; `since` and `until` are in epoch seconds.
 
-    `mark` is a word that every passage wanted was indexed with; `sessions` are ids or their beginnings.
+    `mark` is a word that stands in the `parts` of every passage of a small source; `sessions` are ids or their
+    beginnings.
     """
 
-    roles: tuple[int, ...] = ()
+    source: SourceName
     mark: str = ""
     since: int | None = None
     until: int | None = None
@@ -38,152 +50,125 @@ class PassageFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPassage:
-    """A passage as it stands in the index, with what is known of its file."""
+    """A passage with its text. `at` is in seconds; `part` is the subagent, or the file of a shell's output."""
 
-    key: int
-    role: int
+    id: int
+    kind: str
     number: int
     at: int
-    place: bytes
-    file: int
+    text: str
+    speaker: str
+    part: str
     path: str
-    reader: str
-    agent: str
+    session_key: int
+    source: str
     session: str
-    subagent: str
+    agent: str
     folder: str
     workspace: str
     title: str
-    exchanges: int
 
 
-class Candidate(NamedTuple):
-    """What must be known of a passage to look at the bytes of its file; a plain tuple, as there are thousands."""
-
-    key: int
-    role: int
-    at: int
-    place: bytes
-    path: str
-    reader: str
+def passage_count(connection: sqlite3.Connection) -> int:
+    """Return how many passages there are."""
+    return int(connection.execute("SELECT value FROM meta WHERE key = 'said_rows'").fetchone()[0])
 
 
-def count_matches(connection: sqlite3.Connection, match: str, *, most: int) -> int:
-    """How many rows match, counted no further than `most`."""
-    sql = "SELECT count(*) FROM (SELECT 1 FROM passages_fts WHERE passages_fts MATCH ? LIMIT ?)"
-    return int(connection.execute(sql, (match, most)).fetchone()[0])
-
-
-def last_key(connection: sqlite3.Connection) -> int:
-    """The key of the newest passage: about how many there are."""
-    return int(connection.execute("SELECT coalesce(max(key), 0) FROM passages").fetchone()[0])
-
-
-def share_of_newest(connection: sqlite3.Connection, match: str, *, rows: int) -> float:
-    """In what share of the newest `rows` something stands: an estimate for words that are too common to be counted."""
-    sql = "SELECT count(*) FROM passages_fts WHERE passages_fts MATCH ? AND rowid > ?"
-    found = int(connection.execute(sql, (match, last_key(connection) - rows)).fetchone()[0])
-    return found / max(1, rows)
+def estimated_matches(connection: sqlite3.Connection, match: str, *, counted: int) -> int:
+    """Return how many passages match: counted up to a number, estimated beyond by how far back these reach."""
+    sql = "SELECT rowid FROM events_fts WHERE events_fts MATCH ? ORDER BY rowid DESC LIMIT ?"
+    rows = connection.execute(sql, (match, counted)).fetchall()
+    if len(rows) < counted:
+        return len(rows)
+    first, last = connection.execute("SELECT min(id), max(id) FROM events WHERE number IS NOT NULL").fetchone()
+    first, last = min(first or rows[-1][0], rows[-1][0]), max(last or 0, rows[0][0])
+    reached = (last - rows[-1][0]) / max(1, last - first)
+    return min(passage_count(connection), int(counted / max(reached, 1e-6)))
 
 
 def newest_matches(connection: sqlite3.Connection, match: str, filter_: PassageFilter, limit: int) -> list[int]:
-    """The keys of the newest passages that match, newest first; none where `match` is empty."""
-    return [key for (key,) in islice(_matches(connection, "p.key", match, filter_), limit)]
+    """Return the ids of the newest passages that match, newest first; none if `match` is empty."""
+    if not match:
+        return []
+    if filter_.mark:
+        match = f"({match}) AND parts : {filter_.mark}"
+    tests, parameters = _tests(filter_, _MOMENT.format(id="events_fts.rowid"))
+    sql = (
+        "SELECT events_fts.rowid FROM events_fts CROSS JOIN log_sessions s ON s.key = events_fts.rowid >> 34 "
+        f"WHERE events_fts MATCH ? AND {tests} ORDER BY events_fts.rowid DESC LIMIT ?"
+    )
+    return [row[0] for row in connection.execute(sql, (match, *parameters, limit))]
 
 
 def newest(connection: sqlite3.Connection, filter_: PassageFilter, limit: int) -> list[int]:
-    """The keys of the newest passages that a filter admits, newest first; its mark says nothing that roles do not."""
-    tests, parameters = _tests(filter_)
-    where = f" WHERE {' AND '.join(tests)}" if tests else ""
-    sql = f"SELECT p.key FROM passages p{where} ORDER BY p.at DESC, p.key DESC LIMIT ?"
-    return [row[0] for row in connection.execute(sql, (*parameters, limit))]
+    """Return the ids of the newest passages that a filter admits, newest first."""
+    tests, parameters = _tests(filter_, "r.ts_ms")
+    found: list[tuple[int, int]] = []
+    for table in _ROWS if filter_.source is SourceName.SHELL else ("events",):
+        sql = (
+            f"SELECT r.ts_ms, r.id FROM {table} r JOIN log_sessions s ON s.key = r.id >> 34 "
+            f"WHERE r.number IS NOT NULL AND {tests} ORDER BY r.ts_ms DESC, r.id DESC LIMIT ?"
+        )
+        found += connection.execute(sql, (*parameters, limit)).fetchall()
+    return [row[1] for row in sorted(found, reverse=True)[:limit]]
 
 
-def each_match(connection: sqlite3.Connection, match: str, filter_: PassageFilter) -> Iterator[Candidate]:
-    """All passages that match, newest first, found as they are asked for; none for an empty `match`."""
-    columns, files = "p.key, p.role, p.at, p.place, f.path, f.reader", "JOIN history_files f ON f.key = p.file"
-    return map(Candidate._make, _matches(connection, columns, match, filter_, joined=files))
-
-
-def _matches(
-    connection: sqlite3.Connection, columns: str, match: str, filter_: PassageFilter, *, joined: str = ""
-) -> Iterator[tuple[Any, ...]]:
-    if not match:
-        return
-    if filter_.mark:
-        match = f'({match}) AND "{filter_.mark}"'
-    tests, parameters = _tests(filter_)
-    sql = (
-        f"SELECT {columns} FROM passages_fts CROSS JOIN passages p ON p.key = passages_fts.rowid {joined}"
-        f" WHERE {' AND '.join(['passages_fts MATCH ?', *tests])} ORDER BY passages_fts.rowid DESC"
-    )
-    with closing(connection.execute(sql, (match, *parameters))) as rows:
-        yield from rows
-
-
-def passages_by_key(connection: sqlite3.Connection, keys: Collection[int]) -> dict[int, StoredPassage]:
-    """The passages of these keys."""
-    sql = f"SELECT {_COLUMNS} FROM passages p JOIN history_files f ON f.key = p.file WHERE p.key IN"
-    return {row[0]: _stored(row) for row in select_in(connection, sql, list(keys))}
+def passages_by_id(connection: sqlite3.Connection, ids: Collection[int]) -> dict[int, StoredPassage]:
+    """Return the passages of these ids."""
+    by_table: dict[str, list[int]] = {}
+    for row_id in ids:
+        by_table.setdefault(table_of(row_id), []).append(row_id)
+    found: dict[int, StoredPassage] = {}
+    for table, own in by_table.items():
+        sql = f"{_ROWS[table]} JOIN log_sessions s ON s.key = r.id >> 34 WHERE r.id IN"
+        found |= {row[0]: _stored(row) for row in select_in(connection, sql, own)}
+    return found
 
 
 def passages_around(
-    connection: sqlite3.Connection, session: str, subagent: str, roles: Sequence[int], numbers: tuple[int, int]
+    connection: sqlite3.Connection, session: int, part: str, numbers: tuple[int, int]
 ) -> list[StoredPassage]:
-    """The passages of a session whose exchange numbers lie between two, both included, in order."""
-    marks = ",".join("?" * len(roles))
-    sql = (
-        f"SELECT {_COLUMNS} FROM history_files f JOIN passages p ON p.file = f.key "
-        f"WHERE f.session = ? AND f.subagent = ? AND p.role IN ({marks}) AND p.number BETWEEN ? AND ? ORDER BY p.key"
-    )
-    return [_stored(row) for row in connection.execute(sql, (session, subagent, *roles, *numbers))]
+    """Return the passages of a part of a session whose numbers lie between two, both included, in order."""
+    found: list[StoredPassage] = []
+    for table in _ROWS:
+        sql = (
+            f"{_ROWS[table]} JOIN log_sessions s ON s.key = r.id >> 34 "
+            "WHERE r.id >= ? AND r.id < ? AND r.number BETWEEN ? AND ? ORDER BY r.id"
+        )
+        found += map(_stored, connection.execute(sql, (*id_range(session), *numbers)))
+    return [passage for passage in found if passage.part == part]
 
 
-def messages_of(connection: sqlite3.Connection, channel: str) -> list[StoredPassage]:
-    """The messages of a channel in the order in which they were written."""
-    sql = (
-        f"SELECT {_COLUMNS} FROM messages m JOIN passages p ON p.key = m.passage JOIN history_files f "
-        "ON f.key = p.file WHERE m.channel = ? ORDER BY p.at, m.number"
-    )
-    return [_stored(row) for row in connection.execute(sql, (channel,))]
+def messages_of(connection: sqlite3.Connection, channel: int) -> list[StoredPassage]:
+    """Return the messages of a channel in the order in which they were written."""
+    found = passages_around(connection, channel, "", (1, 1 << 31))
+    return sorted(found, key=lambda message: (message.at, message.number))
 
 
-def channels_of(connection: sqlite3.Connection, keys: Collection[int]) -> dict[int, str]:
-    """The channel of each of these messages: passage key -> channel."""
-    return dict(select_in(connection, "SELECT passage, channel FROM messages WHERE passage IN", list(keys)))
+def sessions_like(connection: sqlite3.Connection, source: SourceName, prefix: str) -> dict[str, int]:
+    """Return the keys of the sessions of a source whose id begins with this, at most a few, by id."""
+    sql = "SELECT id, key FROM log_sessions WHERE source = ? AND id >= ? AND id < ? AND gone = 0 ORDER BY id LIMIT 5"
+    return dict(connection.execute(sql, (source, prefix, prefix + "\U0010ffff")).fetchall())
 
 
-def sessions_like(connection: sqlite3.Connection, prefix: str) -> list[str]:
-    """The sessions whose id begins with this, at most a few."""
-    sql = (
-        "SELECT DISTINCT session FROM history_files WHERE session >= ? AND session < ? AND reader != 'channel' LIMIT 5"
-    )
-    return [row[0] for row in connection.execute(sql, (prefix, prefix + "\U0010ffff"))]
-
-
-def _tests(filter_: PassageFilter) -> tuple[list[str], list[object]]:
-    """What SQL tests of a passage, all but its mark."""
-    tests, parameters = list[str](), list[object]()
-    if filter_.roles:
-        tests.append(f"p.role IN ({','.join(map(str, map(int, filter_.roles)))})")
+def _tests(filter_: PassageFilter, moment: str) -> tuple[str, list[object]]:
+    """The SQL tests of a passage and its session `s`."""
+    tests, parameters = ["s.gone = 0", "s.source = ?"], list[object]([filter_.source])
     if filter_.since is not None:
-        tests.append("p.at >= ?")
-        parameters.append(filter_.since)
+        tests.append(f"s.ended_ms >= ? AND {moment} >= ?")
+        parameters += [filter_.since * 1000] * 2
     if filter_.until is not None:
-        tests.append("p.at > 0 AND p.at < ?")
-        parameters.append(filter_.until)
+        tests.append(f"{moment} > 0 AND {moment} < ?")
+        parameters.append(filter_.until * 1000)
     if filter_.workspace is not None:
-        tests.append("p.file IN (SELECT key FROM history_files WHERE workspace = ?)")
+        tests.append("s.workspace = ?")
         parameters.append(filter_.workspace)
     if filter_.sessions:
-        either = " OR ".join(["session >= ? AND session < ?"] * len(filter_.sessions))
-        tests.append(f"p.file IN (SELECT key FROM history_files WHERE {either})")
+        tests.append(f"({' OR '.join(['s.id >= ? AND s.id < ?'] * len(filter_.sessions))})")
         for session in filter_.sessions:
             parameters += [session, session + "\U0010ffff"]
-    return tests, parameters
+    return " AND ".join(tests), parameters
 
 
 def _stored(row: Sequence[object]) -> StoredPassage:
-    names = StoredPassage.__slots__
-    values = dict(zip(names, row, strict=True))
-    return StoredPassage(**values | {"workspace": values["workspace"] or ""})  # type: ignore[arg-type]
+    return StoredPassage(**dict(zip(StoredPassage.__slots__, row, strict=True)))  # type: ignore[arg-type]

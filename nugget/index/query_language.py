@@ -40,6 +40,7 @@ _VALUE = re.compile(r'"([^"]*)"|[^\s()]+')
 _NEAR = re.compile(r"NEAR\(([^()]*?)(?:,\s*(\d{1,9})\s*)?\)(?=[\s()]|$)")
 _NEAR_INFIX = re.compile(r"NEAR(?:/(\d{1,9}))?")
 _WORD = re.compile(r"[^\s()]+")
+_WORDS_IN = re.compile(r"[^\W_]+")
 _OPERATORS = re.compile(r"(?:^|[\s(])(?:AND|OR|NOT)(?=[\s()]|$)")
 _AND = re.compile(r"\s+AND(?=[\s(])")
 
@@ -155,7 +156,7 @@ def compile_match(expression: Expression) -> str:
     if isinstance(expression, Near):
         if any(has_unspaced(term.text) for term in expression.terms):  # whose words nobody can count
             return compile_match(All(parts=expression.terms))
-        return f"NEAR({' '.join(_quoted(term) for term in expression.terms)}, {expression.distance})"
+        return f"- parts : NEAR({' '.join(_quoted(term) for term in expression.terms)}, {expression.distance})"
     if isinstance(expression, Without):
         return f"({compile_match(expression.wanted)} NOT {compile_match(expression.unwanted)})"
     joint = " AND " if isinstance(expression, All) else " OR "
@@ -371,7 +372,9 @@ def _compile_term(term: Term) -> str:
     if has_unspaced(term.text) and not term.prefix:  # the index holds such scripts as overlapping pairs
         spread = " ".join(piece for word in term.text.split() for piece in pieces(word) or [word])
         return f"({_quoted(term)} OR {_quoted(replace(term, text=spread))})"
-    return prefix_match(_inside(term)) if term.prefix else _quoted(term)
+    match = prefix_match(_inside(term)) if term.prefix else _quoted(term)
+    # What stands side by side among the pieces of words does not in the text.
+    return f"- parts : {match}" if len(_WORDS_IN.findall(term.text)) > 1 else match
 
 
 def _quoted(term: Term) -> str:

@@ -32,7 +32,6 @@ DEGRADED: Mapping[str, str] = {
     "no_reranker": "the re-ranker failed, so the order is the local one",
     "no_answer": "the LLM could not write an answer",
     "plain_text": "the query was searched as plain text",
-    "phrase_cut": "a phrase or NEAR was not looked for any further back; `until:` a day looks behind it",
     "index_behind": "files changed that are not indexed yet",
     "vectors_behind": "some files that changed are found by their words alone yet",
 }

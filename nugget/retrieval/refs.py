@@ -7,8 +7,6 @@ memory:<identity>/<path>       sessions:<id of an incident or note>
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -43,7 +41,6 @@ def show(
     *,
     identity: str | None = None,
     neighbours: int = 1,
-    allow: Sequence[re.Pattern[str]] = (),
 ) -> Shown:
     """Look a ref up. Raises UsageError for a text that is not a ref, NuggetError if nothing is known by it.
 
@@ -62,7 +59,7 @@ def show(
 
         given = f"{'session' if source is SourceName.SESSIONS else source}:{name}"
         if is_history_ref(given):
-            stretch = read_passage(indexes.machine.connection, given, neighbours, allow=allow)
+            stretch = read_passage(indexes.machine.connection, given, neighbours)
             return Shown(ref=stretch.ref, stretch=stretch)
     where = "the brain" if source is SourceName.BRAIN else str(source)
     raise NuggetError(f"There is no unit {printable(name)} in {where}.", hint="`nugget search` finds refs.")

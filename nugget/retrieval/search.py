@@ -8,12 +8,12 @@ first. What only vectors point at, and that weakly, is left out beside the brain
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from nugget.config import RetrievalSettings, Settings
+from nugget.config import RetrievalSettings
 from nugget.errors import UsageError
 from nugget.index import Index, queries
 from nugget.index.fulltext import STOP_WORDS, question_words
@@ -106,15 +106,6 @@ def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tupl
     return tuple(name for name in ORDER if name in named and (name is not SourceName.MEMORY or identity is not None))
 
 
-def allowed_texts(settings: Settings) -> list[re.Pattern[str]]:
-    """`redaction.allow_list`, without loading the rules of redaction where nothing is allowed."""
-    if not settings.redaction.allow:
-        return []
-    from nugget.redaction import allow_list
-
-    return allow_list(settings)
-
-
 def as_bundle(results: Results, *, limit: int, depth: Depth, profile: str, explain: bool) -> Bundle:
     """All hits as one Bundle. `weak` where nothing found is likely to be what was looked for."""
     hits = results.hits
@@ -150,15 +141,14 @@ def search_everything(
     depth: Depth = Depth.SUMMARY,
     profile: str = "search",
     explain: bool = False,
-    allow: Sequence[re.Pattern[str]] = (),
 ) -> Results:
-    """Search each of these sources; `limit` results of each. `allow` are texts that redaction leaves."""
+    """Search each of these sources; `limit` results of each."""
     if query.lists:
-        listed = _listed(query, indexes, sources, limit=limit, depth=depth, allow=allow)
+        listed = _listed(query, indexes, sources, limit=limit, depth=depth)
         return Results(query=query, groups=tuple(listed))
     once = None if embedder is None else Once(embedder)
     # History goes without vectors: the model may still be loading in another process meanwhile.
-    passages, cut = _passages(query, indexes, sources, limit=limit, allow=allow)
+    passages = _passages(query, indexes, sources, limit=limit)
     chosen = profiles.configured(profile, settings)
     groups: list[Group] = []
     degraded: list[str] = []
@@ -178,7 +168,6 @@ def search_everything(
             explained[str(source)] = bundle.explain
             hint = hint or bundle.more_context_hint
         if source in passages:
-            degraded += [f"phrase_cut: {source}, {cut[source]}"] if source in cut else []
             hits = _by_relevance_and_recency([*hits, *passages[source]])
             weak = weak and not hits
         if hits:
@@ -200,7 +189,6 @@ def _listed(
     *,
     limit: int,
     depth: Depth,
-    allow: Sequence[re.Pattern[str]],
 ) -> Iterator[Group]:
     """All that the filters admit, the newest first: nothing else was asked for."""
     from nugget.retrieval.packing import pack
@@ -223,7 +211,7 @@ def _listed(
 
             passages = newest_history(
                 index.connection, source, since=filter_.since, until=filter_.until, sessions=filter_.sessions,
-                limit=limit, allow=allow,
+                limit=limit,
             )  # fmt: skip
             hits += map(passage_hit, passages)
         if hits:
@@ -327,35 +315,28 @@ def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
 
 
 def _passages(
-    query: SearchQuery,
-    indexes: Indexes,
-    sources: Sequence[SourceName],
-    *,
-    limit: int,
-    allow: Sequence[re.Pattern[str]],
-) -> tuple[dict[SourceName, list[Hit]], Mapping[SourceName, str]]:
-    """The passages of each source of history, and how far back they were looked for where that was not to the end."""
-    wanted = [source for source in sources if source in _HISTORY]
-    index = indexes.of(wanted[0]) if wanted and not _is_about_units(query.filter) else None
+    query: SearchQuery, indexes: Indexes, sources: Sequence[SourceName], *, limit: int
+) -> dict[SourceName, list[Hit]]:
+    """The passages of each source of history."""
+    chosen = [source for source in sources if source in _HISTORY]
+    index = indexes.of(chosen[0]) if chosen and not _is_about_units(query.filter) else None
     if index is None:
-        return {}, {}
+        return {}
     if not question_words(query.text) and not query.match:
-        return {source: [] for source in wanted}, {}
-    from nugget.history import ask_history
+        return {source: [] for source in chosen}
+    from nugget.history import search_history
 
-    found = ask_history(
+    found = search_history(
         index.connection,
         query.given if query.expression is None and not query.problem and query.filter.is_empty else query.text,
-        sources=wanted,
+        sources=chosen,
         since=query.filter.since,
         until=query.filter.until,
         sessions=query.filter.sessions,
         limit=limit,
         expression=query.expression,
-        allow=allow,
     )
-    hits = {source: [passage_hit(hit) for hit in found.hits if hit.source is source] for source in wanted}
-    return hits, found.cut
+    return {source: [passage_hit(hit) for hit in found if hit.source is source] for source in chosen}
 
 
 def passage_hit(found: PassageHit) -> Hit:

@@ -41,11 +41,7 @@ def read_session(path: Path, *, subagents: bool = True) -> Session:
     An empty file, or one without conversation, gives a Session without events.
     """
     reading = _read_file(path)
-    if reading.records and not reading.recognised:
-        raise TranscriptError(
-            f"{path} is no transcript that can be read: none of its {reading.records} lines is a record of one.",
-            hint="Those of Claude Code are .jsonl files below ~/.claude/projects; docs/agents.md lists other agents.",
-        )
+    require_records(path, reading)
     events = reading.live_events()
     session_id = reading.session_id(path)
     if subagents:
@@ -65,6 +61,15 @@ def read_session(path: Path, *, subagents: bool = True) -> Session:
         records=reading.records,
         skipped_records=reading.skipped,
     )
+
+
+def require_records(path: Path, reading: Reading, *, taken: int = 0) -> None:
+    """Raise TranscriptError if none of the lines at the beginning of a file is a record that Claude Code writes."""
+    if reading.records and not reading.recognised and not taken:
+        raise TranscriptError(
+            f"{path} is no transcript that can be read: none of its {reading.records} lines is a record of one.",
+            hint="Those of Claude Code are .jsonl files below ~/.claude/projects; docs/agents.md lists other agents.",
+        )
 
 
 def _read_file(path: Path) -> Reading:

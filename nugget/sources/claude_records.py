@@ -79,21 +79,25 @@ class Reading:
         )
 
     def live_events(self) -> list[Event]:
-        """The events without those of dead branches.
+        """Return the events without those of dead branches."""
+        dead = self.dead_records()
+        return [event for event in self.events if event.uuid not in dead] if dead else self.events
 
-        Two prompts with one parent mean that the person went back and asked anew: the last one counts.
+    def dead_records(self) -> set[str]:
+        """Return the records of dead branches.
+
+        Two prompts with one parent mean that the person went back and asked again: the last one counts.
         """
         last: dict[str, str] = {}
         for uuid in self.prompts:
             if parent := self.parents.get(uuid):
                 last[parent] = uuid
         dead = {uuid for uuid in self.prompts if (parent := self.parents.get(uuid)) and last[parent] != uuid}
-        if not dead:
-            return self.events
-        for uuid, parent in self.parents.items():
-            if parent in dead:
-                dead.add(uuid)
-        return [event for event in self.events if event.uuid not in dead]
+        if dead:
+            for uuid, parent in self.parents.items():
+                if parent in dead:
+                    dead.add(uuid)
+        return dead
 
     def session_id(self, path: Path) -> str:
         """The file's name where the records bear it, else the id that most of them bear, else the name."""

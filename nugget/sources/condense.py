@@ -54,17 +54,22 @@ def exchanges(session: Session) -> list[Exchange]:
 
 
 def without_recalled(events: Iterable[Event]) -> list[Event]:
-    """The events without calls of Nugget's own tools and commands, and without what these returned."""
+    """Return the events without calls of Nugget's own tools and commands, and without what these returned."""
     recalling: set[str] = set()
     kept: list[Event] = []
     for event in events:
-        by_tool = event.tool is not None and event.tool.startswith("mcp__") and _RECALL_TOOL.match(event.tool)
-        by_command = event.kind is EventKind.COMMAND and "nugget" in event.text and _RECALL_COMMAND.search(event.text)
-        if by_tool or by_command:
+        if is_recall(event):
             recalling.add(event.call_id or "")
         elif not event.call_id or event.call_id not in recalling:
             kept.append(event)
     return kept
+
+
+def is_recall(event: Event) -> bool:
+    """Return whether an event calls one of Nugget's own tools or commands, which print what is remembered."""
+    if event.kind is EventKind.COMMAND:
+        return "nugget" in event.text and _RECALL_COMMAND.search(event.text) is not None
+    return event.tool is not None and event.tool.startswith("mcp__") and _RECALL_TOOL.match(event.tool) is not None
 
 
 def condense(session: Session, max_chars: int) -> str:

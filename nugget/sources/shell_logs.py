@@ -8,7 +8,6 @@ in plain folders are read: a link or a pipe could lead anywhere.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
+from nugget.sources.files import FilePlace, place_of, resumed
 from nugget.sources.log_lines import MAX_LINE_CHARS, LogLine, clean_line, keep_lines, last_border
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
@@ -34,7 +34,6 @@ _STARTED = b"command.start"
 _BATCH_BYTES = 1 << 20
 _FEW_LINES = 16
 _MAX_KIND_CHARS = 2000
-_PRINT_BYTES = 256
 _SESSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,127}")
 
 
@@ -46,15 +45,6 @@ class ShellLog:
     path: Path
     mtime: float
     size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePlace:
-    """How far a file has been read: `offset` bytes, with prints of its first bytes and of those before the offset."""
-
-    offset: int = 0
-    head: str = ""
-    before: str = ""
 
 
 class LogEvent(NamedTuple):
@@ -138,7 +128,7 @@ def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
         if opened is None:
             return
         size = os.fstat(opened.fileno()).st_size
-        place, anew = _resumed(opened, place, size)
+        place, anew = resumed(opened, place, size)
         while place.offset < size:
             batch = _read_batch(opened, place.offset, size, anew=anew)
             if batch.place.offset == place.offset:
@@ -157,14 +147,14 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
             return None
         state = os.fstat(opened.fileno())
         mtime_ms = int(state.st_mtime * 1000)
-        place, anew = _resumed(opened, place, state.st_size)
+        place, anew = resumed(opened, place, state.st_size)
         start = place.offset
         is_settled = now_ms - mtime_ms > 5000
         end = state.st_size if is_settled else last_border(opened, start, state.st_size)
         if end <= start:
             return None
         lines = tuple(keep_lines(opened, start, end, most_chars=most_chars))
-        return TextPart(lines=lines, place=_place(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms)
+        return TextPart(lines=lines, place=place_of(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms)
 
 
 def command_in(line: bytes) -> tuple[str, int] | None:
@@ -183,14 +173,14 @@ def rotated_rest(file: Path, place: FilePlace) -> Path | None:
     if not place.offset:
         return None
     with _opened(file) as opened:
-        if opened is not None and not _resumed(opened, place, os.fstat(opened.fileno()).st_size)[1]:
+        if opened is not None and not resumed(opened, place, os.fstat(opened.fileno()).st_size)[1]:
             return None
     moved = file.with_name(f"{file.name}.1")
     with _opened(moved) as opened:
         if opened is None:
             return None
         size = os.fstat(opened.fileno()).st_size
-        return moved if size > place.offset and not _resumed(opened, place, size)[1] else None
+        return moved if size > place.offset and not resumed(opened, place, size)[1] else None
 
 
 @contextmanager
@@ -204,25 +194,6 @@ def _opened(file: Path) -> Iterator[BinaryIO | None]:
         return
     with os.fdopen(descriptor, "rb") as opened:
         yield opened if stat.S_ISREG(os.fstat(opened.fileno()).st_mode) else None
-
-
-def _resumed(file: BinaryIO, place: FilePlace, size: int) -> tuple[FilePlace, bool]:
-    """Where to go on, and whether that is the beginning again of a file that was read before."""
-    if place.offset and (size < place.offset or _place(file, place.offset) != place):
-        return FilePlace(), True
-    return place, False
-
-
-def _place(file: BinaryIO, offset: int) -> FilePlace:
-    file.seek(0)
-    head = file.read(min(_PRINT_BYTES, offset))
-    file.seek(max(0, offset - _PRINT_BYTES))
-    before = file.read(min(_PRINT_BYTES, offset))
-    return FilePlace(offset=offset, head=_print_of(head), before=_print_of(before))
-
-
-def _print_of(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _read_batch(file: BinaryIO, start: int, size: int, *, anew: bool) -> EventBatch:
@@ -242,7 +213,7 @@ def _read_batch(file: BinaryIO, start: int, size: int, *, anew: bool) -> EventBa
             malformed += 1
         offset += len(line) + 1
     return EventBatch(
-        events=tuple(events), malformed=malformed, place=_place(file, end), anew=anew, bytes_read=end - start
+        events=tuple(events), malformed=malformed, place=place_of(file, end), anew=anew, bytes_read=end - start
     )
 
 
@@ -254,13 +225,13 @@ def _read_line(file: BinaryIO, start: int, *, anew: bool) -> EventBatch:
     if not is_whole and len(line) >= MAX_EVENT_BYTES:
         while (rest := file.readline(MAX_EVENT_BYTES)) and not rest.endswith(b"\n"):
             pass
-        place = _place(file, file.tell())
+        place = place_of(file, file.tell())
         return EventBatch(events=(), malformed=1, place=place, anew=anew, bytes_read=place.offset - start)
     event = _event(_record(line), start)
     end = start + len(line) if is_whole or event is not None else start
     is_malformed = event is None and is_whole and not line.isspace()
     return EventBatch(
-        events=() if event is None else (event,), malformed=int(is_malformed), place=_place(file, end), anew=anew,
+        events=() if event is None else (event,), malformed=int(is_malformed), place=place_of(file, end), anew=anew,
         bytes_read=end - start,
     )  # fmt: skip
 

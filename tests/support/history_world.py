@@ -11,8 +11,9 @@ from typing import Any
 from sessions import write_transcript
 
 from nugget.config import Environment, Settings, read_environment
-from nugget.history import HistoryResult, search_history, sync_history
+from nugget.history import search_history
 from nugget.index.home import open_home
+from nugget.index.ingest import Ingested, ingest_all
 from nugget.index.query_language import parse_search
 
 
@@ -35,8 +36,8 @@ class World:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"type": "user", "uuid": f"u{number}", "message": {"content": prompt}}) + "\n")
 
-    def sync(self, settings: Settings | None = None) -> HistoryResult:
-        return sync_history(self.connection, self.environment, settings or Settings())
+    def sync(self, settings: Settings | None = None) -> Ingested:
+        return ingest_all(self.connection, self.environment, settings or Settings())
 
     def found(self, query: str, **more: Any) -> list[str]:
         return [hit.ref for hit in search_history(self.connection, query, **more)]

@@ -14,7 +14,7 @@ from test_evidence_rules import transcript
 
 from nugget.config import Settings
 from nugget.evidence import bundle_json, ingest
-from nugget.index.evidence import TABLES
+from nugget.index.events import TABLES
 
 SECRETS = [("".join(row["text"]), "".join(row["secret"])) for row in corpus("secrets")]
 EDGES = (4, 12, 30, 60)
@@ -67,7 +67,7 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
 
 def everything(logs: Logs, session: str) -> str:
     """All that is stored of a session and returned about it."""
-    tables = ["log_sessions", "log_files", *TABLES]
+    tables = ["log_sessions", "read_files", *TABLES]
     stored = [str(row) for table in tables for row in logs.index.execute(f"SELECT * FROM {table}")]
     told = [
         json.dumps(

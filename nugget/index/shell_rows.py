@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from nugget.evidence.cleaning import MARGIN_CHARS
-from nugget.index.evidence import Ids
+from nugget.index.events import Ids
+from nugget.redaction.batches import MARGIN_CHARS
 from nugget.sources.log_lines import LogLine
 from nugget.sources.shell_logs import LogEvent
 

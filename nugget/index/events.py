@@ -1,0 +1,336 @@
+"""The rows of events.sql: sessions, what happened in them, and which files were read.
+
+A row's id holds its session's key, its number in the session and its table, so that ids order rows by when they were
+read, a session is one range of ids, and an id alone says where the row stands.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from nugget.index.queries import select_in
+
+_SESSION_BITS, _TABLE_BITS = 34, 3
+TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")
+"""Position in this tuple = the lowest bits of an id."""
+_POSITIONS = {table: position for position, table in enumerate(TABLES)}
+
+_COLUMNS = {
+    "events": "id, ts_ms, kind, tool, text, ok, exit_code, started, offset",
+    "command_inputs": "id, ts_ms, text, offset",
+    "pane_output": "id, ts_ms, stream, text, is_failure, command, offset",
+    "file_edits": "id, ts_ms, path, action, ok",
+    "working_notes": "id, ts_ms, type, text, is_open, about",
+    "incidents": "id, ts_ms, first_ms, first_event, last_event, title, text, command, failures, fixed_by, fixed_ms, "
+    "details",
+}
+_WRITTEN = _COLUMNS | {
+    "events": f"{_COLUMNS['events']}, speaker, origin, number, file, record, parent, parts",
+    "command_inputs": f"{_COLUMNS['command_inputs']}, number, parts",
+    "pane_output": f"{_COLUMNS['pane_output']}, number, parts",
+}
+SAID = ("events", "command_inputs", "pane_output")
+"""The tables with rows that people search: those with a number, in events_fts."""
+_ASKED = {
+    "events": "SELECT id, text FROM events WHERE number IS NULL AND (kind IN ('command.start', 'prompt') OR ok = 0)",
+    "command_inputs": "SELECT id, text FROM command_inputs WHERE number IS NULL",
+    "pane_output": "SELECT id, text FROM pane_output WHERE number IS NULL",
+    "file_edits": "SELECT id, path FROM file_edits WHERE 1",
+    "working_notes": "SELECT id, text FROM working_notes WHERE 1",
+    "incidents": "SELECT id, text FROM incidents WHERE 1",
+}
+"""What of each table stands in evidence_fts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSession:
+    """A session that was read; times in milliseconds since the epoch. See log_sessions in events.sql."""
+
+    key: int
+    source: str
+    id: str
+    path: str
+    agent: str | None = None
+    folder: str | None = None
+    workspace: str | None = None
+    title: str | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    generation: int = 0
+    malformed: int = 0
+    derived: int = 0
+    last_number: int = 0
+    gone: int = 0
+
+
+_SESSION_COLUMNS = (
+    "key, source, id, path, agent, folder, workspace, title, started_ms, ended_ms, generation, malformed, derived, "
+    "last_number, gone"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadState:
+    """How far a file was read: a row of read_files. `key` is 0 for a file that has none yet."""
+
+    key: int = 0
+    path: str
+    session: int | None = None
+    part: str = ""
+    size: int = -1
+    mtime_ns: int = 0
+    taken: int = 0
+    head: str = ""
+    before: str = ""
+    exchanges: int = 0
+    waiting: str = "[]"
+    problem: str = ""
+
+
+_STATE_COLUMNS = ", ".join(ReadState.__slots__)
+
+
+@dataclass(slots=True)
+class Ids:
+    """Gives ids to the rows of one session."""
+
+    key: int
+    number: int
+
+    def next(self, table: str) -> int:
+        """Return a new id for a row of this table."""
+        self.number += 1
+        return self.key << _SESSION_BITS | self.number << _TABLE_BITS | _POSITIONS[table]
+
+
+def table_of(row_id: int) -> str:
+    """Return the table that an id belongs to."""
+    return TABLES[row_id & (1 << _TABLE_BITS) - 1]
+
+
+def session_key_of(row_id: int) -> int:
+    """Return the key of the session that an id belongs to."""
+    return row_id >> _SESSION_BITS
+
+
+def number_of(row_id: int) -> int:
+    """Return the number that an id has in its session."""
+    return (row_id & (1 << _SESSION_BITS) - 1) >> _TABLE_BITS
+
+
+def id_range(key: int) -> tuple[int, int]:
+    """Return the ids of a session: the first, and the one behind the last."""
+    return key << _SESSION_BITS, (key + 1) << _SESSION_BITS
+
+
+def find_log_session(connection: sqlite3.Connection, session_id: str, source: str | None = None) -> LogSession | None:
+    """Return a session by id; of a shell's and an agent's with the same id, the shell's."""
+    row = connection.execute(
+        f"SELECT {_SESSION_COLUMNS} FROM log_sessions WHERE id = :id "
+        "AND (source = :source OR (:source IS NULL AND source != 'bridge')) ORDER BY source DESC LIMIT 1",
+        {"id": session_id, "source": source},
+    ).fetchone()
+    return _session(row) if row else None
+
+
+def log_session(connection: sqlite3.Connection, key: int) -> LogSession | None:
+    """Return a session by key."""
+    row = connection.execute(f"SELECT {_SESSION_COLUMNS} FROM log_sessions WHERE key = ?", (key,)).fetchone()
+    return _session(row) if row else None
+
+
+def log_sessions(
+    connection: sqlite3.Connection, *, workspace: str | None = None, source: str | None = None, limit: int = -1
+) -> list[LogSession]:
+    """Return the sessions of shells and agents that were read, the latest first."""
+    rows = connection.execute(
+        f"SELECT {_SESSION_COLUMNS} FROM log_sessions WHERE (:workspace IS NULL OR workspace = :workspace) "
+        "AND (source = :source OR (:source IS NULL AND source != 'bridge')) "
+        "ORDER BY ended_ms DESC NULLS LAST, key DESC LIMIT :limit",
+        {"workspace": workspace, "source": source, "limit": limit},
+    )
+    return [_session(row) for row in rows]
+
+
+def underived_sessions(connection: sqlite3.Connection) -> list[int]:
+    """Return the keys of the sessions with rows that incidents and notes have not been derived from."""
+    rows = connection.execute("SELECT key FROM log_sessions WHERE derived < last_number AND source != 'bridge'")
+    return [row[0] for row in rows]
+
+
+def _session(row: Sequence[Any]) -> LogSession:
+    return LogSession(**dict(zip(_SESSION_COLUMNS.split(", "), row, strict=True)))
+
+
+def claim_session(connection: sqlite3.Connection, *, source: str, session_id: str, path: str) -> LogSession:
+    """Return the row of a session that is there to be read; make it if there is none."""
+    connection.execute(
+        "INSERT INTO log_sessions (source, id, path) VALUES (?, ?, ?) "
+        "ON CONFLICT (source, id) DO UPDATE SET path = excluded.path, gone = 0",
+        (source, session_id, path),
+    )
+    session = find_log_session(connection, session_id, source)
+    assert session is not None
+    return session
+
+
+def put_session(connection: sqlite3.Connection, ids: Ids, **values: Any) -> None:
+    """Change what is known of a session, and raise its generation. `None` leaves a value as it is."""
+    known = {name: value for name, value in values.items() if value is not None}
+    columns = "".join(f"{name} = ?, " for name in known)
+    connection.execute(
+        f"UPDATE log_sessions SET {columns} last_number = ?, generation = generation + 1 WHERE key = ?",
+        (*known.values(), ids.number, ids.key),
+    )
+
+
+def put_rows(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Add rows, in the order of the table's columns, and make them searchable."""
+    if not rows:
+        return
+    marks = ",".join("?" * (_WRITTEN[table].count(",") + 1))
+    connection.executemany(f"INSERT INTO {table} ({_WRITTEN[table]}) VALUES ({marks})", rows)
+    index_rows(connection, table, rows[0][0], rows[-1][0])
+
+
+def index_rows(connection: sqlite3.Connection, table: str, first: int, last: int) -> None:
+    """Make rows searchable that have been written, from one id to another."""
+    tests = "id BETWEEN ? AND ?"
+    connection.execute(f"INSERT INTO evidence_fts (rowid, text) {_ASKED[table]} AND {tests}", (first, last))
+    if table in SAID:
+        added = connection.execute(
+            f"INSERT INTO events_fts (rowid, text, parts) SELECT id, text, parts FROM {table} "
+            f"WHERE number IS NOT NULL AND {tests}",
+            (first, last),
+        )
+        _count_said(connection, added.rowcount)
+
+
+def remove_rows(connection: sqlite3.Connection, table: str, first: int, end: int, *, where: str = "1") -> int:
+    """Take out the rows with ids from `first` to before `end`; return how many. `where` is SQL of ours."""
+    tests, bounds = f"{where} AND id >= ? AND id < ?", (first, end)
+    asked = _ASKED[table].replace("SELECT id", "SELECT 'delete', id", 1)
+    connection.execute(f"INSERT INTO evidence_fts (evidence_fts, rowid, text) {asked} AND {tests}", bounds)
+    if table in SAID:
+        removed = connection.execute(
+            "INSERT INTO events_fts (events_fts, rowid, text, parts) "
+            f"SELECT 'delete', id, text, parts FROM {table} WHERE number IS NOT NULL AND {tests}",
+            bounds,
+        )
+        _count_said(connection, -removed.rowcount)
+    return connection.execute(f"DELETE FROM {table} WHERE {tests}", bounds).rowcount
+
+
+def _count_said(connection: sqlite3.Connection, added: int) -> None:
+    if added:
+        connection.execute("UPDATE meta SET value = value + ? WHERE key = 'said_rows'", (added,))
+
+
+def remove_session_rows(connection: sqlite3.Connection, key: int, *, where: str = "1") -> None:
+    """Take out everything that a session has, but for the session's own row; with `where`, only of its events."""
+    for table in TABLES if where == "1" else TABLES[:1]:
+        remove_rows(connection, table, *id_range(key), where=where)
+
+
+def row_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
+    """Return how many rows of each table a session has."""
+    return {
+        table: connection.execute(f"SELECT count(*) FROM {table} WHERE id >= ? AND id < ?", id_range(key)).fetchone()[0]
+        for table in TABLES
+    }
+
+
+def rows_in(
+    connection: sqlite3.Connection,
+    table: str,
+    first: int,
+    end: int,
+    *,
+    where: str = "1",
+    limit: int = -1,
+    newest: bool = False,
+) -> list[tuple[Any, ...]]:
+    """Return rows with ids from `first` to before `end`, in order; with `newest`, the last `limit` of them.
+
+    `where` is SQL of ours, never a text from outside.
+    """
+    rows = list(each_row_in(connection, table, first, end, where=where, limit=limit, newest_first=newest))
+    return rows[::-1] if newest else rows
+
+
+def each_row_in(
+    connection: sqlite3.Connection,
+    table: str,
+    first: int,
+    end: int,
+    *,
+    where: str = "1",
+    limit: int = -1,
+    newest_first: bool = False,
+) -> Iterator[tuple[Any, ...]]:
+    """Return an iterator over the rows with ids from `first` to before `end`, in order or from the end on.
+
+    `where` is SQL of ours, never a text from outside.
+    """
+    order = "DESC" if newest_first else "ASC"
+    return connection.execute(
+        f"SELECT {_COLUMNS[table]} FROM {table} WHERE id >= ? AND id < ? AND {where} ORDER BY id {order} LIMIT ?",
+        (first, end, limit),
+    )
+
+
+def rows_by_id(connection: sqlite3.Connection, table: str, row_ids: Iterable[int]) -> list[tuple[Any, ...]]:
+    """Return the rows of these ids, in the order of the ids; those that are gone are left out."""
+    sql = f"SELECT {_COLUMNS[table]} FROM {table} WHERE id IN"
+    return sorted(select_in(connection, sql, sorted(set(row_ids))))
+
+
+def matching_ids(
+    connection: sqlite3.Connection, words: Sequence[str], *, key: int | None = None, limit: int
+) -> list[int]:
+    """Return ids of rows with any of the words: for each the newest `limit` of each kind, in one session or in all."""
+    first, end = id_range(key) if key is not None else (0, 1 << 62)
+    found: dict[int, None] = {}
+    tests = "rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
+    said = "(rowid & 7 != 0 OR (SELECT kind FROM events WHERE id = rowid) IN ('command.start', 'prompt'))"
+    for word in words:
+        if not word.isalnum():
+            continue
+        for sql in (
+            f"SELECT rowid FROM events_fts WHERE events_fts MATCH 'text:' || ? AND {said} AND {tests}",
+            f"SELECT rowid FROM evidence_fts WHERE evidence_fts MATCH ? AND {tests}",
+        ):
+            with suppress(sqlite3.OperationalError):  # a letter that FTS5 takes for a border makes a phrase of the word
+                rows = connection.execute(sql, (f'"{word}"', first, end, limit))
+                found.update((row[0], None) for row in rows)
+    return list(found)
+
+
+def known_files(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+    """Return size and time of every file when it was read, by path; the size is -1 if something was left unread."""
+    return {row[0]: row[1:] for row in connection.execute("SELECT path, size, mtime_ns FROM read_files")}
+
+
+def read_states(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, ReadState]:
+    """Return how far these files were read, by path; files that were never read are left out."""
+    rows = select_in(connection, f"SELECT {_STATE_COLUMNS} FROM read_files WHERE path IN", list(paths))
+    states = (ReadState(**dict(zip(ReadState.__slots__, row, strict=True))) for row in rows)
+    return {state.path: state for state in states}
+
+
+def put_state(connection: sqlite3.Connection, state: ReadState) -> int:
+    """Write how far a file was read; return the key of the file."""
+    values = [getattr(state, name) or (None if name == "key" else getattr(state, name)) for name in ReadState.__slots__]
+    marks = ",".join("?" * len(values))
+    connection.execute(f"INSERT OR REPLACE INTO read_files ({_STATE_COLUMNS}) VALUES ({marks})", values)
+    return int(connection.execute("SELECT key FROM read_files WHERE path = ?", (state.path,)).fetchone()[0])
+
+
+def file_problems(connection: sqlite3.Connection) -> Mapping[str, str]:
+    """Return the files that cannot be read, and why."""
+    rows = connection.execute("SELECT path, problem FROM read_files WHERE problem NOT IN ('', 'excluded')")
+    return dict(rows.fetchall())

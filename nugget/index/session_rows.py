@@ -1,0 +1,289 @@
+"""An agent's session becomes rows: what was said, commands with their outcome, output, edits, failures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from nugget.config import Settings
+from nugget.index.events import Ids, table_of
+from nugget.index.fulltext import said_parts
+from nugget.models import Event, EventKind
+from nugget.redaction import allow_list
+from nugget.redaction.batches import MARGIN_CHARS, redacted_all, within
+from nugget.redaction.paths import without_excluded
+from nugget.sources.channels import Message
+from nugget.sources.condense import is_recall, plain
+from nugget.sources.injected_text import is_refusal
+from nugget.sources.log_lines import MAX_LINE_CHARS, is_opaque, looks_failed
+
+_OUTPUT_CHARS = 200_000
+_SAID_CHARS = 200_000
+_TEXT_CHARS = {
+    EventKind.PROMPT: _SAID_CHARS, EventKind.PASTE: _SAID_CHARS, EventKind.REPLY: _SAID_CHARS, EventKind.SUMMARY: 4000,
+    EventKind.COMMAND: 2000, EventKind.TOOL_CALL: 1500, EventKind.TOOL_RESULT: 1500, EventKind.FILE_EDIT: 500,
+    EventKind.OUTPUT: _OUTPUT_CHARS,
+}  # fmt: skip
+_ROW_CHARS = 6000
+"""What was said at more length becomes several rows, or a single word could not be weighed."""
+MORE = ".more"
+"""The end of the kind of a row that goes on with what the row before it says."""
+_SAID = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
+_RESULTS = (EventKind.OUTPUT, EventKind.TOOL_RESULT)
+_WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
+_RECALLED = -1
+"""In place of the row of a call that recalls what Nugget knows: neither call nor result become rows."""
+_MOST_CALLS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call whose result has not been read: its event (bare), the row that it became, what a failure names it by."""
+
+    event: Event
+    row: int
+    label: str
+
+
+@dataclass(slots=True)
+class SessionRows:
+    """Rows for the tables of the same names; `settled` are (ok, id) of edits that stand in the table already."""
+
+    events: list[list[Any]] = field(default_factory=list)
+    pane_output: list[list[Any]] = field(default_factory=list)
+    file_edits: list[list[Any]] = field(default_factory=list)
+    settled: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class RowMaker:
+    """Turns the events of one file of a session into rows. `calls` are those without a result, by call id.
+
+    `repeated` are the records that another session has too: search finds them there. `ts_ms` is the time of what has
+    none.
+    """
+
+    ids: Ids
+    file: int
+    ts_ms: int
+    cwd: str | None = None
+    parents: Mapping[str, str] = field(default_factory=dict)
+    repeated: Collection[int] = ()
+    calls: dict[str, Call] = field(default_factory=dict)
+    rows: SessionRows = field(default_factory=SessionRows)
+
+    def add(self, event: Event, number: int) -> None:
+        """Take the next event, redacted; `number` is that of its exchange."""
+        self.ts_ms = ms_of(event.timestamp) or self.ts_ms
+        call = self.calls.get(event.call_id or "")
+        if event.kind in _RESULTS and (is_recall(event) or (call is not None and call.row == _RECALLED)):
+            self._close(event)
+        elif is_recall(event):
+            self._open(event, _RECALLED, "")
+        elif event.kind is EventKind.FILE_EDIT:
+            self._add_edit(event)
+        elif event.kind is EventKind.OUTPUT:
+            self._add_output(event)
+        elif event.kind in _SAID:
+            self._add_said(event, number)
+        else:
+            self._add_event(event)
+
+    def settle(self, call: Event) -> None:
+        """Note the outcome of an edit that was read before its result."""
+        known = self.calls.get(call.call_id or "")
+        if known is not None and known.row > 0 and table_of(known.row) == "file_edits" and call.ok is not None:
+            self.rows.settled.append((int(call.ok), known.row))
+            if call.ok:
+                self._close(call)
+
+    def _add_said(self, event: Event, number: int) -> None:
+        record = hash_of(event.uuid) if event.uuid else None
+        parent = self.parents.get(event.uuid) if event.kind is EventKind.PROMPT else None
+        found = None if record in self.repeated or not event.text.strip() else number
+        for place, (start, stop) in enumerate(cut_text(event.text, _ROW_CHARS)):
+            text, kind = event.text[start:stop], event.kind.value + (MORE if place else "")
+            parts = said_parts(text) if found is not None else None
+            self.rows.events.append([
+                self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None, None,
+                event.speaker.value, event.origin.value, found, self.file, record,
+                hash_of(parent) if parent and not place else None, parts,
+            ])  # fmt: skip
+
+    def _add_edit(self, event: Event) -> None:
+        row = self.ids.next("file_edits")
+        action = "overwrite" if event.tool == "Write" else "edit"
+        path = _inside(event.path or event.text, self.cwd)
+        self.rows.file_edits.append([row, self.ts_ms, path, action, None if event.ok is None else int(event.ok)])
+        if not event.ok:
+            self._open(event, row, f"{event.tool} {path}".strip())
+
+    def _add_event(self, event: Event) -> None:
+        row = self.ids.next("events")
+        kind, text, ok, begun = event.kind.value, event.text, None, None
+        if event.kind is EventKind.COMMAND:
+            kind = "command.start"
+            self._open(event, row, text)
+        elif event.kind is EventKind.TOOL_CALL:
+            kind = "tool.start"
+            self._open(event, row, f"{event.tool} {event.path or ''}".strip())
+            text = f"{event.tool} {text}".strip()
+        elif event.kind is EventKind.TOOL_RESULT:
+            kind = "tool.end"
+            call = self.calls.get(event.call_id or "")
+            begun = call.row if call and call.row > 0 and table_of(call.row) == "events" else None
+            ok = None if event.ok is None or is_refusal(text) else int(event.ok)
+            text = f"{call.label}: {text}" if ok == 0 and call and call.label else text
+            self._close(event)
+        self._put(event, row, kind, text, ok=ok, begun=begun)
+
+    def _add_output(self, event: Event) -> None:
+        call = self.calls.get(event.call_id or "")
+        begun, label = (call.row if call.row > 0 else None, call.label) if call else (None, "")
+        for line in event.text.split("\n"):
+            if shown := line.rstrip()[:MAX_LINE_CHARS]:
+                row = self.ids.next("pane_output")
+                self.rows.pane_output.append(
+                    [row, self.ts_ms, "merged", shown, int(looks_failed(shown)), begun, None, None, None]
+                )
+        was_stopped = event.ok is False and event.exit_code is None and "[Request interrupted" in event.text
+        ok = None if event.ok is None or was_stopped else int(event.ok)
+        self._put(event, self.ids.next("events"), "command.end", label, ok=ok, begun=begun)
+        self._close(event)
+
+    def _put(self, event: Event, row: int, kind: str, text: str, *, ok: int | None, begun: int | None) -> None:
+        self.rows.events.append([
+            row, self.ts_ms, kind, event.tool, text, ok, event.exit_code, begun, None, event.speaker.value,
+            event.origin.value, None, self.file, None, None, None,
+        ])  # fmt: skip
+
+    def _open(self, event: Event, row: int, label: str) -> None:
+        if event.call_id:
+            self.calls[event.call_id] = Call(_bare(event), row, label)
+
+    def _close(self, event: Event) -> None:
+        self.calls.pop(event.call_id or "", None)
+
+
+def cleaned_events(
+    events: Sequence[Event], settings: Settings, counts: Counter[str], *, calls: Sequence[Event] = ()
+) -> list[Event]:
+    """Return the events cut to what is kept, without secrets and without what `capture.exclude_paths` names.
+
+    `calls` are those before them whose results may be among them. `counts` gathers what kinds of secrets there were.
+    """
+    trimmed = without_excluded([*calls, *map(_trimmed, events)], settings.capture.exclude_paths)[len(calls) :]
+    allow = allow_list(settings)
+    texts = redacted_all([event.text for event in trimmed], allow=allow, counts=counts)
+    names = redacted_all(
+        [name for event in trimmed for name in (event.path or "", event.tool or "")], allow=allow, counts=counts
+    )
+    return [
+        replace(
+            event, text=within(text, _TEXT_CHARS[event.kind], was=len(event.text)),
+            path=names[2 * place] or None, tool=names[2 * place + 1] or None,
+        )
+        for place, (event, text) in enumerate(zip(trimmed, texts, strict=True))
+    ]  # fmt: skip
+
+
+def message_row(message: Message, text: str, sender: str, ids: Ids, number: int, file: int, mark: str) -> list[Any]:
+    """Return the row of a message of a channel, whose `text` and `sender` have been redacted."""
+    return [
+        ids.next("events"), ms_of(message.at), "message", None, text, None, None, None, None, sender, None, number,
+        file, message_hash(text), None, said_parts(text, mark=mark),
+    ]  # fmt: skip
+
+
+def message_hash(text: str) -> int:
+    """Return the hash by which a message is known that sender and receiver both recorded: of its words alone."""
+    return hash_of(" ".join(text.split(": ", 1)[-1].split()))
+
+
+def stored_calls(calls: Mapping[str, Call]) -> str:
+    """Return the calls without a result as JSON, the newest if they are many."""
+    return json.dumps([
+        [call.event.call_id, call.event.kind.value, call.event.tool, call.event.path, call.row, call.label]
+        for call in list(calls.values())[-_MOST_CALLS:]
+    ])  # fmt: skip
+
+
+def read_calls(stored: str) -> dict[str, Call]:
+    """Return the calls that `stored_calls` wrote, by call id."""
+    calls: dict[str, Call] = {}
+    for call_id, kind, tool, path, row, label in json.loads(stored):
+        event = Event(kind=EventKind(kind), text=label, tool=tool, path=path, call_id=call_id)
+        calls[call_id] = Call(event, row, label)
+    return calls
+
+
+def hash_of(text: str) -> int:
+    """Return a hash of a text that SQLite can hold as a number."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def ms_of(moment: datetime | None) -> int:
+    """Return milliseconds since the epoch; 0 for no or an absurd time."""
+    try:
+        return max(0, int(moment.timestamp() * 1000)) if moment else 0
+    except (OverflowError, OSError, ValueError):
+        return 0
+
+
+def cut_text(text: str, max_chars: int) -> list[tuple[int, int]]:
+    """Return where to cut a text: (start, stop) of pieces of at most `max_chars`, at the best boundary in reach."""
+    pieces = []
+    start = 0
+    while len(text) - start > max_chars:
+        room = text[start : start + max_chars]
+        stop = start + max_chars
+        for boundary in ("\n\n", "\n", ". ", " "):
+            found = room.rfind(boundary, max_chars // 2)
+            if found > 0:
+                stop = start + found + len(boundary)
+                break
+        pieces.append((start, stop))
+        start = stop
+    pieces.append((start, len(text)))
+    return pieces
+
+
+def _bare(event: Event) -> Event:
+    return Event(kind=event.kind, text=event.text, tool=event.tool, path=event.path, call_id=event.call_id)
+
+
+def _trimmed(event: Event) -> Event:
+    """The event with little more of its text than is kept."""
+    text = event.text[: _TEXT_CHARS[event.kind] + MARGIN_CHARS]
+    if event.kind is EventKind.OUTPUT:
+        text = "\n".join(_kept(plain(_end_of(event.text)).split("\n")))
+    return replace(event, text=text, before=None, after=None)
+
+
+def _end_of(text: str) -> str:
+    """The last lines of an output; of one that is all one line, the last characters."""
+    if len(text) <= _OUTPUT_CHARS:
+        return text
+    _, border, lines = text[-_OUTPUT_CHARS:].partition("\n")
+    return lines if border else text[MARGIN_CHARS - _OUTPUT_CHARS :]
+
+
+def _inside(path: str, folder: str | None) -> str:
+    """A path below the folder that the session worked in as seen from there; any other as it is."""
+    return path.removeprefix(f"{folder.rstrip('/')}/") if folder else path
+
+
+def _kept(lines: Sequence[str]) -> Sequence[str]:
+    """Of a long output the beginning, what looks like failures, and the end."""
+    lines = [line for line in lines if line.strip() and not is_opaque(line)]
+    if len(lines) <= _WHOLE_LINES:
+        return lines
+    middle = lines[_HEAD_LINES:-_TAIL_LINES]
+    failing = [line for line in middle if looks_failed(line[:MAX_LINE_CHARS])][:_FAILING_LINES]
+    return [*lines[:_HEAD_LINES], *failing, *lines[-_TAIL_LINES:]]
