@@ -81,7 +81,7 @@ def _shown(stored: Sequence[StoredPassage], asked: int) -> list[ShownPassage]:
         joint = "\n" if role is Role.OUTPUT else "\n\n"
         text = pieces[0].text
         for piece in pieces[1:]:
-            text += piece.text if piece.kind.endswith(MORE) else f"{joint}{piece.text}"
+            text += piece.text if MORE in piece.kind else f"{joint}{piece.text}"
         first = pieces[0]
         shown.append(
             ShownPassage(

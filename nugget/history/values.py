@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 
-from nugget.index.session_rows import MORE
 from nugget.models import SourceName
 
 
@@ -42,7 +41,7 @@ _OF_KIND = {
     "paste": Role.YOU,
     "reply": Role.AGENT,
     "message": Role.MESSAGE,
-    "command.start": Role.COMMAND,
+    "command": Role.COMMAND,
     "output": Role.OUTPUT,
 }
 HISTORY_SOURCES = (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE)
@@ -50,7 +49,7 @@ HISTORY_SOURCES = (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE)
 
 def role_of(kind: str) -> Role:
     """Return who speaks in a passage of a kind, as its row has it."""
-    return _OF_KIND[kind.removesuffix(MORE)]
+    return _OF_KIND[kind.partition(".")[0]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, LogSession, ReadState
 from nugget.index.queries import select_in
 from nugget.index.session_rows import (
+    LEFT,
+    RECALLED,
     RowMaker,
     cleaned_events,
     hash_of,
@@ -35,7 +37,7 @@ from nugget.sources.channels import Message, channel_of_session
 from nugget.sources.files import FilePlace, place_of, resumed
 from nugget.sources.logs import Log, LogFile, Reader
 from nugget.sources.sessions import SessionFile, read_any
-from nugget.sources.transcript_parts import TranscriptPart, read_channel, read_part, session_named_in
+from nugget.sources.transcript_parts import SAID, TranscriptPart, read_channel, read_part, session_named_in
 
 BRIDGE_MARK = "zqnuggetsourcebridge"
 """Stands in the `parts` of every message, to find them among a million of sessions."""
@@ -176,13 +178,16 @@ def _read_transcript(run: Run, log: Log, file: LogFile, state: ReadState) -> Non
 def _put_part(run: Run, session: LogSession, state: ReadState, part: TranscriptPart) -> ReadState:
     """Write the rows of a part of a transcript; return the state with the calls that wait for a result."""
     calls = read_calls(state.waiting)
-    derived = _forget_dead_branch(run, session, state, part) if state.taken else None
+    dead = _forget_dead_branch(run, session, state, part) if state.taken else None
+    derived = min(session.derived, store.number_of(dead) - 1) if dead else None
+    if dead:  # the results of what was run there may stand in this part
+        calls = {name: call if call.row < dead else replace(call, row=RECALLED) for name, call in calls.items()}
     moments = [ms for event in part.events if (ms := ms_of(event.timestamp))]
     ids = Ids(session.key, session.last_number)
     cwd = session.folder or run.clean(next(iter(part.folders), ""))
     maker = RowMaker(
         ids=ids, file=state.key, ts_ms=(moments[0] if moments else session.ended_ms or 0), cwd=cwd or None,
-        parents=part.parents, repeated=_repeated(run, state, part.events), calls=calls,
+        parents=part.parents, dead=part.dead, repeated=_repeated(run, state, part.events), calls=calls,
     )  # fmt: skip
     for call in part.settled:
         maker.settle(call)
@@ -212,7 +217,7 @@ def _put_made(run: Run, session: LogSession, maker: RowMaker) -> None:
 
 
 def _forget_dead_branch(run: Run, session: LogSession, state: ReadState, part: TranscriptPart) -> int | None:
-    """Take out what the person has gone back on since the last reading; return what was derived before it."""
+    """Keep only what was said of what the person has gone back on since; return its first row."""
     typed = {hash_of(parent): hash_of(uuid) for uuid, parent in part.parents.items()}
     sql = (
         "SELECT id, parent, record FROM events "
@@ -220,19 +225,20 @@ def _forget_dead_branch(run: Run, session: LogSession, state: ReadState, part: T
     )
     bounds = store.id_range(session.key)
     rows = run.connection.execute(sql, (state.key, *bounds)).fetchall() if typed else []
-    dead = [row[0] for row in rows if row[1] in typed and row[2] != typed[row[1]]]
+    dead = [int(row[0]) for row in rows if row[1] in typed and row[2] != typed[row[1]]]
     if not dead:
         return None
     begin, end = min(dead), bounds[1]
-    for table in ("events", "pane_output", "file_edits", "working_notes"):
+    store.remove_rows(run.connection, "events", begin, end, where="number IS NULL")
+    run.connection.execute("UPDATE events SET kind = kind || ? WHERE id >= ? AND id < ?", (LEFT, begin, end))
+    for table in ("pane_output", "file_edits", "working_notes"):
         store.remove_rows(run.connection, table, begin, end)
-    return min(session.derived, store.number_of(begin) - 1)
+    return begin
 
 
 def _repeated(run: Run, state: ReadState, events: Sequence[Event]) -> set[int]:
     """The records of these events that search finds in another file: what a fork repeats."""
-    said = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
-    records = {hash_of(event.uuid) for event in events if event.uuid and event.kind in said}
+    records = {hash_of(event.uuid) for event in events if event.uuid and event.kind in SAID}
     sql = (
         "SELECT e.record FROM events e JOIN log_sessions s ON s.key = e.id >> 34 AND s.gone = 0 "
         "WHERE e.number IS NOT NULL AND e.file IS NOT ? AND e.record IN"

@@ -21,6 +21,7 @@ from nugget.sources.channels import Message
 from nugget.sources.condense import is_recall, plain
 from nugget.sources.injected_text import is_refusal
 from nugget.sources.log_lines import MAX_LINE_CHARS, is_opaque, looks_failed
+from nugget.sources.transcript_parts import SAID
 
 _OUTPUT_CHARS = 200_000
 _SAID_CHARS = 200_000
@@ -32,12 +33,13 @@ _TEXT_CHARS = {
 _ROW_CHARS = 6000
 """What was said at more length becomes several rows, or a single word could not be weighed."""
 MORE = ".more"
-"""The end of the kind of a row that goes on with what the row before it says."""
-_SAID = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
+"""In the kind of a row that goes on with what the row before it says."""
+LEFT = ".left"
+"""In the kind of what was said on a branch that the person went back on: found by a search, no evidence of anything."""
 _RESULTS = (EventKind.OUTPUT, EventKind.TOOL_RESULT)
 _WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
-_RECALLED = -1
-"""In place of the row of a call that recalls what Nugget knows: neither call nor result become rows."""
+RECALLED = -1
+"""In place of the row of a call whose result becomes none: it recalls what Nugget knows, or was gone back on."""
 _MOST_CALLS = 200
 
 
@@ -64,7 +66,8 @@ class SessionRows:
 class RowMaker:
     """Turns the events of one file of a session into rows. `calls` are those without a result, by call id.
 
-    `repeated` are the records that another session has too: search finds them there. `ts_ms` is the time of what has
+    `dead` are the records that the person went back on, `repeated` those that another session has too: search finds
+    them there. `ts_ms` is the time of what has
     none.
     """
 
@@ -73,6 +76,7 @@ class RowMaker:
     ts_ms: int
     cwd: str | None = None
     parents: Mapping[str, str] = field(default_factory=dict)
+    dead: Collection[str] = ()
     repeated: Collection[int] = ()
     calls: dict[str, Call] = field(default_factory=dict)
     rows: SessionRows = field(default_factory=SessionRows)
@@ -81,15 +85,15 @@ class RowMaker:
         """Take the next event, redacted; `number` is that of its exchange."""
         self.ts_ms = ms_of(event.timestamp) or self.ts_ms
         call = self.calls.get(event.call_id or "")
-        if event.kind in _RESULTS and (is_recall(event) or (call is not None and call.row == _RECALLED)):
+        if event.kind in _RESULTS and (is_recall(event) or (call is not None and call.row == RECALLED)):
             self._close(event)
         elif is_recall(event):
-            self._open(event, _RECALLED, "")
+            self._open(event, RECALLED, "")
         elif event.kind is EventKind.FILE_EDIT:
             self._add_edit(event)
         elif event.kind is EventKind.OUTPUT:
             self._add_output(event)
-        elif event.kind in _SAID:
+        elif event.kind in SAID:
             self._add_said(event, number)
         else:
             self._add_event(event)
@@ -107,7 +111,8 @@ class RowMaker:
         parent = self.parents.get(event.uuid) if event.kind is EventKind.PROMPT else None
         found = None if record in self.repeated or not event.text.strip() else number
         for place, (start, stop) in enumerate(cut_text(event.text, _ROW_CHARS)):
-            text, kind = event.text[start:stop], event.kind.value + (MORE if place else "")
+            text = event.text[start:stop]
+            kind = event.kind.value + (MORE if place else "") + (LEFT if event.uuid in self.dead else "")
             parts = said_parts(text) if found is not None else None
             self.rows.events.append([
                 self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None, None,

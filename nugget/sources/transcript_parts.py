@@ -16,6 +16,7 @@ from nugget.sources.claude_records import Reading, read_line
 PART_BYTES = 16 * 1024 * 1024
 """Read between two commits: what an interruption loses, and what bounds the memory."""
 
+SAID = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
 _STATE = (b'"type":"progress"', b'"type":"file-history-snapshot"', b'"type":"file-history-delta"')
 _SESSION = re.compile(rb'"sessionId":\s?"([A-Za-z0-9_-]{1,100})"')
 
@@ -25,7 +26,8 @@ class TranscriptPart:
     """What was read of a transcript in one go.
 
     `events` have the number of their exchange beside them in `numbers`. `parents` are the records that typed prompts
-    follow, by the uuid of the prompt: two prompts with one parent mean that the person went back. `settled` are the
+    follow, by the uuid of the prompt: two prompts with one parent mean that the person went back. `dead` are the
+    records that the person went back on within this part. `settled` are the
     edits of which a result was awaited, with their outcome. `taken` is where to read on; `is_last` tells that the file
     ended there.
     """
@@ -33,6 +35,7 @@ class TranscriptPart:
     events: list[Event] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     parents: dict[str, str] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
     messages: list[channels.Message] = field(default_factory=list)
     settled: list[Event] = field(default_factory=list)
     folders: tuple[str, ...] = ()
@@ -78,10 +81,14 @@ def read_part(path: Path, *, taken: int = 0, exchanges: int = 0, waiting: Sequen
 
 
 def _sort_out(part: TranscriptPart, reading: Reading, numbers: Sequence[int], *, waiting: int) -> None:
-    """Give the part what was gathered, without dead branches."""
-    dead = reading.dead_records()
-    live = [n for n in range(waiting, len(reading.events)) if reading.events[n].uuid not in dead]
-    part.events, part.numbers = [reading.events[n] for n in live], [numbers[n] for n in live]
+    """Give the part what was gathered; of dead branches only what was said."""
+    part.dead = reading.dead_records()
+    kept = [
+        n
+        for n in range(waiting, len(reading.events))
+        if reading.events[n].kind in SAID or reading.events[n].uuid not in part.dead
+    ]
+    part.events, part.numbers = [reading.events[n] for n in kept], [numbers[n] for n in kept]
     part.parents = {uuid: parent for uuid in reading.prompts if (parent := reading.parents.get(uuid))}
     part.folders, part.title, part.skipped = tuple(reading.folders), reading.title() or "", reading.skipped
     settled = {event.call_id for event in reading.events if event.kind is EventKind.FILE_EDIT and event.ok is not None}

@@ -28,8 +28,10 @@ PROMISES: dict[str, str] = {
     "HIS-REAL": "real sessions are found by what was said in them, and every hit can be read",
     "HIS-INJECTED": "what client and hooks injected is not found as something that was said",
     "HIS-ANY-TEXT": "any text is a query over history",
+    "HIS-REWIND": "what was said before a rewind is found; what was run there is no evidence of anything",
+    "HIS-RULES": "by other rules of redaction everything is read again, and what cannot be read is redacted again",
     "HIS-UNSPACED": "Of a script without spaces any part of a word is found, also a single character.",
-    "HIS-PHRASE-FAR": "a phrase is found however many newer passages hold its words; where time ran out, it is said",
+    "HIS-PHRASE-FAR": "a phrase is found however many newer passages hold its words",
     "HIS-EXPRESSION": "phrases, operators and prefixes hold over history as everywhere",
 }
 GAPS: dict[str, str] = {}

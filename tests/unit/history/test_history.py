@@ -16,10 +16,10 @@ from history_world import World
 from sessions import fork, write_transcript
 from waiting import slowness
 
-from nugget.config import CaptureSettings, HistorySettings, Settings
+from nugget.config import CaptureSettings, HistorySettings, RedactionSettings, Settings
 from nugget.errors import TranscriptError, UsageError
 from nugget.history import Role, read_passage, search_history
-from nugget.index.ingest import ingest_all
+from nugget.index.ingest import ingest_all, is_outdated
 from nugget.models import SourceName
 from nugget.sources.archive import write_archive
 from nugget.sources.claude_code import read_session
@@ -464,3 +464,48 @@ def test_broken_files_are_named_and_stop_nothing(world: World) -> None:
     assert [problem.path.rpartition("/")[2] for problem in result.problems] == ["damaged.jsonl.gz"]
     assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
     assert world.sync().changed is False
+
+
+@pytest.mark.proves("HIS-REWIND")
+def test_what_was_said_before_a_rewind_is_found_and_what_was_run_there_is_no_evidence(world: World) -> None:
+    file = world.projects / "-srv-shop" / "33333333-cccc.jsonl"
+    file.parent.mkdir(parents=True)
+
+    def record(kind: str, content: Any, uuid: str, parent: str | None) -> str:
+        return json.dumps({"type": kind, "uuid": uuid, "parentUuid": parent, "message": {"content": content}}) + "\n"
+
+    run = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make harbour"}}
+    failed = {"type": "tool_result", "tool_use_id": "t1", "content": "Exit code 2\nerror: no harbour", "is_error": True}
+    left = [
+        record("user", "Begin", "a", None), record("assistant", [{"type": "text", "text": "Ready."}], "b", "a"),
+        record("user", "Paint the lighthouse", "c", "b"), record("assistant", [run], "d", "c"),
+    ]  # fmt: skip
+    again = [
+        record("user", [failed], "e", "d"), record("user", "Paint the beacon", "f", "b"),
+        record("assistant", [{"type": "text", "text": "Painted."}], "g", "f"),
+    ]  # fmt: skip
+    file.write_text("".join(left))
+    world.sync()
+    file.write_text("".join([*left, *again]))
+    world.sync()
+    assert world.found("lighthouse") == ["session:33333333-cccc#2"]
+    assert world.found("beacon") == ["session:33333333-cccc#3"]
+    kinds = world.connection.execute("SELECT kind FROM events ORDER BY id").fetchall()
+    assert [kind for (kind,) in kinds] == ["prompt", "reply", "prompt.left", "prompt", "reply"]
+    assert world.connection.execute("SELECT count(*) FROM pane_output").fetchone() == (0,)
+
+
+@pytest.mark.proves("HIS-RULES")
+def test_other_rules_read_everything_again_and_redact_what_cannot_be_read(world: World) -> None:
+    kept = world.write([("Deploy the lighthouse with hunter2lighthouse", "ok")])
+    lost = world.write([("Deploy the beacon", "ok")], "22222222-bbbb")
+    world.sync()
+    lost.unlink()
+    world.sync()
+    allowing = Settings(redaction=RedactionSettings(allow=("hunter2.*",)))
+    assert is_outdated(world.connection, allowing) and not is_outdated(world.connection, Settings())
+    world.sync(allowing)
+    assert world.found("lighthouse") == ["session:11111111-aaaa#1"] and world.found("beacon") == []
+    stored = world.connection.execute("SELECT id, gone FROM log_sessions ORDER BY id").fetchall()
+    assert stored == [("11111111-aaaa", 0), ("22222222-bbbb", 1)]
+    assert world.sync(allowing).changed is False and kept.exists()
