@@ -81,3 +81,11 @@ class InstallError(NuggetError):
 
 class ConflictError(NuggetError):
     """A file changed between reading and writing; nothing was written."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return in one line why one of many could not be read, for the loop that goes on with the others."""
+    if isinstance(error, NuggetError):
+        return str(error)
+    said = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+    return f"cannot be read ({' '.join(said.split())[:200]})"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from nugget import config
 from nugget.brain import knowledge_file as knowledge
-from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError
+from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError, reason_of
 from nugget.infra import git
 from nugget.infra.brain_in_use import is_brain
 from nugget.infra.resources import resource
@@ -115,7 +115,15 @@ def load(brain: Path, path: str) -> knowledge.Parsed:
     except NuggetError as error:
         problem = Problem(path=shown, reason=str(error).removeprefix(f"{shown}: "))
         return knowledge.Parsed(unit=None, problems=(problem,))
-    return knowledge.parse_bytes(content, path=path)
+    return load_bytes(content, path)
+
+
+def load_bytes(content: bytes, path: str) -> knowledge.Parsed:
+    """Parse the content of a file; whatever is wrong with it comes back as problems."""
+    try:
+        return knowledge.parse_bytes(content, path=path)
+    except Exception as error:
+        return knowledge.Parsed(unit=None, problems=(Problem(path=printable(path), reason=reason_of(error)),))
 
 
 def unit_path(unit_type: str, domain: str, slug: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from nugget.commits import message as messages
 from nugget.commits.attribution import Attribution, attribute, has_lines, touches_of
 from nugget.config import Environment, Settings
-from nugget.errors import GitError, LLMUnavailable, NuggetError
+from nugget.errors import GitError, LLMUnavailable
 from nugget.infra import git
 from nugget.infra.git import StagedFile
 from nugget.infra.workspace import Workspace, find_workspace, relative_path
@@ -156,7 +156,7 @@ def _read_stored(files: Iterable[Path], named: set[str], limits: Limits) -> Iter
             if any(spelling in content for spelling in spellings):
                 parsed += 1
                 yield provenance.read_session_file(file)[0]
-        except (OSError, NuggetError):
+        except Exception:
             continue
 
 
@@ -202,7 +202,7 @@ def _read_transcripts(
             if is_here and not is_excluded_project(session, settings=settings):
                 places = Places(session=session, roots=roots, excluded=settings.capture.exclude_paths)
                 yield _record(session, roots, file_touches(session, places).touches)
-        except (OSError, NuggetError):
+        except Exception:  # a transcript of any shape must not cost a person the message of a commit
             continue
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from nugget.config import Environment, Settings
-from nugget.errors import NuggetError
+from nugget.errors import reason_of
 from nugget.evidence.derive import derive
 from nugget.evidence.values import Ingested
 from nugget.index import events as store
@@ -67,8 +67,10 @@ def ingest_all(
             progress("Reading logs", number, len(found))
         try:
             result = ingest(connection, log, settings=settings, now=now)
-        except (NuggetError, OSError) as error:
-            problems.append(Problem(path=str(log.path), reason=str(error)))
+        except sqlite3.Error:
+            raise
+        except Exception as error:
+            problems.append(Problem(path=str(log.path), reason=reason_of(error)))
             continue
         if not result.is_empty:
             done.append(result)

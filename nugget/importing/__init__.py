@@ -22,7 +22,7 @@ from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, 
 from nugget.capture.identity import brain_key
 from nugget.capture.publish import Published, publish
 from nugget.config import Environment, Settings
-from nugget.errors import UsageError
+from nugget.errors import UsageError, reason_of
 from nugget.extraction.proposals import Proposal
 from nugget.importing.exports import may_be_export, notes_of_export
 from nugget.importing.finding import DATABASE_ENDINGS, EXPORT_ENDINGS, FoundFile, find_files, read_text
@@ -138,11 +138,12 @@ def _read(path: Path, bound: Import) -> _Read:
         read.files += 1
         redacted = redact(text, allow=allow)
         read.redacted.update(redacted.counts)
-        for note in _notes(redacted.text, path=found.path):
-            if isinstance(note, LeftOut):
-                read.left_out.append(note)
-            else:
-                read.notes.append(note)
+        try:
+            notes = list(_notes(redacted.text, path=found.path))
+        except Exception as error:
+            notes = [LeftOut(path=found.path, reason=reason_of(error))]
+        read.left_out += [note for note in notes if isinstance(note, LeftOut)]
+        read.notes += [note for note in notes if not isinstance(note, LeftOut)]
     once = {note.key: note for note in reversed(read.notes)}
     read.notes = [note for note in read.notes if once[note.key] is note]
     return read

@@ -7,6 +7,7 @@ here: `Ingested.sessions` says which sessions gained something.
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections import Counter
@@ -24,6 +25,7 @@ from nugget.index.connection import write_transaction
 from nugget.index.fulltext import said_parts
 from nugget.index.log_ingest import BRIDGE_MARK, Run, read_log, remove_messages, reset_session
 from nugget.index.shell_ingest import SHELL_MARK
+from nugget.infra import files
 from nugget.models import Problem, SourceName
 from nugget.redaction import allow_list, redact, rules_stamp
 from nugget.sources.logs import Log, find_logs
@@ -151,19 +153,13 @@ def changed_logs(
 @contextmanager
 def _alone(connection: sqlite3.Connection, *, wait: bool) -> Iterator[bool]:
     """Hold the lock of whoever reads logs, which lies beside the index; False if it is held and not waited for."""
-    from filelock import FileLock, Timeout
-
     index = Path(connection.execute("PRAGMA database_list").fetchone()[2])
-    lock = FileLock(index.with_name("history.lock"), timeout=-1 if wait else 0)
+    lock = files.try_lock(index.with_name("history.lock"), wait=wait)
     try:
-        lock.acquire()
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
+        yield lock is not None
     finally:
-        lock.release()
+        if lock is not None:
+            os.close(lock)
 
 
 def _run(connection: sqlite3.Connection, settings: Settings, now: datetime | None) -> Run:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from nugget.config import Settings
-from nugget.errors import NuggetError
+from nugget.errors import NuggetError, reason_of
 from nugget.index import events as store
 from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, LogSession, ReadState
@@ -97,9 +97,10 @@ def read_log(run: Run, log: Log) -> None:
             continue
         try:
             read(run, log, file, replace(state, problem=""))
-        except (OSError, NuggetError) as error:
-            reason = f"cannot be read ({error.strerror or error})" if isinstance(error, OSError) else str(error)
-            _put_state(run, replace(state, size=file.size, problem=reason))
+        except sqlite3.Error:
+            raise
+        except Exception as error:
+            _put_state(run, replace(state, size=file.size, problem=reason_of(error)))
 
 
 def reset_session(connection: sqlite3.Connection, key: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.config import Settings
-from nugget.errors import LLMUnavailable, NuggetError
+from nugget.errors import LLMUnavailable, reason_of
 from nugget.extraction.places import Places
 from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
 from nugget.extraction.requests import cleaned, is_request, one_line
@@ -145,7 +145,7 @@ def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: d
         for identity in outcome.workspaces if outcome and outcome.state == "extracted" else ():
             if identity in places and places[identity].root.is_dir():
                 note_tunings(places[identity], extractor)
-    except (NuggetError, OSError, ValueError, RecursionError):
+    except Exception:
         return None
     return outcome
 
@@ -211,8 +211,8 @@ def _extract(
         if reason := _known_already(session, extractor, names[0]):
             return replace(plain, reason=reason, workspaces=names), places
         parts = [_of_workspace(session, name, grouped, extractor) for name in grouped]
-    except (NuggetError, OSError, ValueError, RecursionError) as error:
-        return replace(plain, state="failed", reason=str(error) or type(error).__name__), []
+    except Exception as error:
+        return replace(plain, state="failed", reason=reason_of(error)), []
     kept = [part for part in parts if part.record is not None]
     if not kept:
         return replace(plain, reason="nothing worth keeping was found", workspaces=names), places

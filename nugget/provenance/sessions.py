@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nugget.config import Environment, Settings
-from nugget.errors import NuggetError, UsageError
+from nugget.errors import NuggetError, UsageError, reason_of
 from nugget.index import provenance as stored
 from nugget.index.provenance import IndexedSession
 from nugget.infra.workspace import Workspace, find_workspace
@@ -92,10 +92,10 @@ def session_detail(
     nuggets = list(stored.nugget_list(connection, workspace.identity, session=known.record.session))
     try:
         session = _read(known, settings)
-    except (NuggetError, OSError) as error:
+    except Exception as error:
         prompts = (known.record.first_prompt,) if known.record.first_prompt else ()
         return SessionDetail(
-            known=known, prompts=prompts, touches=tuple(touches), nuggets=tuple(nuggets), problem=str(error)
+            known=known, prompts=prompts, touches=tuple(touches), nuggets=tuple(nuggets), problem=reason_of(error)
         )
     return SessionDetail(
         known=known,

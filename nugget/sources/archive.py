@@ -89,7 +89,7 @@ def redact_anew(home: Path, settings: Settings) -> Redone:
                 cleaned, _ = redact_session(session, settings=settings)
                 _write(file, cleaned, [*_stamps(file)[-MAX_STAMPS + 1 :], stamp])
                 rewritten += cleaned != session
-            except (TranscriptError, OSError):
+            except Exception:
                 unreadable.append(file)
     return Redone(looked_at=looked_at, rewritten=rewritten, removed=removed, unreadable=tuple(unreadable))
 
@@ -99,7 +99,7 @@ def _alone(home: Path) -> AbstractContextManager[None]:
 
 
 def _files(home: Path) -> list[Path]:
-    return sorted((home / "archive").glob("*.jsonl.gz"))
+    return sorted(file for file in (home / "archive").glob("*.jsonl.gz") if file.is_file())
 
 
 def _stamps(file: Path) -> list[str]:

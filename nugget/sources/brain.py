@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nugget import brain as brains
-from nugget.brain import knowledge_file as knowledge
 from nugget.errors import GitError, NuggetError
 from nugget.infra import git
 from nugget.models import FileState, Problem, Unit
@@ -83,7 +82,7 @@ def read(folder: Path, path: str) -> ReadFile:
         problem = Problem(path=shown, reason=reason.removeprefix(f"{shown}: "))
         size, mark = _marks_of_refused(folder / path)
         return ReadFile(state=FileState(path=path, hash="", size=size, mtime_ns=mark, problems=(problem,)), unit=None)
-    parsed = knowledge.parse_bytes(content, path=path)
+    parsed = brains.load_bytes(content, path)
     state = FileState(
         path=path,
         hash=hashlib.sha256(content).hexdigest(),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nugget.config import Environment, Settings, is_known, read_brain_file, read_user_file
-from nugget.errors import GitError, NuggetError
+from nugget.errors import GitError, NuggetError, reason_of
 from nugget.index.connection import find_damage
 from nugget.infra import files, git
 from nugget.models import Severity
@@ -51,8 +51,8 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     for check in checks:
         try:
             found += check()
-        except NuggetError as error:
-            found.append(_wrong("check", str(error), error.hint))
+        except Exception as error:
+            found.append(_wrong("check", reason_of(error), getattr(error, "hint", None)))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 PROMISES: dict[str, str] = {
     "FILES-PRIVATE": "what Nugget keeps is readable by its owner alone under any umask; doctor names wider modes",
+    "FAULT-ISOLATED": "a hostile session, file or log is named or skipped and stops no other, in every loop",
     "LIMIT-FILE": "at most 2,000 passages, relations and links of a file are indexed; sync and lint name the rest",
     "GIT-NO-PROGRAMS": "no command runs a program that a folder's git configuration, hooks or attributes name",
     "SPEAKER-CHANNELS": "a rule planted in any of the channels of tests/faults is never said to be the user's",

@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
 
-from nugget.errors import NuggetError
 from nugget.index import queries, writes
 from nugget.index.changes import DocumentChanges, document_changes
 from nugget.index.connection import write_transaction
@@ -123,9 +122,9 @@ def _prepare_all(
             yield from _prepare(source, key, file, before.get(key), count_tokens)
         except FileNotFoundError:
             continue  # gone since it was listed, as files do while a client syncs: the next sync takes it out
-        except (NuggetError, OSError, ValueError, RecursionError) as error:
+        except Exception as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            problem = Problem(path=key, reason=f"cannot be read ({reason})")
+            problem = Problem(path=key, reason=f"cannot be read ({reason or type(error).__name__})")
             state = FileState(path=key, hash="", size=-1, mtime_ns=0, problems=(problem,))
             yield _Prepared(state, ReadDocument())
 

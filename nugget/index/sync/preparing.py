@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nugget.errors import reason_of
 from nugget.index.sync.ahead import one_ahead
 from nugget.index.sync.vectors import Vectors
 from nugget.index.writes import TextColumns, embedded_texts, indexed_title, text_columns
 from nugget.markdown import chunk_markdown
-from nugget.models import Chunk
+from nugget.models import Chunk, Problem
 from nugget.sources import brain as brain_source
-from nugget.text import estimate_tokens
+from nugget.text import estimate_tokens, printable
 
 CountTokens = Callable[[str], int]
 
@@ -45,5 +46,10 @@ def _prepare(brain: Path, path: str, count_tokens: CountTokens) -> Prepared:
     if file.unit is None:
         return Prepared(file, [])
     title = indexed_title(file.unit.title, file.unit.body)
-    chunks = chunk_markdown(file.unit.body, title=title, count_tokens=count_tokens)
-    return Prepared(file, chunks, text_columns(file.unit, chunks))
+    try:
+        chunks = chunk_markdown(file.unit.body, title=title, count_tokens=count_tokens)
+        return Prepared(file, chunks, text_columns(file.unit, chunks))
+    except Exception as error:
+        problem = Problem(path=printable(path), reason=f"cannot be indexed ({reason_of(error)})")
+        state = replace(file.state, unit_id=None, problems=(*file.state.problems, problem))
+        return Prepared(replace(file, state=state, unit=None), [])
