@@ -12,7 +12,7 @@ import re
 import stat
 import unicodedata
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -56,17 +56,20 @@ def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
     path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
     with git.clear_errors(path):
         files = _template(path.name, owner=owner, now=now)
+        if git.is_repository(path):
+            git.finish_pending(path)
         created = not is_brain(path)
         if created:
             _refuse_foreign(path, files, now=now)
-            for name, text in files.items():
-                (path / name).parent.mkdir(parents=True, exist_ok=True)
-                # brain.yaml comes last in the template's order: a brain with one is complete.
-                (path / name).write_text(text, "utf-8")
-        added = _ignore_derived(path)
+            path.mkdir(parents=True, exist_ok=True)
         try:
-            commit = _first_commit(path, files, added=added)
+            commit = _first_commit(path, files, created=created)
         except GitError as error:
+            if created:
+                for name, text in files.items():
+                    (path / name).parent.mkdir(parents=True, exist_ok=True)
+                    # brain.yaml comes last in the template's order: a brain with one is complete.
+                    (path / name).write_text(text, "utf-8")
             return InitResult(path=path, created=created, problem=str(error))
         return InitResult(path=path, created=created, commit=commit)
 
@@ -273,14 +276,17 @@ def _ignore_derived(path: Path) -> bool:
     return True
 
 
-def _first_commit(path: Path, template: Iterable[str], *, added: bool) -> str | None:
-    """Commit what is there of a new brain, or the line that was added to the `.gitignore` of one that has commits."""
-    if not git.is_repository(path):
-        git.init(path)
+def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> str | None:
+    """Commit a new brain, or the line that was added to the `.gitignore` of one that has commits."""
+    added = not created and _ignore_derived(path)
+    if not git.is_repository(path) or git.head(path) is None:
+        git.init(path)  # also where an earlier try did not come to its end
     head, branch = git.head(path), git.current_branch(path)
     if branch is None or (head is not None and not added):
         return None
     names = [*template, ".gitignore", *knowledge_paths(path)] if head is None else [".gitignore"]
     files = {name: (path / name).read_bytes() for name in names if (path / name).is_file()}
+    if created:
+        files = {name: text.encode() for name, text in template.items()} | files
     message = "Start the brain" if head is None else "Ignore what Nugget derives"
     return git.commit_change(path, files, message, branch=branch, expect_head=head)
