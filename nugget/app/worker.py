@@ -265,7 +265,7 @@ class _Brains:
         return self._open(environment)
 
     def _open(self, environment: Environment) -> Brain:
-        folder = find_brain(environment, flag=self._flag, cwd=environment.home)
+        folder = find_brain(environment, flag=self._flag, cwd=None)
         if folder not in self._opened:
             self._opened[folder] = Brain(folder, environment=environment, settings=load_settings(environment, folder))
         return self._opened[folder]

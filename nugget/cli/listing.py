@@ -74,6 +74,8 @@ COMMANDS = (
     _listed("mv", "keeping:move", KEEP, "File a unit under another domain, or rename it."),
     _listed("lint", "keeping:lint", KEEP, "Check knowledge files."),
     _listed("init", "upkeep:init", CARE, "Make a brain and use it by default."),
+    _listed("clone", "trusting:clone", CARE, "Get a copy of a brain, check and trust it, and read it."),
+    _listed("trust", "trusting:trust_brain", CARE, "Use a brain whenever you work in its folder."),
     _listed(
         "install", "installing:install", CARE, "Have Claude Code capture its sessions and ask the brain by itself."
     ),

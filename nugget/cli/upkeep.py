@@ -24,7 +24,7 @@ from nugget.cli.terminal import (
 )
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, UsageError
-from nugget.infra.brain_in_use import default_brain, is_brain
+from nugget.infra.brain_in_use import brain_around, default_brain, is_brain, trust
 from nugget.models import Severity
 from nugget.render import clean, one_line
 from nugget.text import counted, printable
@@ -33,6 +33,7 @@ from nugget.upkeep.user_settings import set_default_brain
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from nugget.config import Environment
     from nugget.upkeep import Finding, Status
 
 
@@ -52,8 +53,8 @@ def init(
     from nugget.brain import init_brain
 
     environment = read_environment()
-    default_brain(environment)  # a config.yaml that cannot be read is told before anything is made
-    folder = expanded(path or brain or environment.brain or _usual_folder())
+    before = default_brain(environment)  # a config.yaml that cannot be read is told before anything is made
+    folder = expanded(path or brain or environment.brain or _usual_folder(environment))
     if (shown := printable(str(folder))) != str(folder):
         raise UsageError(f"A brain cannot be in a folder with such a name: {shown}.", hint="Name another folder.")
     result = init_brain(folder, owner=_owner(), now=datetime.now(UTC))
@@ -66,6 +67,10 @@ def init(
         raise BrainError(
             f"{told} ({(error.strerror or str(error)).lower()}).", hint=f"`--brain {result.path}` uses it all the same."
         ) from error
+    try:
+        trust(environment, result.path, keep_index=result.created or before == result.path)
+    except UsageError as error:
+        note(f"{error} It is used as the default brain all the same.")
     out = console()
     made = "Made the brain" if result.created else "The brain is there already:"
     out.print(f"{made} {clean(str(result.path))}")
@@ -189,9 +194,13 @@ def serve(
     answer_agents(expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity)
 
 
-def _usual_folder() -> Path:
+def _usual_folder(environment: Environment) -> Path:
+    """Return the folder to make a brain in. Raises UsageError if the current one is a brain that is not trusted."""
     here = current_folder()
-    return here if is_brain(here) or not any(here.iterdir()) else Path("~/brain")
+    if is_brain(here):
+        brain_around(environment, here)
+        return here
+    return Path("~/brain") if any(here.iterdir()) else here
 
 
 def _owner() -> str:

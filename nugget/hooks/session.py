@@ -142,14 +142,18 @@ def _told(payload: dict[str, object], what: str) -> dict[str, object]:
 
     with _at_most(_TELL_S):
         from nugget.config import read_environment
+        from nugget.errors import UsageError
         from nugget.upkeep import briefing
 
         environment, now = read_environment(), datetime.now(UTC)
         folder = Path(str(payload.get("cwd") or os.getcwd()))
-        if what == "brief":
-            text = briefing.brief(environment, folder, session=str(payload.get("session_id") or ""), now=now)
-        else:
-            text = briefing.recall(environment, str(payload.get("prompt") or ""), folder, now=now)
+        try:
+            if what == "brief":
+                text = briefing.brief(environment, folder, session=str(payload.get("session_id") or ""), now=now)
+            else:
+                text = briefing.recall(environment, str(payload.get("prompt") or ""), folder, now=now)
+        except UsageError as error:  # the brain here is not trusted
+            return {"systemMessage": str(error)}
     if not text:
         return {}
     return {"hookSpecificOutput": {"hookEventName": payload["hook_event_name"], "additionalContext": text}}

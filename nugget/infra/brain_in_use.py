@@ -1,11 +1,21 @@
-"""Find the brain in use, and tell whether a folder is a brain."""
+"""Find the brain in use, and record which folders the user trusts to be one."""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import shutil
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from nugget.config import Environment, expanded, read_user_file
-from nugget.errors import BrainError
+from nugget.errors import BrainError, UsageError
+from nugget.infra import files
+from nugget.text import printable
+
+_INSIDE = ("brain.yaml", ".git", "domains")
 
 
 def is_brain(folder: Path) -> bool:
@@ -19,13 +29,14 @@ def default_brain(environment: Environment) -> Path | None:
     return expanded(entry.value) if entry and isinstance(entry.value, str) and entry.value else None
 
 
-def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path) -> Path:
+def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path | None) -> Path:
     """Return the brain in use: `--brain` > `NUGGET_BRAIN` > the one that `cwd` is in > the user's default.
 
-    Raises BrainError if there is none, if the folder named is not a brain, or if `cwd` itself is half a one.
+    Raises BrainError if there is none, if the folder named is not a brain, or if `cwd` itself is half a one;
+    UsageError if `cwd` is in a brain that the user has not trusted.
     """
-    named = flag or environment.brain or next(filter(is_brain, (cwd, *cwd.parents)), None)
-    if named is None and (cwd / "brain.yaml").is_file():
+    named = flag or environment.brain or (brain_around(environment, cwd) if cwd else None)
+    if named is None and cwd and (cwd / "brain.yaml").is_file():
         named = cwd
     if named is None:
         named = default_brain(environment)
@@ -39,3 +50,116 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path)
         missing = "does not exist" if not named.exists() else "is no brain (it has no brain.yaml)"
         raise BrainError(f"{named} {missing}.", hint=f"Run `nugget init {named}`, or name another brain.")
     return named.resolve()
+
+
+def brain_around(environment: Environment, cwd: Path) -> Path | None:
+    """Return the brain that a folder is in, None if it is in none. Raises UsageError if it is not trusted.
+
+    A trusted brain is asked for again when it belongs to another user, or when others can write to it.
+    """
+    place = next(filter(is_brain, (cwd, *cwd.parents)), None)
+    if place is None:
+        return None
+    real = os.path.realpath(place)
+    reason = _unsafe(real)
+    if {"path": real, "uid": os.lstat(real).st_uid} in trusted(environment):
+        if reason:
+            raise UsageError(f"The brain in {printable(real)} cannot be used from here: {reason}.")
+        return place
+    default = default_brain(environment)
+    if default is not None and os.path.realpath(default) == real:
+        return place
+    advice = f", and it cannot be: {reason}" if reason else f"; run `{trust_command(real)}` to use it"
+    raise UsageError(f"The brain in {printable(real)} is not trusted{advice}.")
+
+
+def trust_command(path: str | Path) -> str:
+    """Return the command line that trusts a brain."""
+    return f"nugget trust {shlex.quote(printable(str(path)))}"
+
+
+def trusted(environment: Environment) -> list[dict[str, object]]:
+    """Return the trusted brains, each with its real `path` and the `uid` of its owner."""
+    try:
+        found = json.loads((environment.home / "trusted.json").read_text("utf-8"))["brains"]
+        return [{"path": str(one["path"]), "uid": int(one["uid"])} for one in found]
+    except (OSError, ValueError, TypeError, LookupError):
+        return []  # whatever this file is, it trusts nothing
+
+
+def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -> Path:
+    """Record a brain as trusted and return its real path. Raises UsageError if it is none, or not the user's alone.
+
+    Its index is made again unless `keep_index`: whoever made the folder may have made that too.
+    """
+    real = os.path.realpath(folder)
+    if not is_brain(Path(real)):
+        raise UsageError(f"{printable(real)} is no brain.", hint="A brain has a brain.yaml beside a `domains` folder.")
+    if reason := _unsafe(real):
+        raise UsageError(f"{printable(real)} cannot be trusted: {reason}.")
+    entry: dict[str, object] = {"path": real, "uid": os.lstat(real).st_uid}
+    known = trusted(environment)
+    if entry in known:
+        return Path(real)
+    index = Path(real, ".nugget")
+    if not keep_index and os.path.lexists(index):
+        try:
+            index.unlink() if index.is_symlink() else shutil.rmtree(index)
+        except OSError as error:
+            raise BrainError(f"{printable(str(index))} cannot be removed ({error.strerror}).") from error
+    _record(environment, [*(one for one in known if one["path"] != real), entry])
+    return Path(real)
+
+
+def refuse_unsafe_parent(folder: Path) -> None:
+    """Raise UsageError if somebody else could change what is in a new folder below this one."""
+    below = Path(os.path.realpath(folder), "new")
+    if reason := _unsafe(str(below)):
+        raise UsageError(f"A brain in {printable(str(folder))} could not be trusted: {reason}.")
+
+
+def distrust(environment: Environment, folder: Path) -> bool:
+    """Forget that a brain is trusted; False if it was not."""
+    real, known = os.path.realpath(folder), trusted(environment)
+    kept = [one for one in known if one["path"] != real]
+    if len(kept) < len(known):
+        _record(environment, kept)
+    return len(kept) < len(known)
+
+
+def _record(environment: Environment, brains: list[dict[str, object]]) -> None:
+    files.replace(environment.home / "trusted.json", json.dumps({"version": 1, "brains": brains}, indent=1).encode())
+
+
+def _unsafe(real: str) -> str | None:
+    """Return why somebody else could change a brain; None if nobody else can."""
+    if os.name != "posix":
+        return None
+    return next(filter(None, _faults(Path(real))), None)
+
+
+def _faults(folder: Path) -> Iterator[str]:
+    for place in (folder, *(folder / name for name in _INSIDE), *folder.parents):
+        try:
+            status = place.lstat()
+        except OSError:
+            continue
+        if status.st_uid not in (os.getuid(), 0):
+            yield f"{printable(str(place))} belongs to another user"
+        is_above = place != folder and place in folder.parents
+        if stat.S_ISLNK(status.st_mode) or (is_above and status.st_mode & stat.S_ISVTX):
+            continue  # in a folder such as /tmp nobody can rename or remove what is another's
+        if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid)):
+            yield f"others can write to {printable(str(place))} (`chmod go-w` takes that away)"
+
+
+def _is_private(group: int) -> bool:
+    """Return whether a group is the user's own, as many systems give each user one."""
+    import grp
+    import pwd
+
+    try:
+        found, name = grp.getgrgid(group), pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return False
+    return found.gr_name == name and set(found.gr_mem) <= {name}

@@ -99,6 +99,8 @@ def answer_code(session: AgentSession, query: NuggetQuery, *, with_sessions: boo
 
     try:
         brain = session.ready()
+    except UsageError:  # the brain here is not trusted: nothing is looked at in its folder
+        raise
     except NuggetError:
         brain = None
     now, environment = datetime.now(UTC), session.environment

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nugget.config import Environment
 from nugget.errors import NuggetError
 from nugget.infra import resident, spool
-from nugget.infra.brain_in_use import find_brain, is_brain
+from nugget.infra.brain_in_use import brain_around, find_brain, is_brain
 from nugget.render import clean, one_line, standing
 from nugget.sources.injected_text import MEMORY_TAG, strip_injected, typed_text
 from nugget.speech import is_typed
@@ -40,10 +40,12 @@ _LINE_CHARS = 240
 def brief(environment: Environment, folder: Path, *, session: str | None = None, now: datetime) -> str | None:
     """Return the brief for a session in `folder`: last failure, open todos, the user's rules, state of capture.
 
-    None where there is nothing to tell. At most `MAX_BRIEF_TOKENS`.
+    None where there is nothing to tell. At most `MAX_BRIEF_TOKENS`. Raises UsageError in a brain that is not trusted.
     """
     from nugget.infra.workspace import find_workspace
 
+    if environment.brain is None:
+        brain_around(environment, folder)
     workspace = find_workspace(folder)
     name = workspace.name if workspace else folder.name
     lines = list(_known_of(environment.home, workspace.identity, session, now)) if workspace else []
@@ -58,7 +60,7 @@ def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime
     """The few strongest units for a prompt; None where nothing is likely to help.
 
     A server of Nugget that runs on this machine is asked, which also knows them by meaning; where there is none, or it
-    does not answer at once, they are found by words alone.
+    does not answer at once, they are found by words alone. Raises UsageError in a brain that is not trusted.
     """
     asked = typed_text(strip_injected(prompt)).strip()[:_PROMPT_CHARS]
     if len(asked) < SHORTEST_PROMPT or asked.startswith(("/", "!", "#")):
@@ -199,7 +201,9 @@ def _strongest(
 
 def _brain_of(environment: Environment, folder: Path) -> Path | None:
     """The brain in use. The default is read without a YAML parser where it stands as `nugget init` writes it."""
-    if environment.brain is None and not any(is_brain(place) for place in (folder, *folder.parents)):
+    if environment.brain is None:
+        if around := brain_around(environment, folder):
+            return around
         try:
             lines = (environment.home / "config.yaml").read_text("utf-8").splitlines()
             named = next(line for line in lines if line.startswith("brain: "))
@@ -209,7 +213,7 @@ def _brain_of(environment: Environment, folder: Path) -> Path | None:
         else:
             return brain if is_brain(brain) else None
     try:
-        return find_brain(environment, cwd=folder)
+        return find_brain(environment, cwd=None)
     except NuggetError:
         return None
 

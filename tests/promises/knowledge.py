@@ -36,6 +36,10 @@ PROMISES: dict[str, str] = {
     "SETTINGS-BOUNDED": "brain.yaml and config.yaml are read with bounds: size, depth, aliases, tags.",
     "SETTINGS-KNOWLEDGE": "brain.yaml sets only what belongs to the knowledge: it has nothing sent, run or read.",
     "SETTINGS-MOVE": "`doctor` names each key that brain.yaml may not set, and `nugget config move` takes it over.",
+    "TRUST-FIRST": "A brain found by its place is used only when trusted; before, each face says one sentence.",
+    "TRUST-OWNED": "Only a brain that belongs to the user, and that nobody else can write to, is trusted.",
+    "TRUST-RECORD": "`init`, `clone` and `trust` record trust by real path and owner, in a private file.",
+    "CLONE": "`clone` copies a brain whole or not at all, runs nothing of it, checks, trusts and reads it.",
     "SETTINGS-SET": "`nugget config` shows settings with their origin and writes them, keeping every other line.",
     "BRAIN-BAD-INPUT": "Each kind of bad input gets a clear sentence, and everything else still works.",
 }

@@ -39,7 +39,16 @@ from nugget.infra.git.reading import (
     unmerged_files,
     unsettled,
 )
-from nugget.infra.git.remotes import Remote, RemoteHead, delete_remote_branch, fetch, find_remote, push, remote_head
+from nugget.infra.git.remotes import (
+    Remote,
+    RemoteHead,
+    clone,
+    delete_remote_branch,
+    fetch,
+    find_remote,
+    push,
+    remote_head,
+)
 from nugget.infra.git.staging import (
     SUBMODULE,
     HooksFolder,
@@ -86,6 +95,7 @@ __all__ = [
     "check_branch_name",
     "checkouts",
     "clear_errors",
+    "clone",
     "comment_mark",
     "commit_change",
     "commit_files",

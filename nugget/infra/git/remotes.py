@@ -21,6 +21,7 @@ from nugget.infra.git.process import Setting, run, start, user_settings
 
 FETCH_TIMEOUT_S = 15.0
 PUSH_TIMEOUT_S = 60.0
+CLONE_TIMEOUT_S = 600.0
 _PROTOCOLS = "file:git:http:https:ssh"
 # remote.<name>.uploadpack and receivepack name programs that run here if the remote is a folder.
 _UPLOAD = "--upload-pack=git-upload-pack"
@@ -97,6 +98,16 @@ def fetch(repo: Path, remote: Remote, branch: str) -> str:
         "--", remote.name, refspec, timeout_s=FETCH_TIMEOUT_S,
     )  # fmt: skip
     return run(repo, "rev-parse", "--verify", "--end-of-options", f"{kept}^{{commit}}").decode().strip()
+
+
+def clone(url: str, folder: Path) -> None:
+    """Clone a repository into a new folder, without hooks, templates and submodules. Raises GitError."""
+    options = ("--quiet", "--template=", "--no-recurse-submodules", _UPLOAD)
+    remote = Remote(name="origin", url=url)
+    try:
+        _talk(folder.parent, remote, "clone", *options, "--", url, folder.name, timeout_s=CLONE_TIMEOUT_S)
+    except _Refused as refused:
+        raise refused.error from None
 
 
 def push(repo: Path, remote: Remote, sha: str, *, branch: str, replacing: str | None = None) -> bool:

@@ -1,0 +1,51 @@
+"""One question to `nugget serve` over stdio, line by line, as a client sends it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from waiting import PATIENCE_S
+
+RUN = [sys.executable, "-P", "-m", "nugget"]
+_HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+
+def asked_over_mcp(**question: str) -> dict[str, Any]:
+    """Start a server, initialize, call `get_relevant_context` once, end the server; the result of the call."""
+    requests: list[dict[str, object]] = [
+        {"id": 1, "method": "initialize", "params": _HELLO},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "get_relevant_context", "arguments": question}},
+    ]
+    answer: dict[str, Any] = {}
+    with subprocess.Popen([*RUN, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin and server.stdout
+        for request in requests:
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **request}).encode() + b"\n")
+            server.stdin.flush()
+            answer = json.loads(server.stdout.readline()) if "id" in request else answer
+        server.stdin.close()
+        server.wait(PATIENCE_S)
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def hooked(*, says_something: bool, **payload: str) -> bytes:
+    """What the session hook prints with brief and recall switched on.
+
+    The hook gives up after 1.5 seconds, so on a busy machine it is called again if it ought to say something.
+    """
+    shown = b""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        shown = subprocess.run(
+            [*RUN, "capture-session", "--brief", "--recall"], input=json.dumps(payload).encode(), capture_output=True,
+            timeout=PATIENCE_S, check=True,
+        ).stdout  # fmt: skip
+        if shown or not says_something:
+            break
+    return shown
