@@ -22,8 +22,7 @@ from nugget.index.home import discard_damaged, read_home
 from nugget.index.sync import Freshness, Progress, SyncResult, index_folder, pending_changes, sync
 from nugget.infra import git
 from nugget.infra.brain_in_use import find_brain
-from nugget.infra.embedding import Embedder, QuestionEmbedder
-from nugget.infra.embedding.in_use import ModelInUse
+from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
 from nugget.infra.pace import Pace
 from nugget.infra.query_log import Face, QuestionLog
 from nugget.models import Bundle, Depth, Query, SourceName
@@ -70,7 +69,7 @@ class Brain:
         self._lock = threading.RLock()
         self._index: Index | None = None
         self._machine: Index | None = None
-        self._model = ModelInUse(self.settings, self.environment)
+        self._model = ConfiguredModel(self.settings, self.environment)
         self._pace: Pace[Behind] | None = Pace() if resident else None
 
     def __enter__(self) -> Brain:

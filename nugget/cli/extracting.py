@@ -20,7 +20,7 @@ from nugget.text import counted
 
 if TYPE_CHECKING:
     from nugget.config import Environment, Settings
-    from nugget.infra.llm import LLM, ClaudeCode
+    from nugget.infra.llm import LLM, ClaudeCli
     from nugget.infra.workspace import Workspace
     from nugget.models import SessionFile
     from nugget.provenance.extraction import Outcome
@@ -85,7 +85,7 @@ def workspace_here(environment: Environment) -> Workspace:
     return find_workspace(Path.cwd(), is_known=is_known) or vanished_workspace(Path.cwd())
 
 
-def _llm(method: Method, settings: Settings, environment: Environment) -> LLM | ClaudeCode | None:
+def _llm(method: Method, settings: Settings, environment: Environment) -> LLM | ClaudeCli | None:
     """Return the model for generative extraction; None for the heuristics. Raises LLMUnavailable."""
     if method is Method.HEURISTIC:
         return None

@@ -16,7 +16,7 @@ from nugget.text import shorten
 if TYPE_CHECKING:
     from nugget.extraction.generative import Nearest
     from nugget.extraction.scoring import Embed
-    from nugget.infra.llm import LLM, ClaudeCode
+    from nugget.infra.llm import LLM, ClaudeCli
 
 __all__ = ["METHODS", "Extraction", "Proposal", "extract"]
 
@@ -30,7 +30,7 @@ def extract(
     settings: Settings,
     now: datetime,
     embed: Embed | None = None,
-    llm: LLM | ClaudeCode | None = None,
+    llm: LLM | ClaudeCli | None = None,
     nearest: Nearest | None = None,
 ) -> Extraction:
     """Find knowledge in a session that is redacted already.

@@ -24,7 +24,7 @@ from nugget.sources.condense import condense, windows
 from nugget.text import shorten
 
 if TYPE_CHECKING:
-    from nugget.infra.llm import LLM, ClaudeCode
+    from nugget.infra.llm import LLM, ClaudeCli
 
 _T = TypeVar("_T")
 
@@ -66,7 +66,7 @@ class Work:
     """One extraction under way."""
 
     session: Session
-    llm: LLM | ClaudeCode
+    llm: LLM | ClaudeCli
     settings: Settings
     nearest: Nearest | None
     now: datetime
@@ -87,7 +87,7 @@ class Work:
 
 
 def extract_generative(
-    session: Session, *, llm: LLM | ClaudeCode, settings: Settings, nearest: Nearest | None = None, now: datetime
+    session: Session, *, llm: LLM | ClaudeCli, settings: Settings, nearest: Nearest | None = None, now: datetime
 ) -> Extraction:
     """Propose units from a redacted session. `nearest` knows the brain, so that units can relate to it.
 
@@ -316,7 +316,7 @@ def _existing(work: Work, text: str) -> list[Unit]:
     return [units[unit_id] for unit_id, _ in scores.most_common(_EXISTING_SHOWN)]
 
 
-def _fenced_unit(llm: LLM | ClaudeCode, number: int, unit: Unit) -> str:
+def _fenced_unit(llm: LLM | ClaudeCli, number: int, unit: Unit) -> str:
     body = unit.body[:_EXISTING_CHARS]
     return llm.fence(body, "unit", number=number, type=unit.type, domain=unit.domain or "", title=unit.title)
 

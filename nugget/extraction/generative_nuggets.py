@@ -35,7 +35,7 @@ from nugget.speech import is_own_words, origin_of, speaker_of
 from nugget.text import shorten
 
 if TYPE_CHECKING:
-    from nugget.infra.llm import LLM, ClaudeCode
+    from nugget.infra.llm import LLM, ClaudeCli
 
 MAX_NUGGETS = 16
 """Nuggets asked for in one window, at most."""
@@ -81,7 +81,7 @@ class GenerativeNuggets:
 def extract_nuggets(
     session: Session,
     *,
-    llm: LLM | ClaudeCode,
+    llm: LLM | ClaudeCli,
     settings: Settings,
     places: Places,
     touches: Sequence[FileTouch],

@@ -28,8 +28,8 @@ from nugget.http.security import Address, Guard, access_for, curl_line, find_tok
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.llm import DailyBudget
 from nugget.infra.query_log import Face
-from nugget.infra.resident import Resident
-from nugget.mcp import lending
+from nugget.infra.server_socket import ServerSocket
+from nugget.mcp import embedding_server
 from nugget.mcp.server import make_server
 
 __all__ = ["serve"]
@@ -84,12 +84,12 @@ def serve(
             print(f"Nugget answers on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
             print(_access_lines(heard, environment, settings, token), file=sys.stderr, flush=True)
             Thread(target=session.warm, name="nugget-open", daemon=True).start()
-            resident = Resident(environment.home, partial(lending.answer, session=session))
-            resident.start()
+            listener = ServerSocket(environment.home, partial(embedding_server.answer, session=session))
+            listener.start()
             if settings.http.backfill:
                 logs.start_backfill()
             yield
-            resident.stop()
+            listener.stop()
             logs.stop()
 
     app = make_app(server, lifespan=lifespan)

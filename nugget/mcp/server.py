@@ -19,8 +19,8 @@ from nugget import __version__
 from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.config import Environment, read_environment
 from nugget.errors import NuggetError
-from nugget.infra.resident import Resident
-from nugget.mcp import answers, lending
+from nugget.infra.server_socket import ServerSocket
+from nugget.mcp import answers, embedding_server
 from nugget.mcp.answers import MAX_BUDGET_TOKENS, Question
 from nugget.models import Depth, KnowledgeType, SourceName
 
@@ -71,11 +71,11 @@ def serve(
     """
     environment = environment or read_environment()
     session = AgentSession(flag=brain, environment=environment, cwd=cwd or Path.cwd(), identity=identity)
-    resident = Resident(environment.home, partial(lending.answer, session=session))
+    listener = ServerSocket(environment.home, partial(embedding_server.answer, session=session))
     try:
-        make_server(session, openqed=openqed, beside=resident.start).run()
+        make_server(session, openqed=openqed, beside=listener.start).run()
     finally:
-        resident.stop()
+        listener.stop()
         session.close()
 
 

@@ -42,7 +42,7 @@ from nugget.sources.sessions import read_any
 
 if TYPE_CHECKING:
     from nugget.extraction.generative_nuggets import GenerativeNuggets
-    from nugget.infra.llm import LLM, ClaudeCode
+    from nugget.infra.llm import LLM, ClaudeCli
 
 NOTHING = "nothing"
 """How a session counts of which nothing is kept."""
@@ -60,7 +60,7 @@ class Extractor:
     home: Path
     settings: Settings
     now: datetime
-    llm: LLM | ClaudeCode | None = None
+    llm: LLM | ClaudeCli | None = None
     is_optional: bool = True
     force: bool = False
     dry_run: bool = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.infra.embedding.cross_encoder import CrossEncoder
+from nugget.infra.embedding.other_models import CrossEncoder
 from nugget.models import Unit
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from nugget.errors import UsageError
 from nugget.index import Index, queries
 from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.index.query_language import SearchQuery
-from nugget.infra.embedding import QuestionEmbedder
-from nugget.infra.embedding.once import Once
+from nugget.infra.embedding import CachedEmbedder, QuestionEmbedder
 from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
 from nugget.retrieval import profiles, retrieve
 from nugget.text import estimate_tokens, folded
@@ -146,7 +145,7 @@ def search_everything(
     if query.lists:
         listed = _listed(query, indexes, sources, limit=limit, depth=depth)
         return Results(query=query, groups=tuple(listed))
-    once = None if embedder is None else Once(embedder)
+    once = None if embedder is None else CachedEmbedder(embedder)
     # History goes without vectors: the model may still be loading in another process meanwhile.
     passages = _passages(query, indexes, sources, limit=limit)
     chosen = profiles.configured(profile, settings)

@@ -7,9 +7,9 @@ outputs); `event_msg` repeats it for the screen; `session_meta` and `turn_contex
 
 from __future__ import annotations
 
-import io
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -98,15 +98,19 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _unpacked(file: IO[bytes], path: Path) -> Iterator[bytes]:
-    import zstandard
-
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
     left = _MAX_UNPACKED_BYTES
     try:
-        with zstandard.ZstdDecompressor().stream_reader(file) as reader, io.BufferedReader(reader) as lines:
+        with zstd.ZstdFile(file) as lines:
             while left > 0 and (line := lines.readline(MAX_LINE_BYTES)):
                 left -= len(line)
                 yield line
-    except zstandard.ZstdError as error:
+    except EOFError:
+        return  # torn: what came before counts
+    except zstd.ZstdError as error:
         raise TranscriptError(f"{path} is damaged and cannot be decompressed ({error}).") from error
 
 

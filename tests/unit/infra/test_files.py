@@ -20,7 +20,7 @@ from nugget.cli import run
 from nugget.index.connection import connect
 from nugget.index.home import open_home
 from nugget.infra import files, ledger, spool
-from nugget.infra.resident import Resident, socket_file
+from nugget.infra.server_socket import ServerSocket, socket_file
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o777], ids=lambda mask: f"umask-{mask:03o}")
@@ -61,12 +61,12 @@ def test_every_way_of_making_a_file_is_private_under_any_umask(tmp_path: Path, u
         database.execute("PRAGMA journal_mode = PERSIST")
         database.execute("CREATE TABLE kept (x)")
         assert (home / "other.db-journal").is_file()
-    resident = Resident(home, dict)
-    assert resident.start()
+    listener = ServerSocket(home, dict)
+    assert listener.start()
     try:
         assert modes(tmp_path / "a") == {} and stat.S_ISSOCK(socket_file(home).lstat().st_mode)
     finally:
-        resident.stop()
+        listener.stop()
 
 
 @pytest.mark.proves("FILES-PRIVATE")

@@ -20,7 +20,7 @@ from waiting import wait_for, within
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.extraction.generative import extract_generative
-from nugget.infra.llm import LLM, BadReply, ClaudeCode, Reply, open_extractor, spending
+from nugget.infra.llm import LLM, BadReply, ClaudeCli, Reply, open_extractor, spending
 from nugget.models import Event, EventKind, Session
 
 SCHEMA = {
@@ -75,13 +75,13 @@ def environment(folder: Path, tmp_path: Path) -> Environment:
     return read_environment({"HOME": str(tmp_path / "home"), "PATH": f"{folder}:/usr/bin:/bin"})
 
 
-def extractor(environment: Environment) -> ClaudeCode:
+def extractor(environment: Environment) -> ClaudeCli:
     opened = open_extractor(BY_COMMAND, environment)
-    assert isinstance(opened, ClaudeCode)
+    assert isinstance(opened, ClaudeCli)
     return opened
 
 
-def ask(llm: ClaudeCode, **changed: Any) -> Reply:
+def ask(llm: ClaudeCli, **changed: Any) -> Reply:
     asked: dict[str, Any] = {
         "purpose": "extract", "model": "claude-sonnet-5-5", "system": "Count.", "prompt": "how many?", "schema": SCHEMA,
         "max_tokens": 300, "timeout_s": 60.0, "max_usd": 0.5, "session": "s-1",

@@ -38,7 +38,7 @@ _OF_THE_SESSION_AROUND = re.compile(
 )
 
 
-class ClaudeCode(Gate):
+class ClaudeCli(Gate):
     """The `claude` command as an LLM that gives structured values. What it costs is counted at list price."""
 
     def __init__(

@@ -52,7 +52,7 @@ def ask(home: Path, question: dict[str, Any], *, timeout_s: float = PATIENCE_S) 
     return answer if isinstance(answer, dict) else None
 
 
-class Resident:
+class ServerSocket:
     """A server's end: answers one question after the other in a thread of its own."""
 
     def __init__(self, home: Path, answer: Answer) -> None:
@@ -69,7 +69,7 @@ class Resident:
                 self._listening = self._bound()
         if self._listening is None:
             return False
-        Thread(target=self._serve, args=(self._listening,), name="nugget-resident", daemon=True).start()
+        Thread(target=self._serve, args=(self._listening,), name="nugget-socket", daemon=True).start()
         return True
 
     def _bound(self) -> socket.socket:

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 from paths import REPOSITORY
 from served import served
-from test_resident import other_end, synced
+from test_server_socket import other_end, synced
 from waiting import PATIENCE_S, wait_for
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
-from nugget.infra.embedding import BUNDLED_MODEL, Embedder, open_embedder
-from nugget.infra.embedding.borrowed import RemoteEmbedder, vector_for
+from nugget.infra.embedding import BUNDLED_MODEL, Embedder, RemoteEmbedder, open_embedder, vector_for
 
 __all__ = ["synced"]
 

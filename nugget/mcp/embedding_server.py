@@ -1,6 +1,6 @@
-"""Answers for the commands of this machine: vectors of the loaded model, and `recall` made with it.
+"""Answer the commands of this machine through the server's socket: vectors of the loaded model, and `recall`.
 
-Who asks is the person that the server runs for (nugget/resident.py), so what they name is taken as it is.
+Only the person that the server runs for can ask (`infra.server_socket`), so the folders they name are used as given.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Any
 from nugget.app.agent_session import AgentSession
 from nugget.errors import NuggetError
 from nugget.infra.brain_in_use import is_brain
-from nugget.infra.embedding import Embedder
-from nugget.infra.embedding.borrowed import vector_for
+from nugget.infra.embedding import Embedder, vector_for
 from nugget.upkeep.briefing import recalled
 
 _MOST_CHARS = 8_000
 
 
 def answer(question: dict[str, Any], session: AgentSession) -> dict[str, Any]:
-    """Return `{"vector": ...}` for a question of `embedding.borrowed`, or `{"lines": [...]}` for
+    """Return `{"vector": ...}` for a question of `infra.embedding.RemoteEmbedder`, or `{"lines": [...]}` for
     `{"recall": prompt, "brain": folder or null, "folder": ...}`; `{}` if that fails.
     """
     try:
