@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
 from nugget.sources.files import FilePlace, place_of, resumed
-from nugget.sources.log_lines import MAX_LINE_CHARS, LogLine, clean_line, keep_lines, last_border
+from nugget.sources.log_lines import MAX_LINE_CHARS, LogLine, keep_lines, last_border
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
 STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}
@@ -28,9 +28,6 @@ STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr
 
 MAX_EVENT_BYTES = 1 << 24
 """A longer line of events.jsonl is counted as malformed."""
-MAX_COMMAND_CHARS = 4000
-"""Of a command that was started, a program pasted into a shell for example, no more is searched."""
-_STARTED = b"command.start"
 _BATCH_BYTES = 1 << 20
 _FEW_LINES = 16
 _MAX_KIND_CHARS = 2000
@@ -155,17 +152,6 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
             return None
         lines = tuple(keep_lines(opened, start, end, most_chars=most_chars))
         return TextPart(lines=lines, place=place_of(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms)
-
-
-def command_in(line: bytes) -> tuple[str, int] | None:
-    """The command that a line of events.jsonl says was started, with its time (ms, 0 for none); None in any other."""
-    event = _event(_record(line), 0) if _STARTED in line else None
-    if event is None or event.kind != _STARTED.decode():
-        return None
-    given = event.given.get("cmd") or event.given.get("command")
-    lines = given[:MAX_COMMAND_CHARS].splitlines() if isinstance(given, str) else []
-    text = "\n".join(clean_line(line.encode("utf-8", "replace")) for line in lines)
-    return (text, event.ts_ms) if text.strip() else None
 
 
 def rotated_rest(file: Path, place: FilePlace) -> Path | None:
