@@ -80,8 +80,11 @@ def estimated_matches(connection: sqlite3.Connection, match: str, *, counted: in
     rows = connection.execute(sql, (match, counted)).fetchall()
     if len(rows) < counted:
         return len(rows)
-    first, last = connection.execute("SELECT min(id), max(id) FROM events WHERE number IS NOT NULL").fetchone()
-    first, last = min(first or rows[-1][0], rows[-1][0]), max(last or 0, rows[0][0])
+    first, last = (  # each from its end of the table: both in one query would read all of it
+        connection.execute(f"SELECT {which}(id) FROM events WHERE number IS NOT NULL").fetchone()[0] or rows[-1][0]
+        for which in ("min", "max")
+    )
+    first, last = min(first, rows[-1][0]), max(last, rows[0][0])
     reached = (last - rows[-1][0]) / max(1, last - first)
     return min(passage_count(connection), int(counted / max(reached, 1e-6)))
 
