@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nugget.config import Environment
-    from nugget.upkeep import Finding, Status
+    from nugget.upkeep.doctor import Finding
+    from nugget.upkeep.status import Status
 
 
 def init(
@@ -92,11 +93,11 @@ def init(
 
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Show what is indexed, captured, queued, failed and spent."""
-    from nugget import upkeep as health
+    from nugget.upkeep.status import status as status_of
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
-    seen = health.status(folder, load_settings(environment, folder), environment)
+    seen = status_of(folder, load_settings(environment, folder), environment)
     if as_json:
         print_json(_status_json(seen))
     else:
@@ -113,13 +114,14 @@ def doctor(
     Changes nothing, unless with --repair: that removes stale locks, leftovers and damaged indexes, and makes these
     again. The exit code is 1 when something is wrong.
     """
-    from nugget import upkeep as health
+    from nugget.upkeep.doctor import doctor as diagnose
+    from nugget.upkeep.status import State
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
     repaired = _repair(folder, environment.home, brain) if mend else []
-    found = health.doctor(folder, load_settings(environment, folder), environment, now=datetime.now(UTC))
-    wrong = sum(finding.state is health.State.ERROR for finding in found)
+    found = diagnose(folder, load_settings(environment, folder), environment, now=datetime.now(UTC))
+    wrong = sum(finding.state is State.ERROR for finding in found)
     if as_json:
         findings = [_finding_json(finding) for finding in found]
         print_json({
@@ -230,7 +232,7 @@ def _set_remote(brain: Path, url: str) -> None:
 def _print_status(out: Console, seen: Status) -> None:
     from rich.text import Text
 
-    from nugget.upkeep import when
+    from nugget.upkeep.status import when
 
     index, capture, repository = seen.index, seen.capture, seen.repository
     sizes = ((index.units, "unit"), (index.chunks, "chunk"), (index.vectors, "vector"), (index.relations, "relation"))

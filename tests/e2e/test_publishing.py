@@ -18,7 +18,6 @@ from waiting import wait_for, within
 from worker_stage import LESSONS, variables
 
 import nugget
-from nugget import upkeep as health
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import CaptureResult, capture_transcript, queue, review
 from nugget.capture import publish as publishing
@@ -26,6 +25,7 @@ from nugget.capture.publish import Publication, Published
 from nugget.config import Environment, Settings, load_settings, read_environment
 from nugget.errors import ConflictError, GitError
 from nugget.infra import git
+from nugget.upkeep.status import status
 
 RETRY = unit("retry-once", "Retry a payment once. A second retry doubles the load.", id="pattern/retry-once")
 LOCKS = unit("lock-order", "Take locks in one order. Two orders deadlock sooner or later.", id="pattern/lock-order")
@@ -239,12 +239,12 @@ def test_whatever_fails_is_told_leaves_the_units_on_their_branch_and_is_made_goo
     assert failed.state == "failed" and said in str(failed.reason) and hint in str(failed.reason)
     assert TOKEN not in str(failed.reason) and "ghp_wrong" not in str(failed.reason)
     assert place.waiting() == ["pattern/retry-once"] and git.resolve(place.brain, branch) == sha
-    shown = health.status(place.brain, Settings(), place.environment).publishing
+    shown = status(place.brain, Settings(), place.environment).publishing
     assert shown.local == 1 and shown.failures == (f"{branch}: {failed.reason}",)
     mend(fault, place, monkeypatch)
     (done,) = place.publish().publications
     assert done.state == "open" and place.server.files_of(1) and len(place.server.pulls) == 1
-    shown = health.status(place.brain, Settings(), place.environment).publishing
+    shown = status(place.brain, Settings(), place.environment).publishing
     assert (shown.local, shown.failures, shown.open) == (0, (), (done.url,))
 
 
@@ -328,7 +328,7 @@ def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash:
     place.server.commit("main", {"domains/coding/meanwhile.md": "moved on\n"})
     place.server.merge(1, squash=squash, delete=True)
     assert [entry.state for entry in place.settle()] == ["merged"]
-    assert health.status(place.brain, Settings(), place.environment).publishing.merged == 1
+    assert status(place.brain, Settings(), place.environment).publishing.merged == 1
     assert place.waiting() == ["pattern/retry-once"], "not pulled yet, so it is not lost here either"
     assert place.pull() == git.head(place.brain) == place.server.head("main")
     assert [entry.state for entry in place.settle()] == ["settled"]

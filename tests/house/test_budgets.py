@@ -22,7 +22,7 @@ BUDGETS = {
     "classes": 410,
     "re.compile": 395,
     "parameters of a function": 16,
-    "lines of tests": 31_800,  # with the fault laboratory
+    "lines of tests": 32_500,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

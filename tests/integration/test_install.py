@@ -17,7 +17,6 @@ import pytest
 from waiting import wait_for
 
 from nugget import __version__
-from nugget import upkeep as health
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.errors import ConflictError, InstallError
@@ -25,6 +24,8 @@ from nugget.infra import client_files
 from nugget.infra.resources import resource
 from nugget.upkeep import install
 from nugget.upkeep.client_settings import RULE, Scope
+from nugget.upkeep.doctor import Finding, doctor
+from nugget.upkeep.status import State
 
 THEIRS = """{
     "model": "opus",
@@ -414,9 +415,9 @@ def test_init_never_asks_where_there_is_no_terminal(
 # --- doctor ---
 
 
-def finding(brain: Path) -> health.Finding:
+def finding(brain: Path) -> Finding:
     environment = read_environment()
-    found = health.doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
+    found = doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
     return next(entry for entry in found if entry.name == "Claude Code")
 
 
@@ -428,24 +429,24 @@ def test_doctor_sees_what_is_missing_outdated_and_broken(
     assert "not on this machine" in finding(brain).said
     settings = isolated_home / ".claude" / "settings.json"
     settings.parent.mkdir()
-    assert (finding(brain).state, finding(brain).next_step) == (health.State.WARNING, "nugget install")
+    assert (finding(brain).state, finding(brain).next_step) == (State.WARNING, "nugget install")
     put_in(command)
-    assert finding(brain).state is health.State.OK
+    assert finding(brain).state is State.OK
     whole = settings.read_text()
     settings.write_text(whole.replace(RULE, "Other").replace('"timeout": 10', '"x": 1'))
     seen = finding(brain)
     assert "no permission rule" in seen.said and "an outdated SessionEnd hook" in seen.said
-    assert seen.state is health.State.WARNING and seen.next_step == "nugget install"
+    assert seen.state is State.WARNING and seen.next_step == "nugget install"
     settings.write_text(whole.replace("{", '{"disableAllHooks": true,', 1))
-    assert finding(brain).state is health.State.ERROR and "disableAllHooks" in finding(brain).said
+    assert finding(brain).state is State.ERROR and "disableAllHooks" in finding(brain).said
     settings.write_text(whole)
     command.unlink()
-    assert finding(brain).state is health.State.ERROR and f"{command}, which is not there" in finding(brain).said
+    assert finding(brain).state is State.ERROR and f"{command}, which is not there" in finding(brain).said
     settings.write_text('{"enabledPlugins": {"nugget@nugget": true}}')
     (isolated_home / ".claude.json").unlink()
-    assert finding(brain).state is health.State.OK and "connected" in finding(brain).said
+    assert finding(brain).state is State.OK and "connected" in finding(brain).said
     settings.write_text("{")
-    assert finding(brain).state is health.State.ERROR and "not valid JSON" in finding(brain).said
+    assert finding(brain).state is State.ERROR and "not valid JSON" in finding(brain).said
 
 
 @pytest.mark.proves("INSTALL-DOCTOR")

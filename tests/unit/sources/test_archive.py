@@ -12,13 +12,13 @@ import pytest
 from sessions import write_transcript
 from waiting import slowness
 
-from nugget import upkeep as health
 from nugget.cli import run
 from nugget.config import CaptureSettings, RedactionSettings, Settings, load_settings, read_environment
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources import archive
 from nugget.sources.claude_code import read_session
+from nugget.upkeep.doctor import doctor
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 STRICT = Settings(capture=CaptureSettings(exclude_paths=("hr/*",), exclude_projects=("/srv/secret",)))
@@ -95,7 +95,7 @@ def test_doctor_names_it_and_the_command_does_it(
 
     def told() -> list[str | None]:
         environment = read_environment()
-        found = health.doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
+        found = doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
         return [finding.next_step for finding in found if finding.name == "archive"]
 
     assert told() == []

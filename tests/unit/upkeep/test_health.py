@@ -11,27 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from nugget import upkeep as health
 from nugget.app import Brain
 from nugget.brain import knowledge_paths
 from nugget.capture import queue
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.infra import files, git, spool
-from nugget.upkeep import Finding, State
+from nugget.upkeep.doctor import Finding, doctor
+from nugget.upkeep.status import State, Status, status
 
 
 def findings(brain: Path) -> dict[str, Finding]:
     """What doctor finds, by name; of several with one name, the worst."""
     environment = read_environment()
     order = list(State)
-    found = health.doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
+    found = doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
     return {finding.name: finding for finding in sorted(found, key=lambda finding: order.index(finding.state))}
 
 
-def status_of(brain: Path) -> health.Status:
+def status_of(brain: Path) -> Status:
     environment = read_environment()
-    return health.status(brain, load_settings(environment, brain), environment)
+    return status(brain, load_settings(environment, brain), environment)
 
 
 def snapshot(*folders: Path) -> dict[str, bytes | None]:
