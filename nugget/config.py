@@ -213,6 +213,11 @@ def expanded(path: Path | str) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises RuntimeError there
 
 
+def rule_cache() -> Path | None:
+    """Return the folder for compiled rules of redaction; None if the engine reads it from KF_RULE_CACHE_DIR."""
+    return None if os.environ.get("KF_RULE_CACHE_DIR") else read_environment().home / "cache" / "rules"
+
+
 def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     """Read the environment variables of docs/configuration.md; `variables` replaces `os.environ`."""
     env = dict(os.environ if variables is None else variables)

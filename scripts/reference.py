@@ -24,7 +24,7 @@ from nugget.cli import app
 from nugget.index.fulltext import COLUMN_WEIGHTS, STOP_WORDS
 from nugget.markdown import DEFAULT_LIMITS
 from nugget.mcp.server import DESCRIPTION, INSTRUCTIONS, make_server
-from nugget.redaction.rules import rules
+from nugget.redaction.engine import kinds
 from nugget.retrieval import expansion, scoring
 from nugget.retrieval.candidates import BM25_DEPTH
 from nugget.retrieval.profiles import PROFILES
@@ -103,8 +103,8 @@ def profiles_part() -> str:
 
 
 def redaction_part() -> str:
-    kinds = sorted({rule.kind for rule in rules()} | {"private", "secret", "password"})
-    return ", ".join(f"`{kind}`" for kind in kinds) + "\n"
+    named = sorted({*kinds(), "private", "secret", "password", "private-key"})
+    return ", ".join(f"`{kind}`" for kind in named) + "\n"
 
 
 def layers_part() -> str:

@@ -48,6 +48,7 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
             monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("NUGGET_MODELS", str(REPOSITORY / ".models"))
+    monkeypatch.setenv("KF_RULE_CACHE_DIR", str(REPOSITORY / ".models" / "rules"))  # compiled once, not once a home
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -19,14 +19,12 @@ from nugget.config import Settings, expanded
 from nugget.errors import UsageError
 from nugget.models import Session
 from nugget.redaction.assignments import assigned_secrets
+from nugget.redaction.engine import FAILED, RULES, issued_secrets
 from nugget.redaction.paths import without_excluded
-from nugget.redaction.rules import rules_for
-from nugget.redaction.shapes import FAILED, SHORTEST_RUN, Rule
 
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 _KEY_BEGIN = re.compile(r"-----BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----")
 _KEY_CHARS = 16_384
-_RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24}")
 _CUT_KEY = re.compile(
     r"(?:\s*(?:Proc-Type|DEK-Info|Comment|Version): [^\n]*)*"
@@ -85,8 +83,8 @@ def rules_stamp(settings: Settings) -> str:
 def _code_digest() -> bytes:
     from importlib.metadata import version  # 10 ms that few commands need
 
-    digest = hashlib.sha256(version("detect-secrets").encode())
-    for module in sorted(Path(__file__).parent.glob("*.py")):
+    digest = hashlib.sha256(version("kingfisher-secret-scanner").encode())
+    for module in sorted([*Path(__file__).parent.glob("*.py"), *RULES.glob("*.yaml")]):
         digest.update(module.read_bytes())
     return digest.digest()
 
@@ -162,48 +160,8 @@ def _private_blocks(text: str) -> Iterator[tuple[int, int, str]]:
         yield from ((*found.span(), "private") for found in _PRIVATE.finditer(text))
 
 
-def _by_rules(text: str) -> Iterator[tuple[int, int, str]]:
-    lowered = _lowered(text)
-    long_words = "\n".join([word for word in text.split() if len(word) >= SHORTEST_RUN])
-    for rule in rules_for(lowered, long_words):
-        haystack = lowered if rule.any_case else text
-        if rule.trigger in (long_words if rule.unbroken else haystack):
-            yield from _matches(rule, text, haystack)
-    yield from assigned_secrets(text, lowered)
-
-
-def _matches(rule: Rule, text: str, haystack: str) -> Iterator[tuple[int, int, str]]:
-    pattern = rule.pattern.compiled
-    group: str | int = "secret" if "secret" in pattern.groupindex else 0
-    end = 0
-    for position in _positions(rule, haystack):
-        if position < end:
-            continue
-        if not rule.before:
-            found = pattern.match(text, position, position + rule.longest)
-            matches = [found] if found else []
-        else:
-            stop = position + len(rule.trigger) + rule.after
-            line_end = -1 if rule.across_lines else text.find("\n", position, stop)
-            stop = line_end if line_end >= 0 else stop
-            matches = list(pattern.finditer(text, max(0, position - rule.before), stop))
-        for match in matches:
-            if kind := rule.judge(match.group(group)):
-                start, end = match.span(group)
-                if end == position + rule.longest and (rest := _RUN.match(text, end)):
-                    end = rest.end()
-                yield start, end, kind
-                end = max(end, match.end())
-
-
-def _positions(rule: Rule, haystack: str) -> Iterator[int]:
-    if rule.anchor:
-        yield from (found.start() for found in rule.anchor.finditer(haystack))
-        return
-    position = haystack.find(rule.trigger)
-    while position >= 0:
-        yield position
-        position = haystack.find(rule.trigger, position + len(rule.trigger))
+def _by_name(text: str) -> Iterator[tuple[int, int, str]]:
+    return assigned_secrets(text, _lowered(text))
 
 
 def _private_keys(text: str) -> Iterator[tuple[int, int, str]]:
@@ -222,7 +180,7 @@ def _private_keys(text: str) -> Iterator[tuple[int, int, str]]:
             yield begin.start(), stop, "private-key"
 
 
-_FINDERS: tuple[Finder, ...] = (_private_blocks, _private_keys, _by_rules)
+_FINDERS: tuple[Finder, ...] = (_private_blocks, _private_keys, issued_secrets, _by_name)
 
 
 def _merged(spans: Sequence[_Span]) -> list[_Span]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from nugget.redaction.judging import entropy, is_not_placeholder
 from nugget.redaction.passwords import Place, is_chosen_word, is_password_word
-from nugget.redaction.shapes import entropy, is_not_placeholder
 from nugget.redaction.words import is_stop_word
 
 _PASSWORD_WORDS = ("pass", "pw", "kennwort", "contrase")

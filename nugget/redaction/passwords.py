@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nugget.redaction.shapes import is_not_placeholder
+from nugget.redaction.judging import is_not_placeholder
 from nugget.redaction.words import is_phrase, is_reference
 
 _PASSWORD = re.compile(

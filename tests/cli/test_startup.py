@@ -11,7 +11,7 @@ import pytest
 from paths import REPOSITORY
 
 HEAVY = (
-    "anthropic", "apsw", "detect_secrets", "fastembed", "github", "httpx", "httpx2", "huggingface_hub", "mcp",
+    "anthropic", "apsw", "fastembed", "github", "httpx", "httpx2", "huggingface_hub", "kingfisher_sdk", "mcp",
     "numpy", "onnx", "onnxruntime", "pydantic", "starlette", "tokenizers", "uvicorn",
 )  # fmt: skip
 

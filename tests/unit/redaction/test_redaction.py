@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
 import subprocess
 import sys
@@ -12,17 +13,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from redaction_examples import corpus, left_over
+from secret_corpus import expanded, lookalikes, secrets
 
 from nugget.config import CaptureSettings, RedactionSettings, Settings
 from nugget.errors import UsageError
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import allow_list, find_secrets, is_excluded_project, redact, redact_session
+from nugget.redaction.engine import FAILED, RULES, judge
 from nugget.redaction.paths import EXCLUDED
-from nugget.redaction.shapes import FAILED, Rule, Shape
 from nugget.sources.claude_code import read_session
+
+FLOOR = 0.5
+"""The least recall in any context."""
 
 
 @pytest.mark.proves("RED-CORPUS")
@@ -185,20 +191,53 @@ def test_real_sessions_stay_readable(shared_data: Path) -> None:
     assert alarms <= 3
 
 
+RULE_FILES = {file.stem: yaml.safe_load(file.read_text("utf-8"))["rules"] for file in RULES.glob("*.yaml")}
+MARKED = re.compile("«(.*?)»")
+
+
 @pytest.mark.proves("RED-CORPUS")
-def test_rules_that_are_made_late_find_what_they_find_early() -> None:
-    """In a new process each, as rules once made are kept."""
-    secrets = [
-        "SK" + "0a1b2c3d" * 4, "AC" + "9f8e7d6c" * 4, "cos_hmac_secret_access_key = " + "0a1b2c3d" * 6,
-        "gl" + "rt-" + "a1B2c3D4e5F6g7H8i9J0",
-    ]  # fmt: skip
+@pytest.mark.parametrize("family", sorted(RULE_FILES))
+def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(family: str) -> None:
+    chance = random.Random(7)
+    for rule in RULE_FILES[family]:
+        for example in rule["examples"]:
+            marked = example if "«" in example else f"«{example}»"
+            text = expanded(marked, chance)
+            left = redact("so " + MARKED.sub(r"\1", text) + " end").text
+            assert not any(secret in left for secret in MARKED.findall(text)), (rule["id"], text)
+        for counter in rule["negative_examples"]:
+            text = expanded(counter, chance)
+            assert redact(text).text == text, rule["id"]
+
+
+@pytest.mark.proves("RED-CORPUS")
+def test_recall_by_context_and_precision_over_the_generated_corpus() -> None:
+    hits: dict[str, list[bool]] = {}
+    for example in secrets(seed=3):
+        left = redact(example.text).text
+        hits.setdefault(example.context, []).append(not any(secret in left for secret in example.secrets))
+    spoilt = [text for text in lookalikes(seed=3) if redact(text).text != text]
+    found, total = sum(map(sum, hits.values())), sum(map(len, hits.values()))
+    assert found / total >= 0.95
+    assert found / (found + len(spoilt)) >= 0.97, spoilt
+    assert {
+        context: sum(found) / len(found) for context, found in hits.items() if sum(found) < FLOOR * len(found)
+    } == {}
+
+
+@pytest.mark.proves("RED-OFFLINE")
+def test_nothing_of_redaction_opens_a_socket() -> None:
     code = (
-        "import sys; from nugget.redaction import redact; from nugget.redaction.rules import rules\n"
-        "late = [redact(text).text for text in sys.argv[1:2]]; rules(); early = [redact(sys.argv[1]).text]\n"
-        "assert late == early and late != sys.argv[1:2], (late, early)"
+        "import socket, sys\n"
+        "def refused(*given, **more): raise SystemExit('a socket was opened')\n"
+        "socket.socket = socket.create_connection = socket.getaddrinfo = refused\n"
+        "from nugget.redaction import redact\n"
+        "assert redact(sys.argv[1]).counts == {'github-token': 1}\n"
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))  # nor may native code open one\n"
+        "assert redact('again ' + sys.argv[1]).counts == {'github-token': 1}\n"
     )
-    for secret in secrets:
-        subprocess.run([sys.executable, "-c", code, f"the key {secret} stands here"], check=True)
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    subprocess.run([sys.executable, "-c", code, token], check=True)
 
 
 PEM = b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 6).decode()
@@ -209,7 +248,7 @@ PEM = b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBADANBgkqhkiG9w0BAQE
 def test_an_encoded_key_may_be_cut_anywhere(length: int) -> None:
     for before, after in itertools.product(("", "data: ", "\\n"), ("", "=", "\n", " end")):
         redacted = redact(before + PEM[:length] + after)
-        assert (PEM[:length] in redacted.text) == (length < 54), length
+        assert (PEM[:length] in redacted.text) == (length < 37), length
     for kind in ("RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY"):
         encoded = b64encode(f"-----BEGIN {kind}-----\nMHcCAQEEIBkg4LVWM9nuwNSk3yByxZpY".encode()).decode()
         assert redact(f"key: {encoded}").counts == {"private-key": 1}
@@ -239,8 +278,9 @@ def test_a_secret_longer_than_a_rule_reads_goes_whole() -> None:
 
 @pytest.mark.proves("RED-NEVER-FAILS")
 def test_what_a_rule_fails_on_is_a_secret_and_counted() -> None:
-    rule = Rule(kind="number", trigger="n", pattern=Shape("n"), accept=lambda value: int(value) > 1)
-    assert [rule.judge(value) for value in ("2", "0", "no number")] == ["number", None, FAILED]
+    token = "k3J9x2Lq8Zt5Wv1B7nM4"
+    assert [judge("settings", "x-key", value) for value in (token, "your-api-key")] == ["x-key", None]
+    assert judge("settings", "x-key", None) == FAILED  # type: ignore[arg-type]  # what no judge can read
 
     def fails(text: str) -> Iterator[tuple[int, int, str]]:
         yield 0, 1, "found"

@@ -1,0 +1,119 @@
+"""A corpus of secrets and look-alikes, made by program: each kind of `secret_kinds.txt` in every place it may stand.
+
+A template holds random parts as `<class length>`: `d` digits, `x` and `X` hex, `a` lower and `u` upper case letters,
+`l` either, `n` letters and digits, `L` lower case and digits, `U` upper case and digits, `b` base64url, `B` base64;
+and the wholes `<uuid>`, `<password>`, `<word>`, `<words4>` and `<jwt>`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+import string
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+KINDS = Path(__file__).with_name("secret_kinds.txt")
+LOOKALIKES = Path(__file__).with_name("secret_lookalikes.txt")
+
+_LOWER, _UPPER, _DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits
+_CLASSES = {
+    "d": _DIGITS, "x": "0123456789abcdef", "X": "0123456789ABCDEF", "a": _LOWER, "u": _UPPER, "l": _LOWER + _UPPER,
+    "n": _LOWER + _UPPER + _DIGITS, "L": _LOWER + _DIGITS, "U": _UPPER + _DIGITS,
+    "b": _LOWER + _UPPER + _DIGITS + "-_", "B": _LOWER + _UPPER + _DIGITS + "+/",
+}  # fmt: skip
+_WORDS = (
+    "kaffee regen harbour wolke tiger orbit velvet copper lantern meadow saffron pebble walnut glacier thunder marble "
+    "willow cactus anchor bamboo candle falcon garnet hazel island jasmine kettle lemon magnet nectar olive pepper"
+).split()
+_PART = re.compile(r"<(?:(?P<cls>[dxXaulnLUbB])(?P<size>\d+)|(?P<name>uuid|password|word|words4|words12|jwt|github))>")
+_MARKED = re.compile(r"«(.*?)»", re.DOTALL)
+
+_PLACES = {
+    "prose": ("I pasted {} into the chat by accident.", "use {} for now, we rotate it on Friday"),
+    "shell": ("tool login {}", "./deploy.sh --env prod {} && echo done"),
+    "code": ('client = Client("{}")', "const c = new Api('{}');"),
+    "config": ("value: {}", '"x": "{}",'),
+    "log": ("2026-03-04T10:11:12Z INFO worker using {} for upload", "[debug] sent {} (200 OK)"),
+}
+"""Where an issued token may stand without a telling name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text, what of it must go, and where the kind stands; `apart` for the third that no rule was tuned on."""
+
+    kind: str
+    context: str
+    text: str
+    secrets: tuple[str, ...]
+    apart: bool
+
+
+def expanded(template: str, chance: random.Random) -> str:
+    """The template with random values in place of its parts."""
+
+    def value(found: re.Match[str]) -> str:
+        if found["cls"]:
+            size, letters = int(found["size"]), _CLASSES[found["cls"]]
+            return "".join(chance.choice(letters) for _ in range(size))
+        return _whole(found["name"], chance)
+
+    return _PART.sub(value, template)
+
+
+def _whole(name: str, chance: random.Random) -> str:
+    if name == "uuid":
+        return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+    if name == "word":
+        return chance.choice(_WORDS)
+    if name.startswith("words"):
+        return " ".join(chance.sample(_WORDS, int(name[5:])))
+    if name == "jwt":
+        parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": str(chance.getrandbits(40)), "iat": 1760000000})
+        encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+        return ".".join([*encoded, expanded("<b43>", chance)])
+    if name == "github":  # 30 random characters, and their CRC-32 in base 62
+        body = expanded("<n30>", chance)
+        return body + _base62(zlib.crc32(body.encode()))
+    word, sign = chance.choice(_WORDS).capitalize(), chance.choice("!#%*+?")
+    return f"{word}{chance.randrange(10, 9999)}{sign}{expanded('<l3>', chance)}"
+
+
+def _base62(number: int) -> str:
+    letters, written = _DIGITS + _UPPER + _LOWER, ""
+    for _ in range(6):
+        number, rest = divmod(number, 62)
+        written = letters[rest] + written
+    return written
+
+
+def secrets(seed: int = 1) -> Iterator[Example]:
+    """Every kind in every place it has, secrets marked by « » in the list taken out of the text."""
+    for line in KINDS.read_text("utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        kind, context, template = (part.strip() for part in line.split("|", 2))
+        chance = random.Random(f"{seed}{kind}{template}")
+        apart = zlib.crc32(kind.encode()) % 3 == 0
+        frames = [(context, template)]
+        if context == "issued":
+            frames = [
+                ("issued in " + name, chance.choice(frame).format(f"«{template}»")) for name, frame in _PLACES.items()
+            ]
+        for where, frame in frames:
+            text = expanded(frame.replace("\\n", "\n"), chance)
+            yield Example(kind, where, _MARKED.sub(r"\1", text), tuple(_MARKED.findall(text)), apart)
+
+
+def lookalikes(seed: int = 1) -> Iterator[str]:
+    """Texts of which nothing may go."""
+    chance = random.Random(seed)
+    for line in LOOKALIKES.read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            yield from (expanded(line.replace("\\n", "\n"), chance) for _ in range(3 if "<" in line else 1))
