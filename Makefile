@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # numpy's BLAS starts a thread a core when it is imported; nothing here gains from it.
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: help check test test-all demo bench format docs clean
+.PHONY: help check test test-all faults demo sbom bench format docs clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -26,6 +26,9 @@ test: check  ## The checks, and the tests of units and of the command line
 test-all: check  ## Everything that CI runs: the checks and every test
 	$(BIN)/pytest -n 2 --dist worksteal
 
+faults: $(INSTALLED)  ## The fault laboratory in full: every command killed at every call; takes hours
+	NUGGET_FAULTS=all $(BIN)/pytest -n 2 --dist worksteal tests/faults
+
 demo: $(INSTALLED)  ## From a bundled session to an answer over MCP, and by pull request, in a temporary HOME
 	$(BIN)/python -m nugget.demo
 
@@ -38,6 +41,13 @@ format: $(INSTALLED)  ## Format the code, and fix what ruff can fix
 
 docs: $(INSTALLED)  ## Rewrite the reference pages from the code
 	$(BIN)/python scripts/reference.py
+
+sbom: $(INSTALLED)  ## The software bill of materials of a release, in dist/nugget-brain.cdx.json
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
+	rm -rf build/release && $(PYTHON) -m venv --without-pip build/release
+	$(BIN)/python -m pip --python build/release/bin/python install --quiet --disable-pip-version-check .
+	mkdir -p dist
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --of JSON -o dist/nugget-brain.cdx.json build/release
 
 clean:  ## Remove what was made here
 	rm -rf $(VENV) .models dist build

@@ -160,3 +160,10 @@ def llm(environment: Environment) -> LLM:
     opened = open_llm(Settings(), environment)
     assert opened is not None
     return opened
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures of the fault laboratory: what was tried, and what survived."""
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, ())]
+    for figures in (value for report in reports for name, value in report.user_properties if name == "faults"):
+        terminalreporter.write_line(str(figures))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 PROMISES: dict[str, str] = {
     "FILES-PRIVATE": "what Nugget keeps is readable by its owner alone under any umask; doctor names wider modes",
+    "FAULT-FUZZ": "files, settings and arguments of any content are taken, or refused in a sentence",
+    "FAULT-KILL": "a command killed at any call is done or not begun, and any next command puts all in order",
     "FAULT-ISOLATED": "a hostile session, file or log is named or skipped and stops no other, in every loop",
     "LIMIT-FILE": "at most 2,000 passages, relations and links of a file are indexed; sync and lint name the rest",
     "GIT-NO-PROGRAMS": "no command runs a program that a folder's git configuration, hooks or attributes name",
@@ -15,5 +17,6 @@ PROMISES: dict[str, str] = {
     "SPEAKER-OLD": "what was kept before speakers were known is the agent's",
     "REVIEW-FLAGS": "commands, addresses and installs in a proposed unit are pointed out to the reviewer",
     "ANSWER-TAGS": "tags that clients give a meaning to are escaped in every answer, unseen characters spelled out",
+    "THREATS-SHOWN": "docs/threat-model.md names attackers, what each can reach, and tests that exist",
 }
 GAPS: dict[str, str] = {}

@@ -1,0 +1,227 @@
+"""What a fault is tried on: a home and a brain in one folder, commands that change them, and what must hold after."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from forking import Commands, Ended
+from sessions import write_transcript
+
+CALLS = (
+    "write pwrite64 pwritev rename renameat renameat2 unlink unlinkat rmdir mkdir mkdirat link linkat symlink "
+    "symlinkat ftruncate fsync fdatasync chmod fchmod fchmodat copy_file_range sendfile"
+).split()
+"""The calls by which a process changes files; a file that was made empty is seen at the next of them."""
+
+UNITS = {
+    "patterns/retry": ("pattern", "Retry payments with an idempotency key", "uses: concept/keys"),
+    "concepts/keys": ("concept", "An idempotency key names one payment", ""),
+    "decisions/queue": ("decision", "Payments go through one queue", "informed_by: pattern/retry"),
+    "bugs/double": ("bug", "Customers were charged twice", "informed_by: pattern/retry"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """A command that changes something: what comes before it, its arguments, and what it needs of the stage."""
+
+    arguments: tuple[str, ...]
+    before: tuple[tuple[str, ...], ...] = ()
+    again: bool = False
+    """A part may be there after a fault, which the same command completes: it is derived, or of another program."""
+
+
+TALK = (
+    ("We decided to use uv and never pip for this repository.", "Understood: uv it is, because pip resolves slowly."),
+    ("Always run the migrations before the tests.", "Yes: the tests fail without the tables."),
+)
+CAPTURE = ("capture-session", "--transcript", "{stage}/talk.jsonl", "--foreground", "--method", "heuristic")
+WRITINGS = {
+    "add": Writing(
+        arguments=("add", "# Keep logs short\n\nOne line an event.", "--type", "decision", "--domain", "coding")
+    ),
+    "forget": Writing(arguments=("forget", "pattern/retry")),
+    "mv": Writing(arguments=("mv", "pattern/retry", "--name", "retries")),
+    "capture-session": Writing(arguments=CAPTURE),
+    "accept": Writing(arguments=("review", "accept", "{proposal}"), before=(CAPTURE,)),
+    "reject": Writing(arguments=("review", "reject", "{proposal}"), before=(CAPTURE,)),
+    "import": Writing(arguments=("import", "{stage}/notes")),
+    "first sync": Writing(arguments=("sync", "--source", "brain"), again=True),
+    "rebuild": Writing(arguments=("sync", "--rebuild", "--source", "brain"), before=(("sync",),), again=True),
+    "extract": Writing(arguments=("extract", "--all"), again=True),
+    "install": Writing(arguments=("install",), again=True),
+    "uninstall": Writing(arguments=("uninstall",), before=(("install",),), again=True),
+    "init": Writing(arguments=("init", "{stage}/other", "--no-install"), again=True),
+}
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """A folder with everything, and a copy of it from which each trial starts."""
+
+    folder: Path
+    commands: Commands
+
+    @property
+    def brain(self) -> Path:
+        """The brain in use."""
+        return self.folder / "brain"
+
+    @property
+    def template(self) -> Path:
+        """The copy."""
+        return self.folder.with_name(f"{self.folder.name}.template")
+
+    def build(self) -> None:
+        """Make home, brain, a transcript and notes."""
+        home = self.folder / "home"
+        (home / ".claude" / "projects" / "-srv-shop").mkdir(parents=True)
+        (home / ".gitconfig").write_text(
+            "[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n"
+        )
+        self.must("init", str(self.brain), "--no-install")
+        for name, (kind, title, related) in UNITS.items():
+            relation, _, target = related.partition(": ")
+            links = f"related:\n- {{id: {target}, relation: {relation}}}\n" if related else ""
+            file = self.brain / "domains" / "coding" / f"{name}.md"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(
+                f"---\nid: {kind}/{name.split('/')[1]}\ntype: {kind}\ndomain: coding\nconfidence: 0.8\nsource: manual\n"
+                f"created: 2026-01-01\nlast_modified: 2026-01-01\n{links}---\n# {title}\n\n{title} {'so ' * 30}.\n"
+            )
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "Knowledge")
+        write_transcript(self.folder / "talk.jsonl", TALK, session="5f0c7a52-0000-4000-8000-000000000001")
+        shutil.copy(self.folder / "talk.jsonl", home / ".claude" / "projects" / "-srv-shop" / "talk.jsonl")
+        notes = self.folder / "notes"
+        notes.mkdir()
+        for number in range(2):
+            (notes / f"note-{number}.md").write_text(
+                f"# Note {number}\n\nCache answers for {number + 5} minutes, always.\n"
+            )
+
+    def keep(self) -> None:
+        """Let later trials start from what is here now."""
+        shutil.rmtree(self.template, ignore_errors=True)
+        shutil.copytree(self.folder, self.template, symlinks=True)
+
+    def reset(self) -> None:
+        """Go back to what was kept."""
+        for entry in self.folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        shutil.copytree(self.template, self.folder, symlinks=True, dirs_exist_ok=True)
+
+    def run(self, *arguments: str, strace: Sequence[str] = (), more: Mapping[str, str] | None = None) -> Ended:
+        """Run a command line; `{stage}` and `{proposal}` are filled in."""
+        filled = [self.fill(argument) for argument in arguments]
+        return self.commands.run(filled, {**self.variables(), **(more or {})}, self.folder, strace=strace)
+
+    def must(self, *arguments: str) -> None:
+        """Run a command line that has to succeed."""
+        ended = self.run(*arguments)
+        assert ended.code == 0, (arguments, ended)
+
+    def fill(self, argument: str) -> str:
+        """Put in where the stage is, and which proposal waits."""
+        if argument == "{proposal}":
+            return (self.proposals() or ["nugget/none"])[0]
+        return argument.replace("{stage}", str(self.folder))
+
+    def variables(self) -> dict[str, str]:
+        """The environment of a command."""
+        return {
+            "PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "NUGGET_BRAIN": str(self.brain),
+            "NUGGET_EMBEDDING_MODEL": "none", "GIT_CONFIG_NOSYSTEM": "1", "NO_COLOR": "1", "TZ": "UTC",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }  # fmt: skip
+
+    def git(self, *arguments: str, repository: Path | None = None) -> str:
+        """What git says; it has to succeed."""
+        command = ["git", "-C", str(repository or self.brain), *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, env=self.variables())
+        assert ended.returncode == 0, (arguments, ended.stdout, ended.stderr)
+        return ended.stdout
+
+    def proposals(self) -> list[str]:
+        """The branches that wait for review."""
+        return self.git("for-each-ref", "--format=%(refname:short)", "refs/heads/nugget").split()
+
+    def state(self) -> dict[str, object]:
+        """Everything that must be as before a command or as after it: no times, no random names."""
+        found: dict[str, object] = {}
+        for name in ("brain", "other"):
+            repository = self.folder / name
+            if not (repository / ".git").is_dir():
+                continue
+            found[name] = {
+                "knowledge": self.git("ls-tree", "-r", "HEAD", repository=repository) if self._head(repository) else "",
+                "subjects": self.git("log", "--format=%s", repository=repository) if self._head(repository) else "",
+                "untracked": self.git("status", "--porcelain", "-uall", repository=repository),
+            }
+        found["proposals"] = sorted(self.git("ls-tree", "-r", branch, "domains") for branch in self.proposals())
+        found["client"] = {
+            name: file.read_text() for name in (".claude.json", ".claude/settings.json")
+            if (file := self.folder / "home" / name).is_file()
+        }  # fmt: skip
+        return found
+
+    def _head(self, repository: Path) -> bool:
+        return (
+            subprocess.run(
+                ["git", "-C", str(repository), "rev-parse", "-q", "--verify", "HEAD"], capture_output=True
+            ).returncode
+            == 0
+        )
+
+    def derived(self) -> dict[str, object]:
+        """What the indexes and the store of provenance hold, each thing counted."""
+        found: dict[str, object] = {}
+        index = self.brain / ".nugget" / "index.db"
+        if index.is_file():
+            with closing(sqlite3.connect(index)) as database:
+                assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+                found["units"] = sorted(database.execute("SELECT id, title FROM units").fetchall())
+        lines = Counter[str]()
+        for file in sorted((self.folder / "home" / ".nugget" / "provenance").glob("*/*.jsonl")):
+            for line in file.read_text().splitlines():
+                value = json.loads(line)
+                lines[json.dumps({key: value.get(key) for key in ("kind", "type", "summary")}, sort_keys=True)] += 1
+        found["provenance"] = dict(lines)
+        return found
+
+    def check(self) -> None:
+        """What holds after any fault once another command ran."""
+        self.git("fsck", "--no-progress", "--no-dangling")
+        assert self.git("status", "--porcelain", "-uall") == "", "the checkout is not what HEAD says"
+        left = [path for path in (self.brain / "domains").rglob("*") if path.is_file() and path.suffix != ".md"]
+        assert not left, left
+
+
+def steps_of(log: Path) -> Iterator[tuple[str, int]]:
+    """Every call in a log of strace as (name, the how manieth of that name)."""
+    seen = Counter[str]()
+    for line in log.read_text(errors="replace").splitlines():
+        name = line.split("(", 1)[0].split()[-1] if "(" in line else ""
+        if name in CALLS:
+            seen[name] += 1
+            yield name, seen[name]
+
+
+def traced(log: Path) -> list[str]:
+    """Options of strace that write every call into a log."""
+    return ["-o", str(log), "-s", "0", "-e", "trace=" + ",".join(f"?{name}" for name in CALLS), "-e", "signal=none"]
+
+
+def killing(name: str, number: int) -> list[str]:
+    """Options of strace that kill a process as it makes a call for the `number`-th time."""
+    return ["-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:signal=SIGKILL:when={number}"]
