@@ -70,7 +70,6 @@ def _import_everything() -> None:
     for module in pkgutil.walk_packages(nugget.__path__, "nugget."):
         if not module.name.startswith(("nugget.demo", "nugget.http", "nugget.mcp")) and "__main__" not in module.name:
             __import__(module.name)
-    __import__("nugget.redaction.rules").redaction.rules.rules()
 
 
 def _run(request: Mapping[str, Any], output: int) -> int:

@@ -164,7 +164,7 @@ class Stage:
             if not (repository / ".git").is_dir():
                 continue
             found[name] = {
-                "knowledge": self.git("ls-tree", "-r", "HEAD", repository=repository) if self._head(repository) else "",
+                "knowledge": self._tree(repository) if self._head(repository) else "",
                 "subjects": self.git("log", "--format=%s", repository=repository) if self._head(repository) else "",
                 "untracked": self.git("status", "--porcelain", "-uall", repository=repository),
             }
@@ -174,6 +174,11 @@ class Stage:
             if (file := self.folder / "home" / name).is_file()
         }  # fmt: skip
         return found
+
+    def _tree(self, repository: Path) -> list[str]:
+        """The files of HEAD; a brain.yaml that init made has an id that is random."""
+        lines = self.git("ls-tree", "-r", "HEAD", repository=repository).splitlines()
+        return [line for line in lines if repository == self.brain or not line.endswith("\tbrain.yaml")]
 
     def _head(self, repository: Path) -> bool:
         return (
