@@ -1,0 +1,178 @@
+"""Measure offline extraction, the shipped one and one on trial, on labelled sessions that are kept apart.
+
+A unit says a gold item if its title and body hold a phrase of each of the item's `must` groups (the rules of
+../shared/data/gold/score.py, which is used as it is). Only sessions that benchmarks/gold/split.json keeps apart count;
+the intervals are 90 % bootstrap intervals over sessions.
+
+Run: python benchmarks/knowledge.py [--units] [--confidence]
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from offline_extraction.offline import extract_offline
+
+from nugget.config import Settings, load_settings, read_environment
+from nugget.extraction.heuristic import extract_heuristic
+from nugget.infra.embedding import open_embedder
+from nugget.redaction import redact_session
+from nugget.sources.claude_code import read_session
+
+_BESIDE = (parent / "shared" / "data" for parent in Path(__file__).resolve().parents)
+SHARED = next((folder for folder in _BESIDE if folder.is_dir()), Path("shared/data"))
+TRANSCRIPTS, SHARED_GOLD = SHARED / "transcripts", SHARED / "gold"
+GOLD = Path(__file__).with_name("gold")
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+FIGURES = ("precision", "precision@1", "recall by worth", "title recall", "type agreement", "with faults")
+_ROUNDS = 400
+
+Row = dict[str, Any]
+Embed = Callable[[Sequence[str]], Any]
+
+
+@cache
+def model() -> Embed:
+    """The bundled model, as (texts) -> matrix of unit vectors."""
+    environment = read_environment()
+    embedder = open_embedder(load_settings(environment), environment)
+    assert embedder is not None
+    return lambda texts: np.stack(list(embedder.embed(texts)))
+
+
+@cache
+def _scorer() -> Any:
+    spec = importlib.util.spec_from_file_location("gold_score", SHARED_GOLD / "score.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def labels() -> tuple[list[Row], list[Row]]:
+    """(gold items, labelled sentences) of all labelled sessions."""
+    read = _scorer().read
+    return read(SHARED_GOLD / "gold.jsonl") + read(GOLD / "gold.jsonl"), read(SHARED_GOLD / "sentences.jsonl")
+
+
+@cache
+def _split() -> Row:
+    split: Row = json.loads((GOLD / "split.json").read_text("utf-8"))
+    return split
+
+
+def sessions() -> list[str]:
+    """The labelled sessions, also those without knowledge."""
+    gold, sentences = labels()
+    return sorted({row["session"] for row in gold + sentences} | set(_split()["none"]))
+
+
+def short_id(session: str) -> str:
+    """What tells sessions apart: several files are one session at different points."""
+    name = session.rsplit("/", 1)[-1].removesuffix(".jsonl")
+    return name.split("_")[1] if name[:2] == "20" else name
+
+
+def is_apart(session: str) -> bool:
+    """Return whether a session is kept apart from training."""
+    return short_id(session) in _split()["apart"]
+
+
+def says(text: str, item: Row) -> bool:
+    """Return whether a text says a gold item."""
+    return bool(_scorer().says(text, item))
+
+
+def row(session: str, title: str, body: str, kind: str, confidence: float) -> Row:
+    """A unit as the scorer reads it."""
+    return {"session": session, "title": title, "body": body, "type": str(kind), "confidence": confidence}
+
+
+def scored(names: Sequence[str], units: Sequence[Row]) -> Row:
+    """The figures of some sessions."""
+    gold = [item for item in labels()[0] if item["session"] in names]
+    overall: Row = _scorer().score_units(gold, names, units)["overall"]
+    return overall
+
+
+def line(figures: Row, names: Sequence[str], units: Sequence[Row]) -> str:
+    """The figures with their intervals on one line."""
+    chance = random.Random(7)
+    spread: dict[str, list[float]] = {name: [] for name in FIGURES}
+    gold = {name: [item for item in labels()[0] if item["session"] == name] for name in names}
+    counts = {
+        name: _scorer().figures(gold[name], [u for u in units if u["session"] == name])["count"] for name in names
+    }
+    for _ in range(_ROUNDS):
+        total = sum((counts[chance.choice(names)] for _ in names), start=type(next(iter(counts.values())))())
+        made = _scorer().rates(total)
+        for name in FIGURES:
+            if made[name] is not None:
+                spread[name].append(made[name])
+    parts = [f"{figures['units']} units, {figures['gold']} gold"]
+    for name in FIGURES:
+        low, high = np.quantile(spread[name], (0.05, 0.95)) if spread[name] else (0, 0)
+        parts.append(f"{name} {figures[name]} ({low:.2f} to {high:.2f})")
+    return "; ".join(parts)
+
+
+EXTRACTORS = {"shipped": extract_heuristic, "on trial": extract_offline}
+
+
+def propose(session: str, embed: Embed | None, extractor: str = "on trial") -> list[Row]:
+    """Return the units that an extractor proposes from a session."""
+    redacted, _ = redact_session(read_session(TRANSCRIPTS / session), settings=Settings())
+    made = EXTRACTORS[extractor](redacted, embed=embed, now=NOW)
+    return [row(session, p.unit.title, p.unit.body, p.unit.type, p.unit.confidence) for p in made]
+
+
+def confidence(names: Sequence[str], units: Sequence[Row]) -> None:
+    """Print how often units of three ranges of confidence say a gold item."""
+    gold = labels()[0]
+    for low, high in ((0.0, 0.6), (0.6, 0.75), (0.75, 1.01)):
+        some = [u for u in units if low <= u["confidence"] < high]
+        hits = [any(g["session"] == u["session"] and says(f"{u['title']} {u['body']}", g) for g in gold) for u in some]
+        if some:
+            mean = sum(u["confidence"] for u in some) / len(some)
+            right = sum(hits) / len(hits)
+            print(f"confidence {low:.2f} to {high:.2f}: {len(some)} units, mean {mean:.2f}, right {right:.2f}")
+
+
+def speed(embed: Embed) -> None:
+    """Print how long the largest session takes, from the file to the units."""
+    largest = max((TRANSCRIPTS / "claude-code").glob("*.jsonl"), key=lambda file: file.stat().st_size)
+    cpu = time.process_time()
+    made = propose(f"claude-code/{largest.name}", embed)
+    print(f"{largest.stat().st_size / 1e6:.1f} MB: {len(made)} units in {time.process_time() - cpu:.1f} s of processor")
+
+
+def main() -> None:
+    """Print all."""
+    if not SHARED_GOLD.is_dir():
+        print("no labelled sessions here")
+        return
+    names = [name for name in sessions() if is_apart(name)]
+    for extractor in EXTRACTORS:
+        units = [unit for name in names for unit in propose(name, model(), extractor)]
+        print(f"{extractor}, kept apart:", line(scored(names, units), names, units))
+        confidence(names, units)
+        if "--units" in sys.argv:
+            for unit in units:
+                print(f"{unit['confidence']:.2f} {unit['type']:9}{unit['title']}")
+    speed(model())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,309 @@
+"""Claims: sentences that may be knowledge, in words that stand alone, with what the judge looks at."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nugget.extraction.scoring import score_sentence
+from nugget.models import Event, EventKind
+from offline_extraction import phrases
+from offline_extraction.episodes import Episode, Turn, episodes_of
+from offline_extraction.speech import Channel, Sentence, sentences_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_CODE = re.compile(
+    r"`[^`\n]{2,80}`|\b\w+(?:\.\w+)+\(?|\b\w+\(\)|\b[a-z]+[A-Z]\w+|\b[a-z]+(?:_[a-z0-9]+)+\b|(?<!\w)--[a-z][\w-]+"
+    r"|\b[A-Z][a-z]+[A-Z]\w+|\b[A-Z]{2,}[A-Z0-9_]{2,}\b"
+)
+_WORD = re.compile(r"[^\W\d_][\w-]{2,}")
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_NUMBER = re.compile(r"\b\d+(?:\.\d+)?\s?(?:ms|s|m|min|%|MB|KB|GB|lines?|times|x)\b")
+_PRONOUN = re.compile(
+    r"^(?:it|its|it's|this|that|that's|these|those|they|them|he|she|here|there|both|so|also|then|one|such|which"
+    r"|the (?:former"
+    r"|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那|它)\b",
+    re.IGNORECASE,
+)
+_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|me|my|ich|mir|je|yo)\b|^let me|^let's", re.IGNORECASE)
+_PASSING = re.compile(
+    r"\b(?:now|remaining|already|currently|still|again|earlier|above|below|next|yet|step \d+"
+    r"|task \d+)\b",
+    re.IGNORECASE,
+)
+_LINE_REFERENCE = re.compile(r"\blines? \d+|:\d+(?:-\d+)?\b|\b[0-9a-f]{7,40}\b")
+_LABEL = re.compile(r"^\*\*(?P<label>[^*\n]{2,60}?)\*\*:?\s*(?:[-–—:]\s+)?|^(?P<plain>[A-Z][\w ]{2,24}):\s+")
+_EMOJI = re.compile(r"[✅❌🎯🚀🎉⚠🔄]")
+CHORE = re.compile(
+    r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read"
+    r"|review|clean)\w*\b.{0,60}"
+    r"\b(?:tests?|docs?|documentation|help text|comments?|changelog|readme|lint\w*|pr|branch|imports?|todo"
+    r"|diagnostics?)\b",
+    re.IGNORECASE,
+)
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|be|been|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?"
+    r"|gets?|makes?|means?"
+    r"|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot)\b|\b[a-z]{3,}(?:s|es|ed) (?:the|a|an|it|to|all"
+    r"|only|no|not|in|on|by|from|with|for|when|if)\b",
+    re.IGNORECASE,
+)
+_STOP = frozenset(
+    "the and for that with this from are was will have has not but you can all its our your should would could when"
+    " then than into also just only make made use used using file files code test tests run let need check see"
+    " now".split()
+)
+
+
+@dataclass(slots=True)
+class Claim:
+    """A sentence with its context. `features` are what the judge weighs, `size` is the length of its word vector."""
+
+    sentence: Sentence
+    episode: Episode
+    number: int
+    features: dict[str, float] = field(default_factory=dict)
+    words: frozenset[str] = frozenset()
+    size: float = 1.0
+    vector: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClaims:
+    """All claims of a session, and what they share."""
+
+    events: Sequence[Event]
+    episodes: Sequence[Episode]
+    claims: Sequence[Claim]
+    weights: Mapping[str, float]
+
+    def likeness(self, one: Claim, other: Claim) -> float:
+        """Cosine of two claims' words, weighted by how rare they are in the session."""
+        shared = one.words & other.words
+        return sum(map(self.weights.__getitem__, shared)) / (one.size * other.size) if shared else 0.0
+
+
+def claims_of(events: Sequence[Event]) -> SessionClaims:
+    """Return the sentences of a session with the features that the judge weighs."""
+    episodes = episodes_of(events)
+    starts = [one.first for one in episodes]
+    claims: list[Claim] = []
+    at = 0
+    for sentence in sentences_of(events):
+        while at + 1 < len(starts) and sentence.place >= starts[at + 1]:
+            at += 1
+        claims.append(Claim(sentence, episodes[at], len(claims), words=words_of(sentence.text)))
+    seen: Counter[str] = Counter(word for claim in claims for word in claim.words)
+    total = max(1, len(claims))
+    weights = {word: math.log(1 + total / count) ** 2 for word, count in seen.items()}
+    for claim in claims:
+        claim.size = math.sqrt(sum(map(weights.__getitem__, claim.words))) or 1.0
+    session = SessionClaims(events=events, episodes=episodes, claims=claims, weights=weights)
+    _add_features(session)
+    return session
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The telling words of a text: names in code whole, other words in lower case, wide scripts in pairs."""
+    found = [name.strip("`().").lower() for name in _CODE.findall(text)]
+    found += [word for word in map(str.lower, _WORD.findall(text)) if word not in _STOP]
+    if _WIDE.search(text):
+        found += [text[n : n + 2] for n in range(len(text) - 1) if _WIDE.match(text[n]) and _WIDE.match(text[n + 1])]
+    return frozenset(found)
+
+
+def plain(text: str) -> str:
+    """A sentence without bold and label signs, on one line."""
+    return " ".join(re.sub(r"\*\*|__|^[✅❌⚠️•]\s*", "", text).split())
+
+
+def _add_features(session: SessionClaims) -> None:
+    """Fill in the features of every claim."""
+    by_word: dict[str, list[int]] = {}
+    for claim in session.claims:
+        for word in claim.words:
+            by_word.setdefault(word, []).append(claim.number)
+    after, before = _edited(session.events)
+    last_reply = {}
+    for claim in session.claims:
+        if claim.sentence.channel is Channel.REPLY:
+            last_reply[id(claim.episode)] = claim.sentence.place
+    options = _options(session)
+    for claim in session.claims:
+        made = _of_words(claim.sentence)
+        made["option chosen"] = float(options.get(claim.number) is True)
+        made["option passed over"] = float(options.get(claim.number) is False)
+        made |= _of_place(claim, session, last_reply)
+        made |= _of_echoes(claim, session, by_word)
+        made |= _of_edits(claim, after, before)
+        claim.features = made
+
+
+def _of_words(sentence: Sentence) -> dict[str, float]:
+    text = plain(sentence.text)
+    label = _LABEL.match(sentence.text)
+    body = text
+    names = len(set(_CODE.findall(body)))
+    count = len(_WORD.findall(body)) + len(_WIDE.findall(body)) / 2
+    made = {name: float(bool(pattern.search(body))) for name, pattern in phrases.FEATURES.items()}
+    made |= {name: float(bool(pattern.search(body))) for name, pattern in phrases.FORMS.items()}
+    made["emoji"] = float(bool(_EMOJI.search(sentence.text)))
+    made |= {
+        "cue score": max(-2.0, min(3.0, score_sentence(sentence.text, by_user=sentence.channel is Channel.USER)[0])),
+        "names": min(names, 4) / 4,
+        "no names": float(names == 0),
+        "number": float(bool(_NUMBER.search(body))),
+        "short": float(count < 7),
+        "very short": float(count < 4),
+        "long": float(count > 32),
+        "length": min(count, 30) / 30,
+        "pronoun": float(bool(_PRONOUN.match(body))),
+        "first person": float(bool(_FIRST_PERSON.search(body))),
+        "passing": float(bool(_PASSING.search(body))),
+        "line reference": float(bool(_LINE_REFERENCE.search(body))),
+        "question": float(body.rstrip(" )*\"'").endswith(("?", "？"))),
+        "colon": float(body.rstrip(" *").endswith(":")),
+        "exclamation": float(body.rstrip(" *").endswith("!")),
+        "bold": float("**" in sentence.text),
+        "labelled": float(bool(label)),
+        "listed": float(sentence.is_listed),
+        "under colon": float(bool(sentence.lead_in)),
+        "not and name": float(bool(made["not"] and names)),
+        "because and name": float(bool(made["because"] and names)),
+        "chore": float(bool(CHORE.search(body))),
+        "verb": float(bool(_VERB.search(body))),
+        "arrow": float("→" in body or "->" in body),
+    }  # fmt: skip
+    return made
+
+
+def _of_place(claim: Claim, session: SessionClaims, last_reply: Mapping[int, int]) -> dict[str, float]:
+    sentence, episode = claim.sentence, claim.episode
+    made = {f"channel {channel}": float(sentence.channel is channel) for channel in Channel}
+    is_reply, is_user = sentence.channel is Channel.REPLY, sentence.channel is Channel.USER
+    closes = is_reply and last_reply.get(id(episode)) == sentence.place
+    is_offer = closes and bool(phrases.FEATURES["offer"].search(sentence.text))
+    edits_before = any(place < sentence.place for place in episode.edits)
+    edits_after = any(place > sentence.place for place in episode.edits)
+    made |= {
+        "replies after": min(sum(1 for place in _reply_places(session, episode) if place > sentence.place), 4) / 4,
+        "last reply": float(closes),
+        "found then fixed": float(is_reply and edits_after and not edits_before),
+        "conceded": float(episode.conceded),
+        "user and objection": float(is_user and episode.turn in (Turn.OBJECTION, Turn.REFUSAL)),
+        "user and conceded": float(sentence.channel is Channel.USER and episode.conceded),
+        "objected later": float(_objected(claim, session)),
+        "own words": float(sentence.channel is Channel.USER and len(sentence.event.text) < 600),
+        "offer accepted": float(is_offer and episode.reaction in (Turn.AGREEMENT, Turn.CHOICE)),
+    }  # fmt: skip
+    for name in ("must", "not", "instead", "because", "decided", "remember", "next_step"):
+        made[f"user {name}"] = float(
+            sentence.channel is Channel.USER and bool(phrases.FEATURES[name].search(sentence.text))
+        )
+    return made
+
+
+def _options(session: SessionClaims) -> dict[int, bool]:
+    """Which of the offered options a person chose, by the number of the claim; passed over ones are False."""
+    found: dict[int, bool] = {}
+    for episode in session.episodes:
+        letter = (
+            re.search(r"[A-Za-z1-9](?=\W*$)", episode.prompt.strip())
+            if episode.turn is Turn.CHOICE and len(episode.prompt) < 24
+            else None
+        )
+        if letter is None:
+            continue
+        offered: dict[str, int] = {}
+        place = None
+        for claim in reversed([one for one in session.claims if one.sentence.place < episode.first]):
+            if claim.sentence.channel is not Channel.REPLY or claim.sentence.number:
+                continue
+            line_start = claim.sentence.event.text.rfind("\n", 0, claim.sentence.start) + 1
+            line = claim.sentence.event.text[line_start : claim.sentence.end]
+            mark = re.match(r"\W{0,6}(?:option )?([A-Ea-e1-9])[).:]", line, re.IGNORECASE)
+            if offered and claim.sentence.place != place:
+                break
+            if mark:
+                place = claim.sentence.place
+                offered.setdefault(mark.group(1).upper(), claim.number)
+        if letter.group().upper() in offered:
+            found |= {number: name == letter.group().upper() for name, number in offered.items()}
+    return found
+
+
+def _reply_places(session: SessionClaims, episode: Episode) -> list[int]:
+    return [place for place in range(episode.first, episode.last + 1) if session.events[place].kind is EventKind.REPLY]
+
+
+def _objected(claim: Claim, session: SessionClaims) -> bool:
+    """Return whether the person objected to the turn of this claim, and the agent gave way."""
+    if claim.sentence.channel is not Channel.REPLY:
+        return False
+    for number, one in enumerate(session.episodes):
+        if one is claim.episode and number + 1 < len(session.episodes):
+            return one.reaction in (Turn.OBJECTION, Turn.REFUSAL) and session.episodes[number + 1].conceded
+    return False
+
+
+def _of_echoes(claim: Claim, session: SessionClaims, by_word: Mapping[str, list[int]]) -> dict[str, float]:
+    """Return how often the session says about the same elsewhere, and where."""
+    near: Counter[int] = Counter()
+    for word in claim.words:
+        places = by_word[word]
+        if len(places) <= max(12, len(session.claims) // 8):
+            near.update(places)
+    later = earlier = settled = user = 0.0
+    best = 0.0
+    for number, shared in near.most_common(60):
+        other = session.claims[number]
+        if shared < 2 or other.sentence.place == claim.sentence.place:
+            continue
+        likeness = session.likeness(claim, other)
+        if likeness < 0.22:
+            continue
+        best = max(best, likeness)
+        if other.sentence.place > claim.sentence.place:
+            later += 1
+        else:
+            earlier += 1
+        settled += other.sentence.channel in (Channel.COMMIT, Channel.PUBLISHED, Channel.SUMMARY)
+        user += other.sentence.channel is Channel.USER
+    return {
+        "echoes later": min(later, 6) / 6,
+        "echoes earlier": min(earlier, 6) / 6,
+        "echoed in commit": min(settled, 3) / 3,
+        "echoed by user": min(user, 2) / 2,
+        "echo": best,
+    }
+
+
+def _edited(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
+    """The names in what edits put in and in what they took out."""
+    after: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for event in events:
+        if event.kind is EventKind.FILE_EDIT and event.ok is not False:
+            came, went = (
+                set(re.findall(r"\w{4,}", (text or "")[:20000].lower())) for text in (event.after, event.before)
+            )
+            after.update(came - went)
+            before.update(went - came)
+    return after, before
+
+
+def _of_edits(claim: Claim, after: Counter[str], before: Counter[str]) -> dict[str, float]:
+    names = {part for name in _CODE.findall(claim.sentence.text) for part in re.findall(r"\w{4,}", name.lower())}
+    if not names:
+        return {"names came": 0.0, "names went": 0.0}
+    return {
+        "names came": sum(name in after for name in names) / len(names),
+        "names went": sum(name in before and name not in after for name in names) / len(names),
+    }

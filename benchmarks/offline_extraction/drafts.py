@@ -1,0 +1,313 @@
+"""Drafts of units: a claim, what supports it, and how both are worded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from nugget.models import KnowledgeType
+from offline_extraction import phrases, titles
+from offline_extraction.claims import CHORE, Claim, SessionClaims
+from offline_extraction.episodes import Turn
+from offline_extraction.speech import Channel
+
+MAX_ANCHORS = 200
+"""Claims of a session that are worked out as drafts, beside those that the person made or accepted."""
+
+
+_MAX_SUPPORT = 2
+_NEAR = 0.26
+_SAME = 0.75
+_PRONOUN = re.compile(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*", re.IGNORECASE)
+_SUBJECT = re.compile(r"`[^`\n]{3,60}`|\*\*[^*\n]{3,40}\*\*")
+_FIRST_PERSON = re.compile(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|your?|you're)(?=[^`\w']|$)", re.IGNORECASE)
+_PURPOSE = re.compile(
+    r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b", re.IGNORECASE
+)
+_INTERIM = re.compile(
+    r"\bstill (?:slow|fail|there|~|not|the same|\d|show|need)|\bthere(?:'s| is| are) still\b|\bso far\b|^still\b",
+    re.IGNORECASE,
+)
+_UNDONE = re.compile(
+    r"\b(?:let me|i'll|i need to|need to|should be|we need|want me to|would you like)\b", re.IGNORECASE
+)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A unit in the making. `support` are sentences that say why, how, or instead of what."""
+
+    anchor: Claim
+    title: str
+    statement: str
+    support: list[tuple[str, Claim]] = field(default_factory=list)
+    kind: KnowledgeType = KnowledgeType.CONCEPT
+    features: dict[str, float] = field(default_factory=dict)
+    confidence: float = 0.0
+    merged: Claim | None = None
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The anchor and its support."""
+        return [self.anchor, *([self.merged] if self.merged else []), *(claim for _, claim in self.support)]
+
+    def text(self) -> str:
+        """The body: the claim first, then what supports it, each in a sentence or two."""
+        lines = [self.statement]
+        for role, claim in self.support:
+            said = titles.point_of(claim.sentence.text)
+            said = said if said.endswith((".", "!", "?", "。")) else said.rstrip(" :;,") + "."
+            lines.append(f"**{role}:** {said}")
+        return "\n\n".join(lines)
+
+
+def drafts_of(session: SessionClaims) -> list[Draft]:
+    """Return a draft for each claim that can be worded so that it stands alone."""
+    told = [claim for claim in session.claims if _is_told(claim)]
+    chosen = {claim.number: claim for claim in [*session.claims[:MAX_ANCHORS], *told[:MAX_ANCHORS]]}
+    made = []
+    for claim in chosen.values():
+        draft = _draft(claim, session)
+        if draft is not None:
+            draft.features = _features(draft, session)
+            draft.features["told"] = float(_is_told(claim))
+            draft.features["told and adopted"] = float(
+                _is_told(claim) and (claim.episode.conceded or bool(claim.episode.edits))
+            )
+            made.append(draft)
+    return made
+
+
+def _is_told(claim: Claim) -> bool:
+    """Return whether the person said it as more than a request, or accepted it."""
+    found = claim.features
+    if found["offer accepted"] or found["option chosen"]:
+        return True
+    if claim.sentence.channel is not Channel.USER:
+        return False
+    if found["very short"]:
+        return bool(phrases.RULES.search(claim.sentence.text))
+    turns = (Turn.CHOICE, Turn.REFUSAL, Turn.OBJECTION, Turn.RULE)
+    return claim.episode.turn in turns or any(
+        found[name] for name in ("must", "not", "instead", "because", "decided", "remember")
+    )
+
+
+def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
+    sentence = claim.sentence
+    if sentence.channel is Channel.QUOTED and not is_confirmed(claim):
+        return None
+    wished = sentence.channel is Channel.USER or bool(phrases.FEATURES["offer"].search(sentence.text))
+    said = titles.wish(sentence.text) if wished else titles.point_of(sentence.text)
+    said = _with_subject(said, claim, session)
+    if not said:
+        return None
+    if said.rstrip().endswith(":"):
+        items = _items_below(claim, session)
+        if not items:
+            return None
+        said = f"{said.rstrip(' :')}: {'; '.join(titles.clean(one.sentence.text).rstrip(' .;') for one in items)}"
+    if _is_passing(claim, said):
+        return None
+    if sentence.channel is Channel.USER and len(said) < 160:
+        said = _with_rest(said, claim, session)
+    draft = Draft(anchor=claim, title="", statement=said)
+    draft.support = _support(draft, session)
+    draft.title = _title(said, draft, session)
+    if not draft.title or (len(draft.title.split()) < 3 and not re.search(r"[\u3040-\u9fff]", draft.title)):
+        return None
+    if draft.support and len(said) < 200:
+        role, other = draft.support[0]
+        more = titles.point_of(other.sentence.text)
+        if (
+            role in ("Why", "Also", "Cause")
+            and len(said) + len(more) < 300
+            and _NEAR <= session.likeness(claim, other) < 0.55
+        ):
+            draft.statement, draft.support = titles.joined(said, more), draft.support[1:]
+            draft.merged = other
+    if not draft.statement.endswith((".", "!", "?", "。")):
+        draft.statement = draft.statement.rstrip(" ;,") + "."
+    return draft
+
+
+def is_confirmed(claim: Claim) -> bool:
+    """Return whether the agent agreed with a pasted text and changed something for it."""
+    return claim.episode.conceded and bool(claim.episode.edits)
+
+
+def _is_passing(claim: Claim, said: str) -> bool:
+    """Return whether a sentence is about the moment: a question, the next step, or how the agent feels about it."""
+    found = claim.features
+    is_user = claim.sentence.channel is Channel.USER
+    if found["question"] and not (is_user or found["offer accepted"]):
+        return True
+    if is_user:
+        return not _is_told(claim)
+    if (found["next_step"] and not found["offer accepted"]) or (_INTERIM.search(said) and found["replies after"]):
+        return True
+    has_reason = any(
+        found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not")
+    ) or _PURPOSE.search(said)
+    is_chore = found["chore"] or found["task"] or CHORE.search(said)
+    if (is_chore or (found["report"] and claim.sentence.channel is Channel.REPLY)) and not has_reason:
+        return True
+    return bool(_FIRST_PERSON.search(said) and not found["offer accepted"])
+
+
+def _title(said: str, draft: Draft, session: SessionClaims) -> str:
+    """Return a title from the claim; if it must be cut, from what says the same in fewer words."""
+    if titles.fits(said):
+        return titles.title_of(said)
+    shorter = []
+    for other in session.claims:
+        likeness = session.likeness(draft.anchor, other)
+        if likeness >= 0.45 and other is not draft.anchor and _is_usable(other) and not other.features["report"]:
+            text = titles.point_of(other.sentence.text)
+            if titles.fits(text) and len(text) >= 30:
+                shorter.append((likeness, text))
+    return titles.title_of(max(shorter)[1]) if shorter else titles.title_of(said)
+
+
+def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
+    """Return what a person said with the sentence behind it, if that goes on with the same thought."""
+    following = next(iter(_neighbours(claim, session, 1)), None)
+    if following is None or following.sentence.block != claim.sentence.block or following.features["question"]:
+        return said
+    more = titles.clean(following.sentence.text)
+    if len(said) + len(more) > 260 or following.features["very short"]:
+        return said
+    return f"{said.rstrip(' .?')}; {more}"
+
+
+def _with_subject(said: str, claim: Claim, session: SessionClaims) -> str:
+    """Return the claim with a noun for `It` or `This` at its head; nothing if none is at hand."""
+    found = _PRONOUN.match(said)
+    if not found:
+        return said
+    rest = said[found.end() :]
+    if re.match(r"\w+ing\b|[a-z]+ (?:is|was|are|means)\b", rest) and said.lower().startswith(
+        ("this ", "that ", "these ", "those ")
+    ):
+        return said
+    before = next((other for other in _neighbours(claim, session, -1)), None)
+    context = f"{claim.sentence.heading} {claim.sentence.lead_in} {before.sentence.text if before else ''}"
+    names = _SUBJECT.findall(context)
+    if not names:
+        return ""
+    subject = titles.clean(names[-1])
+    return f"{subject} {'is ' if found.group('is') else ''}{rest}"
+
+
+def _neighbours(claim: Claim, session: SessionClaims, step: int) -> list[Claim]:
+    """The next claims of the same event in one direction."""
+    found: list[Claim] = []
+    number = claim.number + step
+    while (
+        0 <= number < len(session.claims)
+        and session.claims[number].sentence.place == claim.sentence.place
+        and len(found) < 3
+    ):
+        found.append(session.claims[number])
+        number += step
+    return found
+
+
+def _items_below(claim: Claim, session: SessionClaims) -> list[Claim]:
+    """The items of the list that a claim introduces."""
+    return [
+        one
+        for one in _neighbours(claim, session, 1)
+        if one.sentence.is_listed and one.sentence.lead_in.endswith(claim.sentence.text[-30:])
+    ]
+
+
+def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
+    """Return at most three sentences that say why, how it is fixed, or what was rejected; the settled ones first."""
+    anchor = draft.anchor
+    rows: list[tuple[float, str, Claim]] = []
+    close = {id(one) for step in (-1, 1) for one in _neighbours(anchor, session, step)[:2]}
+    for other in session.claims:
+        if other is anchor or (other.sentence.channel is Channel.QUOTED and not is_confirmed(other)):
+            continue
+        likeness = session.likeness(anchor, other)
+        is_close = id(other) in close
+        is_answer = (
+            anchor.sentence.channel is Channel.USER
+            and other.episode is anchor.episode
+            and other.sentence.channel is Channel.REPLY
+        )
+        if likeness < _NEAR and not is_close and not (is_answer and likeness >= 0.12):
+            continue
+        if likeness >= _SAME or not _is_usable(other):
+            continue
+        role = _role(other)
+        value = (
+            0.1 * other.features["cue score"]
+            + 0.6 * likeness
+            + 0.12 * is_close
+            + 0.1 * is_answer
+            + 0.08 * (role != "Also")
+        )
+        rows.append((value, role, other))
+    chosen: list[tuple[str, Claim]] = []
+    for _, role, other in sorted(rows, key=lambda row: -row[0]):
+        if len(chosen) == _MAX_SUPPORT:
+            break
+        if all(session.likeness(other, kept) < 0.5 for _, kept in chosen):
+            chosen.append((role, other))
+    return chosen
+
+
+def _is_usable(claim: Claim) -> bool:
+    text = claim.sentence.text
+    features = claim.features
+    if (
+        features["question"]
+        or features["colon"]
+        or features["very short"]
+        or features["next_step"]
+        or features["offer"]
+    ):
+        return False
+    said = titles.point_of(text)
+    return not _FIRST_PERSON.search(said) and not _PRONOUN.match(said) and len(said) <= 320
+
+
+def _role(claim: Claim) -> str:
+    found = claim.features
+    text = claim.sentence.text
+    if found["fix"] and not found["cause"]:
+        return "Fix"
+    if found["instead"]:
+        return "Instead of"
+    if found["cause"]:
+        return "Cause"
+    if found["because"] or found["intent"]:
+        return "Why"
+    if re.search(r"\b(?:but|however|unless|only)\b", text, re.IGNORECASE):
+        return "But"
+    return "Also"
+
+
+def _features(draft: Draft, session: SessionClaims) -> dict[str, float]:
+    anchor = draft.anchor
+    scores = [claim.features["cue score"] for claim in draft.claims]
+    channels = {claim.sentence.channel for claim in draft.claims}
+    made = {f"anchor {name}": value for name, value in anchor.features.items()}
+    made |= {
+        "best cue score": max(scores),
+        "support": len(draft.support) / 3,
+        "mean cue score": sum(scores) / len(scores),
+        "channels": len(channels) / 4,
+        "with user": float(Channel.USER in channels),
+        "with commit": float(bool(channels & {Channel.COMMIT, Channel.PUBLISHED, Channel.SUMMARY})),
+        "has why": float(any(role == "Why" for role, _ in draft.support)),
+        "has cause": float(any(role == "Cause" for role, _ in draft.support)),
+        "has fix": float(any(role == "Fix" for role, _ in draft.support)),
+        "has instead": float(any(role == "Instead of" for role, _ in draft.support)),
+        "title first person": float(bool(_FIRST_PERSON.search(draft.title))),
+        "title to do": float(bool(_UNDONE.search(draft.statement))),
+        "cut": float(len(draft.title) + 2 < len(draft.statement)),
+    }
+    return made

@@ -1,0 +1,110 @@
+"""A session as episodes: what a person asked for, what was found and changed, and how it ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nugget.models import Event, EventKind, Speaker
+from offline_extraction import phrases
+
+_CHOICE = re.compile(
+    r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$", re.IGNORECASE
+)
+_ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
+_QUESTION = re.compile(
+    r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b", re.IGNORECASE
+)
+_COMMIT = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
+_TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
+_REVERT = re.compile(r"\bgit (?:checkout (?:--|HEAD)|restore|revert|reset|stash)\b")
+
+
+class Turn(StrEnum):
+    """The kind of a person's turn."""
+
+    CHOICE = "choice"
+    REFUSAL = "refusal"
+    AGREEMENT = "agreement"
+    OBJECTION = "objection"
+    RULE = "rule"
+    QUESTION = "question"
+    REQUEST = "request"
+    PASTED = "pasted"
+    PLAN = "plan"
+
+
+@dataclass(slots=True)
+class Episode:
+    """One turn of a person and what followed until the next.
+
+    `first` and `last` are the numbers of its events; `reaction` is the kind of the turn that follows, None at the end;
+    `conceded` tells that the agent's first reply gives way to the person.
+    """
+
+    turn: Turn
+    first: int
+    last: int
+    prompt: str = ""
+    edits: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    passed: list[int] = field(default_factory=list)
+    commits: list[int] = field(default_factory=list)
+    reverts: list[int] = field(default_factory=list)
+    reaction: Turn | None = None
+    conceded: bool = False
+
+
+def episodes_of(events: Sequence[Event]) -> list[Episode]:
+    """Cut the events at the turns of the person."""
+    made = [Episode(turn=Turn.REQUEST, first=0, last=max(0, len(events) - 1))]
+    outcome = {event.call_id: event.ok for event in events if event.kind is EventKind.OUTPUT and event.call_id}
+    replied = True
+    for place, event in enumerate(events):
+        if event.kind is EventKind.PROMPT and event.agent_id is None:
+            turn = turn_of(event)
+            made[-1].last, made[-1].reaction = place - 1, turn
+            made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text))
+            replied = False
+            continue
+        now = made[-1]
+        if event.kind is EventKind.REPLY and event.agent_id is None and not replied:
+            replied = True
+            now.conceded = bool(phrases.CONCEDES.search(event.text[:160]))
+        elif event.kind is EventKind.FILE_EDIT and event.ok is not False:
+            now.edits.append(place)
+        elif event.kind is EventKind.COMMAND:
+            _note_command(now, place, event, outcome.get(event.call_id or ""))
+    return [one for one in made if one.last >= one.first]
+
+
+def turn_of(event: Event) -> Turn:
+    """Return what kind of turn a prompt is."""
+    text = event.text.strip()
+    if event.speaker is not Speaker.USER:
+        return Turn.PLAN if event.speaker is Speaker.AGENT else Turn.PASTED
+    if event.tool and _ANSWERED.match(text):
+        return Turn.CHOICE
+    if event.tool:
+        return Turn.REFUSAL
+    if _CHOICE.match(text):
+        return Turn.CHOICE
+    if len(text) < 80 and phrases.AGREES.search(text):
+        return Turn.AGREEMENT
+    if phrases.OBJECTS.search(text):
+        return Turn.OBJECTION
+    if phrases.FEATURES["must"].search(text) and phrases.FEATURES["remember"].search(text):
+        return Turn.RULE
+    return Turn.QUESTION if _QUESTION.search(text) else Turn.REQUEST
+
+
+def _note_command(now: Episode, place: int, event: Event, ok: bool | None) -> None:
+    if _COMMIT.search(event.text):
+        if ok is not False:
+            now.commits.append(place)
+    elif _REVERT.search(event.text):
+        now.reverts.append(place)
+    elif _TEST.search(event.text):
+        (now.failed if ok is False else now.passed).append(place)

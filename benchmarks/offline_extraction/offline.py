@@ -1,0 +1,216 @@
+"""Knowledge from a session without an LLM: claims are found, judged and worded; the best few become proposals.
+
+At most MAX_UNITS units a session, each about another subject; none is a good answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from nugget.errors import EmbeddingUnavailable
+from nugget.extraction import wording
+from nugget.extraction.proposals import Proposal
+from nugget.models import EventKind, Evidence, KnowledgeType, Origin, Scope, Session, SourceName, Speaker, Unit
+from nugget.sources.condense import without_recalled
+from nugget.text import slugify
+from offline_extraction import phrases
+from offline_extraction.claims import CHORE, Claim, SessionClaims, claims_of
+from offline_extraction.drafts import Draft, drafts_of, is_confirmed
+from offline_extraction.episodes import Turn
+from offline_extraction.judge import Judge, trained
+from offline_extraction.speech import Channel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+
+MAX_UNITS = 5
+
+_SURE = 0.7
+"""Confidence at least of what a person laid down as a rule, or chose when asked."""
+_AGREED = 0.6
+"""The same of what the agent offered and the person agreed to."""
+_QUOTE_CHARS = 240
+_SLUG_WORDS = 6
+_SAME_WORDS, _SHARED_WORDS, _SAME_MEANING = 0.22, 0.4, 0.5
+_FILLER = frozenset(
+    "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
+)
+
+
+def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> list[Proposal]:
+    """Propose units from a redacted session, the most trusted first; `embed` helps to tell subjects apart."""
+    read = claims_of(tuple(without_recalled(session.events)))
+    kept = select(drafts(read), read, embed)
+    units = [_proposal(draft, read, session, now) for draft in kept]
+    return list({proposal.unit.id: proposal for proposal in reversed(units)}.values())[::-1]
+
+
+def drafts(read: SessionClaims, judge: Judge | None = None) -> list[Draft]:
+    """Return the drafts of a session, judged and typed."""
+    judge = judge or trained()
+    made = drafts_of(read)
+    for draft in made:
+        draft.confidence = judge.draft_score(draft.features)
+        draft.kind = KnowledgeType(judge.type_of(draft.features))
+        _settle(draft)
+    return [draft for draft in made if draft.confidence >= judge.threshold]
+
+
+def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = None) -> list[Draft]:
+    """Return the best drafts, each about another subject."""
+    ranked = sorted(made, key=lambda draft: -draft.confidence)
+    if embed is not None and len(ranked) > 1:
+        try:
+            for draft, vector in zip(ranked, embed([draft.statement for draft in ranked]), strict=True):
+                draft.anchor.vector = vector
+        except EmbeddingUnavailable:
+            pass  # words alone tell them apart
+    kept: list[Draft] = []
+    for draft in ranked:
+        if len(kept) < MAX_UNITS and not any(_same_subject(draft, other, read) for other in kept):
+            kept.append(draft)
+    return kept
+
+
+def _settle(draft: Draft) -> None:
+    """Raise what a person laid down as a rule or chose: that needs no guess."""
+    anchor = draft.anchor
+    text = anchor.sentence.text
+    if anchor.features["offer accepted"] or anchor.features["option chosen"]:
+        if not (phrases.ABOUT_THE_WORK.search(text) or CHORE.search(draft.statement)):
+            draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
+        return
+    if anchor.sentence.channel is not Channel.USER:
+        return
+    if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
+        if not phrases.ABOUT_THE_WORK.search(text):
+            draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
+    elif phrases.ONE_OFF.search(text) or (len(text.split()) < 3 and len(anchor.words) < 3):
+        return
+    elif phrases.CHOSEN.search(text):
+        draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
+    elif phrases.RULES.search(text):
+        draft.kind, draft.confidence = KnowledgeType.BELIEF, max(draft.confidence, _SURE)
+
+
+def _same_subject(one: Draft, other: Draft, read: SessionClaims) -> bool:
+    near = max(read.likeness(one.anchor, claim) for claim in other.claims)
+    near = max(near, max(read.likeness(other.anchor, claim) for claim in one.claims))
+    if near >= _SAME_WORDS:
+        return True
+    if max(read.likeness(ours, theirs) for ours in one.claims for theirs in other.claims) >= _SHARED_WORDS:
+        return True
+    ours, theirs = one.anchor.vector, other.anchor.vector
+    return ours is not None and theirs is not None and float(ours @ theirs) >= _SAME_MEANING
+
+
+def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime) -> Proposal:
+    moment = draft.anchor.sentence.event.timestamp or session.ended or session.started or now
+    quotes = [_evidence(claim, session) for claim in draft.claims]
+    path = _path(draft, read, session)
+    unit = Unit(
+        id=f"{draft.kind}/{_slug(draft.title)}",
+        source=SourceName.BRAIN,
+        type=draft.kind,
+        title=draft.title,
+        body=draft.text() + "\n",
+        domain=_domain(draft, session, path),
+        tags=wording.tags_of(f"{draft.title} {draft.text()}", wording.language_of(session)),
+        confidence=round(draft.confidence, 2),
+        origin=Origin.AI_SESSION,
+        scope=Scope(path=path) if path else None,
+        session=session.id,
+        evidence=tuple(dict.fromkeys(quotes)),
+        alternatives=_alternatives(draft, read),
+        created=moment.date(),
+        last_modified=moment.date(),
+    )
+    return Proposal(unit=unit, reason=_reason(draft))
+
+
+def _evidence(claim: Claim, session: Session) -> Evidence:
+    event, quote = claim.sentence.event, claim.sentence.quote
+    if len(quote) > _QUOTE_CHARS:
+        quote = quote[:_QUOTE_CHARS].rsplit(" ", 1)[0]
+    return Evidence(
+        session=session.id, quote=quote, records=(event.uuid,) if event.uuid else (), speaker=event.speaker,
+        origin=event.origin,
+    )  # fmt: skip
+
+
+def _reason(draft: Draft) -> str:
+    channel = draft.anchor.sentence.channel
+    if channel is Channel.USER:
+        return "You decided this when asked" if draft.anchor.sentence.event.tool else "You said so"
+    if channel is Channel.QUOTED:
+        return "You pasted it and the agent acted on it" if is_confirmed(draft.anchor) else "You pasted it"
+    accepted = draft.anchor.features.get("offer accepted") or draft.anchor.features.get("option chosen")
+    if accepted:
+        return "The agent offered it and you agreed"
+    return {
+        Channel.COMMIT: "The agent wrote it in a commit message",
+        Channel.PUBLISHED: "The agent wrote it for reviewers",
+        Channel.PLAN: "It stood in a plan that you approved",
+        Channel.SUMMARY: "It stood in the summary of the session",
+    }.get(channel, "The agent stated it")
+
+
+def _slug(title: str) -> str:
+    words = [word for word in slugify(title).split("-") if word not in _FILLER]
+    return "-".join(words[:_SLUG_WORDS]) or slugify(title)
+
+
+def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
+    """The file of the repository that the unit is about: one it names that was edited, else the only one edited."""
+    edited: dict[str, None] = {}
+    episode = draft.anchor.episode
+    named: dict[str, None] = {}
+    text = f"{draft.title} {draft.text()}"
+    for place, event in enumerate(read.events):
+        if event.kind is not EventKind.FILE_EDIT or event.ok is False or not event.path:
+            continue
+        path = _in_repository(event.path, session)
+        if path is None:
+            continue
+        if PurePosixPath(path).name in text:
+            named[path] = None
+        if episode.first <= place <= episode.last and not re.search(r"(?:^|[_.-])tests?[_.]|_test\.", path):
+            edited[path] = None
+    if named:
+        return next(iter(named))
+    return next(iter(edited)) if len(edited) == 1 else None
+
+
+def _in_repository(path: str, session: Session) -> str | None:
+    """A path relative to the folder that the session worked in; None for a file elsewhere."""
+    if not path.startswith("/"):
+        return path
+    for folder in (session.cwd, *session.folders):
+        if folder and path.startswith(folder.rstrip("/") + "/"):
+            return path[len(folder.rstrip("/")) + 1 :]
+    return None
+
+
+def _domain(draft: Draft, session: Session, path: str | None) -> str:
+    """`projects/NAME` for what is true of one repository; the domain of the language for what holds in general."""
+    project = wording.project_of(session)
+    is_rule = draft.kind is KnowledgeType.BELIEF and path is None
+    if project is None or is_rule:
+        return wording.domain_of(session)
+    return f"projects/{slugify(project)}"
+
+
+def _alternatives(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
+    """The options of a dialog that were not taken."""
+    event = draft.anchor.sentence.event
+    if not (event.call_id and event.speaker is Speaker.USER and event.tool):
+        return ()
+    asked = next((one for one in read.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL), None)
+    return phrases.options_not_taken(asked.text, event.text) if asked else ()

@@ -1,0 +1,186 @@
+"""Sentences of a session: who said them, where, and what they stood under.
+
+Read are prompts, replies, compaction summaries, plans, and the texts that the agent wrote for other people with a
+command: commit messages, pull requests, answers to reviewers. Code, tables and output are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nugget.models import Event, EventKind, Speaker
+
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.+?)\s*#*$|^\*\*(?P<bold>[^*]{2,80})\*\*:?$")
+_NUMBERED_HEADING = re.compile(r"^\d{1,2}\.\s+(?P<text>[A-Z][^:]{3,60}):$")
+_BULLET = re.compile(r"^(?P<indent>\s*)(?:[-*+•✅❌⚠️]|\d{1,2}[.)]|[A-H]\))\s+(?:\[[ x]\]\s+)?")
+_CODE_LINE = re.compile(
+    r"^\s*(?://|/\*|\*/|#!|[@$>] |(?:const|let|var|import|from|return|if|for|while|func|def|class|export|async"
+    r"|await) .*[;{(:=]$"
+    r"|.*[;{}]$|[\w.]+\(.*\)$)"
+)
+_LOG_LINE = re.compile(
+    r"^\s*(?:\d+\.\d+ |#\d+ |=>|❯|\[\+\]|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|npm (?:err|warn)\b|\s+at \S+ \("
+    r"|\S+\.\w+:\d+:|\S+/\S+/\S+$)|.*[│┃█━]",
+    re.IGNORECASE,
+)
+_NUMBERED_READ = re.compile(r"^\s*\d+\s*(?:→|\t)")
+_TRAILER = re.compile(r"^\s*(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)")
+_NO_PROSE = (_CODE_LINE, _LOG_LINE, _NUMBERED_READ, _TRAILER)
+_SENTENCE_BREAK = re.compile(
+    r"(?<=[.!?])(?:[\"')*_`\]]{0,3})\s+(?=[\"'(*_`\[]{0,3}[A-Z0-9`~/.<-])|(?<=[.!?])\s+(?=\*\*)|(?<=[。！？])\s*"
+)
+_LOOSE_BREAK = re.compile(r"(?<=[a-z)`\"'][.!?])\s+(?=[a-z])")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|Mr|Dr|No|Fig|resp|incl|z\.B|bzw)\.|(?:^|\s)\d{1,2}\.|\bv\d+\.)$"
+)
+_COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
+_PUBLISHES = re.compile(r"\bgh (?:pr (?:create|edit|comment|review)|issue|api\b.*?(?:replies|comments))", re.DOTALL)
+_HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(?P<mark>\w+)['\"]?\n(?P<text>.*?)\n\s*(?P=mark)\b", re.DOTALL)
+_QUOTED = re.compile(
+    r"(?:\s-m|\s--message|--body|-f body)[ =](?P<quote>[\"'])(?P<text>.+?)(?<!\\)(?P=quote)", re.DOTALL
+)
+_SUMMARY_SECTIONS = re.compile(r"concept|error|fix|problem|solv|feedback|decision|learn", re.IGNORECASE)
+_USER_MESSAGES = re.compile(r"user messages", re.IGNORECASE)
+
+
+class Channel(StrEnum):
+    """How something was said."""
+
+    USER = "user"
+    QUOTED = "quoted"
+    REPLY = "reply"
+    COMMIT = "commit"
+    PUBLISHED = "published"
+    PLAN = "plan"
+    SUMMARY = "summary"
+
+
+_PROMPTED = {Speaker.USER: Channel.USER, Speaker.AGENT: Channel.PLAN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """One sentence. `start` and `end` are its place in the event's text, `block` the number of its line there."""
+
+    text: str
+    event: Event
+    place: int
+    channel: Channel
+    start: int
+    end: int
+    block: int
+    number: int
+    heading: str = ""
+    lead_in: str = ""
+    is_listed: bool = False
+
+    @property
+    def quote(self) -> str:
+        """The sentence as it stands in the transcript."""
+        return self.event.text[self.start : self.end]
+
+
+def sentences_of(events: Sequence[Event]) -> list[Sentence]:
+    """Return all sentences of the events, in order; what subagents said among themselves is left out."""
+    found: list[Sentence] = []
+    for place, event in enumerate(events):
+        if event.agent_id is None:
+            for channel, start, end in _speech(event):
+                found.extend(_cut(event, place, channel, start, end))
+    return found
+
+
+def _speech(event: Event) -> Iterator[tuple[Channel, int, int]]:
+    """(channel, start, end) of what was said in an event."""
+    everything = (0, len(event.text))
+    if event.kind is EventKind.PROMPT:
+        yield _PROMPTED.get(event.speaker, Channel.QUOTED), *everything
+    elif event.kind is EventKind.PASTE:
+        yield Channel.QUOTED, *everything
+    elif event.kind is EventKind.REPLY:
+        yield Channel.REPLY, *everything
+    elif event.kind is EventKind.SUMMARY:
+        yield Channel.SUMMARY, *everything
+    elif event.kind is EventKind.TOOL_CALL and event.tool == "ExitPlanMode":
+        yield Channel.PLAN, *everything
+    elif event.kind is EventKind.COMMAND:
+        is_commit = _COMMITS.search(event.text)
+        if is_commit or _PUBLISHES.search(event.text):
+            channel = Channel.COMMIT if is_commit else Channel.PUBLISHED
+            found = _HERE_DOCUMENT.search(event.text) or _QUOTED.search(event.text)
+            if found:
+                yield channel, found.start("text"), found.end("text")
+
+
+def split(text: str, start: int, end: int, *, loose: bool = False) -> list[tuple[int, int]]:
+    """Return where the sentences of one line begin and end; `loose` also cuts before a small letter, as people type."""
+    cuts = [start]
+    breaks = [*_SENTENCE_BREAK.finditer(text, start, end), *(_LOOSE_BREAK.finditer(text, start, end) if loose else ())]
+    for found in sorted(breaks, key=lambda one: one.start()):
+        before = text[cuts[-1] : found.start()]
+        if before.count("`") % 2 == 0 and not _ABBREVIATION.search(before):
+            cuts.append(found.end())
+    made = []
+    for begin, stop in zip(cuts, [*cuts[1:], end], strict=True):
+        part = text[begin:stop]
+        if part.strip():
+            left = begin + len(part) - len(part.lstrip())
+            made.append((left, left + len(part.strip())))
+    return made
+
+
+def _cut(event: Event, place: int, channel: Channel, start: int, end: int) -> Iterator[Sentence]:
+    heading = lead_in = ""
+    is_summary = channel is Channel.SUMMARY
+    for block, (begin, stop) in enumerate(_blocks(event.text, start, end)):
+        line = event.text[begin:stop]
+        titled = (_NUMBERED_HEADING.match(line) if is_summary else None) or _HEADING.match(line)
+        if titled:
+            heading, lead_in = next(part for part in titled.groups() if part).strip(" *:"), ""
+            continue
+        bullet = _BULLET.match(line)
+        offset = bullet.end() if bullet else len(line) - len(line.lstrip(" >"))
+        if not is_summary or (_SUMMARY_SECTIONS.search(heading) and not _USER_MESSAGES.search(heading)):
+            for number, (left, right) in enumerate(
+                split(event.text, begin + offset, stop, loose=channel is Channel.USER)
+            ):
+                yield Sentence(
+                    text=event.text[left:right], event=event, place=place, channel=channel, start=left, end=right,
+                    block=block, number=number, heading=heading, lead_in=lead_in if bullet else "",
+                    is_listed=bool(bullet),
+                )  # fmt: skip
+        if not bullet:
+            lead_in = line.strip() if line.rstrip().endswith(":") else ""
+
+
+def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of each line of prose outside code and tables; lines wrapped by hand are joined."""
+    in_code = False
+    position, open_from, open_to = start, -1, -1
+    for line in text[start:end].split("\n"):
+        begin, position = position, position + len(line) + 1
+        fence = _FENCE.match(line)
+        in_code = in_code != bool(fence)
+        skipped = bool(in_code or fence or not line.strip() or line.lstrip().startswith("|"))
+        skipped = skipped or any(pattern.match(line) for pattern in _NO_PROSE)
+        opens = _BULLET.match(line) or _HEADING.match(line)
+        if open_from >= 0 and not skipped and not opens and _continues(text[open_from:open_to], line):
+            open_to = begin + len(line)
+            continue
+        if open_from >= 0:
+            yield open_from, open_to
+        open_from, open_to = (-1, -1) if skipped else (begin, begin + len(line))
+    if open_from >= 0:
+        yield open_from, open_to
+
+
+def _continues(block: str, line: str) -> bool:
+    """Return whether a line goes on with the sentence above it, which was wrapped by hand."""
+    last = block.rsplit("\n", 1)[-1].rstrip()
+    ends = last[-1:] in ".!?" or (last[-1:] == ":" and not line[:1].islower())
+    opens = line.lstrip().startswith("**") or last[-1:] in "✅❌"
+    return len(last) >= 48 and not ends and not opens and not _HEADING.match(last)

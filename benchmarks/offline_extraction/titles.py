@@ -1,0 +1,232 @@
+"""Titles and sentences of units: what was said, worded so that it stands alone."""
+
+from __future__ import annotations
+
+import re
+
+TITLE_CHARS = 80
+
+_MARKS = re.compile(r"\*\*|__|^[\s✅❌⚠️•🎯🚀🎉>-]+")
+_LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
+_LABEL = re.compile(
+    r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
+)
+_BARE_LABEL = re.compile(
+    r"^(?:(?:the )?(?:root )?cause|(?:the )?(?:fix|issue|problem|bug|solution|result|effect|symptom|debug"
+    r"|reason|conclusion|summary)"
+    r"|note|important|before|after|old|new|now|why|what|how|what (?:changed|i changed|the issue was)"
+    r"|key (?:insight|difference|point)"
+    r"|correct(?: by design)?|deterministic|update|verdict|agree[d]?|disagree|good catch|not a real issue"
+    r"|my assessment|tl;?dr|example"
+    r"|fixed in [0-9a-f]{7,40}|(?:thread|conflict|problem|option|step|phase|task|issue|commit|line|file"
+    r"|critical issue|approach|bug fix) ?[#`\w.\d/]*(?: \([^)]*\))?"
+    r"|[\w/.`-]+\.(?:go|py|ts|tsx|js|rs|java|yml|yaml|md|json|sh)`?(?::[\d-]+)?`?"
+    r"|behaviou?ral change(?: documentation)?)$",
+    re.IGNORECASE,
+)
+_LEAD_IN = re.compile(
+    r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem"
+    r"|full picture)(?: now)?)?"
+    r"|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
+    r"|you're (?:absolutely |completely )?right"
+    r"|yes|yeah|yep|no|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually|wait|hmm?|now|well|indeed|interesting(?:ly)?"
+    r"|exactly|correct"
+    r"|perfect|great|good|sure|agreed?|done|sorry|whoops|thus|therefore|then|also|and|but|however|similarly"
+    r"|in short|note|basically"
+    r"|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}|if anything"
+    r"|in this case|for example)"
+    r"(?:\s*[,.!:;]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also) )+",
+    re.IGNORECASE,
+)
+_SAYS = re.compile(
+    r"^(?:(?:so |but )?the (?:(?:real|actual|underlying|core|key|main|root|old|current|proper|cleanest|correct"
+    r"|only) )?"
+    r"(?:issue|problem|cause|root cause|bug|reason|point|fix|solution|trick|idea|intent"
+    r"|insight) (?:here )?(?:is|was|seems to be)"
+    r"(?: that| because| to)?[:,]?\s+|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+"
+    r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+|which means(?: that)?\s+"
+    r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
+    r"|agree)(?: out)?(?: that|,)?\s+(?=\S+ \S+)"
+    r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+|merk dir[:,]?\s*"
+    r"|remember[:,]\s*)",
+    re.IGNORECASE,
+)
+_WISHES = (
+    (re.compile(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) (?:want|need"
+    r"|like)(?: to have| to)? ", re.I), "No "),
+    (re.compile(r"^(?:i|we)(?: really| explicitly| definitely| also| do)* (?:would like|want|need"
+    r"|'d like)(?: to have)? (?:the |a )?(?P<what>.+? (?:to be|called) )", re.I), r"\g<what>"),
+    (re.compile(r"^(?:i|we|i'd|we'd)(?: really| also| do)* (?:would like|want|need|'d like)(?: it)? to ", re.I), ""),
+    (re.compile(r"^(?:i'd|i would|we'd|we would|i|we)(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it"
+    r"|this) as )?", re.I), "Rather "),
+    (re.compile(r"^(?:can|could|would|will) (?:you|we)(?: please| just| also"
+    r"| now)* (?:make sure (?:that )?)?", re.I), ""),
+    (re.compile(r"^(?:want me to|would you like me to|should i|shall i|do you want me to|i can|i could"
+    r"|i'd suggest|i'd recommend|i recommend|i suggest"
+                r"|i'll|i will|let me|let's|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
+                r"| just| now| then| instead)* ", re.I), ""),
+    (re.compile(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only)? (?:should"
+    r"|must|have to|need to)(?: just| only)? ", re.I), ""),
+    (re.compile(r"^(?:please|pls|just|how about(?: just)?|what about|why don't we|why not)[, ]+", re.I), ""),
+)  # fmt: skip
+_CHOICE = re.compile(r'^"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
+_WHICH = re.compile(
+    r"^(?:which|what)(?: kind of)? (?P<what>.+?) (?:do you (?:want|prefer)|would you (?:like|prefer)"
+    r"|should (?:we|i|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$",
+    re.IGNORECASE,
+)
+_WORK = re.compile(r"^(?:do you want me to|should i|would you like me to|how should)\b", re.IGNORECASE)
+_ASIDE = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)")
+_COMMIT_PREFIX = re.compile(
+    r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+", re.IGNORECASE
+)
+_CODE_FIRST = re.compile(r"`|[a-z]+[A-Z_.(/:-]|[a-z]+\d|--")
+_ENDS = (
+    re.compile(r"(?:\.|[。；;])\s+|[。；]"),
+    re.compile(r"\s[—–-]\s|:\s|;\s"),
+    re.compile(
+        r",\s(?:which|so|because|but|since|and|even|where|then|not|rather|as|while|making|meaning|causing"
+        r"|leading)\b|\s(?:because|so that|instead of|rather than|since)\s"
+    ),
+    re.compile(r",\s|、|，"),
+    re.compile(r"\s(?:when|if|unless|until|before|after|while|for|by|via|with|to|from|which|that|and|or|in|on|at)\s"),
+)
+_DANGLING = re.compile(
+    r"[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was|be|been|the|a|an|of|for|from|on|at|when"
+    r"|if|not|but|which|it|via|than|e\.g|even|only|just|also|any|will|would|should|can|could|its|this|these|has"
+    r"|have|does|do)$",
+    re.IGNORECASE,
+)
+_CLAUSE_FIRST = re.compile(
+    r"^(?P<side>(?:If|When|Since|Because|As|While|For|After|Before|With|In|Once|To|By|Without"
+    r"|Where)\b[^,]{5,120}),\s+(?:then )?(?P<main>[^,].{20,})$"
+)
+_PASSING = re.compile(
+    r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)", re.IGNORECASE
+)
+_LOWER = re.compile(r"[a-z]+(?=[\s,:;]|$)")
+_CHAT = re.compile(
+    r"(?:yes|yeah|okay|ok|sure|great|perfect|done|wait|hmm|now|so|let me|let's|i(?=['’ ]))\b", re.IGNORECASE
+)
+_LINES = re.compile(
+    r"\s*\((?:~?lines?|line|see) ~?[\d–-]+(?:[^()]*)\)|(?<=\.go):\d+(?:-\d+)?|\s+at lines? \d+(?:-\d+)?"
+    r"|\s+on line \d+(?:-\d+)?|:\d+(?:-\d+)?(?=`)"
+)
+
+
+def clean(text: str) -> str:
+    """Return a sentence as prose on one line, without markup."""
+    unescaped = text.replace("\\`", "`").replace('\\"', '"')
+    return " ".join(_MARKS.sub("", _LINK.sub(r"\1", unescaped)).split())
+
+
+def point_of(text: str) -> str:
+    """Return what a sentence says, without label, `Found it!` and `The root cause is that` before it."""
+    if answered := _CHOICE.match(text.strip()):
+        return _answer(answered.group("question"), answered.group("answer"))
+    marked = _LABEL.match(
+        _LINK.sub(r"\1", text.strip().lstrip("✅❌⚠️•-* ")) if not text.startswith("**") else text.strip()
+    )
+    said = clean(text)
+    if marked and _BARE_LABEL.match(clean(marked.group("label"))):
+        said = (
+            clean(text.strip()[marked.end() :])
+            if text.startswith("**")
+            else clean(_LINK.sub(r"\1", text.strip().lstrip("✅❌⚠️•-* "))[marked.end() :])
+        )
+    said = _COMMIT_PREFIX.sub("", said)
+    before = ""
+    while said != before:
+        before = said
+        for pattern in (_LEAD_IN, _SAYS):
+            shorter = pattern.sub("", said, count=1)
+            if len(shorter) >= 15:
+                said = shorter
+    return capitalised(_PASSING.sub("", said))
+
+
+def wish(text: str) -> str:
+    """Return what a person (or an offer that they accepted) wants, without `I want` or `Should I`."""
+    said = point_of(text)
+    for pattern, replacement in _WISHES:
+        shorter = pattern.sub(replacement, said, count=1)
+        if shorter != said and len(shorter) >= 12:
+            said = shorter
+            break
+    return capitalised(said.rstrip("?").strip())
+
+
+def fits(text: str) -> bool:
+    """Return whether a text is short enough for a title as it stands, asides left out."""
+    return len(_ASIDE.sub("", _LINES.sub("", text)).strip(" .,;:!")) <= TITLE_CHARS
+
+
+def title_of(text: str) -> str:
+    """Return a title of at most TITLE_CHARS characters that says what `text` says, or nothing if none fits."""
+    said = _main_first(_LINES.sub("", text).strip())
+    if len(said) > TITLE_CHARS:
+        said = _ASIDE.sub("", said)
+    for ends in _ENDS:
+        if len(said.rstrip(" .:;,")) <= TITLE_CHARS:
+            break
+        cuts = [
+            found.start()
+            for found in ends.finditer(said)
+            if 28 <= found.start() <= TITLE_CHARS
+            and said[: found.start()].count("`") % 2 == 0
+            and said[: found.start()].count("(") == said[: found.start()].count(")")
+        ]
+        if cuts:
+            said = said[: cuts[-1]]
+    said = _balanced(said.strip(" .,;:!—–-。"))
+    before = ""
+    while before != said:
+        before, said = said, _DANGLING.sub("", said)
+    said = capitalised(said)
+    if len(said) > TITLE_CHARS or len(said) < 12 or _CHAT.match(said):
+        return ""
+    return said[:1].upper() + said[1:] if _LOWER.match(said) else said
+
+
+def _main_first(text: str) -> str:
+    """Return a sentence that begins with `If` or `When` with its main clause in front, where it would be cut."""
+    found = _CLAUSE_FIRST.match(text)
+    if not found or len(text.rstrip(" .")) <= TITLE_CHARS:
+        return text
+    main, side = found.group("main").rstrip(" .;"), found.group("side")
+    if re.match(r"(?:it|they|this|that|you|we|i)\b", main, re.IGNORECASE):
+        return text
+    swapped = f"{main} {side[:1].lower()}{side[1:]}"
+    return swapped if len(swapped) <= TITLE_CHARS else main
+
+
+def capitalised(text: str) -> str:
+    """Return a text with a capital first letter, unless it begins with code."""
+    return text if _CODE_FIRST.match(text) else text[:1].upper() + text[1:]
+
+
+def joined(first: str, second: str) -> str:
+    """Return two sentences as one, with a semicolon between."""
+    lowered = re.match(
+        r"(?:The|It|This|That|If|When|So|A|An|But|And|We|There|In|They|These|For|Only|Which|No)\b", second
+    )
+    return f"{first.rstrip(' .:')}; {second[:1].lower() + second[1:] if lowered else second}"
+
+
+def _answer(question: str, answer: str) -> str:
+    """Return a question and its answer as a statement."""
+    answer = re.sub(r"\s*\(Recommended\)$", "", answer)
+    asked = question.strip().rstrip("?")
+    if found := _WHICH.match(asked):
+        return capitalised(f"{found.group('what')} {found.group('rest')}".strip() + f": {answer}")
+    return f"{answer}: {asked}"
+
+
+def _balanced(text: str) -> str:
+    if text.count("`") % 2:
+        text = text[: text.rfind("`")].rstrip()
+    if text.count("(") > text.count(")"):
+        text = text[: text.rfind("(")].rstrip()
+    if text.count('"') % 2:
+        text = text.replace('"', "")
+    return text.rstrip(" ,;:—–-")
