@@ -31,6 +31,9 @@ from nugget.retrieval.profiles import PROFILES
 
 DOCS = Path(__file__).parent.parent / "docs"
 KINDS = {int: "N", float: "NUMBER", str: "TEXT"}
+FOUND = ("private", "secret", "password", "private-key", "kubernetes-secret", "pin", "passphrase", "recovery-code",
+         "encoded-secret")  # fmt: skip
+"""Kinds of secrets that code finds and no rule."""
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -103,7 +106,7 @@ def profiles_part() -> str:
 
 
 def redaction_part() -> str:
-    named = sorted({*kinds(), "private", "secret", "password", "private-key"})
+    named = sorted({*kinds(), *FOUND})
     return ", ".join(f"`{kind}`" for kind in named) + "\n"
 
 

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 from nugget.config import Settings, expanded
 from nugget.errors import UsageError
 from nugget.models import Session
 from nugget.redaction.assignments import assigned_secrets
+from nugget.redaction.echoes import echoes
 from nugget.redaction.engine import FAILED, RULES, issued_secrets
+from nugget.redaction.judging import lowered
 from nugget.redaction.paths import without_excluded
+from nugget.redaction.structured import structured_secrets
 
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 _KEY_BEGIN = re.compile(r"-----BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----")
@@ -52,9 +57,10 @@ def redact(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> Redacted:
 
     A secret in which one of `allow` is found stays. An unclosed `<private>` reaches to the end of the text.
     """
-    spans = _secrets(text, allow)
-    if not spans:
-        return Redacted(text=text, counts={})
+    return _replaced(text, _secrets([text], allow)[0])
+
+
+def _replaced(text: str, spans: Sequence[_Span]) -> Redacted:
     counts: Counter[str] = Counter()
     parts: list[str] = []
     position = 0
@@ -67,7 +73,7 @@ def redact(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> Redacted:
 
 def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tuple[int, str]]:
     """The line (from 1) and kind of everything that `redact` would take out; never what it is."""
-    return [(text.count("\n", 0, span.start) + 1, span.kind) for span in _merged(_secrets(text, allow))]
+    return [(text.count("\n", 0, span.start) + 1, span.kind) for span in _merged(_secrets([text], allow)[0])]
 
 
 def rules_stamp(settings: Settings) -> str:
@@ -89,9 +95,35 @@ def _code_digest() -> bytes:
     return digest.digest()
 
 
-def _secrets(text: str, allow: Sequence[re.Pattern[str]]) -> list[_Span]:
-    spans = [_Span(*found) for found in find_secrets(text, _FINDERS)]
-    return [span for span in spans if span.kind == "private" or not _is_allowed(text, span, allow)]
+def _secrets(texts: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[list[_Span]]:
+    """Return the secrets of each text; what is found in one of them goes from the others too, however written."""
+    joined = _BETWEEN.join(texts)
+    starts = [*accumulate((len(text) + len(_BETWEEN) for text in texts), initial=0)]
+    spans: list[list[_Span]] = [[_Span(*found) for found in find_secrets(text, _BLOCKS)] for text in texts]
+    for finder in _FINDERS:
+        found = [_Span(*found) for found in find_secrets(joined, (finder,))]
+        if len(texts) > 1 and any(span.kind == FAILED for span in found):
+            for own, text in zip(spans, texts, strict=True):
+                own += [_Span(*found) for found in find_secrets(text, (finder,))]
+        else:
+            _share(found, spans, texts, starts)
+    kept = [
+        [span for span in own if span.kind == "private" or not _is_allowed(text, span, allow)]
+        for own, text in zip(spans, texts, strict=True)
+    ]
+    known = {text[span.start : span.end]: span.kind for own, text in zip(kept, texts, strict=True) for span in own}
+    if known:
+        _share([_Span(*found) for found in echoes(joined, known)], kept, texts, starts)
+    return kept
+
+
+def _share(found: Iterable[_Span], spans: list[list[_Span]], texts: Sequence[str], starts: Sequence[int]) -> None:
+    """Give each text the spans of the joined text that begin in it."""
+    for span in found:
+        number = bisect_right(starts, span.start) - 1
+        start, size = starts[number], len(texts[number])
+        if span.start < start + size:
+            spans[number].append(_Span(span.start - start, min(span.end - start, size), span.kind))
 
 
 def allow_list(settings: Settings) -> list[re.Pattern[str]]:
@@ -111,14 +143,19 @@ def redact_session(session: Session, *, settings: Settings) -> tuple[Session, di
     counts: Counter[str] = Counter()
     events = without_excluded(session.events, settings.capture.exclude_paths)
 
+    texts = [session.title, *(text for event in events for text in (event.text, event.before, event.after, event.path))]
+    known = [text for text in texts if text]
+    cleaned = iter([_replaced(text, spans) for text, spans in zip(known, _secrets(known, allow), strict=True)])
+
     def clean(text: str | None) -> str | None:
         if not text:
             return text
-        redacted = redact(text, allow=allow)
+        redacted = next(cleaned)
         counts.update(redacted.counts)
         return redacted.text
 
-    cleaned = tuple(
+    title = clean(session.title)
+    kept = tuple(
         replace(
             event,
             text=clean(event.text) or "",
@@ -128,7 +165,7 @@ def redact_session(session: Session, *, settings: Settings) -> tuple[Session, di
         )
         for event in events
     )
-    return replace(session, events=cleaned, title=clean(session.title)), dict(counts)
+    return replace(session, events=kept, title=title), dict(counts)
 
 
 def is_excluded_project(session: Session, *, settings: Settings) -> bool:
@@ -161,7 +198,7 @@ def _private_blocks(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _by_name(text: str) -> Iterator[tuple[int, int, str]]:
-    return assigned_secrets(text, _lowered(text))
+    return assigned_secrets(text, lowered(text))
 
 
 def _private_keys(text: str) -> Iterator[tuple[int, int, str]]:
@@ -180,7 +217,10 @@ def _private_keys(text: str) -> Iterator[tuple[int, int, str]]:
             yield begin.start(), stop, "private-key"
 
 
-_FINDERS: tuple[Finder, ...] = (_private_blocks, _private_keys, issued_secrets, _by_name)
+_BLOCKS: tuple[Finder, ...] = (_private_blocks, _private_keys)
+_FINDERS: tuple[Finder, ...] = (issued_secrets, structured_secrets, _by_name)
+_BETWEEN = "\n---\x00\n"
+"""Stands between the texts of a session that are searched as one: neither a line nor a document goes on after it."""
 
 
 def _merged(spans: Sequence[_Span]) -> list[_Span]:
@@ -199,9 +239,3 @@ def _merged(spans: Sequence[_Span]) -> list[_Span]:
 def _is_allowed(text: str, span: _Span, allow: Sequence[re.Pattern[str]]) -> bool:
     value = text[span.start : span.end]
     return any(pattern.search(value) for pattern in allow)
-
-
-def _lowered(text: str) -> str:
-    """Lower case of the same length, so that positions agree (some letters grow when lowered)."""
-    lowered = text.lower()
-    return lowered if len(lowered) == len(text) else "".join(char.lower() if char.isascii() else char for char in text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from string import hexdigits
 
 from nugget.redaction.judging import entropy, is_not_placeholder
 from nugget.redaction.passwords import Place, is_chosen_word, is_password_word
@@ -60,7 +61,6 @@ _PAIR = re.compile(
     r"(?P<open>\\{0,16}[\"'])?(?P<value>(?(open)[^\"'\n\\]{3,256}|[^\s\"'\\<>{}()\[\],;]{3,256}))"
 )
 """A name and its value as two fields: `name: DB_PASSWORD` with `value: …` below it, `key="password" value="…"`."""
-_XML = re.compile(r">(?P<value>[^<>\n]{6,256})</")
 
 _NOT_A_SECRET = frozenset(
     """
@@ -86,7 +86,6 @@ _WORD = re.compile(r"^(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,4}$|^\d{1,4}$|^v\d+$")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
 _LONG_PARTS = re.compile(r"(?<![a-z])[a-z]{3,}[^a-z].*?[a-z]{3}")
 """Two runs of lower case letters, as in `make_session` and `getPassword`."""
-_HEX = re.compile(r"^[0-9a-fA-F]{32,}$")
 
 
 def assigned_secrets(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
@@ -116,9 +115,6 @@ def _value_behind(text: str, start: int, end: int) -> Place | None:
             return Place(
                 name=start, start=pair.start("value"), end=pair.end("value"), sign="=", quoted=True, flag=False
             )
-    xml = _XML.match(text, after)
-    if xml:
-        return Place(name=start, start=xml.start("value"), end=xml.end("value"), sign=">", quoted=True, flag=False)
     assigned = _ASSIGNED.match(text, after)
     if not assigned:
         return None
@@ -158,6 +154,8 @@ def _is_secret(text: str, place: Place, *, kind: str) -> bool:
         return False
     parts = _name_parts(text, name_start, start)
     if kind == "password" and (not any(map(is_password_word, parts)) or (parts == {"pass"} and not quoted)):
+        return False
+    if place.sign == ":" and text[name_start - 1 : name_start] == ":":  # the name of a resource: `arn:…:secret:name`
         return False
     if parts & _NOT_A_SECRET or _DIGEST.match(given):
         return False
@@ -207,7 +205,7 @@ def _is_issued(value: str, *, quoted: bool) -> bool:
     """Whether a value looks like a key that a machine made."""
     if len(value) < 12 or " " in value or (not quoted and _is_code(value)):
         return False
-    if _HEX.match(value):
+    if len(value) >= 32 and set(value) <= set(hexdigits):
         return entropy(value) > 2.5
     if not any(map(str.isdigit, value)):
         mixed = any(map(str.isupper, value[1:])) and any(map(str.islower, value))

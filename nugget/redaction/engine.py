@@ -28,7 +28,6 @@ _NO_SECRET = re.compile(
     r"|-repository$|planetscale-id|kubernetes-secret-yaml|generic-credential-uri|posthog-project|devcycle-client"
 )
 """Built-in rules that find names of accounts and hosts, or what our own rules find more closely."""
-_NUMBER = re.compile(r"\.\d+$")
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 
 _JUDGES: dict[str, Callable[[str], bool]] = {
@@ -92,9 +91,8 @@ def issued_secrets(text: str) -> Iterator[tuple[int, int, str]]:
 def _named(rule: str) -> tuple[str, str]:
     """Return the family (the file of our rules, or `built-in`) and kind of a rule; no kind if it finds no secrets."""
     family, _, rest = rule.partition(".")
-    kind = _NUMBER.sub(
-        "", rest if family in _JUDGES else re.split(r"[./]", rule, maxsplit=1)[-1].removeprefix("secrets/")
-    )
+    kind = re.sub(r"\.\d+$", "", rest if family in _JUDGES else re.split(r"[./]", rule, maxsplit=1)[-1])
+    kind = kind.removeprefix("secrets/")
     if family in _JUDGES:
         return family, kind
     return "built-in", "" if _NO_SECRET.search(kind) else kind

@@ -79,3 +79,9 @@ def is_given_password(value: str) -> bool:
         return True
     digits = value.isdigit() and len(value) > 5
     return digits or (is_not_placeholder(value, letters=3) and not _PORTS.match(value) and not is_reference(value))
+
+
+def lowered(text: str) -> str:
+    """Return the text in lower case and of the same length, so that positions agree (some letters grow)."""
+    small = text.lower()
+    return small if len(small) == len(text) else "".join(char.lower() if char.isascii() else char for char in text)

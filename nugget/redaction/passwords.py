@@ -40,13 +40,12 @@ _USER_BEFORE = re.compile(
 )
 _USER_NEAR = re.compile(r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|host|hostname|account|uid|port)[\"']?\s?[:=]")
 _SECTION = re.compile(r"(?m)(?:^|\")\s{0,4}\[[\w .:/\"-]{1,60}\]\s*$")
-_PROPERTY = re.compile(r"^(?!self\.|this\.|cls\.|user\.|form\.|req\.|request\.)(?:[\w-]+\.){2,8}[\w-]+$")
-_PROPERTY_ROOT = re.compile(
-    r"(?i)^(?:spring|db|database|datasource|jdbc|mail|smtp|server|redis|rabbitmq|kafka|mysql|postgres|ldap|ssl|javax|"
-    r"quarkus|hibernate|keystore|truststore|sonar|nexus|ftp|jmx)[.-]"
+_PROPERTY = re.compile(
+    r"(?i)^(?:(?!self\.|this\.|cls\.|user\.|form\.|req\.|request\.)(?:[\w-]+\.){2,8}[\w-]+$|"
+    r"(?:spring|db|database|datasource|jdbc|mail|smtp|server|redis|rabbitmq|kafka|mysql|postgres|ldap|ssl|javax|quarkus|"
+    r"hibernate|keystore|truststore|sonar|nexus|ftp|jmx)[.-])"
 )
 _DESCRIBED = re.compile(r"(?i)[ ](?:[\w-]+[ ]){0,2}(?:password|passwd|secret|credential|user|login|used)s?\b")
-_DOCSTRING = re.compile(r"[:@](?:param|arg|keyword|type|attribute)\s+$")
 _TAG = re.compile(r"!\w+$")
 """The tag of a YAML value: `!Ref DbPassword`."""
 _CAMEL = re.compile(r"[a-z0-9][A-Z]")
@@ -197,7 +196,7 @@ def _is_listed(text: str, place: Place, given: str, name: str, *, own_line: bool
     if ends and (own_line or _USER_BEFORE.search(before)):
         return given.isdigit() or not _CAMEL.search(given)
     telling = (len(_parts(name)) > 1 and "secret" not in name.lower()) or "wort" in name.lower()
-    told = after == " " and telling and not _DESCRIBED.match(text, place.end) and not _DOCSTRING.search(before)
+    told = after == " " and telling and not _DESCRIBED.match(text, place.end)
     alone = ends or told
     if alone and len(given) >= 6 and not _in_braces(before) and not _CAMEL.search(given):
         return not _SAID.match(given)
@@ -210,7 +209,7 @@ def _is_assigned(text: str, place: Place, given: str, name: str, line_start: int
         return not re.fullmatch(r"[\w.]+", given) or (len(given) >= 8 and not _CAMEL.search(given) and "_" not in given)
     if _CAMEL.search(given):
         return False
-    if _PROPERTY.match(name) or _PROPERTY_ROOT.match(name):
+    if _PROPERTY.match(name):
         return True
     if len(given) >= 8 and given.isalpha() and given.islower() and not _SAID.match(given):
         return True

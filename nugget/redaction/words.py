@@ -35,7 +35,10 @@ _WORDS = frozenset(
     method class const let var return returns import export await async new lambda def
     minimum maximum min max length size count characters character chars char least most number digits digit letters
     uppercase lowercase special symbol symbols zeichen mindestens
-    passwort kennwort contraseña contrasena senha wachtwoord parola hasło haslo heslo lösenord adgangskode passord
+    passwort kennwort contraseña contrasena senha wachtwoord parola
+    falsch richtig vergessen abgelaufen ungültig erforderlich gesperrt geändert obligatoire incorrecte requise oublié
+    expiré incorrecta incorrecto requerida obligatoria sbagliata scaduta incorreta onjuist
+    hasło haslo heslo lösenord adgangskode passord
     salasana jelszó parool lozinka parole şifre sifre пароль 密码 密碼 パスワード 비밀번호 mot motdepasse passe clave
     """.split()
 )
