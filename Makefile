@@ -20,8 +20,8 @@ check: $(INSTALLED)  ## Lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: check  ## The checks, and the tests of units and of the command line
-	$(BIN)/pytest -n 2 --dist worksteal tests/house tests/unit tests/cli
+test: check  ## The checks, and the tests of units, of the command line and of faults (a few)
+	$(BIN)/pytest -n 2 --dist worksteal tests/house tests/unit tests/cli tests/faults
 
 test-all: check  ## Everything that CI runs: the checks and every test
 	$(BIN)/pytest -n 2 --dist worksteal
