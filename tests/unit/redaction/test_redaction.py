@@ -27,7 +27,7 @@ from nugget.redaction.engine import FAILED, RULES, judge
 from nugget.redaction.paths import EXCLUDED
 from nugget.sources.claude_code import read_session
 
-FLOOR = 0.5
+FLOOR = 0.85
 """The least recall in any context."""
 
 
