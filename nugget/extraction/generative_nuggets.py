@@ -27,7 +27,7 @@ from nugget.extraction.places import Places
 from nugget.extraction.replies import Shown, find_quote, is_foreign, without_invisible
 from nugget.extraction.requests import one_line
 from nugget.extraction.scoring import shared_words
-from nugget.infra.schema import problems_in
+from nugget.infra.llm.gate import problems_in
 from nugget.models import EventKind, Scope, Session, Speaker
 from nugget.nuggets import FileTouch, Nugget, NuggetType
 from nugget.redaction import allow_list, redact

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from nugget.extraction.proposals import Proposal
-from nugget.infra.schema import problems_in
+from nugget.infra.llm.gate import problems_in
 from nugget.models import (
     Event,
     EventKind,

@@ -148,7 +148,7 @@ def options_of(command: object) -> Iterator[str]:
 
 @pytest.mark.proves("HOUSE-DOCS-COMPLETE")
 def test_every_environment_variable_that_is_read_is_documented() -> None:
-    source = text_of("nugget/config.py") + text_of("nugget/infra/embedding/remote.py")
+    source = text_of("nugget/config.py") + text_of("nugget/infra/embedding/other_models.py")
     read = set(re.findall(r'"((?:NUGGET|ANTHROPIC|OPENAI|VOYAGE|CLAUDE|GITHUB|AISH)_[A-Z_]*[A-Z])"', source))
     assert {"NUGGET_HOME", "NUGGET_BRAIN"} <= read
     documented = text_of("docs/configuration.md")

@@ -27,6 +27,7 @@ GATEWAYS: dict[str, set[str]] = {
     "github": {"infra.github"},
     "httpx": {"infra.embedding"},
     "httpx2": {"infra.llm"},
+    "jsonschema": {"infra.llm"},
     "kingfisher_sdk": {"redaction.engine"},
     "markdown_it": {"markdown"},
     "mcp.client": {"demo"},

@@ -176,7 +176,7 @@ def test_a_value_that_breaks_the_schema_all_the_same_is_a_bad_reply(
     environment: Environment, behave: Callable[..., None]
 ) -> None:
     behave(result(structured_output={"count": 0}))
-    with pytest.raises(BadReply, match="below 1") as told:
+    with pytest.raises(BadReply, match="less than the minimum of 1") as told:
         ask(extractor(environment))
     assert told.value.usd == 0.0125
 

@@ -1,25 +1,35 @@
 """The one gateway to an LLM: Claude, through the anthropic SDK.
 
-Every call is redacted before it leaves, held to a deadline and to a cost cap, and written to the cost ledger,
-`$NUGGET_HOME/ledger/costs.jsonl`. Every failure is LLMUnavailable with one clear sentence.
+Every call is redacted before it leaves, limited in time and cost, and written to the cost ledger. Every failure is
+LLMUnavailable with one clear sentence.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.infra.llm.call import Call, Reply, read_events, read_message, watched
 from nugget.infra.llm.claude_cli import ClaudeCli
-from nugget.infra.llm.costs import CostCapReached, DailyBudget, DailyCapReached, Spending, spending
-from nugget.infra.llm.forwarding import Head, arguments, cleaned_strings, kept, streamed, whole
-from nugget.infra.llm.gate import FENCES, BadReply, Gate, utc_now
+from nugget.infra.llm.gate import (
+    FENCES,
+    BadReply,
+    Call,
+    CostCapReached,
+    DailyBudget,
+    DailyCapReached,
+    Gate,
+    Reply,
+    Spending,
+    spending,
+    utc_now,
+)  # fmt: skip
 from nugget.infra.llm.prices import takes_effort
 from nugget.redaction import allow_list
 from nugget.text import shorten
@@ -35,10 +45,21 @@ __all__ = [
 _DEFAULT_URL = "https://api.anthropic.com"
 _MAX_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
-_UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AssertionError, RecursionError)
-"""What the SDK and its HTTP client raise where a reply is not what they take it for, such as text in a charset of
-another kind."""
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_EXACT = frozenset(
+    {"id", "tool_use_id", "signature", "data", "type", "name", "role", "media_type", "cache_control", "thinking"}
+)
+"""Fields that the API compares or decodes, and that redaction must not change."""
+_HEADERS = ("content-type", "retry-after", "request-id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The beginning of a forwarded reply: its status, and the headers that the caller needs."""
+
+    status: int
+    headers: Mapping[str, str]
 
 
 def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudget | None = None) -> LLM | None:
@@ -55,9 +76,9 @@ def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudge
 
 
 def open_extractor(settings: Settings, environment: Environment) -> LLM | ClaudeCli | None:
-    """The LLM that reads sessions: the API's, or the `claude` command where `llm.extract_with` says so.
+    """Return the model that reads sessions: the API's, or the `claude` command if `llm.extract_with` says so.
 
-    Raises UsageError for a way that does not exist.
+    Raises UsageError if `llm.extract_with` is neither.
     """
     if settings.llm.extract_with == "api":
         return open_llm(settings, environment)
@@ -108,8 +129,8 @@ class LLM(Gate):
 
         `purpose` and `session` name the call in the ledger. `effort` (`low` to `max`) is left out for models that take
         none.
-        Raises BadReply when the reply does not follow the schema (also when it was cut at `max_tokens`), and
-        LLMUnavailable for everything else, before the call where its cost could exceed the cap.
+        Raises BadReply if the reply does not follow the schema (also if it was cut at `max_tokens`), and
+        LLMUnavailable for everything else, before the call if its cost could exceed the cap.
         """
         import anthropic
 
@@ -117,15 +138,12 @@ class LLM(Gate):
         request = self._request(model, system, prompt, max_tokens=max_tokens, output=output, effort=effort)
         call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request, session=session)
         with self._recorded(call, max_usd=max_usd):
-            with self._client(call) as client, client.messages.with_streaming_response.create(**request) as response:
-                message = read_message(response.iter_bytes(), call)
-            call.note_usage(message.get("usage"))
-            call.stop_reason = str(message.get("stop_reason") or "")
-            text = _text_of(message)
-            if call.stop_reason == "refusal":
-                raise LLMUnavailable(f"{model} declined to answer ({purpose}).")
-            value = self._checked(text, schema, call)
-        return call.reply(value)
+            with self._client(call) as client:
+                message = client.messages.create(**request)
+            _note(message.to_dict(warnings=False), call)
+            _refuse_refusal(call)
+            blocks = (block for block in message.content if getattr(block, "type", None) == "text")
+            return self._reply("".join(getattr(block, "text", "") for block in blocks), schema, call)
 
     def stream(
         self,
@@ -146,16 +164,16 @@ class LLM(Gate):
         request = self._request(model, system, prompt, max_tokens=max_tokens, output={}, effort=effort)
         call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request)
         with self._recorded(call, max_usd=max_usd):
-            request["stream"] = True
-            with self._client(call) as client, client.messages.with_streaming_response.create(**request) as response:
-                for delta in read_events(response.iter_bytes(), call):
-                    yield _printable(delta)
-            if call.stop_reason == "refusal":
-                raise LLMUnavailable(f"{model} declined to answer ({purpose}).")
+            with self._client(call) as client, client.messages.create(**request, stream=True) as events:
+                for event in events:
+                    call.left_s()
+                    _note(event.to_dict(warnings=False), call)
+                    if event.type == "content_block_delta" and event.delta.type == "text_delta":
+                        yield _CONTROL.sub("", event.delta.text)
+            _refuse_refusal(call)
             if call.stop_reason == "max_tokens":
                 yield " […]"
-            if not call.stop_reason:
-                raise LLMUnavailable(f"The connection to {model} was cut before its answer was complete.")
+            _require_end(call)
 
     def forward(
         self,
@@ -168,23 +186,23 @@ class LLM(Gate):
     ) -> Generator[Head | bytes]:
         """Pass a caller's own call (the API's JSON body) on: first a Head, then the body in pieces as they come.
 
-        An error of the API comes back the same way, with its status. Nothing is tried again: that is the caller's
-        choice. Raises LLMUnavailable where there is no whole reply, and before a call that could exceed `max_usd`.
+        An error of the API comes back the same way, with its status. Nothing is retried: that is the caller's choice.
+        Raises LLMUnavailable if the reply is incomplete, and before a call that could exceed `max_usd`.
         """
         import anthropic
 
-        cleaned = cleaned_strings({"system": [], **request}, self._clean)
+        cleaned = _cleaned_strings({"system": [], **request}, self._clean)
         call = Call(purpose=purpose, model=request["model"], timeout_s=timeout_s, request=cleaned, session=session)
         with self._recorded(call, max_usd=max_usd), self._client(call, retries=0) as client:
             try:
-                with client.messages.with_streaming_response.create(**arguments(cleaned)) as response:
-                    yield Head(status=response.status_code, headers=kept(response.headers))
-                    chunks = watched(response.iter_bytes(), call)
-                    yield from streamed(chunks, call) if request.get("stream") else whole(chunks, call)
+                with client.messages.with_streaming_response.create(**_arguments(cleaned)) as response:
+                    yield Head(status=response.status_code, headers=_kept(response.headers))
+                    chunks = response.iter_bytes()
+                    yield from _streamed(chunks, call) if request.get("stream") else _whole(chunks, call)
             except anthropic.APIStatusError as error:
-                call.refused = True
+                call.free = True
                 call.error = f"HTTP {error.status_code}"
-                yield Head(status=error.status_code, headers=kept(error.response.headers))
+                yield Head(status=error.status_code, headers=_kept(error.response.headers))
                 yield self._scrub(error.response.text).encode()
 
     def _request(
@@ -201,79 +219,66 @@ class LLM(Gate):
         return {**request, "output_config": output} if output else request
 
     def _client(self, call: Call, *, retries: int = _MAX_RETRIES) -> anthropic.Anthropic:
-        """A client whose attempts and waits together stay within the call's deadline; it closes with the call.
+        """Open a client whose attempts and waits together stay within the call's deadline.
 
-        The SDK's own timeout starts again with each attempt and obeys a retry-after of any length.
+        The SDK's own timeout starts again with each attempt, and it obeys a retry-after of any length.
         """
         if not self._secret.isascii() or not self._secret.isprintable():
             raise LLMUnavailable(
-                "ANTHROPIC_API_KEY holds characters that no key has.", hint="Copy the key again, on one line."
+                "ANTHROPIC_API_KEY contains characters that no key has.", hint="Copy the key again, on one line."
             )
-        if _host(self._base_url) is None:
-            raise LLMUnavailable("ANTHROPIC_BASE_URL is no http:// or https:// address.", hint="Correct or unset it.")
         import anthropic
         import httpx2
 
         def attempt(request: Any, call_next: Callable[[Any], Any]) -> Any:
             left_s = call.left_s()
-            timeout = httpx2.Timeout(left_s, connect=min(left_s, _CONNECT_TIMEOUT_S))
-            try:
-                response = call_next(request.copy(timeout=timeout))
-            except anthropic.APIConnectionError:
-                call.left_s()
-                raise
-            if retries and response.status_code >= 400:
-                _hold_wait(response, call)
+            response = call_next(request.copy(timeout=httpx2.Timeout(left_s, connect=min(left_s, _CONNECT_TIMEOUT_S))))
+            response.headers.pop("retry-after-ms", None)
+            wait = response.headers.get("retry-after", "0")
+            if response.status_code >= 400 and not (_SECONDS.fullmatch(wait) and float(wait) < call.left_s()):
+                response.headers["x-should-retry"] = "false"
             return response
 
         return anthropic.Anthropic(
             api_key=self._secret,
             base_url=self._base_url,
             max_retries=retries,
-            timeout=httpx2.Timeout(call.timeout_s, connect=_CONNECT_TIMEOUT_S),
             # The key would go along to wherever a redirect leads.
             http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
             middleware=[attempt],
         )
 
-    def _translated(self, error: Exception, call: Call) -> LLMUnavailable | None:
-        """The sentence for an exception of the SDK or of its HTTP client; None for one of neither."""
+    def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
+        """Return the sentence for an exception of the SDK or of its HTTP client."""
         import anthropic
         import httpx2
 
         if isinstance(error, (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError)):
             return LLMUnavailable(f"{call.model} did not answer within {call.timeout_s:g} s ({call.purpose}).")
         if isinstance(error, anthropic.APIStatusError):
-            call.refused = True
-            return _status_sentence(error, call.model, said=shorten(self._scrub(_said(error)), 200))
+            if error.status_code == 200:
+                return LLMUnavailable("The Anthropic API broke off the answer.", hint="Try again later.")
+            call.free = True
+            said = error.api_message if isinstance(error.api_message, str) else ""
+            return _status_sentence(error.status_code, call.model, said=shorten(self._scrub(said), 200))
         if isinstance(error, (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)):
             cause = error.__cause__ or error
-            call.sent = not isinstance(cause, httpx2.ConnectError)
+            call.free = isinstance(cause, httpx2.ConnectError)
             reason = shorten(self._scrub(str(cause)), 160) or type(cause).__name__
             return LLMUnavailable(
-                f"The connection to {_host(self._base_url)} failed ({reason}).",
+                f"The connection to the Anthropic API failed ({reason}).",
                 hint="Check the network and ANTHROPIC_BASE_URL.",
             )
-        if isinstance(error, (anthropic.AnthropicError, *_UNREADABLE)):
-            return LLMUnavailable(f"The reply of {call.model} could not be read ({type(error).__name__}).")
-        return None
+        return LLMUnavailable(f"The reply of {call.model} could not be read ({type(error).__name__}).")
 
 
-def _text_of(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else []
-    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def _status_sentence(error: anthropic.APIStatusError, model: str, *, said: str) -> LLMUnavailable:
-    status, tail = error.status_code, f": {said.rstrip('.')}" if said else ""
+def _status_sentence(status: int, model: str, *, said: str) -> LLMUnavailable:
+    tail = f": {said.rstrip('.')}" if said else ""
     if status in (401, 403):
         return LLMUnavailable(f"The Anthropic API refused the key (HTTP {status}).", hint="Check ANTHROPIC_API_KEY.")
     if status == 404:
         return LLMUnavailable(
-            f"The Anthropic API does not know `{model}` (HTTP 404).",
-            hint="Correct `llm` in your configuration.",
+            f"The Anthropic API does not know `{model}` (HTTP 404).", hint="Correct `llm` in your configuration."
         )
     if 300 <= status < 400:
         hint = "Give the address that it redirects to as ANTHROPIC_BASE_URL."
@@ -281,60 +286,78 @@ def _status_sentence(error: anthropic.APIStatusError, model: str, *, said: str) 
     if status == 429:
         return LLMUnavailable(f"The Anthropic API's rate limit is reached (HTTP 429){tail}.", hint="Try again later.")
     if status >= 500:
-        what = "is overloaded" if status == 529 else "failed"
-        return LLMUnavailable(f"The Anthropic API {what} (HTTP {status}){tail}.", hint="Try again later.")
+        problem = "is overloaded" if status == 529 else "failed"
+        return LLMUnavailable(f"The Anthropic API {problem} (HTTP {status}){tail}.", hint="Try again later.")
     return LLMUnavailable(f"The Anthropic API refused the request (HTTP {status}){tail}.")
 
 
-def _host(url: str) -> str | None:
-    """The host of an http(s) address; None for any other text."""
-    try:
-        parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and url.isprintable() and " " not in url and parts.port != 0
-    except ValueError:
-        return None
-    return parts.hostname if sound else None
+def _note(data: Mapping[str, Any], call: Call) -> None:
+    """Take over the token counts and the stop reason of a message or of an event of a streamed one."""
+    message, delta = data.get("message"), data.get("delta")
+    for part in (data, message):
+        if isinstance(part, Mapping):
+            call.note_usage(part.get("usage"))
+    ended = delta if isinstance(delta, Mapping) else data
+    call.stop_reason = str(ended.get("stop_reason") or call.stop_reason)
 
 
-def _printable(text: str) -> str:
-    return _CONTROL.sub("", text)
+def _refuse_refusal(call: Call) -> None:
+    if call.stop_reason == "refusal":
+        raise LLMUnavailable(f"{call.model} declined to answer ({call.purpose}).")
 
 
-def _said(error: anthropic.APIStatusError) -> str:
-    """The API's own words for an error, which may be of any type."""
-    return error.api_message if isinstance(error.api_message, str) else ""
+def _require_end(call: Call) -> None:
+    if not call.stop_reason and call.error is None:
+        raise LLMUnavailable(f"The connection to {call.model} was cut before its answer was complete.")
 
 
-def _hold_wait(response: Any, call: Call) -> None:
-    """Leave the SDK a wait in seconds or none, of the three forms that it obeys whatever their length.
-
-    Raises LLMUnavailable where the wait is longer than the call may take.
-    """
-    wait_s = _seconds(response.headers.get("retry-after"))
-    for name in ("retry-after", "retry-after-ms"):
-        response.headers.pop(name, None)
-    if wait_s is None:
-        return
-    if wait_s >= call.left_s():
-        response.close()
-        call.refused = True
-        raise LLMUnavailable(
-            f"The Anthropic API asks to wait {wait_s:.0f} s (HTTP {response.status_code}), longer than the "
-            f"{call.timeout_s:g} s that this call may take.",
-            hint="Try again later.",
-        )
-    response.headers["retry-after"] = str(wait_s)
+def _arguments(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request as arguments of the SDK; fields that it does not name go into the body."""
+    request = {name: value for name, value in request.items() if name != "system" or value}
+    named = {"model", "max_tokens", "messages", "system", "stream"}
+    extra = {name: value for name, value in request.items() if name not in named}
+    return {**{name: value for name, value in request.items() if name in named}, "extra_body": extra or None}
 
 
-def _seconds(header: str | None) -> float | None:
-    """A `retry-after`, which is a number of seconds or a time. Source: RFC 9110, 10.2.3."""
-    try:
-        return float(header) if header else None
-    except ValueError:
-        pass
-    from email.utils import parsedate_to_datetime
+def _whole(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
+    """Yield a plain reply in one piece, and note its usage."""
+    body = b"".join(chunks)
+    message = json.loads(body)
+    if isinstance(message, dict):
+        _note(message, call)
+    yield body
 
-    try:
-        return (parsedate_to_datetime(header or "") - utc_now()).total_seconds()
-    except (ValueError, TypeError, OverflowError):
-        return None
+
+def _streamed(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
+    """Yield the events byte for byte as they come, and note the usage in them."""
+    rest = b""
+    for chunk in chunks:
+        call.left_s()
+        yield chunk
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:") and (b'"usage"' in line or b'"error"' in line):
+                try:
+                    event = json.loads(line[5:])
+                except ValueError:
+                    continue
+                if isinstance(event, dict):
+                    _note(event, call)
+                    if event.get("type") == "error":
+                        call.error = "The Anthropic API broke off the answer."
+    _require_end(call)
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: headers[name] for name in _HEADERS if name in headers}
+
+
+def _cleaned_strings(value: Any, clean: Callable[[str], str]) -> Any:
+    """Apply `clean` to every text in a JSON value but those that must stay exact."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_cleaned_strings(part, clean) for part in value]
+    if isinstance(value, dict):
+        return {name: part if name in _EXACT else _cleaned_strings(part, clean) for name, part in value.items()}
+    return value

@@ -21,8 +21,7 @@ from typing import Any
 
 from nugget.errors import LLMUnavailable
 from nugget.infra import files, spool
-from nugget.infra.llm.call import Call, Reply
-from nugget.infra.llm.gate import Gate, utc_now
+from nugget.infra.llm.gate import Call, Gate, Reply, utc_now
 from nugget.text import shorten
 
 INSIDE = "NUGGET_INSIDE"
@@ -66,7 +65,7 @@ class ClaudeCli(Gate):
         effort: str | None = None,
         session: str | None = None,
     ) -> Reply:
-        """As `LLM.structured`; `max_tokens` serves the estimate of the cost only, the command has no such limit.
+        """Ask as `LLM.structured` does; `max_tokens` only serves the estimate of the cost.
 
         The command itself asks again, up to five times, when a reply does not follow the schema.
         """
@@ -79,19 +78,18 @@ class ClaudeCli(Gate):
                 "--system-prompt", system, "--json-schema", json.dumps(schema),
             ]  # fmt: skip
             result = self._result(self._run(arguments, prompt, call), call)
-            value = self._checked(json.dumps(result.get("structured_output")), schema, call)
-        return call.reply(value)
+            return self._reply(json.dumps(result.get("structured_output")), schema, call)
 
     def _run(self, arguments: Sequence[str], prompt: str, call: Call) -> bytes:
         command = shutil.which("claude", path=self._variables.get("PATH"))
         if command is None:
-            call.sent = False
+            call.free = True
             raise LLMUnavailable(
                 "There is no `claude` command on the PATH.",
                 hint="Install Claude Code, or set `llm: {extract_with: api}` and ANTHROPIC_API_KEY.",
             )
         if self._variables.get(INSIDE):
-            call.sent = False
+            call.free = True
             raise LLMUnavailable("Nugget was started by a `claude` that Nugget started, and starts no other.")
         folder = self._home / "claude-code"
         files.private_folder(folder)
@@ -111,7 +109,7 @@ class ClaudeCli(Gate):
         return output
 
     def _result(self, output: bytes, call: Call) -> dict[str, Any]:
-        """The result that the command prints, with its cost noted. Source: `claude --print --output-format json`."""
+        """Parse the output of `claude --print --output-format json`, and note its cost."""
         result = json.loads(output)
         if not isinstance(result, dict):
             raise ValueError("no result")
@@ -119,25 +117,23 @@ class ClaudeCli(Gate):
         call.stop_reason = str(result.get("stop_reason") or "")
         cost = result.get("total_cost_usd")
         if isinstance(cost, (int, float)) and 0 <= cost < 1_000:
-            call.usd_told = float(cost)
+            call.reported_usd = float(cost)
         if result.get("is_error") or "structured_output" not in result:
-            told = result.get("errors") or result.get("result") or result.get("subtype") or "no reply"
-            told = "; ".join(map(str, told)) if isinstance(told, list) else str(told)
-            raise LLMUnavailable(f"`claude` failed: {shorten(self._scrub(told), 300).rstrip('.')}.")
+            reason = result.get("errors") or result.get("result") or result.get("subtype") or "no reply"
+            reason = "; ".join(map(str, reason)) if isinstance(reason, list) else str(reason)
+            raise LLMUnavailable(f"`claude` failed: {shorten(self._scrub(reason), 300).rstrip('.')}.")
         return result
 
-    def _translated(self, error: Exception, call: Call) -> LLMUnavailable | None:
+    def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
         if isinstance(error, (subprocess.TimeoutExpired, TimeoutError)):
             return LLMUnavailable(f"`claude` did not answer within {call.timeout_s:g} s ({call.purpose}).")
         if isinstance(error, OSError):
             return LLMUnavailable(f"`claude` could not be started ({error.strerror}).")
-        if isinstance(error, (ValueError, RecursionError)):
-            return LLMUnavailable(f"The reply of `claude` could not be read ({type(error).__name__}).")
-        return None
+        return LLMUnavailable(f"The reply of `claude` could not be read ({type(error).__name__}).")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the command and whatever it started."""
+    """Kill the command and its children."""
     with suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,7 @@
-"""The gate of every LLM call: redaction before, cap and ledger around, checks after."""
+"""The gate of every call to a model: redaction before it, caps and the cost ledger around it, checks after it.
+
+The ledger is `$NUGGET_HOME/ledger/costs.jsonl`, with one line for every call, also for those that failed.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,20 @@ import html
 import json
 import logging
 import re
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from nugget.errors import LLMUnavailable
 from nugget.infra import ledger
-from nugget.infra.llm.call import Call
-from nugget.infra.llm.costs import COSTS, CostCapReached, DailyBudget, spending
-from nugget.infra.schema import problems_in
+from nugget.infra.llm.prices import cost_usd, estimate_cost_usd, price_of
 from nugget.redaction import redact
 from nugget.text import shorten
 
@@ -26,15 +30,19 @@ FENCES = ("question", "passage", "unit", "session", "candidate", "reply")
 
 _FENCE_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(FENCES)})\b)", re.IGNORECASE)
 _CODE_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+_COSTS = "costs.jsonl"
+_USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_MOST_TOKENS = 1_000_000_000
+"""No call reads or writes more; a larger count is an error of the endpoint."""
+_MOST_PROBLEMS = 20
 _LEAST_SECRET_CHARS = 8
 _log = logging.getLogger("nugget")
 
 
 class BadReply(LLMUnavailable):
-    """The model answered, but not what the schema asks for.
+    """A reply that does not follow the schema, which the caller can ask for again or use the sound parts of.
 
-    `value` is what could be read of it (None where it is no JSON), `problems` say what is wrong, so that the
-    caller can ask again or keep the sound parts; `usd` is what it cost.
+    `value` is the JSON that could be read (None if there was none), `problems` say what is wrong, `usd` is the cost.
     """
 
     def __init__(self, message: str, *, text: str, value: object, problems: Sequence[str], usd: float) -> None:
@@ -45,13 +53,175 @@ class BadReply(LLMUnavailable):
         self.usd = usd
 
 
+class CostCapReached(LLMUnavailable):
+    """A call that was not made because it could exceed its cost cap."""
+
+
+class DailyCapReached(CostCapReached):
+    """A call that was not made because its face could exceed its daily limit."""
+
+    retry_after_s: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A structured reply. `usd` is its cost, an upper estimate if the model's price is unknown."""
+
+    value: dict[str, Any]
+    usd: float
+    input_tokens: int
+    output_tokens: int
+    stop_reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One call under way: its deadline, its tokens and its cost. `free` says that nothing was sent, or it was refused.
+
+    `reported_usd` is the cost as the other end states it.
+    """
+
+    purpose: str
+    model: str
+    timeout_s: float
+    request: dict[str, Any]
+    session: str | None = None
+    started: float = field(default_factory=time.monotonic)
+    tokens: dict[str, int] = field(default_factory=dict)
+    stop_reason: str = ""
+    error: str | None = None
+    free: bool = False
+    reported_usd: float | None = None
+
+    def left_s(self) -> float:
+        """Return the seconds until the deadline. Raises TimeoutError after it."""
+        left = self.started + self.timeout_s - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def note_usage(self, usage: object) -> None:
+        """Take over the token counts of a reply that are valid."""
+        for name, count in usage.items() if isinstance(usage, Mapping) else ():
+            if name in _USAGE and type(count) is int and 0 <= count <= _MOST_TOKENS:
+                self.tokens[name] = count
+
+    @property
+    def all_tokens(self) -> dict[str, int]:
+        """The counts under all four names."""
+        return {name: self.tokens.get(name, 0) for name in _USAGE}
+
+    @property
+    def usd_at_most(self) -> float:
+        """The most that the call can cost, estimated from its text before it is sent."""
+        sent = [self.request["system"], self.request["messages"], self.request.get("output_config")]
+        text = json.dumps(sent, ensure_ascii=False)
+        return estimate_cost_usd(self.model, text, max_output_tokens=self.request["max_tokens"])
+
+    @property
+    def usd(self) -> float | None:
+        """The cost of the call; None if the model has no list price or the reply was incomplete."""
+        if self.free:
+            return 0.0
+        if self.reported_usd is not None:
+            return round(self.reported_usd, 8)
+        return round(cost_usd(self.model, self.all_tokens), 8) if self._is_counted and price_of(self.model) else None
+
+    @property
+    def usd_counted(self) -> float:
+        """The cost that counts for caps: an upper estimate if the real one is unknown."""
+        if self.usd is not None:
+            return self.usd
+        return round(cost_usd(self.model, self.all_tokens) if self._is_counted else self.usd_at_most, 8)
+
+    @property
+    def _is_counted(self) -> bool:
+        return bool(self.stop_reason) and self.tokens.keys() >= {"input_tokens", "output_tokens"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Cost of calls: `usd` sums known and estimated costs; `estimated_calls` had no known price."""
+
+    calls: int
+    failed_calls: int
+    estimated_calls: int
+    usd: float
+
+
+class DailyBudget:
+    """A limit in USD on the calls of one face from midnight to midnight UTC. Thread-safe.
+
+    The amount spent is read from the cost ledger, so a restart changes nothing. A call under way counts at the most
+    it can cost; the calls of other processes count once they are done.
+    """
+
+    def __init__(self, home: Path, *, max_usd: float, face: str) -> None:
+        self.face = face
+        self._home = home
+        self._max_usd = max_usd
+        self._lock = threading.Lock()
+        self._under_way_usd = 0.0
+
+    def hold(self, usd: float, *, now: datetime) -> Callable[[], None]:
+        """Reserve `usd` for a call, and return a function that releases it. Raises DailyCapReached."""
+        midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        with self._lock:
+            spent = spending(self._home, since=midnight, face=self.face).usd + self._under_way_usd
+            if spent + usd > self._max_usd:
+                error = DailyCapReached(
+                    f"This call could cost ${usd:.4f}, and ${spent:.4f} of the ${self._max_usd:.2f} a day is spent.",
+                    hint="Try again after midnight UTC, or raise `http.max_usd_per_day`.",
+                )
+                error.retry_after_s = int((midnight + timedelta(days=1) - now).total_seconds()) + 1
+                raise error
+            self._under_way_usd += usd
+
+        def release() -> None:
+            with self._lock:
+                self._under_way_usd -= usd
+
+        return release
+
+
+def spending(
+    home: Path, *, since: datetime | None = None, session: str | None = None, face: str | None = None
+) -> Spending:
+    """Sum up the cost ledger from `since` (an aware time) on: all calls, or those of a session or a face."""
+    lines = [
+        line
+        for line in ledger.read(home, _COSTS)
+        if (since is None or _time(line) >= since)
+        and (session is None or line.get("session") == session)
+        and (face is None or line.get("face") == face)
+    ]
+    return Spending(
+        calls=len(lines),
+        failed_calls=sum(line.get("ok") is not True for line in lines),
+        estimated_calls=sum(line.get("usd") is None for line in lines),
+        usd=sum(_number(line.get("usd_counted")) for line in lines),
+    )
+
+
+def _time(line: Mapping[str, Any]) -> datetime:
+    try:
+        time = datetime.fromisoformat(str(line.get("time")))
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+
+
 def utc_now() -> datetime:
-    """The time now, aware."""
+    """Return the current time, aware."""
     return datetime.now(UTC)
 
 
 class Gate(ABC):
-    """Base of the ways to an LLM. `secret` must not appear in a message; `budget` limits the calls of a face."""
+    """Base of the ways to a model. `secret` never appears in a message; `budget` limits the calls of a face."""
 
     def __init__(
         self,
@@ -73,11 +243,10 @@ class Gate(ABC):
         return spending(self._home, since=self._clock() - within, session=session).usd
 
     def fence(self, text: str, tag: str, **attributes: object) -> str:
-        """Untrusted text, redacted, between `<tag>` lines: material, not orders. `tag` is one of FENCES.
+        """Redact untrusted text and put it between `<tag>` lines; `tag` is one of FENCES.
 
-        The text can neither close nor open a fence, since a `<` before any of their names becomes `&lt;`.
-
-        Redacting here, and not only when the prompt is sent, keeps an unclosed `<private>` inside its fence.
+        The text can neither close nor open a fence: a `<` before any of their names becomes `&lt;`. Redacting here, and
+        not only when the prompt is sent, keeps an unclosed `<private>` inside its fence.
         """
         cleaned = redact(text, allow=self._allow).text
         inner = _FENCE_TAG.sub("&lt;", cleaned)
@@ -89,28 +258,25 @@ class Gate(ABC):
         return redact(text, allow=self._allow).text.encode("utf-8", "replace").decode()
 
     def _scrub(self, text: str) -> str:
-        """A text from outside, fit for a message: it might hold the key, or any other secret."""
-        return redact(
-            (text.replace(self._secret, "[key]") if len(self._secret) >= _LEAST_SECRET_CHARS else text),
-            allow=self._allow,
-        ).text
+        """Redact text from outside for a message: it might hold the key, or any other secret."""
+        known = len(self._secret) >= _LEAST_SECRET_CHARS
+        return redact(text.replace(self._secret, "[key]") if known else text, allow=self._allow).text
 
     @contextmanager
     def _recorded(self, call: Call, *, max_usd: float) -> Iterator[None]:
-        """Refuse what is too dear, translate what fails, and write the call to the ledger whatever happens."""
+        """Refuse a call above its cap, translate its errors, and write it to the ledger in every case."""
         release = None
         try:
+            call.free = True
             if call.usd_at_most > max_usd:
-                call.sent = False
                 raise CostCapReached(
                     f"Asking {call.model} ({call.purpose}) could cost ${call.usd_at_most:.4f}, more than the "
                     f"${max_usd:.4f} allowed.",
                     hint="Raise the cap in your configuration, or choose a cheaper model.",
                 )
             if self._budget is not None:
-                call.sent = False
                 release = self._budget.hold(call.usd_at_most, now=self._clock())
-                call.sent = True
+            call.free = False
             yield
         except LLMUnavailable as error:
             call.error = str(error)
@@ -119,68 +285,69 @@ class Gate(ABC):
             call.error = "nobody waited for the end"
             raise
         except Exception as error:
-            told = self._translated(error, call)
-            call.error = str(told or type(error).__name__)
-            if told is None:
-                raise
-            raise told from None
+            translated = self._translated(error, call)
+            call.error = str(translated)
+            raise translated from None
         finally:
             if self._record(call) and release is not None:
                 release()
 
     def _record(self, call: Call) -> bool:
-        """Write the call to the ledger; False if that fails: its cost then stays held back from the budget."""
+        """Write the call to the ledger. If that fails, return False, and its cost stays reserved in the budget."""
         line = {
-            "time": self._clock().isoformat(),
-            "purpose": call.purpose,
-            "model": call.model,
-            "session": call.session,
-            **({"face": self._budget.face} if self._budget else {}),
-            "ok": call.error is None,
-            "error": call.error,
-            **call.tokens,
-            "usd": call.usd,
-            "usd_counted": call.usd_counted,
+            "time": self._clock().isoformat(), "purpose": call.purpose, "model": call.model, "session": call.session,
+            **({"face": self._budget.face} if self._budget else {}), "ok": call.error is None, "error": call.error,
+            **call.all_tokens, "usd": call.usd, "usd_counted": call.usd_counted,
             "seconds": round(time.monotonic() - call.started, 3),
-        }
+        }  # fmt: skip
         try:
-            ledger.append(self._home, COSTS, line)
+            ledger.append(self._home, _COSTS, line)
         except OSError as error:
-            # The reply is paid for: it is better used and unrecorded than thrown away.
+            # The reply is paid for: using it unrecorded is better than throwing it away.
             _log.warning("The cost ledger in %s cannot be written (%s).", self._home / "ledger", error.strerror)
             return False
         return True
 
     @abstractmethod
-    def _translated(self, error: Exception, call: Call) -> LLMUnavailable | None:
-        """The sentence for an exception that a way raises; None for one that it does not know."""
+    def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
+        """Return the sentence for an exception of the SDK or command."""
 
-    def _checked(self, text: str, schema: Mapping[str, Any], call: Call) -> dict[str, Any]:
-        """The object that a reply's text holds, redacted. Raises BadReply where it does not follow the schema."""
-        value, problems = parse_value(text, schema, stop_reason=call.stop_reason, clean=self._scrub)
+    def _reply(self, text: str, schema: Mapping[str, Any], call: Call) -> Reply:
+        """Parse and redact the text of a reply. Raises BadReply if it does not follow the schema."""
+        fenced = _CODE_FENCE.match(text)
+        value: object = None
+        try:
+            value = _cleaned(json.loads(fenced[1] if fenced else text, parse_constant=_refuse_constant), self._scrub)
+            problems = problems_in(value, schema)
+        except (ValueError, RecursionError):
+            cut = " and was cut at its limit of tokens" if call.stop_reason == "max_tokens" else ""
+            problems = [f"the reply is not JSON{cut}" if text else "the reply has no text"]
         if problems or not isinstance(value, dict):
-            told = shorten(self._scrub("; ".join(problems)), 300)
+            said = shorten(self._scrub("; ".join(problems)), 300)
             raise BadReply(
-                f"{call.model} did not reply as asked ({call.purpose}): {told}.",
+                f"{call.model} did not reply as asked ({call.purpose}): {said}.",
                 text=text,
                 value=value,
                 problems=problems,
                 usd=call.usd_counted,
             )
-        return value
+        tokens = call.all_tokens
+        read = sum(tokens.values()) - tokens["output_tokens"]
+        return Reply(
+            value=value,
+            usd=call.usd_counted,
+            input_tokens=read,
+            output_tokens=tokens["output_tokens"],
+            stop_reason=call.stop_reason,
+        )
 
 
-def parse_value(
-    text: str, schema: Mapping[str, Any], *, stop_reason: str, clean: Callable[[str], str]
-) -> tuple[object, list[str]]:
-    """The JSON value of a reply, with `clean` applied to every text in it, and what is wrong with it."""
-    fenced = _CODE_FENCE.match(text)
-    try:
-        value: object = _cleaned(json.loads(fenced[1] if fenced else text, parse_constant=_no_constant), clean)
-    except (ValueError, RecursionError):
-        cut = " and was cut at its limit of tokens" if stop_reason == "max_tokens" else ""
-        return None, [f"the reply is no JSON{cut}" if text else "the reply holds no text"]
-    return value, problems_in(value, schema)
+def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply") -> list[str]:
+    """List the places where a value breaks a JSON Schema (`reply.units[2].type: ...`), at most twenty."""
+    from jsonschema import Draft202012Validator
+
+    errors = islice(Draft202012Validator(schema).iter_errors(value), _MOST_PROBLEMS)
+    return [f"{error.json_path.replace('$', where, 1)}: {shorten(error.message, 120)}" for error in errors]
 
 
 def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
@@ -191,5 +358,5 @@ def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
     return {name: _cleaned(part, clean) for name, part in value.items()} if isinstance(value, dict) else value
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -284,7 +284,7 @@ def test_what_is_sound_in_a_reply_that_stays_malformed_is_kept(llm: LLM, server:
     assert [proposal.unit.type for proposal in extraction.proposals] == ["bug"]
     assert len(server.requests) == 2
     assert [why.partition(":")[0] for why in extraction.dropped] == ["A story of old", "a unit without a title"]
-    assert "unit.type is none of pattern" in extraction.dropped[0]
+    assert "unit.type: 'story' is not one of" in extraction.dropped[0]
 
 
 @pytest.mark.proves("GEN-REPAIR")
