@@ -50,15 +50,6 @@ _PLUMBING = re.compile(
     r"|\s--?(?:body|message|m|description|title)[ =]\s*[\"'].*$)",
     re.DOTALL,
 )
-_CHECK = re.compile(
-    r"(?:mise run|make|just|task|npm (?:run|test)|pnpm|yarn|bun run|npx (?:tsc|eslint|vitest|jest|biome)|uv run|tox|nox"
-    r"|pytest|ruff|mypy|go (?:build|test|vet)|golangci-lint|cargo (?:build|test|clippy|fmt|check)|mvn|gradle|\./gradlew"
-    r"|dotnet (?:build|test)|rake|bundle exec|tsc|eslint|biome|prettier|phpunit|swift (?:build|test)|bazel|cmake|ctest"
-    r"|python\d? -m (?:pytest|unittest|mypy)|\.?[\w./-]*/(?:pytest|ruff|mypy))\b"
-)
-_NARROWED = re.compile(
-    r"\s+(?:-run|-k|--grep|-t|--filter|-count|-timeout|--testNamePattern)[ =]\S+|\s+-v\b|\s+-count=\S+"
-)
 _PATH = re.compile(r"(?<![\w.])~?(?:/[\w.@-]+){2,}/")
 
 
@@ -137,27 +128,6 @@ def bare_command(text: str) -> str:
 def short_path(text: str) -> str:
     """The text with absolute folders cut off paths."""
     return _PATH.sub("", text)
-
-
-def check_commands(events: Sequence[Event]) -> dict[str, tuple[int, Event]]:
-    """Commands that build, test or lint and went well at least once: how often they ran, and the first run.
-
-    The most frequent come first.
-    """
-    outputs = {event.call_id: event for event in events if event.kind is EventKind.OUTPUT and event.call_id}
-    runs: dict[str, tuple[int, Event]] = {}
-    good: set[str] = set()
-    for event in events:
-        output = outputs.get(event.call_id or "") if event.kind is EventKind.COMMAND else None
-        if output is None or "\n" in event.text.strip():
-            continue
-        for part in re.split(r"\s*(?:&&|;)\s*", bare_command(event.text)):
-            name = short_path(_NARROWED.sub("", part).strip())
-            if _CHECK.match(name) and len(name) <= 60:
-                count, first = runs.get(name, (0, event))
-                runs[name] = (count + 1, first)
-                good |= {name} if output.ok else set()
-    return dict(sorted(((name, runs[name]) for name in runs if name in good), key=lambda run: -run[1][0]))
 
 
 def _fix_of(

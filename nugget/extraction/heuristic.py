@@ -2,7 +2,7 @@
 
 Sentences are scored by cue phrases and, where an embedding model is at hand, by their likeness to prototypes of
 knowledge and of chatter. The best passages become units; passages that say the same become one. To these come
-failures with their fix, decisions of the person, and how the project is checked. Every unit carries verbatim
+failures with their fix and decisions of the person. Every unit carries verbatim
 quotes of the session.
 """
 
@@ -60,7 +60,6 @@ def extract_heuristic(session: Session, *, embed: Embed | None, now: datetime) -
         *(writer.answer(event) for event in events if event.kind is EventKind.PROMPT and event.call_id),
         *(writer.finding(finding) for finding in best),
         *(writer.fix(fix) for fix in loose if fix.speaks_for_itself),
-        writer.checks(),
     ]
     distinct = _distinct(proposal for proposal in proposals if proposal)
     return sorted(distinct, key=lambda one: -one.unit.confidence)[:MAX_UNITS]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from nugget.extraction import cues, wording
-from nugget.extraction.fixes import Fix, bare_command, check_commands, short_path
+from nugget.extraction.fixes import Fix, bare_command, short_path
 from nugget.extraction.passages import Passage
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.scoring import Scored
@@ -129,24 +129,6 @@ class Writer:
         )
         return replace(made, unit=replace(made.unit, alternatives=others)) if made else None
 
-    def checks(self) -> Proposal | None:
-        """A unit of how this project is built, tested and linted: the commands that were run again and again."""
-        project, runs = wording.project_of(self.session), check_commands(self.events)
-        often = [name for name, (count, _) in runs.items() if count >= 2]
-        if project is None or len(often) < 2:
-            return None
-        first_run = runs[often[0]][1]
-        listed = [f"- `{name}`" for name in list(runs)[:6]]
-        return self._proposal(
-            KnowledgeType.PATTERN,
-            wording.fitting(f"{project} is checked with", [f"`{name}`" for name in often]),
-            [*_tasks(runs), "Commands that build, test and lint it:", "", *listed],
-            [self._evidence(first_run, first_run.text.strip())],
-            confidence=0.45,
-            reason="Commands that were run again and again",
-            place=0,
-        )
-
     def _place(self, event: Event) -> int:
         return next(place for place, one in enumerate(self.events) if one is event)
 
@@ -225,19 +207,6 @@ def _failure(fix: Fix) -> list[str]:
     if fix.changed_command:
         return [*lines, f"What worked instead: `{shorten(short_path(bare_command(fix.success.text)), 200)}`"]
     return [*lines, "It went well after this change:", "", *_diff(fix.edits[-1])]
-
-
-def _tasks(commands: Iterable[str]) -> list[str]:
-    """A sentence on the program that runs the project's tasks, where one does: `mise run lint`, `make test`."""
-    tasks: dict[str, list[str]] = {}
-    for command in commands:
-        found = _TASK.match(command)
-        if found:
-            tasks.setdefault(found.group("program"), []).append(found.group("task"))
-    program = max(tasks, key=lambda name: len(tasks[name]), default=None)
-    if program is None:
-        return []
-    return [f"This project uses {program} to run its tasks ({', '.join(dict.fromkeys(tasks[program]))}).", ""]
 
 
 def _diff(edit: Event) -> list[str]:

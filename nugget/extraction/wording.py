@@ -11,7 +11,7 @@ from nugget.extraction.cues import LEAD_INS, SAYS_THE_CAUSE
 from nugget.models import EventKind, Session
 from nugget.text import shorten
 
-TITLE_CHARS = 110
+TITLE_CHARS = 80
 
 _EXTENSIONS = {
     "go": ".go", "python": ".py .pyi", "typescript": ".ts .tsx .mts", "javascript": ".js .jsx .mjs .cjs", "rust": ".rs",
@@ -48,11 +48,17 @@ _CLAUSE_ENDS = (
     re.compile(r"\s[—–]\s|;\s|:\s|\.\s|\s\("),
     re.compile(r",\s(?:which|so|because|but|since|and|even|where|then)\b|\s-\s"),
     re.compile(r",\s|\s(?:because|since|when|so that|which)\s"),
+    re.compile(r"\s(?:and|or|but|while|until|unless|if|instead of|rather than|before|after|during|via|without)\s"),
+    re.compile(r"\s(?:for|from|with|by|in|on|at|into|to|as|than)\s"),
 )
 _CLAUSE_BREAK = re.compile(r"(?:;|,? so|,? but|\s[—–-])\s")
 _STARTS_WITH_CODE = re.compile(r"`|[a-z]+[A-Z_.(/:-]|[a-z]+\d")
 _ASIDE = re.compile(r"\s\((?:e\.g\.|i\.e\.|for example|such as|see)[^()]{0,200}\)")
-_DANGLING = re.compile(r"[\s,]+(?:because|since|that|so|and|or|with|as follows|by|to|in|is)$", re.IGNORECASE)
+_DANGLING = re.compile(
+    r"(?:[\s,]+(?:because|since|that|so|and|or|with|as follows|by|to|in|is|for|from|on|at|of|the|a|an|just|only|be|was"
+    r"|are|then|when|if|than|as|into))+$",
+    re.IGNORECASE,
+)
 _COMMIT_PREFIX = re.compile(
     r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci"
     r"|build)(?:\([^)]*\))?!?:\s+",

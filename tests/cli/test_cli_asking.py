@@ -59,7 +59,7 @@ def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget: N
     assert first["id"] == "pattern/retry-with-idempotency"
     assert first.keys() == {
         "id", "source", "type", "title", "domain", "tags", "confidence", "origin", "scope", "path", "ref", "created",
-        "last_modified", "stale", "stale_reason", "score", "chunks", "related", "reasons",
+        "last_modified", "stale", "stale_reason", "score", "chunks", "related", "reasons", "speaker", "reviewed",
     }  # fmt: skip
     assert first["chunks"][0].keys() == {"breadcrumb", "text", "score"}
     assert {"id": "concept/idempotency-keys", "relation": "uses"} in first["related"]

@@ -215,4 +215,4 @@ def test_a_brain_that_cannot_be_written_is_named_by_the_file_that_was_meant(brai
     finally:
         folder.chmod(0o755)
     assert (code, ".partial" in err) == (1, False)
-    assert err.startswith(f"Error: {folder}/a-fact.md cannot be written (permission denied).\n")
+    assert err.startswith("Error: domains/coding/beliefs/a-fact.md cannot be written (permission denied); nothing was")

@@ -17,7 +17,7 @@ from paths import REPOSITORY
 from nugget.config import Settings, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError, UsageError
 from nugget.extraction import extract as run_extraction
-from nugget.extraction.fixes import check_commands, find_fixes, signature_of
+from nugget.extraction.fixes import find_fixes, signature_of
 from nugget.extraction.heuristic import MAX_UNITS, extract_heuristic
 from nugget.extraction.passages import passages, sentences
 from nugget.extraction.proposals import Proposal
@@ -273,18 +273,6 @@ def test_the_explanation_of_a_failure_and_its_fix_are_one_unit() -> None:
 )
 def test_the_telling_line_of_a_failure_is_found(output: str, first: str | None) -> None:
     assert next(iter(signature_of(output)), None) == first
-
-
-def test_check_commands_are_those_that_went_well() -> None:
-    events = [
-        *ran("1", "cd /w && mise run fmt && mise run lint 2>&1 | tail -5", "", ok=True),
-        *ran("2", "mise run lint", "", ok=True),
-        *ran("3", "go test ./... -run TestX -v", "boom", ok=False),
-    ]
-    assert {name: count for name, (count, _) in check_commands(session_of(*events).events).items()} == {
-        "mise run lint": 2,
-        "mise run fmt": 1,
-    }
 
 
 @pytest.mark.proves("EXT-VERBATIM", "EXT-REAL")
