@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -33,6 +34,10 @@ FOREIGN = (
     "NUGGET_", "ANTHROPIC_", "GITHUB_", "CLAUDE", "GIT_", "OPENAI_", "VOYAGE_", "AISH", "CODEX_", "GEMINI_", "XDG_DATA",
 )  # fmt: skip
 """How the variables begin that could lead a test out of its HOME."""
+
+
+# A run in the background (`nohup … &`) inherits SIGINT as ignored, and so would every command that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

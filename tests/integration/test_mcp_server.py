@@ -25,6 +25,8 @@ from provenance_store import make_shop
 from waiting import PATIENCE_S
 
 import nugget
+from nugget.config import read_environment
+from nugget.infra.brain_in_use import trust
 from nugget.mcp.server import INSTRUCTIONS
 from nugget.render import MAX_CHARS
 
@@ -59,6 +61,12 @@ PROBE = {
 
 def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
+
+
+@pytest.fixture(autouse=True)
+def trusted(brain: Path) -> None:
+    """The server is started in the brain's folder, which counts only if it is trusted."""
+    trust(read_environment(), brain)
 
 
 def with_client(talk: Callable[[Client], Awaitable[None]], *, cwd: Path, mode: str = "auto", **variables: str) -> None:
@@ -227,6 +235,8 @@ def test_without_a_brain_it_says_what_to_do_and_finds_one_made_later(brain: Path
         result = await ask(client, "anything")
         assert result.is_error and "nugget init" in text_of(result)
         shutil.copytree(brain, elsewhere, dirs_exist_ok=True)
+        assert "nugget trust" in text_of(await ask(client, "cache invalidation"))
+        trust(read_environment(), elsewhere)
         assert "concept/cache-invalidation" in text_of(await ask(client, "cache invalidation"))
 
     with_client(talk, cwd=elsewhere, NUGGET_EMBEDDING_MODEL="none")
