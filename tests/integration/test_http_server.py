@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 from served import REPOSITORY, START, Served, served, served_brain, variables_for
 from sessions import write_transcript
-from waiting import PATIENCE_S, within
+from waiting import PATIENCE_S, wait_for, within
 
 from nugget.mcp.server import INSTRUCTIONS
 
@@ -154,6 +154,7 @@ def test_every_ref_that_a_search_gives_is_shown_whole_as_on_the_command_line(tmp
     channel.write_text(json.dumps({"from": "ada", "text": "The walrus is out.", "timestamp": "2026-05-01T10:00:00Z"}))
     shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "brain")
     with served(tmp_path, brain=tmp_path / "brain") as server:
+        wait_for(lambda: len({hit["source"] for hit in server.ask("/v1/search", q="walrus").json["hits"]}) == 2)
         found = server.ask("/v1/search", q="walrus").json["hits"]
         assert {hit["source"] for hit in found} == {"sessions", "bridge"}
         document = server.ask("/openapi.json").json

@@ -24,8 +24,9 @@ from test_mcp_server import ask, with_client
 from waiting import PATIENCE_S, wait_for
 
 from nugget.app import Brain
-from nugget.config import EmbeddingSettings
+from nugget.config import EmbeddingSettings, read_environment
 from nugget.infra import server_socket
+from nugget.infra.brain_in_use import trust
 from nugget.infra.server_socket import ServerSocket
 from nugget.sources.injected_text import MEMORY_TAG
 
@@ -209,6 +210,7 @@ def test_the_server_that_a_coding_agent_starts_is_asked_as_well(
 
     # The client kills a server that does not end within two seconds of its stdin.
     monkeypatch.setattr("mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT", PATIENCE_S)
+    trust(read_environment(), synced)
     with_client(talk, cwd=synced, NUGGET_HOME=str(home), NUGGET_EMBEDDING_MODEL=EmbeddingSettings().model)
     assert found
     assert not server_socket.socket_file(home).exists()

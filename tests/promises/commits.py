@@ -23,4 +23,7 @@ PROMISES: dict[str, str] = {
     "HOOK-PLACE": "core.hooksPath and worktrees are honoured",
     "HOOK-FAST": "the hook takes at most 500 ms with 200 sessions known",
 }
-GAPS: dict[str, str] = {}
+GAPS: dict[str, str] = {
+    "HOOK-FAST": "benchmarks/commit_hook.py measures it: 280 ms with what the store knows, 650 ms with a new "
+    "transcript of 2 MB, most of it for opening the engine of redaction.",
+}

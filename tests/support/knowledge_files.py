@@ -13,10 +13,25 @@ def write(brain: Path, path: str, text: str) -> None:
     (brain / path).write_text(text, "utf-8")
 
 
+IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.invalid")
+
+
 def commit(repo: Path, paths: Iterable[str], message: str) -> str:
     """Commit exactly these paths; the new commit."""
     subprocess.run(["git", "-C", str(repo), "--literal-pathspecs", "add", "--force", "--", *paths], check=True)
-    command = ["git", "-C", str(repo), "--literal-pathspecs", "commit", "-qm", message, "--only", "--", *paths]
+    command = [
+        "git",
+        "-C",
+        str(repo),
+        *IDENTITY,
+        "--literal-pathspecs",
+        "commit",
+        "-qm",
+        message,
+        "--only",
+        "--",
+        *paths,
+    ]
     subprocess.run(command, check=True)
     head = subprocess.run(["git", "-C", str(repo), "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     return head.stdout.strip()
