@@ -279,10 +279,12 @@ def test_a_machine_that_is_out_of_breath_tells_nothing_and_the_session_starts(kn
     assert (home / "log/hook.log").read_text().count("TimeoutError: nothing to tell within") == 2
 
 
-def test_the_command_line_shows_the_same(known: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_shows_the_same(
+    known: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from nugget.cli import run
 
-    os.chdir(known)
+    monkeypatch.chdir(known)
     assert run(["brief", "--json"]) == 0
     told = json.loads(capfd.readouterr().out)
     assert told["text"] == added(hook(start(known, session_id=""), "--brief"), "SessionStart")

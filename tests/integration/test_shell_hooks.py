@@ -122,13 +122,14 @@ def test_output_is_recorded_where_asked_and_belongs_to_its_command(shell: str, l
 
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
 def test_an_interrupted_command_is_recorded_and_an_abandoned_line_is_not(shell: str, logs: Logs) -> None:
+    waiting = "sh -c 'echo wait''ing; sleep 50'"
     with terminal(shell, logs.folder.parent, {"AISH_LOG_DIR": str(logs.folder)}) as at:
-        at.run("sleep 50", is_interrupted=True)
+        at.run(waiting, interrupt_at=b"waiting")
         at.type("rm -r abandoned")
         at.type("\x15")
         at.run("")
         at.run("echo after")
-    assert [(one["cmd"], one["exit"]) for one in recorded(logs)] == [("sleep 50", 130), ("echo after", 0)]
+    assert [(one["cmd"], one["exit"]) for one in recorded(logs)] == [(waiting, 130), ("echo after", 0)]
 
 
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")

@@ -45,13 +45,12 @@ class Terminal:
         self._seen = 0
         self.shown = b""
 
-    def run(self, line: str, *, is_interrupted: bool = False) -> None:
-        """Type a command, and wait for the prompt behind it; Ctrl-C is pressed as soon as it runs, where asked for."""
-        shell = os.tcgetpgrp(self._descriptor)
+    def run(self, line: str, *, interrupt_at: bytes = b"") -> None:
+        """Type a command and wait for the next prompt; press Ctrl-C when the command has printed `interrupt_at`."""
         self.type(line + "\n")
-        if is_interrupted:
+        if interrupt_at:
             until = time.monotonic() + STARTED_S
-            while os.tcgetpgrp(self._descriptor) == shell and time.monotonic() < until:
+            while interrupt_at not in self.shown and time.monotonic() < until:
                 self._read_for(0.02)
             self.type("\x03")
         self.wait()

@@ -201,10 +201,11 @@ def _execute(
     # GitPython passes every variable on; env(1) takes those out that are not wanted.
     foreign = [name for name in read_environment().variables if name.startswith("GIT_") and name not in variables]
     without = ["env", *chain.from_iterable(("-u", name) for name in foreign)] if foreign else []
-    # `-C`, not GitPython's own folder: it expands `$` in it, and goes without a folder that it cannot enter.
+    # `-C`, not GitPython's own folder: it expands `$` in it, and goes without a folder that it cannot enter. The root
+    # as the working folder, as this process's own may be gone or closed to us.
     command = [*without, "git", "-C", str(repo.absolute()), "--no-pager", "--literal-pathspecs", *args]
     try:
-        process = git.Git().execute(
+        process = git.Git(os.sep).execute(
             command, istream=subprocess.PIPE, as_process=True, env=variables, shell=False, start_new_session=True
         )
     except git.exc.GitCommandNotFound as error:
