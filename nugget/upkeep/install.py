@@ -75,7 +75,7 @@ def own_command(environment: Environment) -> Path:
     for named in (sys.argv[0], str(beside), shutil.which(SERVER, path=environment.variables.get("PATH"))):
         if named and os.sep in named and is_own_command(named) and Path(named).is_file() and os.access(named, os.X_OK):
             return Path(named).absolute()
-    raise InstallError("The nugget command is not to be found.", hint="Install Nugget: pipx install nugget-brain")
+    raise InstallError("The nugget command was not found.", hint="Install Nugget so that `nugget` is on the PATH.")
 
 
 def plan_install(
