@@ -31,13 +31,13 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from nugget.config import Settings, read_environment
-from nugget.history import search_history
 from nugget.index.events import SAID
 from nugget.index.fulltext import STOP_WORDS
 from nugget.index.home import home_index_file, open_home
 from nugget.index.ingest import ingest_all
 from nugget.index.passages import passage_count
-from nugget.index.query_language import parse_search
+from nugget.retrieval.history import search_history
+from nugget.retrieval.query_language import parse_search
 
 REAL = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "transcripts" / "claude-code"
 _DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
@@ -294,7 +294,7 @@ def search(home: Path, passages: int) -> None:
     ask_server(home, queries_of(wording))
     code = (
         "import sys,time; from nugget.config import read_environment; from nugget.index.home import open_home;"
-        "from nugget.history import search_history;"
+        "from nugget.retrieval.history import search_history;"
         "search_history(open_home(read_environment({'HOME': sys.argv[1]}).home), sys.argv[2])"
     )
     cold = []

@@ -221,7 +221,7 @@ class Brain:
         `text` is of the query language (docs/search.md). Memory is searched only for `as_identity`. `fresh` and `log`
         are as in `ask`. Raises UsageError for a filter that names nothing known, or memory without an identity.
         """
-        from nugget.index.query_language import merge_filters, parse_search
+        from nugget.retrieval.query_language import merge_filters, parse_search
         from nugget.retrieval.search import as_bundle, chosen_sources, search_everything
 
         started = time.perf_counter()

@@ -69,8 +69,8 @@ def _named(brain: Brain, given: str, identity: str | None, *, fresh: bool) -> Un
         return given
     if shown.unit is not None:
         return shown.unit
-    assert shown.stretch is not None
-    return " ".join(passage.text for passage in shown.stretch.passages if passage.is_asked_for)[:2000]
+    assert shown.excerpt is not None
+    return " ".join(passage.text for passage in shown.excerpt.passages if passage.is_target)[:2000]
 
 
 def similar_units(brain: Brain) -> Similar:

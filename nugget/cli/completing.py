@@ -46,7 +46,7 @@ def complete_type(incomplete: str) -> list[str]:
 
 def complete_any_type(incomplete: str) -> list[str]:
     """The types of the units of any source that begin so."""
-    from nugget.index.query_language import TYPES
+    from nugget.retrieval.query_language import TYPES
 
     return _beginning(TYPES, incomplete.lower())
 

@@ -25,7 +25,7 @@ def show(
     Secrets are taken out. A session that the client deleted is read from Nugget's archive.
     """
     from nugget.cli.session_layout import print_session
-    from nugget.history.transcript import read_whole_session, whole_session_json
+    from nugget.sources.whole_session import read_whole_session, whole_session_json
 
     environment = read_environment()
     settings = load_settings(environment, brain_if_any(None, environment))

@@ -15,7 +15,7 @@ from nugget.text import shorten
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.history import Stretch
+    from nugget.retrieval.refs import Excerpt
 
 _INDENT = "  "
 _SPEAKERS = {"you": "You", "agent": "Agent", "message": "Message", "command": "Command", "output": "Output"}
@@ -68,20 +68,20 @@ def timeline_json(found: Results) -> list[dict[str, Any]]:
     return [{"day": day.isoformat() if day else None, "ref": hit.ref} for day, hit in timeline(found)]
 
 
-def print_stretch(out: Console, stretch: Stretch) -> None:
+def print_excerpt(out: Console, excerpt: Excerpt) -> None:
     """An exchange or message with what stands around it; the one that was asked for is marked."""
-    layout.put_line(out, one_line(stretch.title or stretch.session), "bold")
-    facts = [("ref", stretch.ref), ("agent", stretch.agent), ("folder", stretch.folder), ("file", stretch.path)]
+    layout.put_line(out, one_line(excerpt.title or excerpt.session), "bold")
+    facts = [("ref", excerpt.ref), ("agent", excerpt.agent), ("folder", excerpt.folder), ("file", excerpt.path)]
     for name, value in facts:
         if value:
             layout.put_parts(out, (f"{name:<13}", "dim"), (one_line(value), ""))
-    for passage in stretch.passages:
-        who = passage.speaker or passage.role.label
+    for passage in excerpt.passages:
+        who = passage.speaker or passage.role.title()
         when = f"  {passage.timestamp:%Y-%m-%d %H:%M}" if passage.timestamp else ""
-        mark = "▶ " if passage.is_asked_for else ""
+        mark = "▶ " if passage.is_target else ""
         layout.put_line(out, "")
         layout.put_parts(
-            out, (f"{mark}{one_line(who)}:", "bold" if passage.is_asked_for else "bold dim"),
+            out, (f"{mark}{one_line(who)}:", "bold" if passage.is_target else "bold dim"),
             (f"{when}  {one_line(passage.ref)}", "dim"),
         )  # fmt: skip
         layout.print_markdown(out, passage.text, indent=_INDENT)

@@ -24,9 +24,9 @@ from nugget.cli.completing import complete_any_type, complete_ref
 from nugget.cli.paging import PagerOption, paged
 from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json
 from nugget.errors import NuggetError, UsageError
-from nugget.index.query_language import TYPES
 from nugget.models import SourceName
 from nugget.render import bundle_json, clean, one_line, shown_json
+from nugget.retrieval.query_language import TYPES
 from nugget.text import counted
 
 if TYPE_CHECKING:
@@ -161,10 +161,10 @@ def get(
     with paged(out, is_wanted=pager):
         if shown.unit is not None:
             layout.print_unit(out, shown.unit, today=datetime.now(UTC).date())
-        elif shown.stretch is not None:
+        elif shown.excerpt is not None:
             from nugget.cli import results
 
-            results.print_stretch(out, shown.stretch)
+            results.print_excerpt(out, shown.excerpt)
 
 
 def suggest(

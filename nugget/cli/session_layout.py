@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nugget.history.transcript import Exchange, WholeSession
 from nugget.models import Event, EventKind, Speaker
 from nugget.render import clean, one_line
+from nugget.sources.whole_session import Exchange, WholeSession
 from nugget.text import counted, shorten
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nugget.index.queries import select_in
+from nugget.models import SourceName
 
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")
@@ -33,6 +34,8 @@ _WRITTEN = _COLUMNS | {
     "command_inputs": f"{_COLUMNS['command_inputs']}, number, parts",
     "pane_output": f"{_COLUMNS['pane_output']}, number, parts",
 }
+MARKS = {SourceName.SHELL: "zqnuggetsourceshell", SourceName.BRIDGE: "zqnuggetsourcebridge"}
+"""Stand in the `parts` of every row that is searched of a small source, to find it among a million of sessions."""
 SAID = ("events", "command_inputs", "pane_output")
 """The tables with rows that people search: those with a number, in events_fts."""
 _ASKED = {

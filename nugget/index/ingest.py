@@ -23,8 +23,7 @@ from nugget.errors import NuggetError
 from nugget.index import events as store
 from nugget.index.connection import write_transaction
 from nugget.index.fulltext import said_parts
-from nugget.index.log_ingest import BRIDGE_MARK, Run, read_log, remove_messages, reset_session
-from nugget.index.shell_ingest import SHELL_MARK
+from nugget.index.log_ingest import Run, read_log, remove_messages, reset_session
 from nugget.infra import files
 from nugget.models import Problem, SourceName
 from nugget.redaction import allow_list, redact, rules_stamp
@@ -235,7 +234,7 @@ def _redacted_again(table: str, row: Sequence[Any], allow: Sequence[re.Pattern[s
     cleaned = [*row]
     cleaned[column] = redact(row[column], allow=allow).text
     if row[-1] is not None:
-        mark = next((word for word in row[-1].split() if word in (SHELL_MARK, BRIDGE_MARK)), "")
+        mark = next((word for word in row[-1].split() if word in store.MARKS.values()), "")
         cleaned[-1] = said_parts(cleaned[column], mark=mark)
     return cleaned
 

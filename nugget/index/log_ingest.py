@@ -39,8 +39,6 @@ from nugget.sources.logs import Log, LogFile, Reader
 from nugget.sources.sessions import SessionFile, read_any
 from nugget.sources.transcript_parts import SAID, TranscriptPart, read_channel, read_part, session_named_in
 
-BRIDGE_MARK = "zqnuggetsourcebridge"
-"""Stands in the `parts` of every message, to find them among a million of sessions."""
 EXCLUDED = "excluded"
 """The problem of a file of which nothing is kept, because its project is excluded."""
 
@@ -267,7 +265,7 @@ def _put_messages(run: Run, channel: str, messages: Sequence[Message], state: Re
             continue
         known.add(message_hash(text))
         number += 1
-        rows.append(message_row(message, text, run.clean(message.sender), ids, number, state.key, BRIDGE_MARK))
+        rows.append(message_row(message, text, run.clean(message.sender), ids, number, state.key))
     store.put_rows(run.connection, "events", rows)
     ended = max([session.ended_ms or 0, *(row[1] for row in rows)])
     store.put_session(run.connection, ids, ended_ms=ended or None)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 
-from nugget.index.events import id_range, table_of
+from nugget.index.events import MARKS, id_range, table_of
 from nugget.index.queries import select_in
-from nugget.models import SourceName
+from nugget.models import Filter, SourceName
 
 _SESSION = "s.key, s.source, s.id, coalesce(s.agent, ''), coalesce(s.folder, ''), coalesce(s.workspace, ''), " \
     "coalesce(s.title, '')"  # fmt: skip
@@ -25,27 +26,14 @@ _ROWS = {
     "CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log', s.path || '/' || "
     f"CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log', {_SESSION} FROM pane_output r",
 }
+_ROLES = {
+    "prompt": "you", "paste": "you", "reply": "agent", "message": "message", "command": "command", "output": "output",
+}  # fmt: skip
 _MOMENT = (
     "CASE {id} & 7 WHEN 0 THEN (SELECT ts_ms FROM events WHERE id = {id}) "
     "WHEN 1 THEN (SELECT ts_ms FROM command_inputs WHERE id = {id}) "
     "ELSE (SELECT ts_ms FROM pane_output WHERE id = {id}) END"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassageFilter:
-    """Which passages may be found. Empty tuples and None filter nothing; `since` and `until` are in epoch seconds.
-
-    `mark` is a word that stands in the `parts` of every passage of a small source; `sessions` are ids or their
-    beginnings.
-    """
-
-    source: SourceName
-    mark: str = ""
-    since: int | None = None
-    until: int | None = None
-    workspace: str | None = None
-    sessions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +56,27 @@ class StoredPassage:
     workspace: str
     title: str
 
+    @property
+    def role(self) -> str:
+        """Who speaks: `you`, `agent`, `message`, `command` or `output`."""
+        return _ROLES[self.kind.partition(".")[0]]
+
+    @property
+    def ref(self) -> str:
+        """The name by which the passage is found again.
+
+        `session:<id>#<exchange>`, `session:<id>/<subagent>#<exchange>`, `shell:<id>#<command>`,
+        `shell:<id>/output.log#<part>`, `bridge:<channel>#<message>`.
+        """
+        kind = "session" if self.source == SourceName.SESSIONS else self.source
+        part = f"/{self.part}" if self.part else ""
+        return f"{kind}:{self.session}{part}#{self.number}"
+
+    @property
+    def author(self) -> str:
+        """The subagent that speaks, or who sent a message; empty for all else."""
+        return self.speaker if self.source == SourceName.BRIDGE else self.part
+
 
 def passage_count(connection: sqlite3.Connection) -> int:
     """Return how many passages there are."""
@@ -89,13 +98,15 @@ def estimated_matches(connection: sqlite3.Connection, match: str, *, counted: in
     return min(passage_count(connection), int(counted / max(reached, 1e-6)))
 
 
-def newest_matches(connection: sqlite3.Connection, match: str, filter_: PassageFilter, limit: int) -> list[int]:
+def newest_matches(
+    connection: sqlite3.Connection, match: str, source: SourceName, filter_: Filter, limit: int
+) -> list[int]:
     """Return the ids of the newest passages that match, newest first; none if `match` is empty."""
     if not match:
         return []
-    if filter_.mark:
-        match = f"({match}) AND parts : {filter_.mark}"
-    tests, parameters = _tests(filter_, _MOMENT.format(id="events_fts.rowid"))
+    if source in MARKS:
+        match = f"({match}) AND parts : {MARKS[source]}"
+    tests, parameters = _tests(source, filter_, _MOMENT.format(id="events_fts.rowid"))
     sql = (
         "SELECT events_fts.rowid FROM events_fts CROSS JOIN log_sessions s ON s.key = events_fts.rowid >> 34 "
         f"WHERE events_fts MATCH ? AND {tests} ORDER BY events_fts.rowid DESC LIMIT ?"
@@ -103,11 +114,11 @@ def newest_matches(connection: sqlite3.Connection, match: str, filter_: PassageF
     return [row[0] for row in connection.execute(sql, (match, *parameters, limit))]
 
 
-def newest(connection: sqlite3.Connection, filter_: PassageFilter, limit: int) -> list[int]:
+def newest(connection: sqlite3.Connection, source: SourceName, filter_: Filter, limit: int) -> list[int]:
     """Return the ids of the newest passages that a filter admits, newest first."""
-    tests, parameters = _tests(filter_, "r.ts_ms")
+    tests, parameters = _tests(source, filter_, "r.ts_ms")
     found: list[tuple[int, int]] = []
-    for table in _ROWS if filter_.source is SourceName.SHELL else ("events",):
+    for table in _ROWS if source is SourceName.SHELL else ("events",):
         sql = (
             f"SELECT r.ts_ms, r.id FROM {table} r JOIN log_sessions s ON s.key = r.id >> 34 "
             f"WHERE r.number IS NOT NULL AND {tests} ORDER BY r.ts_ms DESC, r.id DESC LIMIT ?"
@@ -154,23 +165,24 @@ def sessions_like(connection: sqlite3.Connection, source: SourceName, prefix: st
     return dict(connection.execute(sql, (source, prefix, prefix + "\U0010ffff")).fetchall())
 
 
-def _tests(filter_: PassageFilter, moment: str) -> tuple[str, list[object]]:
-    """The SQL tests of a passage and its session `s`."""
-    tests, parameters = ["s.gone = 0", "s.source = ?"], list[object]([filter_.source])
+def _tests(source: SourceName, filter_: Filter, moment: str) -> tuple[str, list[object]]:
+    """Return the SQL tests of a passage and its session `s`: its source, the days and the sessions of a filter."""
+    tests, parameters = ["s.gone = 0", "s.source = ?"], list[object]([source])
     if filter_.since is not None:
         tests.append(f"s.ended_ms >= ? AND {moment} >= ?")
-        parameters += [filter_.since * 1000] * 2
+        parameters += [_midnight_ms(filter_.since)] * 2
     if filter_.until is not None:
         tests.append(f"{moment} > 0 AND {moment} < ?")
-        parameters.append(filter_.until * 1000)
-    if filter_.workspace is not None:
-        tests.append("s.workspace = ?")
-        parameters.append(filter_.workspace)
+        parameters.append(_midnight_ms(filter_.until + timedelta(1)))
     if filter_.sessions:
         tests.append(f"({' OR '.join(['s.id >= ? AND s.id < ?'] * len(filter_.sessions))})")
         for session in filter_.sessions:
             parameters += [session, session + "\U0010ffff"]
     return " AND ".join(tests), parameters
+
+
+def _midnight_ms(day: date) -> int:
+    return int(datetime.combine(day, time(), UTC).timestamp() * 1000)
 
 
 def _stored(row: Sequence[object]) -> StoredPassage:

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from nugget.config import Settings
-from nugget.index.events import Ids, table_of
+from nugget.index.events import MARKS, Ids, table_of
 from nugget.index.fulltext import said_parts
-from nugget.models import Event, EventKind
+from nugget.models import Event, EventKind, SourceName
 from nugget.redaction import allow_list
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, within
 from nugget.redaction.paths import without_excluded
@@ -197,11 +197,11 @@ def cleaned_events(
     ]  # fmt: skip
 
 
-def message_row(message: Message, text: str, sender: str, ids: Ids, number: int, file: int, mark: str) -> list[Any]:
+def message_row(message: Message, text: str, sender: str, ids: Ids, number: int, file: int) -> list[Any]:
     """Return the row of a message of a channel, whose `text` and `sender` have been redacted."""
     return [
         ids.next("events"), ms_of(message.at), "message", None, text, None, None, None, None, sender, None, number,
-        file, message_hash(text), None, said_parts(text, mark=mark),
+        file, message_hash(text), None, said_parts(text, mark=MARKS[SourceName.BRIDGE]),
     ]  # fmt: skip
 
 

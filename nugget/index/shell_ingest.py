@@ -32,8 +32,6 @@ from nugget.sources.log_lines import MAX_LINE_CHARS
 from nugget.sources.logs import Log, LogFile
 from nugget.sources.shell_logs import EVENTS, INPUT, STREAMS, read_events, read_text, rotated_rest
 
-SHELL_MARK = "zqnuggetsourceshell"
-"""Stands in the `parts` of every row of a shell that is searched, to find them among a million of sessions."""
 PASSAGE_CHARS = 1200
 """Of output so many characters of lines have one number."""
 _MAX_PLAIN_LINES, _MAX_FAILURE_LINES = 30_000, 10_000
@@ -162,7 +160,7 @@ def _take_text(run: ShellIngest, path: Path, file: LogFile, running: Running, *,
 
 
 def _parts(text: str) -> str | None:
-    return said_parts(text, mark=SHELL_MARK)
+    return said_parts(text, mark=store.MARKS[SourceName.SHELL])
 
 
 def _clean(rows: Rows, running: Running, run: ShellIngest) -> None:

@@ -276,13 +276,13 @@ def _text_of(shown: Shown) -> str:
         unit = shown.unit
         facts = " · ".join(str(fact) for fact in (unit.type, unit.domain, unit.last_modified or unit.created) if fact)
         return f"{one_line(unit.title)}\n{facts}\n\n{unit.body}"
-    assert shown.stretch is not None
+    assert shown.excerpt is not None
     said = [
-        f"{'> ' if passage.is_asked_for else ''}{passage.speaker or passage.role.label}"
+        f"{'> ' if passage.is_target else ''}{passage.speaker or passage.role.title()}"
         f"{f' ({passage.timestamp:%Y-%m-%d %H:%M})' if passage.timestamp else ''}:\n{passage.text}"
-        for passage in shown.stretch.passages
+        for passage in shown.excerpt.passages
     ]
-    return "\n\n".join([one_line(shown.stretch.title or shown.stretch.session), *said])
+    return "\n\n".join([one_line(shown.excerpt.title or shown.excerpt.session), *said])
 
 
 def _check_memory(is_asked_for: bool, identity: str | None) -> None:
@@ -309,7 +309,7 @@ def _check(question: Question) -> None:
             raise UsageError(f"{argument} is {longest:,} characters long; {MAX_NAME_CHARS:,} are the limit.")
     known: Sequence[str] = [*KnowledgeType, *(NuggetType if question.path or question.symbol else ())]
     if question.is_beyond_the_brain:
-        from nugget.index.query_language import TYPES
+        from nugget.retrieval.query_language import TYPES
 
         known = TYPES
     unknown = [name for name in question.types if name not in known]

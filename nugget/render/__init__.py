@@ -15,8 +15,7 @@ from nugget.text import clean_values, shorten
 from nugget.text import one_line as one_line
 
 if TYPE_CHECKING:
-    from nugget.history import Stretch
-    from nugget.retrieval.refs import Shown
+    from nugget.retrieval.refs import Excerpt, Shown
 
 MAX_CHARS = 10_000
 """An answer to an agent is no longer than this unless more is asked for."""
@@ -117,8 +116,8 @@ def unit_json(unit: Unit) -> dict[str, Any]:
 def shown_json(shown: Shown) -> dict[str, Any]:
     """Return what a ref names, as `nugget get --json` prints it: a unit with its body, or a part of history."""
     if shown.unit is None:
-        assert shown.stretch is not None
-        return clean_values(_stretch_json(shown.stretch))
+        assert shown.excerpt is not None
+        return clean_values(_excerpt_json(shown.excerpt))
     evidence = [
         {"session": entry.session, "quote": entry.quote, "speaker": entry.speaker, "origin": entry.origin}
         for entry in shown.unit.evidence
@@ -250,25 +249,25 @@ def _plain(text: str) -> str:
     return one_line(text).replace("`", "'")
 
 
-def _stretch_json(stretch: Stretch) -> dict[str, Any]:
+def _excerpt_json(excerpt: Excerpt) -> dict[str, Any]:
     return {
-        "ref": stretch.ref,
-        "source": str(stretch.source),
-        "session": stretch.session,
-        "title": stretch.title,
-        "agent": stretch.agent,
-        "folder": stretch.folder,
-        "path": stretch.path,
+        "ref": excerpt.ref,
+        "source": str(excerpt.source),
+        "session": excerpt.session,
+        "title": excerpt.title,
+        "agent": excerpt.agent,
+        "folder": excerpt.folder,
+        "path": excerpt.path,
         "passages": [
             {
                 "ref": passage.ref,
-                "role": passage.role.label.lower(),
+                "role": passage.role,
                 "speaker": passage.speaker,
                 "timestamp": passage.timestamp.isoformat() if passage.timestamp else None,
                 "text": passage.text,
-                "asked_for": passage.is_asked_for,
+                "asked_for": passage.is_target,
             }
-            for passage in stretch.passages
+            for passage in excerpt.passages
         ],
     }
 

@@ -16,10 +16,10 @@ from nugget.errors import EmbeddingUnavailable, GitError
 from nugget.index import Index
 from nugget.index.fulltext import STOP_WORDS
 from nugget.index.queries import unit_keys
-from nugget.index.query_language import parse_search
 from nugget.infra import git
 from nugget.infra.embedding import Embedder
 from nugget.models import Contribution, Depth, Filter, Hit, HitChunk, SourceName, Unit
+from nugget.retrieval.query_language import parse_search
 from nugget.retrieval.search import BUDGET_TOKENS, Group, Indexes, Results, search_everything
 
 if TYPE_CHECKING:

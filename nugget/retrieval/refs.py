@@ -7,22 +7,55 @@ memory:<identity>/<path>       sessions:<id of an incident or note>
 
 from __future__ import annotations
 
+import re
+import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
 
 from nugget.brain.frontmatter import plain_line_ends
-from nugget.errors import NuggetError, UsageError
+from nugget.errors import NuggetError, TranscriptError, UsageError
 from nugget.index import Index
+from nugget.index import passages as tables
+from nugget.index.passages import StoredPassage
+from nugget.index.session_rows import MORE
 from nugget.markdown import headings_of
 from nugget.models import SourceName, Unit
+from nugget.retrieval.history import HISTORY_SOURCES
 from nugget.retrieval.search import Indexes
 from nugget.text import printable, slugify
 
-if TYPE_CHECKING:
-    from nugget.history import Stretch
-
 _SINGULAR = {"session": SourceName.SESSIONS}
-_HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
+_HISTORY_REF = re.compile(
+    r"(?P<kind>sessions?|bridge|shell):(?P<name>[A-Za-z0-9_.@:-]{1,200})(?:/(?P<subagent>[A-Za-z0-9_.-]{1,200}))?"
+    r"(?:#(?P<number>\d{1,9}))?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPassage:
+    """One passage of an excerpt: whole, redacted. `is_target` tells the one that the ref names."""
+
+    ref: str
+    role: str
+    speaker: str
+    timestamp: datetime | None
+    text: str
+    is_target: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """An exchange, a message or a command with its neighbours, in order."""
+
+    ref: str
+    source: SourceName
+    session: str
+    title: str
+    agent: str
+    folder: str
+    path: str
+    passages: tuple[ShownPassage, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +64,7 @@ class Shown:
 
     ref: str
     unit: Unit | None = None
-    stretch: Stretch | None = None
+    excerpt: Excerpt | None = None
     section: str | None = None
 
 
@@ -54,13 +87,11 @@ def show(
     index = indexes.of(source)
     if index is not None and (found := _unit(index, source, name)):
         return found
-    if source in _HISTORY and indexes.machine is not None:
-        from nugget.history import is_history_ref, read_passage
-
+    if source in HISTORY_SOURCES and indexes.machine is not None:
         given = f"{'session' if source is SourceName.SESSIONS else source}:{name}"
-        if is_history_ref(given):
-            stretch = read_passage(indexes.machine.connection, given, neighbours)
-            return Shown(ref=stretch.ref, stretch=stretch)
+        if _HISTORY_REF.fullmatch(given):
+            excerpt = read_excerpt(indexes.machine.connection, given, neighbours)
+            return Shown(ref=excerpt.ref, excerpt=excerpt)
     where = "the brain" if source is SourceName.BRAIN else str(source)
     raise NuggetError(f"There is no unit {printable(name)} in {where}.", hint="`nugget search` finds refs.")
 
@@ -102,3 +133,58 @@ def section_of(body: str, wanted: str) -> str | None:
             end = next((later for other, _, later in headings[number + 1 :] if other <= level), None)
             return "\n".join(plain_line_ends(body).split("\n")[line:end]).strip()
     return None
+
+
+def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) -> Excerpt:
+    """Return the exchange, message or command of a ref with `neighbours` on each side; the first one without a number.
+
+    Raises UsageError for what is no such ref, TranscriptError if nothing is known by it.
+    """
+    parsed = _HISTORY_REF.fullmatch(ref)
+    if parsed is None:
+        raise UsageError(f"{ref[:80]!r} is no ref of a session.", hint="Refs stand behind `ref:` in `nugget search`.")
+    source = SourceName.SESSIONS if parsed["kind"].startswith("session") else SourceName(parsed["kind"])
+    number = int(parsed["number"] or 1)
+    session = _session_key(connection, source, parsed["name"])
+    if source is SourceName.BRIDGE:
+        thread = tables.messages_of(connection, session)
+        at = next((at for at, message in enumerate(thread) if message.number == number), 0)
+        stored = thread[max(0, at - neighbours) : at + neighbours + 1]
+    else:
+        numbers = (number - neighbours, number + neighbours)
+        stored = tables.passages_around(connection, session, parsed["subagent"] or "", numbers)
+    if not any(passage.number == number for passage in stored):
+        raise TranscriptError(
+            f"Nothing is known by {ref}.", hint="Run `nugget sync`; the client may have deleted the transcript."
+        )
+    first = stored[0]
+    return Excerpt(
+        ref=ref, source=source, session=first.session, title=first.title, agent=first.agent, folder=first.folder,
+        path=first.path.removesuffix(f"#{first.session}"), passages=tuple(_joined(stored, number)),
+    )  # fmt: skip
+
+
+def _session_key(connection: sqlite3.Connection, source: SourceName, name: str) -> int:
+    found = tables.sessions_like(connection, source, name)
+    if name in found or len(found) == 1:
+        return found[name] if name in found else next(iter(found.values()))
+    if found:
+        some = ", ".join(list(found)[:3])
+        raise TranscriptError(f"Several sessions begin with {name} ({some}…).", hint="Give more of the id.")
+    raise TranscriptError(f"There is no session {name}.", hint="Run `nugget sync` to read new sessions.")
+
+
+def _joined(stored: Sequence[StoredPassage], number: int) -> list[ShownPassage]:
+    """Return the passages as they are read: all rows of one side of an exchange are one."""
+    sides: dict[tuple[int, str], list[StoredPassage]] = {}
+    for passage in stored:
+        sides.setdefault((passage.number, passage.role), []).append(passage)
+    shown = []
+    for (own, role), (first, *others) in sides.items():
+        joint = "\n" if role == "output" else "\n\n"
+        text = first.text + "".join(row.text if MORE in row.kind else f"{joint}{row.text}" for row in others)
+        moment = datetime.fromtimestamp(first.at, UTC) if first.at else None
+        shown.append(ShownPassage(
+            ref=first.ref, role=role, speaker=first.author, timestamp=moment, text=text, is_target=own == number
+        ))  # fmt: skip
+    return shown

@@ -17,14 +17,15 @@ from nugget.config import RetrievalSettings
 from nugget.errors import UsageError
 from nugget.index import Index, queries
 from nugget.index.fulltext import STOP_WORDS, question_words
-from nugget.index.query_language import SearchQuery
 from nugget.infra.embedding import CachedEmbedder, QuestionEmbedder
 from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
 from nugget.retrieval import profiles, retrieve
+from nugget.retrieval.history import HISTORY_SOURCES, newest_history, search_history
+from nugget.retrieval.packing import pack
+from nugget.retrieval.query_language import SearchQuery
 from nugget.text import estimate_tokens, folded
 
 if TYPE_CHECKING:
-    from nugget.history import PassageHit
     from nugget.index.queries import StoredChunk
 
 DEFAULT_LIMIT = 50
@@ -35,7 +36,6 @@ ORDER = (
 )  # fmt: skip
 """In which order the sources are shown."""
 
-_HISTORY = (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE)
 _WEAK_SHOWN = 5
 """Of what is not likely to be what was looked for, the nearest."""
 _LEAST_SHARE = 0.6
@@ -190,8 +190,6 @@ def _listed(
     depth: Depth,
 ) -> Iterator[Group]:
     """All that the filters admit, the newest first: nothing else was asked for."""
-    from nugget.retrieval.packing import pack
-
     filter_ = query.filter
     for source in sources:
         index = indexes.of(source)
@@ -205,14 +203,8 @@ def _listed(
             for key in keys
         ]  # fmt: skip
         hits = list(pack(whole, budget_tokens=BUDGET_TOKENS, depth=depth)[0])
-        if source in _HISTORY and not _is_about_units(filter_):
-            from nugget.history import newest_history
-
-            passages = newest_history(
-                index.connection, source, since=filter_.since, until=filter_.until, sessions=filter_.sessions,
-                limit=limit,
-            )  # fmt: skip
-            hits += map(passage_hit, passages)
+        if source in HISTORY_SOURCES and not _is_about_units(filter_):
+            hits += newest_history(index.connection, source, filter_, limit)
         if hits:
             hits.sort(key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
             yield Group(source=source, hits=tuple(hits[:limit]))
@@ -317,47 +309,15 @@ def _passages(
     query: SearchQuery, indexes: Indexes, sources: Sequence[SourceName], *, limit: int
 ) -> dict[SourceName, list[Hit]]:
     """The passages of each source of history."""
-    chosen = [source for source in sources if source in _HISTORY]
+    chosen = [source for source in sources if source in HISTORY_SOURCES]
     index = indexes.of(chosen[0]) if chosen and not _is_about_units(query.filter) else None
     if index is None:
         return {}
     if not question_words(query.text) and not query.match:
         return {source: [] for source in chosen}
-    from nugget.history import search_history
-
     found = search_history(
         index.connection,
         query.given if query.expression is None and not query.problem and query.filter.is_empty else query.text,
-        sources=chosen,
-        since=query.filter.since,
-        until=query.filter.until,
-        sessions=query.filter.sessions,
-        limit=limit,
-        expression=query.expression,
-    )
-    return {source: [passage_hit(hit) for hit in found if hit.source is source] for source in chosen}
-
-
-def passage_hit(found: PassageHit) -> Hit:
-    """A passage of history as a hit: its unit stands in, with who speaks as its type and the excerpt as its text."""
-    day = found.timestamp.date() if found.timestamp else None
-    unit = Unit(
-        id=found.ref.partition(":")[2],
-        source=found.source,
-        type=found.role.label.lower(),
-        title=found.title or found.session,
-        body=found.excerpt,
-        path=found.path or None,
-        session=found.session,
-        created=day,
-        last_modified=day,
-    )
-    chunk = HitChunk(breadcrumb=found.speaker, text=found.excerpt, score=found.score)
-    return Hit(
-        unit=unit,
-        score=found.score,
-        chunks=(chunk,),
-        reasons=("words",),
-        contributions=(Contribution(name="words", value=found.score),),
-        named=found.ref,
-    )
+        sources=chosen, filter_=query.filter, limit=limit, expression=query.expression,
+    )  # fmt: skip
+    return {source: [hit for hit in found if hit.unit.source is source] for source in chosen}

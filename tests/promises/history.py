@@ -15,7 +15,7 @@ PROMISES: dict[str, str] = {
     "HIS-EXCLUDED": "sessions of excluded projects are never found",
     "HIS-OFF": "`history.enabled: false` switches history off and forgets it",
     "HIS-GOLDEN": "at least 85 % of what people noted of real sessions finds the session among the first three",
-    "HIS-FILTERS": "passages are filtered by source, time and workspace",
+    "HIS-FILTERS": "passages are filtered by source, time and session",
     "HIS-RANK": "passages are ranked by relevance, then by recency",
     "HIS-BRIDGE": "messages between agents are found in transcripts and channel files, each once",
     "HIS-SHELL": "commands and output of shells are found and shown, without escape codes, keys and links",

@@ -11,10 +11,11 @@ from typing import Any
 from sessions import write_transcript
 
 from nugget.config import Environment, Settings, read_environment
-from nugget.history import search_history
 from nugget.index.home import open_home
 from nugget.index.ingest import Ingested, ingest_all
-from nugget.index.query_language import parse_search
+from nugget.models import Filter, Hit
+from nugget.retrieval.history import search_history
+from nugget.retrieval.query_language import parse_search
 
 
 class World:
@@ -39,8 +40,15 @@ class World:
     def sync(self, settings: Settings | None = None) -> Ingested:
         return ingest_all(self.connection, self.environment, settings or Settings())
 
+    def search(
+        self, query: str, *, since: date | None = None, until: date | None = None, sessions: tuple[str, ...] = (),
+        **more: Any,
+    ) -> list[Hit]:  # fmt: skip
+        filter_ = Filter(since=since, until=until, sessions=sessions)
+        return search_history(self.connection, query, filter_=filter_, **more)
+
     def found(self, query: str, **more: Any) -> list[str]:
-        return [hit.ref for hit in search_history(self.connection, query, **more)]
+        return [hit.ref for hit in self.search(query, **more)]
 
     def matching(self, query: str) -> list[str]:
         parsed = parse_search(query, today=date(2026, 3, 1))
@@ -48,4 +56,4 @@ class World:
         return self.found(parsed.text, expression=parsed.expression)
 
     def excerpts(self, query: str, **more: Any) -> list[str]:
-        return [hit.excerpt for hit in search_history(self.connection, query, **more)]
+        return [hit.unit.body for hit in self.search(query, **more)]

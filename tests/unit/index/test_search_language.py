@@ -16,11 +16,11 @@ from nugget.dates import parse_day
 from nugget.index import writes
 from nugget.index.connection import create, write_transaction
 from nugget.index.queries import search_units
-from nugget.index.query_language import SearchQuery, merge_filters, parse_search
 from nugget.index.terms import terms_of
 from nugget.index.writes import IndexedUnit
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, SourceName, Unit
+from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
 
 TODAY = date(2026, 11, 21)
 

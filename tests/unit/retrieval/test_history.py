@@ -18,9 +18,9 @@ from waiting import slowness
 
 from nugget.config import CaptureSettings, HistorySettings, RedactionSettings, Settings
 from nugget.errors import TranscriptError, UsageError
-from nugget.history import Role, read_passage, search_history
 from nugget.index.ingest import ingest_all, is_outdated
 from nugget.models import SourceName
+from nugget.retrieval.refs import read_excerpt
 from nugget.sources.archive import write_archive
 from nugget.sources.claude_code import read_session
 
@@ -50,33 +50,33 @@ def real_world(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> W
 def test_a_session_is_found_by_what_you_and_the_agent_said(world: World) -> None:
     world.write([("Why does the webhook time out?", "The proxy closes idle connections."), ("Fix it", "Done.")])
     world.sync()
-    hits = search_history(world.connection, "webhook")
-    assert [(hit.ref, hit.role, hit.excerpt) for hit in hits] == [
-        ("session:11111111-aaaa#1", Role.YOU, "Why does the webhook time out?")
+    hits = world.search("webhook")
+    assert [(hit.ref, hit.unit.type, hit.unit.body) for hit in hits] == [
+        ("session:11111111-aaaa#1", "you", "Why does the webhook time out?")
     ]
-    assert hits[0].timestamp == datetime(2026, 3, 1, 12, tzinfo=UTC)
-    assert [hit.role for hit in search_history(world.connection, "proxies idle")] == [Role.AGENT]
+    assert hits[0].unit.created == date(2026, 3, 1)
+    assert [hit.unit.type for hit in world.search("proxies idle")] == ["agent"]
 
 
 @pytest.mark.proves("HIS-NEIGHBOURS")
 def test_a_ref_shows_its_exchange_with_the_neighbours(world: World) -> None:
     world.write([(f"Question {n}", f"Answer {n}") for n in range(1, 6)])
     world.sync()
-    shown = read_passage(world.connection, "session:11111111#3")
-    assert [(passage.text, passage.is_asked_for) for passage in shown.passages] == [
+    shown = read_excerpt(world.connection, "session:11111111#3")
+    assert [(passage.text, passage.is_target) for passage in shown.passages] == [
         ("Question 2", False), ("Answer 2", False), ("Question 3", True), ("Answer 3", True),
         ("Question 4", False), ("Answer 4", False),
     ]  # fmt: skip
-    assert [passage.text for passage in read_passage(world.connection, "session:11111111#3", 0).passages] == [
+    assert [passage.text for passage in read_excerpt(world.connection, "session:11111111#3", 0).passages] == [
         "Question 3", "Answer 3"
     ]  # fmt: skip
     with pytest.raises(TranscriptError, match="Nothing is known"):
-        read_passage(world.connection, "session:11111111-aaaa#99")
+        read_excerpt(world.connection, "session:11111111-aaaa#99")
     with pytest.raises(TranscriptError, match="no session"):
-        read_passage(world.connection, "session:nowhere#1")
+        read_excerpt(world.connection, "session:nowhere#1")
     for hostile in ("session:../../etc/passwd#1", "brain:pattern/x", "session:", "bridge:a b#1"):
         with pytest.raises(UsageError):
-            read_passage(world.connection, hostile)
+            read_excerpt(world.connection, hostile)
 
 
 @pytest.mark.proves("HIS-LONG")
@@ -85,7 +85,7 @@ def test_a_long_reply_is_cut_into_passages_and_shown_whole(world: World) -> None
     world.write([("Tell me all", reply)])
     world.sync()
     assert "lighthouse17" in world.excerpts("lighthouse17")[0]
-    shown = read_passage(world.connection, "session:11111111-aaaa#1").passages[1].text
+    shown = read_excerpt(world.connection, "session:11111111-aaaa#1").passages[1].text
     assert shown.startswith("Paragraph 0") and "lighthouse19" in shown
     assert shown.replace("[redacted:github-token]", SECRET) == reply.strip()
 
@@ -96,7 +96,7 @@ def test_a_secret_is_neither_found_nor_shown(world: World) -> None:
     world.sync()
     assert world.found(SECRET) == []
     assert world.excerpts("deploy please") == ["Deploy with [redacted:github-token] please", "Deployed the lighthouse."]
-    assert SECRET not in str(read_passage(world.connection, "session:11111111-aaaa#1"))
+    assert SECRET not in str(read_excerpt(world.connection, "session:11111111-aaaa#1"))
     assert SECRET.encode() not in (world.environment.home / "index.db").read_bytes()
 
 
@@ -160,7 +160,7 @@ def test_hits_of_a_deleted_transcript_disappear_unless_the_archive_has_it(world:
     assert world.sync().removed == 2
     assert world.found("beacon") == []
     assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
-    assert read_passage(world.connection, "session:11111111-aaaa#1").passages[0].text == "Keep the lighthouse"
+    assert read_excerpt(world.connection, "session:11111111-aaaa#1").passages[0].text == "Keep the lighthouse"
 
 
 @pytest.mark.proves("HIS-EXCLUDED")
@@ -196,13 +196,13 @@ def test_what_people_noted_of_real_sessions_finds_the_session(real_world: World,
         summary, name = noted["summary"], Path(noted["transcript"]).stem
         for query in filter(None, [summary.get("intent"), summary.get("outcome"), *summary.get("friction", [])]):
             asked += 1
-            hits = search_history(real_world.connection, query, limit=3, sources=[SourceName.SESSIONS])[:3]
-            found += any(hit.session[:19] == name[:19] for hit in hits)
+            hits = real_world.search(query, limit=3, sources=[SourceName.SESSIONS])[:3]
+            found += any((hit.unit.session or "")[:19] == name[:19] for hit in hits)
     assert asked > 30 and found >= 0.85 * asked, (found, asked)
 
 
 @pytest.mark.proves("HIS-FILTERS")
-def test_hits_are_filtered_by_time_source_and_workspace(world: World) -> None:
+def test_hits_are_filtered_by_time_source_and_session(world: World) -> None:
     world.write([("Old lighthouse", "ok")], started=datetime(2026, 1, 1, tzinfo=UTC))
     world.write([("New lighthouse", "ok")], "22222222-bbbb", cwd="/srv/other")
     world.sync()
@@ -212,8 +212,7 @@ def test_hits_are_filtered_by_time_source_and_workspace(world: World) -> None:
     assert world.found("lighthouse", until=date(2026, 1, 1)) == ["session:11111111-aaaa#1"], "that day counts"
     assert world.found("lighthouse", until=date(2025, 12, 31)) == []
     assert world.found("lighthouse", sources=[SourceName.BRIDGE]) == []
-    workspace = next(hit.workspace for hit in search_history(world.connection, "old lighthouse"))
-    assert world.found("lighthouse", workspace=workspace) == ["session:11111111-aaaa#1"]
+    assert world.found("lighthouse", sessions=("222",)) == ["session:22222222-bbbb#1"]
 
 
 @pytest.mark.proves("HIS-RANK")
@@ -243,10 +242,12 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world: World) -> No
     ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"from": "torn', "utf-8")
     world.sync()
-    hits = search_history(world.connection, "lighthouse Friday", sources=[SourceName.BRIDGE])
-    assert [(hit.ref, hit.session, hit.speaker) for hit in hits] == [("bridge:release#1", "release", "zealot")]
-    assert hits[0].excerpt == "zealot → scout: The lighthouse ships on Friday"
-    thread = read_passage(world.connection, "bridge:release#2")
+    hits = world.search("lighthouse Friday", sources=[SourceName.BRIDGE])
+    assert [(hit.ref, hit.unit.session, hit.chunks[0].breadcrumb) for hit in hits] == [
+        ("bridge:release#1", "release", "zealot")
+    ]
+    assert hits[0].unit.body == "zealot → scout: The lighthouse ships on Friday"
+    thread = read_excerpt(world.connection, "bridge:release#2")
     assert [passage.text for passage in thread.passages] == [
         "zealot → scout: The lighthouse ships on Friday", "scout: Understood, with [redacted:github-token]"
     ]  # fmt: skip
@@ -258,30 +259,30 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world: World) -> No
 
 @pytest.mark.proves("HIS-BRIDGE")
 def test_messages_between_agents_are_found_in_real_transcripts_once(real_world: World) -> None:
-    hits = search_history(real_world.connection, "BRIDGE MSG", sources=[SourceName.BRIDGE])
-    assert sorted(hit.excerpt for hit in hits if hit.session == "session-a3989b5c") == [
+    hits = real_world.search("BRIDGE MSG", sources=[SourceName.BRIDGE])
+    assert sorted(hit.unit.body for hit in hits if hit.unit.session == "session-a3989b5c") == [
         "scout → team-lead (found it): BRIDGE-MSG-2: the lock is missing",
         "team-lead → scout: BRIDGE-MSG-1: please check cache.py too",
     ]
-    hits = search_history(real_world.connection, "idle notification available", limit=50)
-    assert not [hit for hit in hits if "idle_notification" in hit.excerpt]
+    hits = real_world.search("idle notification available", limit=50)
+    assert not [hit for hit in hits if "idle_notification" in hit.unit.body]
 
 
 @pytest.mark.proves("HIS-REAL")
 @pytest.mark.parametrize(
     ("query", "ref", "role"),
     [
-        ("retry notarization once on failure", "session:2026-01-06_488c5296_ee8f793bfeb9#2", Role.AGENT),
-        ("can you also add a single retry", "session:2026-01-06_488c5296_ee8f793bfeb9#2", Role.YOU),
-        ("LSP goToDefinition", "session:2026-01-27_3b1b6293_523d2b8bfaf3#2", Role.AGENT),
+        ("retry notarization once on failure", "session:2026-01-06_488c5296_ee8f793bfeb9#2", "agent"),
+        ("can you also add a single retry", "session:2026-01-06_488c5296_ee8f793bfeb9#2", "you"),
+        ("LSP goToDefinition", "session:2026-01-27_3b1b6293_523d2b8bfaf3#2", "agent"),
         ("when a subagent started is it a different checkpoint",
-         "session:2026-01-27_3b1b6293_523d2b8bfaf3#3", Role.YOU),
-        ("missing lock in cache", "session:48e67b68-763e-4aa6-b564-323a0efec4a5/a3bee99966853aa97#1", Role.AGENT),
+         "session:2026-01-27_3b1b6293_523d2b8bfaf3#3", "you"),
+        ("missing lock in cache", "session:48e67b68-763e-4aa6-b564-323a0efec4a5/a3bee99966853aa97#1", "agent"),
     ],
 )  # fmt: skip
-def test_what_was_said_in_real_sessions_is_found_first(real_world: World, query: str, ref: str, role: Role) -> None:
-    best = search_history(real_world.connection, query)[0]
-    assert (best.ref, best.role) == (ref, role)
+def test_what_was_said_in_real_sessions_is_found_first(real_world: World, query: str, ref: str, role: str) -> None:
+    best = real_world.search(query)[0]
+    assert (best.ref, best.unit.type) == (ref, role)
 
 
 @pytest.mark.proves("HIS-REAL", "HIS-INJECTED")
@@ -289,13 +290,13 @@ def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_
     hits = [
         hit
         for query in ("session", "test", "command caveat", "continued from a previous conversation", "system reminder")
-        for hit in search_history(real_world.connection, query, limit=30)
+        for hit in real_world.search(query, limit=30)
     ]
     assert len(hits) > 60
     for hit in hits:
-        assert len(hit.excerpt) <= 160
-        passages = read_passage(real_world.connection, hit.ref, 0).passages
-        assert any(passage.role is hit.role for passage in passages)
+        assert len(hit.unit.body) <= 160
+        passages = read_excerpt(real_world.connection, hit.ref, 0).passages
+        assert any(passage.role == hit.unit.type for passage in passages)
         for passage in passages:
             assert not passage.text.startswith(
                 ("<system-reminder>", "<command-name>", "Caveat: The messages below", "This session is being continued")
@@ -304,7 +305,7 @@ def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_
 
 @pytest.mark.proves("HIS-FORKS")
 def test_real_copies_of_a_session_are_not_repeated(real_world: World) -> None:
-    said = [hit.excerpt for hit in search_history(real_world.connection, "checkpoint", limit=100)]
+    said = [hit.unit.body for hit in real_world.search("checkpoint", limit=100)]
     assert len(said) == len(set(said))
     copies = real_world.connection.execute(
         "SELECT count(*) FROM log_sessions s WHERE id LIKE '%cc432c40%' AND EXISTS "
@@ -318,7 +319,7 @@ def test_real_copies_of_a_session_are_not_repeated(real_world: World) -> None:
     "query", ["", " ", '"', "AND", "NEAR(", "a* OR", "💥", "the of and", "x" * 9000, "\0", "'; --"]
 )
 def test_any_text_is_a_query(real_world: World, query: str) -> None:
-    search_history(real_world.connection, query)
+    real_world.search(query)
 
 
 @pytest.mark.proves("HIS-SHELL")
@@ -338,12 +339,12 @@ def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None
         opened.write(" --force\n")
     world.sync()
     assert world.found("lighthouse", sources=shell) == ["shell:shell-1#3"]
-    hits = search_history(world.connection, "quota exceeded", sources=shell)
-    assert [(hit.role, hit.ref) for hit in hits] == [(Role.OUTPUT, "shell:shell-1/output.log#3")]
-    assert "error: quota exceeded" in hits[0].excerpt and "\x1b" not in hits[0].excerpt
-    shown = [passage.text for passage in read_passage(world.connection, "shell:shell-1#2").passages]
+    hits = world.search("quota exceeded", sources=shell)
+    assert [(hit.unit.type, hit.ref) for hit in hits] == [("output", "shell:shell-1/output.log#3")]
+    assert "error: quota exceeded" in hits[0].unit.body and "\x1b" not in hits[0].unit.body
+    shown = [passage.text for passage in read_excerpt(world.connection, "shell:shell-1#2").passages]
     assert shown == ["cargo test --workspace", "export TOKEN=[redacted:github-token]", "git push lighthouse --force"]
-    output = read_passage(world.connection, "shell:shell-1/output.log#3", 5).passages
+    output = read_excerpt(world.connection, "shell:shell-1/output.log#3", 5).passages
     assert sum(passage.text.count("passed") for passage in output) == 100
 
 
@@ -371,9 +372,9 @@ def test_commands_that_a_shell_only_noted_as_started_are_found_with_their_time(w
     assert world.found("harbour", sources=shell) == [], "the last line is not whole yet"
     (folder / "events.jsonl").write_text("".join(lines) + torn)
     world.sync()
-    hits = search_history(world.connection, "harbour", sources=shell)
-    assert [(hit.ref, hit.timestamp) for hit in hits] == [("shell:bash-1#3", begun)]
-    shown = [passage.text for passage in read_passage(world.connection, "shell:bash-1#2").passages]
+    hits = world.search("harbour", sources=shell)
+    assert [(hit.ref, hit.unit.created) for hit in hits] == [("shell:bash-1#3", begun.date())]
+    shown = [passage.text for passage in read_excerpt(world.connection, "shell:bash-1#2").passages]
     assert shown == [
         "cargo test --workspace", "export TOKEN=[redacted:github-token]\necho lighthouse", "git push harbour"
     ]  # fmt: skip
@@ -406,7 +407,7 @@ def test_sessions_of_other_agents_are_found_and_shown(world: World, shared_data:
             "WHERE s.agent = ? AND e.number IS NOT NULL ORDER BY e.id",
             (agent,),
         ).fetchone()
-        shown = read_passage(world.connection, f"session:{stored[0]}#{stored[1]}", 0).passages
+        shown = read_excerpt(world.connection, f"session:{stored[0]}#{stored[1]}", 0).passages
         words = shown[0].text.split()[:6]
         assert f"session:{stored[0]}#{stored[1]}" in world.found(" ".join(words), limit=20)
         assert shown[0].timestamp is not None

@@ -1,4 +1,4 @@
-"""A whole session, read from its transcript or from the archive, redacted, as numbered exchanges."""
+"""Read a whole session from its transcript or from the archive, redacted, as numbered exchanges."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class WholeSession:
 
 
 def read_whole_session(environment: Environment, settings: Settings, name: str) -> WholeSession:
-    """The session whose id is, or begins with, `name` (`session:<id>#3` is taken as well).
+    """Return the session whose id is, or begins with, `name`; a ref such as `session:<id>#3` will do.
 
-    Raises UsageError for what can be no id, TranscriptError where there is no such session or several.
+    Raises UsageError for a text that cannot be an id, TranscriptError if there is no such session or several.
     """
     ref = _REF.fullmatch(name)
     prefix = ref["id"] if ref else name
@@ -65,7 +65,7 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
 
 
 def whole_session_json(whole: WholeSession) -> dict[str, Any]:
-    """The session as `nugget sessions show --json` prints it."""
+    """Return the session as `nugget sessions show --json` prints it."""
     session = whole.session
     return {
         "id": session.id,
@@ -108,7 +108,7 @@ def _event_json(event: Event) -> dict[str, Any]:
 
 
 def _exchanges(events: Sequence[Event], numbers: Mapping[str, int]) -> tuple[Exchange, ...]:
-    """The events by exchange; a prompt that is not in `numbers` is counted on from the last."""
+    """Return the events by exchange; a prompt that is not in `numbers` is counted on from the last."""
     groups: list[tuple[int, list[Event]]] = []
     for event in events:
         if event.kind is EventKind.PROMPT and not event.agent_id:
