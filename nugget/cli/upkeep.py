@@ -313,7 +313,13 @@ def _print_findings(out: Console, brain: Path, found: list[Finding], wrong: int)
         out.print(Text.assemble(mark, f" {finding.name:<16}", one_line(finding.said)))
         if finding.next_step:
             out.print(Text(f"                  Next: {one_line(finding.next_step)}", style="dim"))
-    out.print("\nSomething is wrong." if wrong else "\nNothing is wrong.", style="bold red" if wrong else "bold green")
+    open_checks = sum(finding.state == "warning" for finding in found)
+    if wrong:
+        out.print("\nSomething is wrong.", style="bold red")
+    elif open_checks:
+        out.print(f"\nIt works; {counted(open_checks, 'warning')} above.", style="bold yellow")
+    else:
+        out.print("\nNothing is wrong.", style="bold green")
 
 
 def _finding_json(finding: Finding) -> dict[str, object]:

@@ -187,6 +187,7 @@ def _convert_once(target: Path) -> bool:
                 return True
             partial = target.with_name(f"{target.stem}.{os.getpid()}.partial.onnx")
             try:
+                files.private_file(partial)
                 subprocess.run(
                     [sys.executable, "-m", "nugget.infra.embedding.conversion", str(source), str(partial)],
                     check=True,
