@@ -1,4 +1,6 @@
-"""How right and how fast redaction is: recall by kind and by context, precision, and megabytes per second.
+"""How right and how fast redaction is: recall by context, precision, megabytes per second, and time by length.
+
+Each list of kinds is split: `tuned` are the kinds that rules may be written along, `apart` are the others.
 
 Run: python benchmarks/redaction.py [FOLDER] [--seed N] [--missed]
 """
@@ -9,35 +11,51 @@ import argparse
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests" / "support"))
 
-from secret_corpus import Example, lookalikes, secrets  # noqa: E402
+from hostile_texts import HOSTILE  # noqa: E402
+from secret_corpus import LISTS, Example, lookalikes, secrets  # noqa: E402
 
 from nugget.config import Settings  # noqa: E402
 from nugget.redaction import redact, redact_session  # noqa: E402
 from nugget.sources.claude_code import read_session  # noqa: E402
 
 FOLDER = REPOSITORY.parent / "shared" / "data" / "transcripts" / "claude-code"
+HALVES = ("tuned", "apart")
+LINEAR = 2.5
+"""The most that a text of twice the length may take, as a multiple."""
+SLOWEST = 5.0
+"""The least MB per second on any text."""
 
 
 def speed(folder: Path) -> tuple[float, float]:
     """Return the MB of text in the sessions of a folder, and MB per second of process time, the best of three."""
     sessions = [read_session(file) for file in sorted(folder.glob("*.jsonl"))]
-    redact("the rules are opened once")
-    times = []
-    for _ in range(3):
-        begin = time.process_time()
-        for session in sessions:
-            redact_session(session, settings=Settings())
-        times.append(time.process_time() - begin)
+    seconds = min(taken(lambda: [redact_session(session, settings=Settings()) for session in sessions]) for _ in "123")
     texts = [
         part for session in sessions for event in session.events for part in (event.text, event.before, event.after)
     ]
     megabytes = sum(len((text or "").encode("utf-8", "replace")) for text in texts) / 1e6
-    return megabytes, megabytes / min(times)
+    return megabytes, megabytes / seconds
+
+
+def taken(work: Callable[[], object]) -> float:
+    """Return the seconds of process time that some work takes."""
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def growth(unit: str, size: int = 200_000) -> tuple[float, float]:
+    """Return MB per second on a unit repeated, and how many times as long twice of it takes."""
+    one, two = unit * (size // len(unit)), unit * (2 * size // len(unit))
+    once = min(taken(lambda: redact(one)) for _ in "12")
+    twice = min(taken(lambda: redact(two)) for _ in "12")
+    return len(one.encode("utf-8", "replace")) / 1e6 / once, twice / once
 
 
 def is_found(example: Example) -> bool:
@@ -46,36 +64,64 @@ def is_found(example: Example) -> bool:
     return not any(secret in left for secret in example.secrets)
 
 
+def report(which: str, seed: int, show: str) -> None:
+    """Print recall and precision over one of the lists, and with `show`, the misses of one half."""
+    contexts: dict[str, dict[bool, list[bool]]] = defaultdict(lambda: {False: [], True: []})
+    leaking: dict[str, int] = defaultdict(int)
+    for example in secrets(seed, which):
+        found = is_found(example)
+        contexts[example.context][example.apart].append(found)
+        leaking[example.kind] += not found
+        if not found and show == HALVES[example.apart]:
+            print(f"{example.context}: {example.kind} | {example.text!r} -> {redact(example.text).text!r}")
+    spoilt: dict[bool, list[str]] = {False: [], True: []}
+    counts = {False: 0, True: 0}
+    for apart, text in lookalikes(seed, which):
+        counts[apart] += 1
+        if (left := redact(text).text) != text:
+            spoilt[apart].append(left)
+            if show == HALVES[apart]:
+                print(f"spoilt: {text!r} -> {left!r}")
+    print(
+        f"{which.strip('_') or 'first'} list: {len(leaking)} kinds, {sum(map(bool, leaking.values()))} leak somewhere"
+    )
+    for context, hits in sorted(contexts.items()):
+        print(f"  {context:20}" + "".join(f"  {HALVES[half]} {_share(hits[half])}" for half in (False, True)))
+    for half in (False, True):
+        found = [hit for hits in contexts.values() for hit in hits[half]]
+        right = sum(found)
+        print(
+            f"  {HALVES[half]}: recall {_share(found)}, precision {right / (right + len(spoilt[half])):.3f}, "
+            f"{len(spoilt[half])} of {counts[half]} look-alikes spoilt"
+        )
+
+
+def _share(hits: list[bool]) -> str:
+    return f"{sum(hits) / len(hits):.3f} of {len(hits):3}" if hits else "-" * 12
+
+
 def main() -> None:
-    """Print recall by context and kind, precision and speed."""
+    """Print recall by context, precision and speed; exit with 1 if a hostile text is slow."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--missed", action="store_true", help="show the texts of kinds rules were tuned on that leaked")
+    parser.add_argument("--missed", choices=HALVES, default="", help="show what leaked of one half")
+    parser.add_argument("--only", choices=("recall", "speed"))
     given = parser.parse_args()
-    by_context, by_kind = defaultdict(list), defaultdict(list)
-    halves: dict[bool, list[bool]] = {False: [], True: []}
-    for example in secrets(given.seed):
-        found = is_found(example)
-        by_context[example.context].append(found)
-        by_kind[example.kind].append(found)
-        halves[example.apart].append(found)
-        if given.missed and not found and not example.apart:
-            print(f"{example.kind} | {example.text!r} -> {redact(example.text).text!r}")
-    spoilt = [text for text in lookalikes(given.seed) if redact(text).text != text]
-    if given.missed:
-        print(*(f"spoilt: {text!r} -> {redact(text).text!r}" for text in spoilt), sep="\n")
-    for context, hits in sorted(by_context.items()):
-        print(f"{context:20} {sum(hits) / len(hits):6.3f} of {len(hits)}")
-    print("kinds that leak:", ", ".join(kind for kind, hits in by_kind.items() if not all(hits)) or "none")
-    found = sum(map(sum, halves.values()))
-    total = sum(map(len, halves.values()))
-    print(f"recall               {found / total:6.3f} of {total} secrets of {len(by_kind)} kinds")
-    print(f"  kinds tuned on     {sum(halves[False]) / len(halves[False]):6.3f}")
-    print(f"  kinds kept apart   {sum(halves[True]) / len(halves[True]):6.3f}")
-    print(f"precision            {found / (found + len(spoilt)):6.3f} with {len(spoilt)} look-alikes spoilt")
+    redact("the rules are opened once")
+    if given.only != "speed":
+        for which in LISTS:
+            report(which, given.seed, given.missed)
+    if given.only == "recall":
+        return
     megabytes, rate = speed(given.folder)
-    print(f"speed                {rate:6.1f} MB/s over {megabytes:.1f} MB of sessions")
+    print(f"sessions {rate:6.1f} MB/s over {megabytes:.1f} MB")
+    slow = []
+    for name, unit in HOSTILE.items():
+        rate, times = growth(unit)
+        print(f"{name:20} {rate:6.1f} MB/s, twice the length takes {times:.2f} times as long")
+        slow += [name] if rate < SLOWEST or times > LINEAR else []
+    sys.exit(f"too slow: {', '.join(slow)}" if slow else 0)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A corpus of secrets and look-alikes, made by program: each kind of `secret_kinds.txt` in every place it may stand.
 
 A template holds random parts as `<class length>`: `d` digits, `x` and `X` hex, `a` lower and `u` upper case letters,
-`l` either, `n` letters and digits, `L` lower case and digits, `U` upper case and digits, `b` base64url, `B` base64;
-and the wholes `<uuid>`, `<password>`, `<word>`, `<words4>` and `<jwt>`.
+`l` either, `n` letters and digits, `L` lower case and digits, `U` upper case and digits, `T` base32, `b` base64url,
+`B` base64; and the wholes `<uuid>`, `<password>`, `<pw>` (of many makes), `<word>`, `<words4>` and `<jwt>`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-KINDS = Path(__file__).with_name("secret_kinds.txt")
-LOOKALIKES = Path(__file__).with_name("secret_lookalikes.txt")
+LISTS = ("", "_wide")
+"""The list that our rules were written along, and one that was written without regard to them."""
+
+_HERE = Path(__file__).parent
 
 _LOWER, _UPPER, _DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits
 _CLASSES = {
     "d": _DIGITS, "x": "0123456789abcdef", "X": "0123456789ABCDEF", "a": _LOWER, "u": _UPPER, "l": _LOWER + _UPPER,
-    "n": _LOWER + _UPPER + _DIGITS, "L": _LOWER + _DIGITS, "U": _UPPER + _DIGITS,
+    "n": _LOWER + _UPPER + _DIGITS, "L": _LOWER + _DIGITS, "U": _UPPER + _DIGITS, "T": _UPPER + "234567",
     "b": _LOWER + _UPPER + _DIGITS + "-_", "B": _LOWER + _UPPER + _DIGITS + "+/",
 }  # fmt: skip
 _WORDS = (
     "kaffee regen harbour wolke tiger orbit velvet copper lantern meadow saffron pebble walnut glacier thunder marble "
     "willow cactus anchor bamboo candle falcon garnet hazel island jasmine kettle lemon magnet nectar olive pepper"
 ).split()
-_PART = re.compile(r"<(?:(?P<cls>[dxXaulnLUbB])(?P<size>\d+)|(?P<name>uuid|password|word|words4|words12|jwt|github))>")
+_PART = re.compile(r"<(?:(?P<cls>[dxXaulnLUTbB])(?P<size>\d+)|(?P<name>uuid|password|pw|word|words\d+|jwt|github))>")
 _MARKED = re.compile(r"«(.*?)»", re.DOTALL)
 
 _PLACES = {
@@ -41,12 +43,20 @@ _PLACES = {
     "config": ("value: {}", '"x": "{}",'),
     "log": ("2026-03-04T10:11:12Z INFO worker using {} for upload", "[debug] sent {} (200 OK)"),
 }
+_WIDE_PLACES = {
+    "chat": ("hey can you try with {}", "{}", "it's {}, thanks!"),
+    "table": ("| staging | {} | bob |", "staging,{},2026-01-01"),
+    "diff": ('+  "{}",', "-x = '{}'"),
+    "json": ('{{"text": "{}", "ok": true}}', '{{\\"a\\": \\"{}\\"}}'),
+    "markup": ("<value>{}</value>", "`{}`"),
+    "output": ("$ cat f\\n{}\\n$", "  1\t{}", "\x1b[32m{}\x1b[0m"),
+}
 """Where an issued token may stand without a telling name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text, what of it must go, and where the kind stands; `apart` for the third that no rule was tuned on."""
+    """A text, what of it must go, and where the kind stands; `apart` for the kinds that no rule was tuned on."""
 
     kind: str
     context: str
@@ -81,8 +91,19 @@ def _whole(name: str, chance: random.Random) -> str:
     if name == "github":  # 30 random characters, and their CRC-32 in base 62
         body = expanded("<n30>", chance)
         return body + _base62(zlib.crc32(body.encode()))
+    if name == "pw":
+        return _chosen(chance)
     word, sign = chance.choice(_WORDS).capitalize(), chance.choice("!#%*+?")
     return f"{word}{chance.randrange(10, 9999)}{sign}{expanded('<l3>', chance)}"
+
+
+def _chosen(chance: random.Random) -> str:
+    """A password of one of the makes that people and their managers use."""
+    first, second = chance.sample(_WORDS, 2)
+    makes = ("<n7>!<n6>", "<L10><d2>", "<n4>@<n3>#<n5>", "<n16>", f"{first}<d3>", f"{first.capitalize()}<d2>!",
+             f"{first}-{second}-<d2>", f"{first.capitalize()}{second.capitalize()}<d1>",
+             first.replace("a", "4").replace("e", "3").replace("o", "0") + "_<d2>", "<U3>-<L5>-<n5>")  # fmt: skip
+    return expanded(chance.choice(makes), chance)
 
 
 def _base62(number: int) -> str:
@@ -93,27 +114,32 @@ def _base62(number: int) -> str:
     return written
 
 
-def secrets(seed: int = 1) -> Iterator[Example]:
-    """Every kind in every place it has, secrets marked by « » in the list taken out of the text."""
-    for line in KINDS.read_text("utf-8").splitlines():
-        if not line or line.startswith("#"):
-            continue
+def _lines(name: str, which: str) -> Iterator[str]:
+    lines = (_HERE / f"secret_{name}{which}.txt").read_text("utf-8").splitlines()
+    yield from (line for line in lines if line and not line.startswith("#"))
+
+
+def secrets(seed: int = 1, which: str = "") -> Iterator[Example]:
+    """Every kind of a list in every place it has, secrets marked by « » in the list taken out of the text."""
+    for line in _lines("kinds", which):
         kind, context, template = (part.strip() for part in line.split("|", 2))
         chance = random.Random(f"{seed}{kind}{template}")
-        apart = zlib.crc32(kind.encode()) % 3 == 0
+        apart = zlib.crc32(kind.encode()) % (2 if which else 3) == 0
         frames = [(context, template)]
-        if context == "issued":
+        if context in ("issued", "bare"):
+            places = _WIDE_PLACES if which else _PLACES
             frames = [
-                ("issued in " + name, chance.choice(frame).format(f"«{template}»")) for name, frame in _PLACES.items()
+                (f"{context} in {name}", chance.choice(frame).format(f"«{template}»")) for name, frame in places.items()
             ]
         for where, frame in frames:
             text = expanded(frame.replace("\\n", "\n"), chance)
             yield Example(kind, where, _MARKED.sub(r"\1", text), tuple(_MARKED.findall(text)), apart)
 
 
-def lookalikes(seed: int = 1) -> Iterator[str]:
-    """Texts of which nothing may go."""
+def lookalikes(seed: int = 1, which: str = "") -> Iterator[tuple[bool, str]]:
+    """Texts of which nothing may go, each with whether it is kept apart."""
     chance = random.Random(seed)
-    for line in LOOKALIKES.read_text("utf-8").splitlines():
-        if line and not line.startswith("#"):
-            yield from (expanded(line.replace("\\n", "\n"), chance) for _ in range(3 if "<" in line else 1))
+    for line in _lines("lookalikes", which):
+        apart = zlib.crc32(line.encode()) % (2 if which else 3) == 0
+        for _ in range(3 if "<" in line else 1):
+            yield apart, expanded(line.replace("\\n", "\n"), chance)
