@@ -46,17 +46,19 @@ def worded(
     model: str | None = None,
 ) -> Draft:
     """The message in the words of `model` (`commit.model` where None). Raises LLMUnavailable."""
+    from nugget.infra.llm import Request
+
     asked = "\n".join(f"- {text[:1000]}" for text in intents[:5])
     known = "\n".join(f"- {reason}" for reason in reasons[:10])
     prompt = (
         f"<material>\nAsked for:\n{asked or '(not known)'}\n\nKnown of the reasons:\n{known or '(nothing)'}\n\n"
         f"By rules the message would be: {rules.header}\n\nDiff:\n{_diff(staged)}\n</material>"
     )
-    reply = llm.structured(
-        purpose="commit", model=model or settings.commit.model, system=_SYSTEM, prompt=prompt, schema=_SCHEMA,
-        max_tokens=_MAX_TOKENS, timeout_s=settings.commit.timeout_s, max_usd=settings.commit.max_usd,
+    request = Request(
+        purpose="commit", model=model or settings.commit.model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
+        timeout_s=settings.commit.timeout_s, max_usd=settings.commit.max_usd,
     )  # fmt: skip
-    value = reply.value
+    value = llm.structured(request, _SCHEMA).value
     subject = " ".join(str(value["subject"]).split()).rstrip(".")
     if not subject:
         return rules

@@ -174,19 +174,16 @@ def _ask(
     selector: SelectorOptions,
     usd: float,
 ) -> Reply:
+    from nugget.infra.llm import Request
+
     log = "\n".join(f"e{number} {entry.line}" for number, entry in enumerate(chunk, 1))
     prompt = f"{llm.fence(log, 'session', id=session)}\n\n{llm.fence(query[:8000], 'question')}"
-    return llm.structured(
-        purpose="select evidence",
-        model=selector.model or settings.llm.select_model,
-        system=_SYSTEM,
-        prompt=prompt,
-        schema=_SCHEMA,
-        max_tokens=_MAX_REPLY_TOKENS,
-        timeout_s=settings.llm.timeout_s,
-        max_usd=max(0.0, settings.llm.select_max_usd - usd),
-        session=session,
-    )
+    request = Request(
+        purpose="select evidence", model=selector.model or settings.llm.select_model, system=_SYSTEM, prompt=prompt,
+        max_tokens=_MAX_REPLY_TOKENS, timeout_s=settings.llm.timeout_s,
+        max_usd=max(0.0, settings.llm.select_max_usd - usd), session=session,
+    )  # fmt: skip
+    return llm.structured(request, _SCHEMA)
 
 
 def _latest(connection: sqlite3.Connection, key: int) -> dict[str, list[str]]:

@@ -178,14 +178,15 @@ def ask_model(
 
     Raises BadReply when neither holds anything that can be read.
     """
-    from nugget.infra.llm import BadReply, CostCapReached
+    from nugget.infra.llm import BadReply, CostCapReached, Request
 
     def ask(purpose: str, asked: str) -> object:
         try:
-            reply = work.llm.structured(
-                purpose=purpose, model=work.model, system=system, prompt=asked, schema=schema, max_tokens=max_tokens,
+            request = Request(
+                purpose=purpose, model=work.model, system=system, prompt=asked, max_tokens=max_tokens,
                 timeout_s=work.settings.llm.timeout_s, max_usd=work.left_usd, effort="medium", session=work.session.id,
             )  # fmt: skip
+            reply = work.llm.structured(request, schema)
         except BadReply as bad:
             work.usd += bad.usd
             raise

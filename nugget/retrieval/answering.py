@@ -42,20 +42,19 @@ def answer(question: str, hits: Sequence[Hit], llm: LLM, settings: Settings) -> 
 
     Raises LLMUnavailable, also in the middle of the answer.
     """
+    from nugget.infra.llm import Request
+
     if not hits:
         yield NOTHING_FOUND
         return
     units = [_fenced(llm, hit) for hit in hits]
     prompt = "\n\n".join([*units, llm.fence(question[:_QUESTION_CHARS], "question"), "Answer the question."])
     yield from llm.stream(
-        purpose="answer",
-        model=settings.llm.answer_model,
-        system=_SYSTEM,
-        prompt=prompt,
-        max_tokens=_MAX_TOKENS,
-        timeout_s=settings.llm.timeout_s,
-        effort="low",
-    )
+        Request(
+            purpose="answer", model=settings.llm.answer_model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
+            timeout_s=settings.llm.timeout_s, effort="low",
+        )
+    )  # fmt: skip
 
 
 def answered(bundle: Bundle, llm: LLM | None, settings: Settings) -> Bundle:

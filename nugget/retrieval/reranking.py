@@ -109,6 +109,8 @@ class ClaudeReranker:
 
         Raises LLMUnavailable also when the reply judges fewer than half of them.
         """
+        from nugget.infra.llm import Request
+
         if not candidates:
             return []
         if self._llm is None:
@@ -117,17 +119,12 @@ class ClaudeReranker:
                 hint="Set ANTHROPIC_API_KEY, or `retrieval: {reranker: local}`.",
             )
         model = self._settings.llm.rerank_model
-        reply = self._llm.structured(
-            purpose="rerank",
-            model=model,
-            system=_SYSTEM,
-            prompt=_prompt(self._llm, question, candidates),
-            schema=_SCHEMA,
-            max_tokens=2000 + 40 * len(candidates),
-            effort="low",
-            timeout_s=self._settings.retrieval.rerank_timeout_s,
-            max_usd=self._settings.retrieval.rerank_max_usd,
-        )
+        request = Request(
+            purpose="rerank", model=model, system=_SYSTEM, prompt=_prompt(self._llm, question, candidates),
+            max_tokens=2000 + 40 * len(candidates), effort="low",
+            timeout_s=self._settings.retrieval.rerank_timeout_s, max_usd=self._settings.retrieval.rerank_max_usd,
+        )  # fmt: skip
+        reply = self._llm.structured(request, _SCHEMA)
         judged: dict[int, float] = {}
         for entry in reply.value["passages"]:
             if 1 <= entry["number"] <= len(candidates):

@@ -20,6 +20,7 @@ from waiting import wait_for, within
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.extraction.generative import extract_generative
+from nugget.infra import llm as gateway
 from nugget.infra.llm import LLM, BadReply, ClaudeCli, Reply, open_extractor, spending
 from nugget.models import Event, EventKind, Session
 
@@ -83,10 +84,10 @@ def extractor(environment: Environment) -> ClaudeCli:
 
 def ask(llm: ClaudeCli, **changed: Any) -> Reply:
     asked: dict[str, Any] = {
-        "purpose": "extract", "model": "claude-sonnet-5-5", "system": "Count.", "prompt": "how many?", "schema": SCHEMA,
+        "purpose": "extract", "model": "claude-sonnet-5-5", "system": "Count.", "prompt": "how many?",
         "max_tokens": 300, "timeout_s": 60.0, "max_usd": 0.5, "session": "s-1",
     }  # fmt: skip
-    return llm.structured(**{**asked, **changed})
+    return llm.structured(gateway.Request(**{**asked, **changed}), SCHEMA)
 
 
 @pytest.mark.proves("LLM-COMMAND")

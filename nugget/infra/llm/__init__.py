@@ -26,10 +26,13 @@ from nugget.infra.llm.gate import (
     DailyCapReached,
     Gate,
     Reply,
+    Request,
     Spending,
+    map_texts,
+    open_call,
     spending,
     utc_now,
-)  # fmt: skip
+)
 from nugget.infra.llm.prices import takes_effort
 from nugget.redaction import allow_list
 from nugget.text import shorten
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FENCES", "LLM", "BadReply", "ClaudeCli", "CostCapReached", "DailyBudget", "DailyCapReached", "Head", "Reply",
-    "Spending", "open_extractor", "open_llm", "spending",
+    "Request", "Spending", "open_extractor", "open_llm", "spending",
 ]  # fmt: skip
 
 _DEFAULT_URL = "https://api.anthropic.com"
@@ -90,7 +93,7 @@ def open_extractor(settings: Settings, environment: Environment) -> LLM | Claude
 
 
 class LLM(Gate):
-    """Claude, asked for a structured value or for streamed text. Thread-safe; the SDK is imported on first use."""
+    """Claude over the API, for structured values or streamed text. Thread-safe; imports the SDK on first use."""
 
     def __init__(
         self,
@@ -111,60 +114,32 @@ class LLM(Gate):
 
         _ = anthropic.Anthropic
 
-    def structured(
-        self,
-        *,
-        purpose: str,
-        model: str,
-        system: str,
-        prompt: str,
-        schema: Mapping[str, Any],
-        max_tokens: int,
-        timeout_s: float,
-        max_usd: float,
-        effort: str | None = None,
-        session: str | None = None,
-    ) -> Reply:
-        """Ask for a JSON object that follows `schema`, within `timeout_s` seconds and `max_usd`.
+    def structured(self, request: Request, schema: Mapping[str, Any]) -> Reply:
+        """Ask for a JSON object that follows `schema`.
 
-        `purpose` and `session` name the call in the ledger. `effort` (`low` to `max`) is left out for models that take
-        none.
         Raises BadReply if the reply does not follow the schema (also if it was cut at `max_tokens`), and
         LLMUnavailable for everything else, before the call if its cost could exceed the cap.
         """
         import anthropic
 
         output: dict[str, Any] = {"format": {"type": "json_schema", "schema": anthropic.transform_schema(dict(schema))}}
-        request = self._request(model, system, prompt, max_tokens=max_tokens, output=output, effort=effort)
-        call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request, session=session)
-        with self._recorded(call, max_usd=max_usd):
+        call = self._call(request, output)
+        with self._recorded(call):
             with self._client(call) as client:
-                message = client.messages.create(**request)
+                message = client.messages.create(**call.body)
             _note(message.to_dict(warnings=False), call)
             _refuse_refusal(call)
             blocks = (block for block in message.content if getattr(block, "type", None) == "text")
             return self._reply("".join(getattr(block, "text", "") for block in blocks), schema, call)
 
-    def stream(
-        self,
-        *,
-        purpose: str,
-        model: str,
-        system: str,
-        prompt: str,
-        max_tokens: int,
-        timeout_s: float,
-        max_usd: float = float("inf"),
-        effort: str | None = None,
-    ) -> Iterator[str]:
+    def stream(self, request: Request) -> Generator[str]:
         """Ask for text and yield it as it comes, without control characters, which a terminal would obey.
 
         Raises LLMUnavailable, also in the middle of the text.
         """
-        request = self._request(model, system, prompt, max_tokens=max_tokens, output={}, effort=effort)
-        call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request)
-        with self._recorded(call, max_usd=max_usd):
-            with self._client(call) as client, client.messages.create(**request, stream=True) as events:
+        call = self._call(request, {})
+        with self._recorded(call):
+            with self._client(call) as client, client.messages.create(**call.body, stream=True) as events:
                 for event in events:
                     call.left_s()
                     _note(event.to_dict(warnings=False), call)
@@ -176,47 +151,41 @@ class LLM(Gate):
             _require_end(call)
 
     def forward(
-        self,
-        request: Mapping[str, Any],
-        *,
-        purpose: str,
-        timeout_s: float,
-        max_usd: float,
-        session: str | None = None,
+        self, body: Mapping[str, Any], *, purpose: str, timeout_s: float, max_usd: float, session: str | None = None
     ) -> Generator[Head | bytes]:
-        """Pass a caller's own call (the API's JSON body) on: first a Head, then the body in pieces as they come.
+        """Pass a caller's own call (the API's JSON body) on: yield a Head first, then the reply as it comes.
 
         An error of the API comes back the same way, with its status. Nothing is retried: that is the caller's choice.
         Raises LLMUnavailable if the reply is incomplete, and before a call that could exceed `max_usd`.
         """
         import anthropic
 
-        cleaned = _cleaned_strings({"system": [], **request}, self._clean)
-        call = Call(purpose=purpose, model=request["model"], timeout_s=timeout_s, request=cleaned, session=session)
-        with self._recorded(call, max_usd=max_usd), self._client(call, retries=0) as client:
+        sent = map_texts({"system": [], **body}, self._clean, exact=_EXACT)
+        call = Call(
+            purpose=purpose, model=body["model"], timeout_s=timeout_s, max_usd=max_usd, body=sent, session=session
+        )
+        with self._recorded(call), self._client(call, retries=0) as client:
             try:
-                with client.messages.with_streaming_response.create(**_arguments(cleaned)) as response:
+                with client.messages.with_streaming_response.create(**_arguments(sent)) as response:
                     yield Head(status=response.status_code, headers=_kept(response.headers))
                     chunks = response.iter_bytes()
-                    yield from _streamed(chunks, call) if request.get("stream") else _whole(chunks, call)
+                    yield from _streamed(chunks, call) if body.get("stream") else _whole(chunks, call)
             except anthropic.APIStatusError as error:
                 call.free = True
                 call.error = f"HTTP {error.status_code}"
                 yield Head(status=error.status_code, headers=_kept(error.response.headers))
                 yield self._scrub(error.response.text).encode()
 
-    def _request(
-        self, model: str, system: str, prompt: str, *, max_tokens: int, output: dict[str, Any], effort: str | None
-    ) -> dict[str, Any]:
-        if effort and takes_effort(model):
-            output = {**output, "effort": effort}
-        request: dict[str, Any] = {
-            "model": model,
-            "max_tokens": max_tokens,
-            "system": [{"type": "text", "text": self._clean(system), "cache_control": {"type": "ephemeral"}}],
-            "messages": [{"role": "user", "content": self._clean(prompt)}],
+    def _call(self, request: Request, output: dict[str, Any]) -> Call:
+        if request.effort and takes_effort(request.model):
+            output = {**output, "effort": request.effort}
+        body: dict[str, Any] = {
+            "model": request.model,
+            "max_tokens": request.max_tokens,
+            "system": [{"type": "text", "text": self._clean(request.system), "cache_control": {"type": "ephemeral"}}],
+            "messages": [{"role": "user", "content": self._clean(request.prompt)}],
         }
-        return {**request, "output_config": output} if output else request
+        return open_call(request, {**body, "output_config": output} if output else body)
 
     def _client(self, call: Call, *, retries: int = _MAX_RETRIES) -> anthropic.Anthropic:
         """Open a client whose attempts and waits together stay within the call's deadline.
@@ -292,7 +261,7 @@ def _status_sentence(status: int, model: str, *, said: str) -> LLMUnavailable:
 
 
 def _note(data: Mapping[str, Any], call: Call) -> None:
-    """Take over the token counts and the stop reason of a message or of an event of a streamed one."""
+    """Record the token counts and the stop reason of a message, or of an event of a streamed one."""
     message, delta = data.get("message"), data.get("delta")
     for part in (data, message):
         if isinstance(part, Mapping):
@@ -311,12 +280,12 @@ def _require_end(call: Call) -> None:
         raise LLMUnavailable(f"The connection to {call.model} was cut before its answer was complete.")
 
 
-def _arguments(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request as arguments of the SDK; fields that it does not name go into the body."""
-    request = {name: value for name, value in request.items() if name != "system" or value}
-    named = {"model", "max_tokens", "messages", "system", "stream"}
-    extra = {name: value for name, value in request.items() if name not in named}
-    return {**{name: value for name, value in request.items() if name in named}, "extra_body": extra or None}
+def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a body as arguments of the SDK; fields that it does not name go into `extra_body`."""
+    named = {name: body[name] for name in ("model", "max_tokens", "messages", "stream") if name in body}
+    named |= {"system": body["system"]} if body["system"] else {}
+    extra = {name: value for name, value in body.items() if name not in (*named, "system")}
+    return {**named, "extra_body": extra or None}
 
 
 def _whole(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
@@ -350,14 +319,3 @@ def _streamed(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: headers[name] for name in _HEADERS if name in headers}
-
-
-def _cleaned_strings(value: Any, clean: Callable[[str], str]) -> Any:
-    """Apply `clean` to every text in a JSON value but those that must stay exact."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, list):
-        return [_cleaned_strings(part, clean) for part in value]
-    if isinstance(value, dict):
-        return {name: part if name in _EXACT else _cleaned_strings(part, clean) for name, part in value.items()}
-    return value

@@ -21,7 +21,7 @@ from typing import Any
 
 from nugget.errors import LLMUnavailable
 from nugget.infra import files, spool
-from nugget.infra.llm.gate import Call, Gate, Reply, utc_now
+from nugget.infra.llm.gate import Call, Gate, Reply, Request, open_call, utc_now
 from nugget.text import shorten
 
 INSIDE = "NUGGET_INSIDE"
@@ -51,31 +51,18 @@ class ClaudeCli(Gate):
         super().__init__(home=home, allow=allow, secret=variables.get("ANTHROPIC_API_KEY", ""), clock=clock)
         self._variables = variables
 
-    def structured(
-        self,
-        *,
-        purpose: str,
-        model: str,
-        system: str,
-        prompt: str,
-        schema: Mapping[str, Any],
-        max_tokens: int,
-        timeout_s: float,
-        max_usd: float,
-        effort: str | None = None,
-        session: str | None = None,
-    ) -> Reply:
+    def structured(self, request: Request, schema: Mapping[str, Any]) -> Reply:
         """Ask as `LLM.structured` does; `max_tokens` only serves the estimate of the cost.
 
         The command itself asks again, up to five times, when a reply does not follow the schema.
         """
-        system, prompt = self._clean(system), self._clean(prompt)
-        request = {"system": system, "messages": [prompt], "max_tokens": max_tokens}
-        call = Call(purpose=purpose, model=model, timeout_s=timeout_s, request=request, session=session)
-        with self._recorded(call, max_usd=max_usd):
+        system, prompt = self._clean(request.system), self._clean(request.prompt)
+        call = open_call(request, {"system": system, "messages": [prompt], "max_tokens": request.max_tokens})
+        with self._recorded(call):
             arguments = [
-                *_SWITCHES, "--model", model, "--effort", effort or "medium", "--max-budget-usd", f"{max_usd:.4f}",
-                "--system-prompt", system, "--json-schema", json.dumps(schema),
+                *_SWITCHES, "--model", request.model, "--effort", request.effort or "medium",
+                "--max-budget-usd", f"{request.max_usd:.4f}", "--system-prompt", system,
+                "--json-schema", json.dumps(schema),
             ]  # fmt: skip
             result = self._result(self._run(arguments, prompt, call), call)
             return self._reply(json.dumps(result.get("structured_output")), schema, call)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import html
 import json
 import logging
+import math
 import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -64,6 +65,24 @@ class DailyCapReached(CostCapReached):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A call to a model: its texts, its limits, and the names under which the cost ledger lists it.
+
+    `effort` (`low` to `max`) is left out for models that take none.
+    """
+
+    purpose: str
+    model: str
+    system: str
+    prompt: str
+    max_tokens: int
+    timeout_s: float
+    max_usd: float = math.inf
+    effort: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """A structured reply. `usd` is its cost, an upper estimate if the model's price is unknown."""
 
@@ -76,15 +95,16 @@ class Reply:
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One call under way: its deadline, its tokens and its cost. `free` says that nothing was sent, or it was refused.
+    """A call under way, with the `body` that is sent, its tokens and its cost.
 
-    `reported_usd` is the cost as the other end states it.
+    `free` says that nothing was sent, or that it was refused; `reported_usd` is the cost that the other end states.
     """
 
     purpose: str
     model: str
     timeout_s: float
-    request: dict[str, Any]
+    max_usd: float
+    body: dict[str, Any]
     session: str | None = None
     started: float = field(default_factory=time.monotonic)
     tokens: dict[str, int] = field(default_factory=dict)
@@ -101,22 +121,22 @@ class Call:
         return left
 
     def note_usage(self, usage: object) -> None:
-        """Take over the token counts of a reply that are valid."""
+        """Take the valid token counts of a reply over."""
         for name, count in usage.items() if isinstance(usage, Mapping) else ():
             if name in _USAGE and type(count) is int and 0 <= count <= _MOST_TOKENS:
                 self.tokens[name] = count
 
     @property
     def all_tokens(self) -> dict[str, int]:
-        """The counts under all four names."""
+        """The token counts under all four names."""
         return {name: self.tokens.get(name, 0) for name in _USAGE}
 
     @property
     def usd_at_most(self) -> float:
         """The most that the call can cost, estimated from its text before it is sent."""
-        sent = [self.request["system"], self.request["messages"], self.request.get("output_config")]
+        sent = [self.body["system"], self.body["messages"], self.body.get("output_config")]
         text = json.dumps(sent, ensure_ascii=False)
-        return estimate_cost_usd(self.model, text, max_output_tokens=self.request["max_tokens"])
+        return estimate_cost_usd(self.model, text, max_output_tokens=self.body["max_tokens"])
 
     @property
     def usd(self) -> float | None:
@@ -137,6 +157,14 @@ class Call:
     @property
     def _is_counted(self) -> bool:
         return bool(self.stop_reason) and self.tokens.keys() >= {"input_tokens", "output_tokens"}
+
+
+def open_call(request: Request, body: dict[str, Any]) -> Call:
+    """Return the call of a request that is sent as `body`."""
+    return Call(
+        purpose=request.purpose, model=request.model, timeout_s=request.timeout_s, max_usd=request.max_usd, body=body,
+        session=request.session,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,15 +291,15 @@ class Gate(ABC):
         return redact(text.replace(self._secret, "[key]") if known else text, allow=self._allow).text
 
     @contextmanager
-    def _recorded(self, call: Call, *, max_usd: float) -> Iterator[None]:
+    def _recorded(self, call: Call) -> Iterator[None]:
         """Refuse a call above its cap, translate its errors, and write it to the ledger in every case."""
         release = None
         try:
             call.free = True
-            if call.usd_at_most > max_usd:
+            if call.usd_at_most > call.max_usd:
                 raise CostCapReached(
                     f"Asking {call.model} ({call.purpose}) could cost ${call.usd_at_most:.4f}, more than the "
-                    f"${max_usd:.4f} allowed.",
+                    f"${call.max_usd:.4f} allowed.",
                     hint="Raise the cap in your configuration, or choose a cheaper model.",
                 )
             if self._budget is not None:
@@ -317,29 +345,21 @@ class Gate(ABC):
         fenced = _CODE_FENCE.match(text)
         value: object = None
         try:
-            value = _cleaned(json.loads(fenced[1] if fenced else text, parse_constant=_refuse_constant), self._scrub)
+            value = map_texts(json.loads(fenced[1] if fenced else text, parse_constant=_refuse_constant), self._scrub)
             problems = problems_in(value, schema)
         except (ValueError, RecursionError):
             cut = " and was cut at its limit of tokens" if call.stop_reason == "max_tokens" else ""
             problems = [f"the reply is not JSON{cut}" if text else "the reply has no text"]
         if problems or not isinstance(value, dict):
             said = shorten(self._scrub("; ".join(problems)), 300)
-            raise BadReply(
-                f"{call.model} did not reply as asked ({call.purpose}): {said}.",
-                text=text,
-                value=value,
-                problems=problems,
-                usd=call.usd_counted,
-            )
+            message = f"{call.model} did not reply as asked ({call.purpose}): {said}."
+            raise BadReply(message, text=text, value=value, problems=problems, usd=call.usd_counted)
         tokens = call.all_tokens
-        read = sum(tokens.values()) - tokens["output_tokens"]
+        written = tokens["output_tokens"]
         return Reply(
-            value=value,
-            usd=call.usd_counted,
-            input_tokens=read,
-            output_tokens=tokens["output_tokens"],
+            value=value, usd=call.usd_counted, input_tokens=sum(tokens.values()) - written, output_tokens=written,
             stop_reason=call.stop_reason,
-        )
+        )  # fmt: skip
 
 
 def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply") -> list[str]:
@@ -350,12 +370,15 @@ def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply
     return [f"{error.json_path.replace('$', where, 1)}: {shorten(error.message, 120)}" for error in errors]
 
 
-def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
+def map_texts(value: Any, change: Callable[[str], str], *, exact: Collection[str] = ()) -> Any:
+    """Apply `change` to every text in a JSON value, but for those under the keys in `exact`."""
     if isinstance(value, str):
-        return clean(value)
+        return change(value)
     if isinstance(value, list):
-        return [_cleaned(part, clean) for part in value]
-    return {name: _cleaned(part, clean) for name, part in value.items()} if isinstance(value, dict) else value
+        return [map_texts(part, change, exact=exact) for part in value]
+    if isinstance(value, dict):
+        return {key: part if key in exact else map_texts(part, change, exact=exact) for key, part in value.items()}
+    return value
 
 
 def _refuse_constant(name: str) -> None:

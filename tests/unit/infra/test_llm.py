@@ -19,7 +19,7 @@ from waiting import within
 
 from nugget.config import Environment, LLMSettings, RedactionSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.infra.llm import LLM, BadReply, Reply, open_llm, spending
+from nugget.infra.llm import LLM, BadReply, Reply, Request, open_llm, spending
 from nugget.infra.llm.prices import PRICES, cost_usd, estimate_cost_usd, price_of
 
 KEY = "sk-ant-api03-Zk3" + "Qv7Tn2Lw9Xc4" * 7 + "AA"
@@ -39,10 +39,10 @@ def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
 
 def ask(llm: LLM, prompt: str = "how many?", **changed: Any) -> Reply:
     asked: dict[str, Any] = {
-        "purpose": "test", "model": "claude-haiku-5-5", "system": "Count.", "prompt": prompt, "schema": SCHEMA,
+        "purpose": "test", "model": "claude-haiku-5-5", "system": "Count.", "prompt": prompt,
         "max_tokens": 300, "timeout_s": 60.0, "max_usd": 1.0,
     }  # fmt: skip
-    return llm.structured(**{**asked, **changed})
+    return llm.structured(Request(**{**asked, **changed}), SCHEMA)
 
 
 def stream(llm: LLM, **changed: Any) -> Iterator[str]:
@@ -50,7 +50,7 @@ def stream(llm: LLM, **changed: Any) -> Iterator[str]:
         "purpose": "test", "model": "claude-sonnet-5-5", "system": "Tell.", "prompt": "tell", "max_tokens": 300,
         "timeout_s": 60.0,
     }  # fmt: skip
-    return llm.stream(**{**asked, **changed})
+    return llm.stream(Request(**{**asked, **changed}))
 
 
 def costs(environment: Environment) -> list[dict[str, Any]]:
