@@ -88,7 +88,7 @@ def _sessions(repo: Path, home: Path, texts: list[str]) -> int:
     from nugget.models import Scope
     from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
     from nugget.sources import nugget_store as provenance
-    from nugget.sources.contents import line_hash
+    from nugget.text import line_hash
 
     chance = random.Random(5)
     workspace = find_workspace(repo)

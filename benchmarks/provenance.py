@@ -24,7 +24,7 @@ from nugget.extraction.touches import file_touches
 from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.nuggets import FileTouch, SessionRecord, TouchAction
 from nugget.sources.claude_code import read_session
-from nugget.sources.contents import content_hash
+from nugget.text import content_hash
 
 TRANSCRIPTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

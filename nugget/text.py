@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+MAX_HASHED_CHARS = 8_000_000
+"""A longer file is not hashed: nobody edits one by hand, and a transcript may repeat it for every edit."""
 CHARS_PER_TOKEN = 4
 """Tokens are estimated at four characters each where no tokenizer is at hand (openqed's rule)."""
 
@@ -91,8 +94,6 @@ def slugify(text: str, *, max_chars: int = 60) -> str:
         slug = slug[: max_chars + 1].rsplit("-", 1)[0][:max_chars].strip("-")
     if slug:
         return slug
-    import hashlib
-
     return "unit-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
 
 
@@ -132,3 +133,26 @@ def folded(name: str) -> str:
 def printable(path: str) -> str:
     """A path as a message shows it: on one line, whatever bytes its name has."""
     return _UNPRINTABLE.sub(lambda char: char[0].encode("unicode_escape").decode(), path)
+
+
+def content_hash(content: str | bytes) -> str:
+    """Return the SHA-256 (hex) of a file's content; a text is taken as UTF-8."""
+    raw = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    return hashlib.sha256(raw).hexdigest()
+
+
+def line_hash(line: str) -> str:
+    """Return the first 16 hex digits of the SHA-256 of a line, without space at its ends."""
+    return hashlib.sha256(line.strip().encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def apply_edit(content: str, before: str, after: str, *, everywhere: bool = False) -> str | None:
+    """Return the content with `before` replaced by `after`, as Claude Code does it; None if it does not contain it.
+
+    Deleting lines deletes the line end behind them too.
+    """
+    if before not in content or not before:
+        return after if not before and not content else None
+    if not after and not before.endswith("\n") and before + "\n" in content:
+        before += "\n"
+    return content.replace(before, after) if everywhere else content.replace(before, after, 1)

@@ -134,7 +134,7 @@ def sessions(
     """The sessions that have been taken in, the latest first, and how many there are beside."""
     from nugget import evidence
     from nugget.index.events import log_sessions
-    from nugget.sources.event_builder import parse_moment
+    from nugget.sources.records import parse_moment
 
     with _index() as (connection, environment, _):
         known = log_sessions(connection)

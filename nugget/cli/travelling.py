@@ -87,5 +87,5 @@ def _opened(file: Path) -> BinaryIO:
         return sys.stdin.buffer
     source = expanded(file)
     if source.exists() and not (source.is_file() or source.is_dir() or str(source).startswith(_HELD_OPEN)):
-        raise UsageError(f"{file} is no file but a pipe or a device.", hint="`-` reads what is on standard input.")
+        raise UsageError(f"{file} is not a file but a pipe or a device.", hint="`-` reads what is on standard input.")
     return source.open("rb")

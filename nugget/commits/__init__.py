@@ -26,8 +26,7 @@ from nugget.models import EventKind, Scope, Session, SessionFile
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.redaction import is_excluded_project, redact
 from nugget.sources import nugget_store as provenance
-from nugget.sources.contents import content_hash
-from nugget.text import shorten
+from nugget.text import content_hash, shorten
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM

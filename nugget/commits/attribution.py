@@ -25,7 +25,7 @@ from pathlib import PurePosixPath
 
 from nugget.infra.git import SUBMODULE, StagedFile
 from nugget.nuggets import FileTouch, SessionRecord
-from nugget.sources.contents import line_hash
+from nugget.text import line_hash
 
 LOCK_FILES = frozenset(
     "package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb Cargo.lock poetry.lock uv.lock"

@@ -21,7 +21,8 @@ from nugget.demo.team import play_team
 from nugget.errors import NuggetError
 from nugget.infra.resources import resource
 from nugget.render import clean
-from nugget.sources.claude_code import find_transcripts, read_session
+from nugget.sources.claude_code import read_session
+from nugget.sources.sessions import CLAUDE_CODE, find_sessions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -152,8 +153,8 @@ async def _call(stage: Stage) -> tuple[str, str, float]:
 
 def _say_what_next(screen: Console, real: Environment) -> None:
     """The same with the person's own sessions; only their names are looked at here."""
-    own = list(find_transcripts(real.claude_config))
-    mine = str(own[-1]) if own else "~/.claude/projects/<project>/<session>.jsonl"
+    own = list(find_sessions(real, [CLAUDE_CODE]))
+    mine = str(own[-1].path) if own else "~/.claude/projects/<project>/<session>.jsonl"
     have = f" (there are {len(own)} of yours on this machine; this is the newest)" if own else ""
     screen.rule("[bold cyan]Now with your own", align="left", style="cyan")
     steps = (

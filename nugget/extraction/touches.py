@@ -19,7 +19,7 @@ from nugget.extraction.traces import Traces
 from nugget.models import Event, EventKind, Session
 from nugget.nuggets import FileTouch, TouchAction
 from nugget.sources.claude_records import SHELL_TOOLS
-from nugget.sources.contents import MAX_CHARS, apply_edit, content_hash, line_hash
+from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash, line_hash
 
 MAX_LINES = 20_000
 """Lines of one file whose hashes are kept; more of them are generated."""
@@ -157,7 +157,7 @@ def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: Traces, *,
     elif event.tool == "Write" or event.before is None:
         known = track.content if event.before is None else event.before
         track.add_lines(after, known)
-        track.content = after if len(after) <= MAX_CHARS else None
+        track.content = after if len(after) <= MAX_HASHED_CHARS else None
     else:
         track.add_lines(after, event.before)
         track.content = None if track.content is None else apply_edit(track.content, event.before, after)

@@ -13,7 +13,7 @@ from nugget.infra import git
 from nugget.infra.git.periods import CommittedChange, commit_before, committed_between, committed_in
 from nugget.infra.workspace import Workspace
 from nugget.models import Session
-from nugget.sources.contents import MAX_CHARS, content_hash
+from nugget.text import MAX_HASHED_CHARS, content_hash
 
 MAX_DELETED = 200
 """Files below one deleted folder that are taken up."""
@@ -102,7 +102,7 @@ class Traces:
         if hash_ is None or file is None:
             return hash_
         try:
-            raw = file.read_bytes() if file.stat().st_size <= MAX_CHARS else b""
+            raw = file.read_bytes() if file.stat().st_size <= MAX_HASHED_CHARS else b""
         except OSError:
             return hash_
         plain = raw.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
@@ -186,6 +186,6 @@ class Traces:
 
 def _hash_of(file: Path) -> str | None:
     try:
-        return content_hash(file.read_bytes()) if file.stat().st_size <= MAX_CHARS else None
+        return content_hash(file.read_bytes()) if file.stat().st_size <= MAX_HASHED_CHARS else None
     except OSError:
         return None

@@ -22,8 +22,7 @@ from nugget.infra.git.periods import PathVersion, versions_of
 from nugget.infra.workspace import Workspace
 from nugget.models import Scope
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.sources.contents import MAX_CHARS, content_hash, line_hash
-from nugget.text import counted
+from nugget.text import MAX_HASHED_CHARS, content_hash, counted, line_hash
 
 LEAST_SHARE = 0.3
 """Share of the agent's lines that must still stand in a file for a change of it to be tuning."""
@@ -58,7 +57,7 @@ class _Files:
         file = self.workspace.root / path
         try:
             root = Path(self.workspace.root).resolve()
-            if not file.is_file() or file.stat().st_size > MAX_CHARS or not file.resolve().is_relative_to(root):
+            if not file.is_file() or file.stat().st_size > MAX_HASHED_CHARS or not file.resolve().is_relative_to(root):
                 return None
             return file.read_bytes()
         except OSError:

@@ -33,11 +33,11 @@ from nugget.index.shell_ingest import ShellIngest, ingest_shell
 from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models import Event, EventKind, Session, SourceName
 from nugget.redaction import is_excluded_project, redact
-from nugget.sources.channels import Message, channel_of_session
-from nugget.sources.files import FilePlace, place_of, resumed
-from nugget.sources.logs import Log, LogFile, Reader
+from nugget.sources.channels import Message, channel_of_session, read_channel
+from nugget.sources.claude_code import SAID, TranscriptPart, read_part, session_named_in
+from nugget.sources.files import FilePlace, LogFile, place_of, resumed
+from nugget.sources.logs import Log, Reader
 from nugget.sources.sessions import SessionFile, read_any
-from nugget.sources.transcript_parts import SAID, TranscriptPart, read_channel, read_part, session_named_in
 
 EXCLUDED = "excluded"
 """The problem of a file of which nothing is kept, because its project is excluded."""

@@ -18,10 +18,10 @@ from nugget.redaction import allow_list
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, within
 from nugget.redaction.paths import without_excluded
 from nugget.sources.channels import Message
+from nugget.sources.claude_code import SAID
 from nugget.sources.condense import is_recall, plain
 from nugget.sources.injected_text import is_refusal
 from nugget.sources.log_lines import MAX_LINE_CHARS, is_opaque, looks_failed
-from nugget.sources.transcript_parts import SAID
 
 _OUTPUT_CHARS = 200_000
 _SAID_CHARS = 200_000

@@ -9,15 +9,23 @@ object a line: `{"from": "...", "to": "...", "text": "...", "timestamp": "..."}`
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nugget.sources.claude_records import parse_timestamp, storable, text_of
+from nugget.sources.claude_records import blocks_of
+from nugget.sources.records import (
+    mapping_of,
+    parse_moment,
+    parse_record,
+    parse_timestamp,
+    read_lines,
+    storable,
+    text_of,
+)
 
 SIGNS = (b"SendMessage", b"-message", b"coordinator")
 """A line of a transcript that holds none of these holds no message."""
@@ -35,7 +43,7 @@ _CHANNEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of a channel. `to` and `summary` are empty where nothing is said of them."""
+    """One message of a channel. `to` and `summary` are empty if unknown."""
 
     sender: str
     text: str
@@ -45,7 +53,7 @@ class Message:
 
     @property
     def shown(self) -> str:
-        """The message with its head: who wrote to whom, and its summary."""
+        """Return the message with its head: who wrote to whom, and its summary."""
         head = f"{self.sender} → {self.to}" if self.to else self.sender
         if self.summary and self.summary not in self.text:
             head = f"{head} ({self.summary})"
@@ -53,12 +61,12 @@ class Message:
 
 
 def channel_of_session(session_id: str) -> str:
-    """The channel of a session's team: the name that the client gives the team's folder."""
+    """Return the channel of a session's team: the name that the client gives the team's folder."""
     return f"session-{session_id[:8]}"
 
 
 def channel_files(*folders: Path) -> Iterator[tuple[str, Path]]:
-    """The files `<folder>/bridge/<channel>.jsonl` with their channels; odd names are passed over."""
+    """Yield the files `<folder>/bridge/<channel>.jsonl` with their channels, except those with odd names."""
     for folder in folders:
         try:
             files = sorted((folder / "bridge").glob("*.jsonl"))
@@ -68,37 +76,41 @@ def channel_files(*folders: Path) -> Iterator[tuple[str, Path]]:
 
 
 def messages_in_record(line: bytes) -> list[Message]:
-    """The messages that a line of a transcript holds: sent, or received."""
+    """Return the messages in a line of a transcript: sent or received."""
     if not any(sign in line for sign in SIGNS):
         return []
-    record = _object(line)
-    kind = record.get("type")
-    if kind == "assistant":
-        found = _sent(record)
-    elif kind == "user":
-        found = _received(record)
-    elif kind == "attachment":
-        found = _from_coordinator(record)
-    else:
-        found = []
+    record = parse_record(line) or {}
+    readers = {"assistant": _sent, "user": _received, "attachment": _from_coordinator}
+    reader = readers.get(text_of(record.get("type")))
+    found = reader(record) if reader else []
     return [message for message in found if message.text and not _is_notice(message.text)]
 
 
-def message_of_channel(line: bytes) -> Message | None:
-    """The message in a line of a channel's file; None where it holds none."""
-    entry = _object(line)
+def read_channel(path: Path, *, taken: int) -> tuple[list[Message], int]:
+    """Read the file of a channel on from byte `taken`; return its messages and where to read on. Raises OSError."""
+    messages: list[Message] = []
+    with path.open("rb") as file:
+        file.seek(taken)
+        for length, line in read_lines(file):
+            if message := _message_in(line or b""):
+                messages.append(message)
+            elif line and not line.endswith(b"\n"):
+                break  # torn: left for the next reading
+            taken += length
+    return messages, taken
+
+
+def _message_in(line: bytes) -> Message | None:
+    entry = parse_record(line) or {}
     text = next((text for key in ("text", "message", "content", "body") if (text := text_of(entry.get(key)))), "")
     if not text.strip():
         return None
     sender = text_of(entry.get("from")) or text_of(entry.get("sender")) or text_of(entry.get("agent")) or "unknown"
     stamp = next((entry[key] for key in ("timestamp", "at", "ts", "created_at") if key in entry), None)
     return Message(
-        sender=_one_line(sender),
-        to=_one_line(text_of(entry.get("to"))),
-        summary=_one_line(text_of(entry.get("summary"))),
-        text=storable(text.strip()),
-        at=_moment(stamp),
-    )
+        sender=_one_line(sender), to=_one_line(text_of(entry.get("to"))),
+        summary=_one_line(text_of(entry.get("summary"))), text=storable(text.strip()), at=_moment(stamp),
+    )  # fmt: skip
 
 
 def _sent(record: Mapping[str, Any]) -> list[Message]:
@@ -110,15 +122,14 @@ def _sent(record: Mapping[str, Any]) -> list[Message]:
             text=storable((text_of(given.get("message")) or text_of(given.get("content"))).strip()),
             at=parse_timestamp(record.get("timestamp")),
         )
-        for block in _blocks(record)
+        for block in blocks_of(record)
         if block.get("name") == "SendMessage" and isinstance(given := block.get("input"), Mapping)
     ]
 
 
 def _received(record: Mapping[str, Any]) -> list[Message]:
-    origin = record.get("origin")
-    body = text_of(origin.get("body")) if isinstance(origin, Mapping) else ""
-    said = "\n".join(text_of(block.get("text")) for block in _blocks(record) if block.get("type") == "text")
+    body = text_of(mapping_of(record.get("origin")).get("body"))
+    said = "\n".join(text_of(block.get("text")) for block in blocks_of(record) if block.get("type") == "text")
     if not said.lstrip().startswith(("<teammate-message", "<cross-session-message", "Another Claude session")):
         return []
     found = []
@@ -139,49 +150,28 @@ def _received(record: Mapping[str, Any]) -> list[Message]:
 
 
 def _from_coordinator(record: Mapping[str, Any]) -> list[Message]:
-    attachment = record.get("attachment")
-    origin = attachment.get("origin") if isinstance(attachment, Mapping) else None
-    if not isinstance(attachment, Mapping) or not isinstance(origin, Mapping) or origin.get("kind") != "coordinator":
+    attachment = mapping_of(record.get("attachment"))
+    if mapping_of(attachment.get("origin")).get("kind") != "coordinator":
         return []
     text = storable(text_of(attachment.get("prompt")).strip())
     return [Message(sender=_LEAD, to=_own_name(record), text=text, at=parse_timestamp(record.get("timestamp")))]
 
 
 def _own_name(record: Mapping[str, Any]) -> str:
-    """Whose transcript the record is from; a teammate's id is made of its name."""
+    """Return whose transcript the record is from; a teammate's id is made of its name."""
     agent = text_of(record.get("agentId")) if record.get("isSidechain") else ""
     named = _NAMED_AGENT.match(agent)
     return _one_line(named.group(1) if named else agent) or _LEAD
 
 
 def _is_notice(text: str) -> bool:
-    """Whether the client itself speaks: that a teammate is idle, has ended, or wants something approved."""
-    return text.startswith("{") and bool(text_of(_object(text.encode("utf-8", "replace")).get("type")))
-
-
-def _blocks(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    message = record.get("message")
-    content = message.get("content") if isinstance(message, Mapping) else None
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    try:
-        loaded = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return loaded if isinstance(loaded, dict) else {}
+    """Return whether the client itself speaks: a teammate is idle, has ended, or wants something approved."""
+    return text.startswith("{") and bool(text_of((parse_record(text) or {}).get("type")))
 
 
 def _moment(value: object) -> datetime | None:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            return datetime.fromtimestamp(value / 1000 if value > 1e11 else value, tz=UTC)
-        except (OverflowError, OSError, ValueError):
-            return None
-    return parse_timestamp(value)
+    in_seconds = isinstance(value, int | float) and value <= 1e11
+    return parse_moment(value * 1000 if in_seconds else value)  # type: ignore[operator]
 
 
 def _one_line(text: str) -> str:

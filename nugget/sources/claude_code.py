@@ -1,4 +1,4 @@
-"""Claude Code transcripts: JSONL files, one record a line, become a Session of Events.
+"""Claude Code transcripts: JSONL files, read whole as a Session or on from where the last reading ended.
 
 Format (clients 1.0 to 2.1): every line is an object with a `type`. Only `user`, `assistant`, `system` and
 `attachment` records carry conversation; the rest is the client's own state. Records form a tree by
@@ -8,91 +8,185 @@ cannot be read is counted in `Session.skipped_records` and never stops the readi
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import replace
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
 
 from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session
-from nugget.sources.claude_records import Reading, read_line, text_of
+from nugget.sources import channels
+from nugget.sources.claude_records import TranscriptReader, read_line
+from nugget.sources.files import LogFile, find_file, list_folder
+from nugget.sources.records import read_document, read_lines, text_of, unreadable
 
-MAX_LINE_BYTES = 64 * 1024 * 1024
-"""A longer line is counted as unreadable: no record that the client writes comes near it."""
+AGENT = "claude-code"
+PART_BYTES = 16 * 1024 * 1024
+"""Read between two commits: what an interruption loses, and what bounds the memory."""
+
+SAID = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
+_STATE = (b'"type":"progress"', b'"type":"file-history-snapshot"', b'"type":"file-history-delta"')
+_SESSION = re.compile(rb'"sessionId":\s?"([A-Za-z0-9_-]{1,100})"')
 
 
-def find_transcripts(claude_config: Path) -> Iterator[Path]:
-    """The session files below `claude_config` (normally ~/.claude), subagents' files left out, oldest first."""
-    found: list[tuple[float, str, Path]] = []
-    for file in (claude_config / "projects").glob("*/*.jsonl"):
-        try:
-            if not file.name.startswith("agent-") and file.is_file():
-                found.append((file.stat().st_mtime, file.as_posix(), file))
-        except OSError:
-            continue
-    yield from (file for _, _, file in sorted(found))
+@dataclass(slots=True, kw_only=True)
+class TranscriptPart:
+    """What was read of a transcript in one go.
+
+    `events` have the number of their exchange beside them in `numbers`. `parents` are the records that typed prompts
+    follow, by the uuid of the prompt: two prompts with one parent mean that the person went back. `dead` are the
+    records that the person went back on within this part. `settled` are the edits whose result was awaited, with their
+    outcome. `taken` is where to read on; `is_last` says that the file ended there.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    parents: dict[str, str] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    messages: list[channels.Message] = field(default_factory=list)
+    settled: list[Event] = field(default_factory=list)
+    folders: tuple[str, ...] = ()
+    title: str = ""
+    taken: int = 0
+    exchanges: int = 0
+    skipped: int = 0
+    is_last: bool = True
+
+
+def find_files(projects: Path) -> Iterator[tuple[str, LogFile]]:
+    """Yield the transcripts of all projects with their session ids, subagents' behind the session's own.
+
+    A subagent of an old client lies beside the sessions; its id is empty, since only its content names the session.
+    """
+    for project in list_folder(projects):
+        for entry in list_folder(project):
+            name, extension = os.path.splitext(entry.name)  # noqa: PTH122
+            if extension == ".jsonl":
+                part = name.removeprefix("agent-") if name.startswith("agent-") else ""
+                if file := find_file(entry, part):
+                    yield "" if part else name, file
+            elif not extension:
+                yield from ((name, file) for file in find_subagents(entry.path))
+
+
+def find_subagents(folder: str) -> Iterator[LogFile]:
+    """Yield the transcripts of the subagents of a session, by the folder beside its own transcript."""
+    for entry in list_folder(f"{folder}/subagents"):
+        is_subagent = entry.name.startswith("agent-") and entry.name.endswith(".jsonl")
+        if is_subagent and (file := find_file(entry, entry.name[6:-6])):
+            yield file
 
 
 def read_session(path: Path, *, subagents: bool = True) -> Session:
-    """Read a transcript, with the transcripts of its subagents where they lie beside it.
+    """Read a transcript, with the transcripts of its subagents beside it.
 
-    Raises TranscriptError when the file is absent, unreadable, or holds no record that Claude Code writes.
+    Raises TranscriptError if the file is absent, unreadable, or holds no record that Claude Code writes.
     An empty file, or one without conversation, gives a Session without events.
     """
-    reading = _read_file(path)
-    require_records(path, reading)
-    events = reading.live_events()
-    session_id = reading.session_id(path)
+    reader = _read_file(path)
+    _require_records(path, reader)
+    events = reader.live_events()
+    session_id = reader.session_id(path)
     if subagents:
         events = _with_subagents(events, path, session_id)
     stamps = [event.timestamp for event in events if event.timestamp]
     return Session(
-        id=session_id,
-        agent="claude-code",
-        path=str(path),
-        events=tuple(events),
-        cwd=next(iter(reading.folders), None),
-        folders=tuple(reading.folders),
-        branch=reading.branch,
-        started=min(stamps, default=None),
-        ended=max(stamps, default=None),
-        title=reading.title(),
-        records=reading.records,
-        skipped_records=reading.skipped,
-    )
+        id=session_id, agent=AGENT, path=str(path), events=tuple(events), cwd=next(iter(reader.folders), None),
+        folders=tuple(reader.folders), branch=reader.branch, started=min(stamps, default=None),
+        ended=max(stamps, default=None), title=reader.title(), records=reader.records, skipped_records=reader.skipped,
+    )  # fmt: skip
 
 
-def require_records(path: Path, reading: Reading, *, taken: int = 0) -> None:
-    """Raise TranscriptError if none of the lines at the beginning of a file is a record that Claude Code writes."""
-    if reading.records and not reading.recognised and not taken:
+def read_part(path: Path, *, taken: int = 0, exchanges: int = 0, waiting: Sequence[Event] = ()) -> TranscriptPart:
+    """Read a transcript on from byte `taken`, as far as PART_BYTES or its end; a torn last line is left for later.
+
+    `exchanges` are those before `taken`, `waiting` the calls without a result. Raises OSError, or TranscriptError for a
+    file without any record of a transcript.
+    """
+    reader = TranscriptReader(events=list(waiting))
+    for position, call in enumerate(waiting):
+        reader.calls.setdefault(call.call_id or "", (call.tool or "", []))[1].append(position)
+    part = TranscriptPart(taken=taken, exchanges=exchanges)
+    numbers = [0] * len(waiting)
+    with path.open("rb") as file:
+        file.seek(taken)
+        for length, line in read_lines(file):
+            if line and line.strip() and not any(sign in line for sign in _STATE):
+                first, skipped = len(reader.events), reader.skipped
+                read_line(line, reader)
+                if reader.skipped > skipped and not line.endswith(b"\n"):
+                    reader.skipped = skipped
+                    break
+                reader.records += 1
+                for event in reader.events[first:]:
+                    part.exchanges += event.kind is EventKind.PROMPT
+                    numbers.append(max(1, part.exchanges))
+                part.messages += channels.messages_in_record(line)
+            part.taken += length
+            if part.taken - taken >= PART_BYTES:
+                part.is_last = False
+                break
+    if not taken:
+        _require_records(path, reader)
+    _finish_part(part, reader, numbers, waiting=len(waiting))
+    return part
+
+
+def _finish_part(part: TranscriptPart, reader: TranscriptReader, numbers: Sequence[int], *, waiting: int) -> None:
+    """Fill the part from the reader; of dead branches only what was said is kept."""
+    part.dead = reader.dead_records()
+    kept = [
+        n
+        for n in range(waiting, len(reader.events))
+        if reader.events[n].kind in SAID or reader.events[n].uuid not in part.dead
+    ]
+    part.events, part.numbers = [reader.events[n] for n in kept], [numbers[n] for n in kept]
+    part.parents = {uuid: parent for uuid in reader.prompts if (parent := reader.parents.get(uuid))}
+    part.folders, part.title, part.skipped = tuple(reader.folders), reader.title() or "", reader.skipped
+    settled = {event.call_id for event in reader.events if event.kind is EventKind.FILE_EDIT and event.ok is not None}
+    part.settled = [call for call in reader.events[:waiting] if call.call_id in settled]
+
+
+def exchange_numbers(path: Path) -> dict[str, int]:
+    """Return the number of the exchange that each prompt of a transcript begins, by the uuid of its record."""
+    prompts = [event.uuid for event in _read_file(path).events if event.kind is EventKind.PROMPT]
+    return {uuid: number for number, uuid in enumerate(prompts, 1) if uuid}
+
+
+def session_named_in(path: Path) -> str:
+    """Return the session that a subagent's transcript of an old client says it belongs to, else its own name."""
+    found = _SESSION.search(_first_line(path))
+    return found.group(1).decode("ascii") if found else path.stem
+
+
+def _require_records(path: Path, reader: TranscriptReader) -> None:
+    if reader.records and not reader.recognised:
         raise TranscriptError(
-            f"{path} is no transcript that can be read: none of its {reading.records} lines is a record of one.",
+            f"{path} is not a transcript: none of its {reader.records} lines is a record of one.",
             hint="Those of Claude Code are .jsonl files below ~/.claude/projects; docs/agents.md lists other agents.",
         )
 
 
-def _read_file(path: Path) -> Reading:
-    reading = Reading()
+def _read_file(path: Path) -> TranscriptReader:
+    reader = TranscriptReader()
     try:
         with path.open("rb") as file:
-            while line := file.readline(MAX_LINE_BYTES):
-                if not line.endswith(b"\n") and len(line) == MAX_LINE_BYTES:
-                    _skip_line(file)
-                    line = b"too long"
-                if line.strip():
-                    reading.records += 1
-                    read_line(line, reading)
-    except FileNotFoundError:
-        raise TranscriptError(f"There is no transcript at {path}.", hint="The client may have deleted it.") from None
+            for _, line in read_lines(file):
+                if line is None or line.strip():
+                    reader.records += 1
+                    read_line(line or b"", reader)
     except OSError as error:
-        raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
-    return reading
+        raise unreadable(path, error) from error
+    return reader
 
 
-def _skip_line(file: BinaryIO) -> None:
-    while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
-        pass
+def _first_line(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return next((line for _, line in read_lines(file)), None) or b""
+    except OSError:
+        return b""
 
 
 def _with_subagents(events: list[Event], path: Path, session_id: str) -> list[Event]:
@@ -100,38 +194,25 @@ def _with_subagents(events: list[Event], path: Path, session_id: str) -> list[Ev
     merged = list(events)
     for file in _subagent_files(path, session_id):
         try:
-            reading = _read_file(file)
+            reader = _read_file(file)
+            described = read_document(meta) if (meta := file.with_suffix(".meta.json")).is_file() else None
         except TranscriptError:
             continue
         name = file.stem.removeprefix("agent-")
         # Nobody but another agent speaks to a subagent, and its task stands in the call that started it.
-        live = (event for event in reading.live_events() if event.kind not in (EventKind.PROMPT, EventKind.PASTE))
+        live = (event for event in reader.live_events() if event.kind not in (EventKind.PROMPT, EventKind.PASTE))
         own = [replace(event, agent_id=event.agent_id or name) for event in live]
-        call_id = _starting_call(file)
+        call_id = text_of((described or {}).get("toolUseId"))
         place = next((n + 1 for n, event in enumerate(merged) if call_id and event.call_id == call_id), len(merged))
         merged[place:place] = own
     return merged
 
 
 def _subagent_files(path: Path, session_id: str) -> list[Path]:
-    """`SESSION/subagents/agent-*.jsonl`; clients up to 2.0 put them beside the session's own file."""
+    """Return `SESSION/subagents/agent-*.jsonl`; clients up to 2.0 put them beside the session's own file."""
     if path.name.startswith("agent-"):
         return []
-    files = sorted(file for file in path.with_suffix("").glob("subagents/agent-*.jsonl") if file.is_file())
     mark = session_id.encode("utf-8", "replace")
-    for file in sorted(file for file in path.parent.glob("agent-*.jsonl") if file.is_file()):
-        try:
-            with file.open("rb") as opened:
-                if mark in opened.readline(MAX_LINE_BYTES):
-                    files.append(file)
-        except OSError:
-            continue
-    return files
-
-
-def _starting_call(file: Path) -> str | None:
-    try:
-        described = json.loads(file.with_suffix(".meta.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return text_of(described.get("toolUseId")) or None if isinstance(described, dict) else None
+    beside = sorted(file for file in path.parent.glob("agent-*.jsonl") if file.is_file())
+    own = [Path(file.path) for file in find_subagents(str(path.with_suffix("")))]
+    return [*own, *(file for file in beside if mark in _first_line(file))]

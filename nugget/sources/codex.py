@@ -7,20 +7,26 @@ outputs); `event_msg` repeats it for the screen; `session_meta` and `turn_contex
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile, Speaker, SpeechOrigin
-from nugget.sources.claude_code import MAX_LINE_BYTES
-from nugget.sources.claude_records import USER_SHELL, text_of
-from nugget.sources.event_builder import Gathering, joined_text, parse_record
-from nugget.sources.files import session_file
-from nugget.sources.tool_calls import SHELL, Call, arguments, read_call, shell_words
+from nugget.sources.claude_records import USER_SHELL
+from nugget.sources.event_builder import SHELL, Call, EventBuilder, arguments, read_call, shell_words
+from nugget.sources.files import AgentFolders, session_file
+from nugget.sources.records import (
+    MAX_LINE_BYTES,
+    joined_text,
+    mapping_of,
+    parse_record,
+    records_of,
+    text_of,
+    unreadable,
+)
 
 AGENT = "codex"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -45,13 +51,13 @@ _HEAD_CHARS = 600
 """The exit code stands in the first lines of what a command printed."""
 
 
-def find(folder: Path) -> Iterator[SessionFile]:
-    """The rollouts below `sessions` and `archived_sessions` of Codex' folder."""
+def find(folders: AgentFolders) -> Iterator[SessionFile]:
+    """Yield the rollouts below `sessions` and `archived_sessions` of Codex' folder."""
     for kept in ("sessions", "archived_sessions"):
-        for file in (folder / kept).rglob("rollout-*"):
+        for file in (folders.codex / kept).rglob("rollout-*"):
             names = _UUID.findall(file.name)
-            found = session_file(file, agent=AGENT, name=names[-1]) if names and _is_rollout(file) else None
-            if found:
+            is_rollout = names and file.name.endswith((".jsonl", ".jsonl.zst")) and file.is_file()
+            if is_rollout and (found := session_file(file, agent=AGENT, name=names[-1])):
                 yield found
 
 
@@ -63,101 +69,82 @@ def recognises(record: Mapping[str, Any]) -> bool:
 
 
 def read(path: Path) -> Session:
-    """Read a rollout. Raises TranscriptError when it cannot be read or decompressed."""
+    """Read a rollout. Raises TranscriptError if it cannot be read or decompressed."""
     names = _UUID.findall(path.name)
-    gathering = Gathering(agent=AGENT, session=names[-1] if names else path.name.split(".")[0])
-    for line in _lines(path):
-        if not line.strip():
-            continue
-        record = parse_record(line)
+    builder = EventBuilder(agent=AGENT, session=names[-1] if names else path.name.split(".")[0])
+    for record in _records(path):
+        builder.begin(moment=(record or {}).get("timestamp"))
         if record is None:
-            gathering.records += 1
-            gathering.skipped += 1
-            continue
-        gathering.begin(moment=record.get("timestamp"))
-        _read_record(record, gathering)
-    return gathering.make(path)
+            builder.skipped += 1
+        else:
+            _read_record(record, builder)
+    return builder.build(path)
 
 
-def _is_rollout(file: Path) -> bool:
-    return file.name.endswith((".jsonl", ".jsonl.zst")) and file.is_file()
-
-
-def _lines(path: Path) -> Iterator[bytes]:
+def _records(path: Path) -> Iterator[dict[str, Any] | None]:
     try:
         with path.open("rb") as file:
-            packed = file.read(4) == ZSTD_MAGIC
-            file.seek(0)
-            if not packed:
-                while line := file.readline(MAX_LINE_BYTES):
-                    yield line
-                return
-            yield from _unpacked(file, path)
+            is_packed = file.read(len(ZSTD_MAGIC)) == ZSTD_MAGIC
     except OSError as error:
-        raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
-
-
-def _unpacked(file: IO[bytes], path: Path) -> Iterator[bytes]:
+        raise unreadable(path, error) from error
+    if not is_packed:
+        yield from records_of(path)
+        return
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
         from backports import zstd
     left = _MAX_UNPACKED_BYTES
     try:
-        with zstd.ZstdFile(file) as lines:
+        with zstd.ZstdFile(path) as lines:
             while left > 0 and (line := lines.readline(MAX_LINE_BYTES)):
                 left -= len(line)
-                yield line
+                if line.strip():
+                    yield parse_record(line)
     except EOFError:
         return  # torn: what came before counts
     except zstd.ZstdError as error:
         raise TranscriptError(f"{path} is damaged and cannot be decompressed ({error}).") from error
 
 
-def first_line(path: Path) -> bytes:
-    """The first line of a rollout, decompressed. Raises TranscriptError."""
-    return next(_lines(path), b"")
-
-
-def _read_record(record: Mapping[str, Any], gathering: Gathering) -> None:
+def _read_record(record: Mapping[str, Any], builder: EventBuilder) -> None:
     kind, payload = record.get("type"), record.get("payload")
     if not isinstance(payload, Mapping):
         if kind in _MESSAGES or "record_type" in record:
-            _read_response(record, gathering)
+            _read_response(record, builder)
         elif recognises(record):
-            _read_meta(record, gathering)
+            _read_meta(record, builder)
         else:
-            gathering.skipped += 1
+            builder.skipped += 1
     elif kind == "response_item":
-        _read_response(payload, gathering)
+        _read_response(payload, builder)
     elif kind in ("session_meta", "turn_context"):
-        _read_meta(payload, gathering)
+        _read_meta(payload, builder)
     elif kind == "compacted" and (text := text_of(payload.get("message"))):
-        gathering.add(EventKind.SUMMARY, text)
+        builder.add(EventKind.SUMMARY, text)
 
 
-def _read_meta(payload: Mapping[str, Any], gathering: Gathering) -> None:
+def _read_meta(payload: Mapping[str, Any], builder: EventBuilder) -> None:
     if cwd := text_of(payload.get("cwd")):
-        gathering.folders.setdefault(cwd)
-    if gathering.records == 1 and (name := text_of(payload.get("id"))):
-        gathering.session = name
+        builder.folders.setdefault(cwd)
+    if builder.records == 1 and (name := text_of(payload.get("id"))):
+        builder.session = name
     if isinstance(git := payload.get("git"), Mapping):
-        gathering.branch = gathering.branch or text_of(git.get("branch")) or None
+        builder.branch = builder.branch or text_of(git.get("branch")) or None
 
 
-def _read_response(payload: Mapping[str, Any], gathering: Gathering) -> None:
+def _read_response(payload: Mapping[str, Any], builder: EventBuilder) -> None:
     kind, call_id = payload.get("type"), text_of(payload.get("call_id"))
     if kind == "message":
-        _read_message(payload, gathering)
+        _read_message(payload, builder)
     elif kind in ("function_call", "custom_tool_call"):
         given = arguments(payload.get("arguments") if kind == "function_call" else payload.get("input"))
-        gathering.call(_call(text_of(payload.get("name")), given), call_id)
+        builder.call(_call(text_of(payload.get("name")), given), call_id)
     elif kind == "local_shell_call":
-        action = payload.get("action")
-        action = action if isinstance(action, Mapping) else {}
-        gathering.call(Call(tool=SHELL, command=shell_words(action.get("command"))), call_id)
+        action = mapping_of(payload.get("action"))
+        builder.call(Call(tool=SHELL, command=shell_words(action.get("command"))), call_id)
     elif kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output"):
-        _read_output(payload, call_id, gathering)
+        _read_output(payload, call_id, builder)
 
 
 def _call(name: str, given: Mapping[str, Any]) -> Call:
@@ -169,24 +156,24 @@ def _call(name: str, given: Mapping[str, Any]) -> Call:
     return call
 
 
-def _read_message(payload: Mapping[str, Any], gathering: Gathering) -> None:
+def _read_message(payload: Mapping[str, Any], builder: EventBuilder) -> None:
     role, content = payload.get("role"), payload.get("content")
     if role == "assistant":
-        gathering.reply(joined_text(content))
+        builder.reply(joined_text(content))
     elif role == "user":
         parts = content if isinstance(content, list) else [content]
         said = [text for part in parts if (text := joined_text([part])) and not _INJECTED.match(text.lstrip())]
         text = "\n".join(said)
         if shell := _USER_SHELL.match(text.strip()):
-            gathering.add(
+            builder.add(
                 EventKind.COMMAND, shell["command"], tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED
             )
-            gathering.add(EventKind.OUTPUT, _printed(shell["result"]), tool=USER_SHELL)
+            builder.add(EventKind.OUTPUT, _printed(shell["result"]), tool=USER_SHELL)
         elif text:
-            gathering.prompt(_REQUEST.split(text)[-1])
+            builder.prompt(_REQUEST.split(text)[-1])
 
 
-def _read_output(payload: Mapping[str, Any], call_id: str, gathering: Gathering) -> None:
+def _read_output(payload: Mapping[str, Any], call_id: str, builder: EventBuilder) -> None:
     output = payload.get("output")
     ok: bool | None = None
     if isinstance(output, Mapping):
@@ -197,20 +184,15 @@ def _read_output(payload: Mapping[str, Any], call_id: str, gathering: Gathering)
         ok = code == 0
     elif ok is None and not _RUNNING.search(text[:_HEAD_CHARS]):
         ok = not text.startswith(("execution error", "apply_patch verification failed", "failed to", "aborted"))
-    gathering.result(call_id, _printed(text), ok=ok, exit_code=code)
+    builder.result(call_id, _printed(text), ok=ok, exit_code=code)
 
 
 def _unwrapped(text: str) -> tuple[str, int | None]:
     """Return output and exit code: of `{output, metadata: {exit_code}}`, or of the lines before `Output:`."""
-    if text.startswith("{"):
-        try:
-            wrapped = json.loads(text)
-        except (ValueError, RecursionError):
-            wrapped = None
-        if isinstance(wrapped, dict) and isinstance(wrapped.get("output"), str):
-            details = wrapped.get("metadata")
-            code = details.get("exit_code") if isinstance(details, dict) else None
-            return wrapped["output"], code if isinstance(code, int) else None
+    wrapped = (parse_record(text) or {}) if text.startswith("{") else {}
+    if isinstance(wrapped.get("output"), str):
+        code = mapping_of(wrapped.get("metadata")).get("exit_code")
+        return wrapped["output"], code if isinstance(code, int) else None
     found = _EXIT_CODE.search(text[:_HEAD_CHARS])
     return text, int(found.group(1)) if found else None
 

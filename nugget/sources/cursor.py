@@ -12,18 +12,26 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from nugget.errors import TranscriptError
 from nugget.models import Session, SessionFile
-from nugget.sources.claude_code import MAX_LINE_BYTES
-from nugget.sources.claude_records import text_of
-from nugget.sources.event_builder import Gathering, joined_text, parse_moment, parse_record
-from nugget.sources.files import session_file
+from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, arguments, read_call
+from nugget.sources.files import AgentFolders, session_file
+from nugget.sources.records import (
+    joined_text,
+    mapping_of,
+    objects_in,
+    parse_moment,
+    parse_record,
+    read_document,
+    records_of,
+    text_of,
+)
 from nugget.sources.sqlite_snapshot import has_table, open_snapshot
-from nugget.sources.tool_calls import EDIT, SHELL, Call, FileChange, arguments, read_call
 
 AGENT = "cursor"
 
@@ -42,16 +50,16 @@ _PROJECT = re.compile(r"/\.cursor/projects/([^/\s\"]+)/")
 _STATUS = {"completed": True, "error": False, "cancelled": False, "rejected": False}
 
 
-def find(projects: Path, user: Path) -> Iterator[SessionFile]:
-    """The transcripts below `~/.cursor/projects`, and the sessions in the databases below Cursor's `User` folder."""
-    told = set()
-    for file in projects.glob("*/agent-transcripts/**/*.jsonl"):
+def find(folders: AgentFolders) -> Iterator[SessionFile]:
+    """Yield the transcripts below `~/.cursor/projects`, and the sessions in the databases of Cursor's `User` folder."""
+    user, known = folders.cursor_user, set()
+    for file in folders.cursor_projects.glob("*/agent-transcripts/**/*.jsonl"):
         if "subagents" not in file.parts and (found := session_file(file, agent=AGENT, name=file.stem)):
-            told.add(found.id)
+            known.add(found.id)
             yield found
     for database in (user / "globalStorage/state.vscdb", *sorted(user.glob("workspaceStorage/*/state.vscdb"))):
         try:
-            yield from (found for found in stored(database) if found.id not in told)
+            yield from (found for found in stored(database) if found.id not in known)
         except TranscriptError:
             continue
 
@@ -63,111 +71,98 @@ def recognises(record: Mapping[str, Any]) -> bool:
 
 
 def stored(database: Path) -> list[SessionFile]:
-    """The sessions that a database holds. Raises TranscriptError when it cannot be read."""
+    """Return the sessions that a database holds. Raises TranscriptError if it cannot be read."""
     if not database.is_file():
         return []
-    found = []
+    mtime = database.stat().st_mtime
+
+    def found(name: str, moment: datetime | None, size: int) -> SessionFile:
+        stamp = moment.timestamp() if moment else mtime
+        return SessionFile(path=database, agent=AGENT, id=name, mtime=stamp, size=size, is_shared=True)
+
     with open_snapshot(database) as connection:
-        mtime = database.stat().st_mtime
-        for name, about, size in _composers(connection):
-            moment = parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt"))
-            stamp = moment.timestamp() if moment else mtime
-            found.append(
-                SessionFile(path=database, agent=AGENT, id=name, mtime=stamp, size=size, is_shared=True),
-            )
-        for tab in _tabs(connection):
-            moment = parse_moment(tab.get("lastSendTime"))
-            stamp, size = moment.timestamp() if moment else mtime, len(str(tab))
-            found.append(
-                SessionFile(path=database, agent=AGENT, id=str(tab["tabId"]), mtime=stamp, size=size, is_shared=True)
-            )
-    return found
+        composers = [
+            found(name, parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt")), size)
+            for name, about, size in _composers(connection)
+        ]
+        tabs = [found(tab["tabId"], parse_moment(tab.get("lastSendTime")), len(str(tab))) for tab in _tabs(connection)]
+    return [*composers, *tabs]
 
 
 def read(path: Path) -> Session:
     """Read an agent transcript. Raises TranscriptError when it cannot be read."""
-    gathering = Gathering(agent=AGENT, session=path.stem)
-    try:
-        with path.open("rb") as file:
-            while line := file.readline(MAX_LINE_BYTES):
-                if line.strip():
-                    _read_line(line, gathering)
-    except OSError as error:
-        raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
-    if folder := _folder_by_slug(path, gathering):
-        gathering.folders.setdefault(folder)
-    return gathering.make(path)
+    builder = EventBuilder(agent=AGENT, session=path.stem)
+    for record in records_of(path):
+        _read_line(record, builder)
+    if folder := _folder_by_slug(path, builder):
+        builder.folders.setdefault(folder)
+    return builder.build(path)
 
 
 def read_stored(database: Path, name: str) -> Session:
     """Read one session of a database. Raises TranscriptError when it is not there or cannot be read."""
-    gathering = Gathering(agent=AGENT, session=name)
+    builder = EventBuilder(agent=AGENT, session=name)
     with open_snapshot(database) as connection:
         about = _value(connection, "cursorDiskKV", f"{_COMPOSER}{name}")
         tab = next((tab for tab in _tabs(connection) if tab["tabId"] == name), None) if about is None else None
         if about is None and tab is None:
             raise TranscriptError(f"{database} holds no session {name}.")
-        for bubble in _bubbles(connection, name, about) if about else _listed(tab or {}, "bubbles"):
-            gathering.begin(
-                moment=bubble.get("createdAt") or (about or {}).get("createdAt"), uuid=bubble.get("bubbleId")
-            )
-            _read_bubble(bubble, gathering, connection)
-    gathering.title = text_of((about or {}).get("name")) or text_of((tab or {}).get("chatTitle")) or None
-    if not gathering.folders and (folder := _folder_of_workspace(database, name)):
-        gathering.folders.setdefault(folder)
-    return gathering.make(f"{database}#{name}")
+        for bubble in _bubbles(connection, name, about) if about else objects_in((tab or {}).get("bubbles")):
+            builder.begin(moment=bubble.get("createdAt") or (about or {}).get("createdAt"), uuid=bubble.get("bubbleId"))
+            _read_bubble(bubble, builder, connection)
+    builder.title = text_of((about or {}).get("name")) or text_of((tab or {}).get("chatTitle")) or None
+    if not builder.folders and (folder := _folder_of_workspace(database, name)):
+        builder.folders.setdefault(folder)
+    return builder.build(f"{database}#{name}")
 
 
-def _read_line(line: bytes, gathering: Gathering) -> None:
-    record = parse_record(line)
-    gathering.begin(moment=None if record is None else record.get("timestamp"))
+def _read_line(record: dict[str, Any] | None, builder: EventBuilder) -> None:
+    builder.begin(moment=None if record is None else record.get("timestamp"))
     if record is None or not recognises(record):
-        gathering.skipped += 1
+        builder.skipped += 1
         return
     content = record["message"].get("content")
-    blocks = content if isinstance(content, list) else [{"type": "text", "text": text_of(content)}]
-    for block in blocks:
-        if not isinstance(block, Mapping):
-            continue
+    for block in objects_in(content) if isinstance(content, list) else [{"type": "text", "text": content}]:
         kind, text = block.get("type"), text_of(block.get("text"))
         if kind == "text" and record["role"] == "user":
-            _read_prompt(text, gathering)
+            _read_prompt(text, builder)
         elif kind == "text":
-            gathering.reply(_HIDDEN.sub("", text))
+            builder.reply(_HIDDEN.sub("", text))
         elif kind == "tool_use":
             given = block.get("input")
             asked = read_call(text_of(block.get("name")), given if isinstance(given, Mapping) else {"input": given})
-            gathering.call(asked, text_of(block.get("id")))
+            builder.call(asked, text_of(block.get("id")))
         elif kind == "tool_result":
             failed = bool(block.get("is_error"))
-            gathering.result(text_of(block.get("tool_use_id")), joined_text(block.get("content")), ok=not failed)
+            builder.result(text_of(block.get("tool_use_id")), joined_text(block.get("content")), ok=not failed)
 
 
-def _read_prompt(text: str, gathering: Gathering) -> None:
+def _read_prompt(text: str, builder: EventBuilder) -> None:
     queries = _QUERY.findall(text)
-    gathering.prompt("\n".join(queries) if queries else _WOVEN_IN.sub("", text))
+    builder.prompt("\n".join(queries) if queries else _WOVEN_IN.sub("", text))
 
 
-def _read_bubble(bubble: Mapping[str, Any], gathering: Gathering, connection: sqlite3.Connection) -> None:
-    for uri in _strings(bubble.get("workspaceUris")):
-        if folder := _path_of(uri):
-            gathering.folders.setdefault(folder)
+def _read_bubble(bubble: Mapping[str, Any], builder: EventBuilder, connection: sqlite3.Connection) -> None:
+    uris = bubble.get("workspaceUris")
+    for uri in uris if isinstance(uris, list) else []:
+        if folder := _path_of(text_of(uri)):
+            builder.folders.setdefault(folder)
     if bubble.get("type") in (1, "user"):
-        _read_prompt(text_of(bubble.get("text")) or text_of(bubble.get("rawText")), gathering)
+        _read_prompt(text_of(bubble.get("text")) or text_of(bubble.get("rawText")), builder)
         return
-    gathering.reply(_HIDDEN.sub("", text_of(bubble.get("text")) or text_of(bubble.get("rawText"))))
+    builder.reply(_HIDDEN.sub("", text_of(bubble.get("text")) or text_of(bubble.get("rawText"))))
     if isinstance(call := bubble.get("toolFormerData"), Mapping) and call.get("name"):
-        _read_tool(call, gathering, connection)
+        _read_tool(call, builder, connection)
 
 
-def _read_tool(call: Mapping[str, Any], gathering: Gathering, connection: sqlite3.Connection) -> None:
+def _read_tool(call: Mapping[str, Any], builder: EventBuilder, connection: sqlite3.Connection) -> None:
     given = {**arguments(call.get("params")), **arguments(call.get("rawArgs"))}
     printed, result = text_of(call.get("result")), arguments(call.get("result"))
     asked = read_call(text_of(call.get("name")), given)
     if changes := _changes(asked, given, result, connection):
         asked = Call(tool=EDIT, changes=changes)
-    call_id = text_of(call.get("toolCallId")) or gathering.uuid
-    gathering.call(asked, call_id)
+    call_id = text_of(call.get("toolCallId")) or builder.uuid
+    builder.call(asked, call_id)
     ok = _STATUS.get(text_of(call.get("status")))
     if call.get("userDecision") == "rejected" or call.get("error"):
         ok = False
@@ -177,7 +172,7 @@ def _read_tool(call: Mapping[str, Any], gathering: Gathering, connection: sqlite
     if asked.tool == SHELL:
         printed = text_of(result.get("output")) or text_of(result.get("contents")) or printed
         ok = code == 0 if code is not None else ok
-    gathering.result(call_id, printed or text_of(call.get("error")), ok=ok, exit_code=code)
+    builder.result(call_id, printed or text_of(call.get("error")), ok=ok, exit_code=code)
 
 
 def _changes(
@@ -185,10 +180,9 @@ def _changes(
 ) -> tuple[FileChange, ...]:
     """Return the changes of an edit by its result, which is more exact than the requested sketch."""
     path = asked.changes[0].path if asked.changes else asked.path
-    diff = result.get("diff")
     if not path:
         return ()
-    if isinstance(diff, Mapping) and (chunks := _listed(diff, "chunks")):
+    if (diff := mapping_of(result.get("diff"))) and (chunks := objects_in(diff.get("chunks"))):
         return tuple(_change(path, text_of(chunk.get("diffString"))) for chunk in chunks if chunk.get("diffString"))
     before, after = text_of(result.get("beforeContentId")), text_of(result.get("afterContentId"))
     if after and (new := _text(connection, after)) is not None:
@@ -216,15 +210,16 @@ def _composers(connection: sqlite3.Connection) -> Iterator[tuple[str, dict[str, 
 
 
 def _bubbles(connection: sqlite3.Connection, name: str, about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from _listed(about, "conversation")
-    for header in _listed(about, "fullConversationHeadersOnly"):
+    yield from objects_in(about.get("conversation"))
+    for header in objects_in(about.get("fullConversationHeadersOnly")):
         if bubble := _value(connection, "cursorDiskKV", f"{_BUBBLE}{name}:{header.get('bubbleId')}"):
             yield {"bubbleId": header.get("bubbleId"), **bubble}
 
 
 def _tabs(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     chats = _value(connection, "ItemTable", _CHATS) or {}
-    return [tab for tab in _listed(chats, "tabs") if isinstance(tab.get("tabId"), str) and _listed(tab, "bubbles")]
+    tabs = objects_in(chats.get("tabs"))
+    return [tab for tab in tabs if isinstance(tab.get("tabId"), str) and objects_in(tab.get("bubbles"))]
 
 
 def _text(connection: sqlite3.Connection, key: str) -> str | None:
@@ -241,42 +236,33 @@ def _value(connection: sqlite3.Connection, table: str, key: str) -> dict[str, An
     return parse_record(row[0]) if row and isinstance(row[0], str | bytes) else None
 
 
-def _listed(value: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    listed = value.get(key)
-    return [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
-
-
-def _strings(value: object) -> list[str]:
-    return [part for part in value if isinstance(part, str)] if isinstance(value, list) else []
-
-
 def _path_of(uri: str) -> str:
     return unquote(urlsplit(uri).path) if uri.startswith("file://") else uri if uri.startswith("/") else ""
 
 
 def _folder_of_workspace(database: Path, name: str) -> str | None:
-    """The folder of the workspace whose own database lists the session (or is the database itself)."""
+    """Return the folder of the workspace whose own database lists the session, or is the database itself."""
     above = database.parent.parent
     user = above.parent if above.name == "workspaceStorage" else above
     for file in sorted(user.glob("workspaceStorage/*/workspace.json")):
         beside = file.with_name("state.vscdb")
         try:
-            told = parse_record(file.read_bytes()) or {}
+            described = read_document(file) or {}
             if beside != database:
                 with open_snapshot(beside) as connection:
-                    listed = _listed(_value(connection, "ItemTable", "composer.composerData") or {}, "allComposers")
-                if not any(composer.get("composerId") == name for composer in listed):
+                    listed = _value(connection, "ItemTable", "composer.composerData") or {}
+                if not any(one.get("composerId") == name for one in objects_in(listed.get("allComposers"))):
                     continue
-        except (OSError, TranscriptError):
+        except TranscriptError:
             continue
-        if folder := _path_of(text_of(told.get("folder"))):
+        if folder := _path_of(text_of(described.get("folder"))):
             return folder
     return None
 
 
-def _folder_by_slug(path: Path, gathering: Gathering) -> str | None:
-    """The folder above a file named in the session that the project's slug was made from."""
-    named = [event.path for event in gathering.events if event.path]
+def _folder_by_slug(path: Path, builder: EventBuilder) -> str | None:
+    """Return the folder above a file named in the session that the project's slug was made from."""
+    named = [event.path for event in builder.events if event.path]
     slugs = {parts[-1] for parts in [str(path).split("/projects/")] if len(parts) > 1}
     slugs = {slug.split("/")[0] for slug in slugs} | {slug for text in named for slug in _PROJECT.findall(text)}
     folders = (folder for text in named if text.startswith("/") for folder in map(str, Path(text).parents))

@@ -1,31 +1,95 @@
-"""Build a session's Events from the records of any agent."""
+"""Build a session's events from the records of any agent, whatever its tools are called.
+
+Agents name the same things differently (`command`, `cmd`, `script`; `old_string`, `oldString`; ...). Patches are in
+the format of Codex' apply_patch: `*** Begin Patch`, then `*** Add File:`, `*** Update File:` (with `*** Move to:`
+and hunks after `@@`) or `*** Delete File:`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session
 from nugget.sources import injected_text as injected
-from nugget.sources.claude_records import parse_timestamp, storable, text_of
+from nugget.sources.records import objects_in, parse_moment, parse_record, storable, text_of
 from nugget.sources.speakers import SAID_BY, prompt_parts
-from nugget.sources.tool_calls import SHELL, Call
-
-MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
-"""A session in one JSON document is read whole: a bigger one is refused."""
 
 MAX_TEXT_CHARS = 1_000_000
-"""What one event holds at most; of a longer text the beginning is kept."""
+"""Most characters of one event; of a longer text the beginning is kept."""
+
+SHELL, WRITE, EDIT, TODOS, DELETE = "Bash", "Write", "Edit", "TodoWrite", "Delete"
+
+_SHELLS = frozenset(
+    "bash shell shell_command exec_command local_shell run_shell_command run_terminal_cmd run_terminal_command"
+    " run_terminal_command_v2 execute container.exec unified_exec".split()
+)
+_EDITORS = frozenset(
+    "write edit multiedit write_file replace edit_file edit_file_v2 search_replace strreplace str_replace multi_edit"
+    " create create_file notebookedit edit_notebook write_to_file".split()
+)
+_PATCHERS = frozenset(["apply_patch", "applypatch", "patch"])
+_PLANNERS = frozenset(["update_plan", "todowrite", "todo_write", "write_todos"])
+_DELETERS = frozenset(["delete_file", "delete"])
+
+_PATHS = ("file_path", "filePath", "filepath", "path", "target_file", "targetFile", "relativeWorkspacePath",
+          "notebook_path", "target_notebook")  # fmt: skip
+_OLD = ("old_string", "oldString", "old_str", "oldText")
+_NEW = ("new_string", "newString", "new_str", "newText")
+_WHOLE = ("content", "contents", "file_text", "new_source")
+_SKETCHES = ("code_edit", "streamingContent")
+_LEFT_OUT = re.compile(r"^\s*(?://|#|--|/\*|<!--)?\s*\.\.\.\s.*existing code.*$", re.IGNORECASE | re.MULTILINE)
+"""How a sketch of an edit marks the code between its parts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """One replacement in a file: `before` is None where the whole file is given or it is not known."""
+
+    path: str
+    after: str
+    before: str | None = None
+    tool: str = EDIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call in Claude Code's words. Exactly one of `command`, `changes` and `text` says what it is."""
+
+    tool: str
+    command: str | None = None
+    changes: tuple[FileChange, ...] = ()
+    text: str = ""
+    path: str | None = None
+    folder: str | None = None
+
+
+def read_call(tool: str, given: Mapping[str, Any]) -> Call:
+    """Parse a call of `tool` with these arguments."""
+    name = tool.lower().rpartition("__")[2]
+    if name in _SHELLS and (command := _command(given)):
+        return Call(tool=SHELL, command=command, folder=_first(given, ("workdir", "cwd", "working_directory")) or None)
+    if name in _PATCHERS and (changes := tuple(patch_changes(_patch(given)))):
+        return Call(tool=EDIT, changes=changes)
+    if name in _EDITORS and (changes := tuple(_edits(given))):
+        return Call(tool=changes[0].tool, changes=changes)
+    if name in _PLANNERS and (todos := _todos(given)):
+        return Call(tool=TODOS, text=todos)
+    path = _first(given, _PATHS)
+    if name in _DELETERS and path:
+        return Call(tool=DELETE, changes=(FileChange(path=path, after="", tool=DELETE),))
+    return Call(tool=tool, text=call_text(tool, given), path=path or None)
 
 
 @dataclass(slots=True)
-class Gathering:
-    """The events so far. `session` is its id; `moment` and `uuid` are those of the record that is being read."""
+class EventBuilder:
+    """Collect the events of one session. `session` is its id; `moment` and `uuid` are those of the current record."""
 
     agent: str
     session: str
@@ -41,10 +105,7 @@ class Gathering:
     calls: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
 
     def begin(self, *, moment: object, uuid: object = "") -> None:
-        """Take up the next record, with its time (ISO 8601, or a number of milliseconds) and its name.
-
-        A record without a name is called by the session and its place, which stays the same when a session grows.
-        """
+        """Begin the next record. One without a name gets that of the session and its number, which stays the same."""
         self.records += 1
         self.uuid = text_of(uuid) or f"{self.session}:{self.records}"
         self.moment = parse_moment(moment) or self.moment
@@ -52,19 +113,19 @@ class Gathering:
             self.stamps.append(self.moment)
 
     def add(self, kind: EventKind, text: str, **values: Any) -> None:
-        """Append an event of the record that is being read."""
+        """Append an event of the current record."""
         speaker, origin = SAID_BY[kind]
         said_by = {"speaker": speaker, "origin": origin} | values
         self.events.append(Event(kind=kind, text=bounded(text), uuid=self.uuid, timestamp=self.moment, **said_by))
 
     def prompt(self, text: str) -> None:
-        """Append what the person said, without what the client wove into it."""
+        """Append a prompt without the text that the client wove into it."""
         if typed := injected.typed_text(text):
             for part in prompt_parts(typed):
                 self.add(part.kind, part.text, speaker=part.speaker, origin=part.origin)
 
     def reply(self, text: str) -> None:
-        """Append what the agent said, when it said something."""
+        """Append a reply of the agent, unless it is blank."""
         if text.strip():
             self.add(EventKind.REPLY, text.strip())
 
@@ -88,7 +149,7 @@ class Gathering:
             self.calls[call_id] = (call.tool, list(range(first, len(self.events))))
 
     def result(self, call_id: str, text: str, *, ok: bool | None, exit_code: int | None = None) -> None:
-        """Append what a call printed; for edits, settle whether they came about."""
+        """Append the output of a call; of edits, note whether they succeeded."""
         tool, positions = self.calls.get(call_id, ("", []))
         named = call_id or None
         text = injected.strip_injected(text)
@@ -100,70 +161,125 @@ class Gathering:
         elif not edits or ok is False:
             self.add(EventKind.TOOL_RESULT, text, tool=tool or None, call_id=named, ok=ok)
 
-    def make(self, path: Path | str) -> Session:
-        """The session that was gathered from `path`."""
+    def build(self, path: Path | str) -> Session:
+        """Return the session that was read from `path`."""
         return Session(
-            id=self.session,
-            agent=self.agent,
-            path=str(path),
-            events=tuple(self.events),
-            cwd=next(iter(self.folders), None),
-            folders=tuple(self.folders),
-            branch=self.branch,
-            started=min(self.stamps, default=None),
-            ended=max(self.stamps, default=None),
-            title=self.title,
-            records=self.records,
-            skipped_records=self.skipped,
-        )
+            id=self.session, agent=self.agent, path=str(path), events=tuple(self.events),
+            cwd=next(iter(self.folders), None), folders=tuple(self.folders), branch=self.branch,
+            started=min(self.stamps, default=None), ended=max(self.stamps, default=None), title=self.title,
+            records=self.records, skipped_records=self.skipped,
+        )  # fmt: skip
 
 
 def bounded(text: str) -> str:
-    """The text as it can be stored, no longer than MAX_TEXT_CHARS."""
+    """Return the text as it can be stored, cut after MAX_TEXT_CHARS."""
     return storable(text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}\n… (cut)")
 
 
-def parse_moment(value: object) -> datetime | None:
-    """A time as the agents write it: ISO 8601, or milliseconds since the epoch."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return datetime.fromtimestamp(value / 1000, UTC)
-        except (OverflowError, ValueError, OSError):
-            return None
-    return parse_timestamp(value)
+def arguments(value: object) -> Mapping[str, Any]:
+    """Return the arguments of a call: an object, or the JSON text of one; a bare text is called `input`."""
+    if isinstance(value, str):
+        parsed = parse_record(value)
+        return {"input": value} if parsed is None else parsed
+    return value if isinstance(value, Mapping) else {}
 
 
-def parse_record(line: str | bytes) -> dict[str, Any] | None:
-    """The JSON object in a line or document; None for anything else."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
+def shell_words(command: object) -> str:
+    """Return a command as one would type it, without the `bash -lc` around it."""
+    if not isinstance(command, list):
+        return text_of(command)
+    words = [word for word in command if isinstance(word, str)]
+    if len(words) == 3 and words[0].rpartition("/")[2] in ("bash", "sh", "zsh") and words[1].startswith("-"):
+        return words[2]
+    return shlex.join(words)
 
 
-def read_document(path: Path) -> dict[str, Any] | None:
-    """The JSON object that a file holds; None where it holds something else. Raises TranscriptError."""
-    try:
-        if path.stat().st_size > MAX_DOCUMENT_BYTES:
-            raise TranscriptError(f"{path} is too big to be read ({path.stat().st_size >> 20} MB).")
-        return parse_record(path.read_bytes())
-    except OSError as error:
-        raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
+def patch_changes(patch: str) -> Iterator[FileChange]:
+    """Return the changes of a patch in apply_patch's format, one per hunk; empty for any other text."""
+    if "*** " not in patch:
+        return
+    path, added, old, new = "", None, [], []  # type: str, list[str] | None, list[str], list[str]
+
+    def hunk() -> Iterator[FileChange]:
+        if path and added is not None:
+            yield FileChange(path=path, after="".join(f"{line}\n" for line in added), tool=WRITE)
+        elif path and old != new:
+            yield FileChange(path=path, before="\n".join(old), after="\n".join(new))
+
+    for line in patch.splitlines():
+        if line.startswith(("*** ", "@@")):
+            if line.startswith("*** Move to: ") and path:
+                path = line[13:].strip()
+                continue
+            yield from hunk()
+            old, new = [], []
+            if line.startswith("*** "):
+                path, added = line.partition(": ")[2].strip(), [] if line.startswith("*** Add File: ") else None
+            if line.startswith("*** Delete File: "):
+                yield FileChange(path=path, after="", tool=DELETE)
+                path = ""
+            elif not line.startswith(("*** Add File: ", "*** Update File: ", "@@")):
+                path = path if line.startswith("*** End of File") else ""
+        elif added is not None:
+            added.append(line.removeprefix("+"))
+        else:
+            mark, text = line[:1], line[1:]
+            old += [] if mark == "+" else [text]
+            new += [] if mark == "-" else [text]
+    yield from hunk()
 
 
-def joined_text(content: object, keys: Iterable[str] = ("text",)) -> str:
-    """The text of a content: a string, or the texts of its parts."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, Mapping):
-        content = [content]
-    if not isinstance(content, list):
-        return ""
-    parts = []
-    for part in content:
-        if isinstance(part, str):
-            parts.append(part)
-        elif isinstance(part, Mapping):
-            parts += [part[key] for key in keys if isinstance(part.get(key), str)]
-    return "\n".join(parts)
+def call_text(tool: str, given: Mapping[str, Any]) -> str:
+    """Return a tool call as text for people: the to-do list, the plan, else `key: value` lines."""
+    todos = given.get("todos")
+    if tool == "TodoWrite" and isinstance(todos, list):
+        return "\n".join(
+            f"[{text_of(todo.get('status'))}] {text_of(todo.get('content'))}" for todo in objects_in(todos)
+        )
+    if tool == "ExitPlanMode":
+        return text_of(given.get("plan"))
+    shown = {key: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for key, one in given.items()}
+    return "\n".join(f"{key}: {value}" for key, value in shown.items())
+
+
+def _command(given: Mapping[str, Any]) -> str:
+    return next((words for key in ("command", "cmd", "script") if (words := shell_words(given.get(key)))), "")
+
+
+def _patch(given: Mapping[str, Any]) -> str:
+    return _first(given, ("input", "patch", "patchText", "patch_text"))
+
+
+def _edits(given: Mapping[str, Any]) -> Iterator[FileChange]:
+    path = _first(given, _PATHS)
+    edits = given.get("edits")
+    if not path:
+        return
+    if isinstance(edits, list):
+        for part in objects_in(edits):
+            if _has(part, _NEW):
+                yield FileChange(path=path, before=_first(part, _OLD), after=_first(part, _NEW))
+    elif _has(given, _NEW) and _has(given, _OLD):
+        yield FileChange(path=path, before=_first(given, _OLD), after=_first(given, _NEW))
+    elif _has(given, _WHOLE):
+        yield FileChange(path=path, after=_first(given, _WHOLE), tool=WRITE)
+    elif _has(given, _SKETCHES):
+        yield FileChange(path=path, before="", after=_LEFT_OUT.sub("", _first(given, _SKETCHES)))
+
+
+def _todos(given: Mapping[str, Any]) -> str:
+    listed = given.get("todos", given.get("plan"))
+    if isinstance(listed, str):
+        return listed
+    return "\n".join(
+        f"[{text_of(todo.get('status'))}] {_first(todo, ('content', 'step', 'description'))}"
+        for todo in objects_in(listed)
+    )
+
+
+def _first(given: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+    return next((value for key in keys if isinstance(value := given.get(key), str)), "")
+
+
+def _has(given: Mapping[str, Any], keys: tuple[str, ...]) -> bool:
+    return any(isinstance(given.get(key), str) for key in keys)

@@ -14,13 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nugget.errors import TranscriptError
 from nugget.models import Session, SessionFile
-from nugget.sources.claude_code import MAX_LINE_BYTES
-from nugget.sources.claude_records import text_of
-from nugget.sources.event_builder import Gathering, joined_text, parse_record, read_document
-from nugget.sources.files import session_file
-from nugget.sources.tool_calls import SHELL, read_call
+from nugget.sources.event_builder import SHELL, EventBuilder, read_call
+from nugget.sources.files import AgentFolders, session_file
+from nugget.sources.records import joined_text, mapping_of, objects_in, read_document, records_of, text_of
 
 AGENT = "gemini-cli"
 
@@ -36,9 +33,9 @@ _ABSOLUTE = re.compile(r"/[^\s\"'`:,;()<>]+")
 _FOLDERS_TRIED = 2000
 
 
-def find(folder: Path) -> Iterator[SessionFile]:
-    """The chats of every project below `.gemini`; the id stands in the first bytes of each."""
-    for file in (folder / "tmp").glob("*/chats/session-*.json*"):
+def find(folders: AgentFolders) -> Iterator[SessionFile]:
+    """Yield the chats of every project below `.gemini`; the id stands in the first bytes of each."""
+    for file in (folders.gemini / "tmp").glob("*/chats/session-*.json*"):
         try:
             with file.open("rb") as opened:
                 name = _ID.search(opened.read(_HEAD_BYTES))
@@ -49,7 +46,7 @@ def find(folder: Path) -> Iterator[SessionFile]:
 
 
 def recognises(record: Mapping[str, Any]) -> bool:
-    """Whether a document, or a line, is one that Gemini CLI writes."""
+    """Return whether a document, or a line, is one that Gemini CLI writes."""
     if isinstance(record.get("messages"), list) and "sessionId" in record:
         return True
     if "projectHash" in record or "$set" in record:
@@ -59,67 +56,55 @@ def recognises(record: Mapping[str, Any]) -> bool:
 
 def read(path: Path) -> Session:
     """Read a chat in either form. Raises TranscriptError when it cannot be read."""
-    gathering = Gathering(agent=AGENT, session=path.stem)
+    builder = EventBuilder(agent=AGENT, session=path.stem)
     document = read_document(path) if path.suffix != ".jsonl" else None
     about: dict[str, Any] = {}
     if document is not None and isinstance(document.get("messages"), list):
         about.update(document)
-        _read_messages(document["messages"], gathering, about)
+        _read_messages(document["messages"], builder, about)
     else:
-        _read_messages((parse_record(line) for line in _lines(path)), gathering, about)
-    gathering.session = text_of(about.get("sessionId")) or gathering.session
-    gathering.title = text_of(about.get("summary")) or None
-    if folder := _folder(path, text_of(about.get("projectHash")), gathering):
-        gathering.folders = {folder: None, **gathering.folders}
-    return gathering.make(path)
+        _read_messages(records_of(path), builder, about)
+    builder.session = text_of(about.get("sessionId")) or builder.session
+    builder.title = text_of(about.get("summary")) or None
+    if folder := _folder(path, text_of(about.get("projectHash")), builder):
+        builder.folders = {folder: None, **builder.folders}
+    return builder.build(path)
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            while line := file.readline(MAX_LINE_BYTES):
-                if line.strip():
-                    yield line
-    except OSError as error:
-        raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
-
-
-def _read_messages(messages: Iterable[object], gathering: Gathering, about: dict[str, Any]) -> None:
+def _read_messages(messages: Iterable[object], builder: EventBuilder, about: dict[str, Any]) -> None:
     for message in messages:
         if not isinstance(message, dict):
-            gathering.records += 1
-            gathering.skipped += 1
+            builder.records += 1
+            builder.skipped += 1
         elif message.get("type") in _KINDS:
-            gathering.begin(moment=message.get("timestamp"), uuid=message.get("id"))
-            _read_message(message, gathering)
+            builder.begin(moment=message.get("timestamp"), uuid=message.get("id"))
+            _read_message(message, builder)
         else:
-            gathering.records += 1
+            builder.records += 1
             changed = message.get("$set")
             if not isinstance(changed, dict) and not recognises(message):
-                gathering.skipped += 1
+                builder.skipped += 1
             about.update(changed if isinstance(changed, dict) else message)
 
 
-def _read_message(message: Mapping[str, Any], gathering: Gathering) -> None:
+def _read_message(message: Mapping[str, Any], builder: EventBuilder) -> None:
     kind, text = message["type"], joined_text(message.get("content"))
     if kind == "user":
         shown = joined_text(message.get("displayContent")) or text
         if not shown.lstrip().startswith(_INJECTED):
-            gathering.prompt(_REFERENCED.sub("", shown))
+            builder.prompt(_REFERENCED.sub("", shown))
         return
     if kind not in ("gemini", "model"):
         return
-    gathering.reply(text)
-    calls = message.get("toolCalls")
-    for call in calls if isinstance(calls, list) else []:
-        if isinstance(call, Mapping):
-            _read_call(call, gathering)
+    builder.reply(text)
+    for call in objects_in(message.get("toolCalls")):
+        _read_call(call, builder)
 
 
-def _read_call(call: Mapping[str, Any], gathering: Gathering) -> None:
-    given, call_id, status = call.get("args"), text_of(call.get("id")), text_of(call.get("status"))
-    asked = read_call(text_of(call.get("name")), given if isinstance(given, Mapping) else {})
-    gathering.call(asked, call_id)
+def _read_call(call: Mapping[str, Any], builder: EventBuilder) -> None:
+    call_id, status = text_of(call.get("id")), text_of(call.get("status"))
+    asked = read_call(text_of(call.get("name")), mapping_of(call.get("args")))
+    builder.call(asked, call_id)
     if "result" not in call and "resultDisplay" not in call:
         return
     text = _result_text(call.get("result")) or joined_text(call.get("resultDisplay"))
@@ -130,24 +115,22 @@ def _read_call(call: Mapping[str, Any], gathering: Gathering) -> None:
         ok = code == 0 if code is not None else ok
         parts = (found["output"], found["error"] or "")
         text = "\n".join(part for part in parts if part not in ("", "(empty)", "(none)"))
-    gathering.result(call_id, text, ok=ok, exit_code=code)
+    builder.result(call_id, text, ok=ok, exit_code=code)
 
 
 def _result_text(result: object) -> str:
-    """The texts of `[{functionResponse: {response: {output | error}}}, ...]`."""
+    """Return the texts of `[{functionResponse: {response: {output | error}}}, ...]`."""
     texts = []
     for part in result if isinstance(result, list) else [result]:
-        answer = part.get("functionResponse") if isinstance(part, Mapping) else None
-        response = answer.get("response") if isinstance(answer, Mapping) else None
-        if isinstance(response, Mapping):
+        if response := mapping_of(mapping_of(mapping_of(part).get("functionResponse")).get("response")):
             texts.append(joined_text([response], ("output", "error")))
         elif isinstance(part, str | Mapping):
             texts.append(joined_text([part]))
     return "\n".join(text for text in texts if text)
 
 
-def _folder(path: Path, project_hash: str, gathering: Gathering) -> str | None:
-    """The folder that a chat ran in: as noted beside it, else the one above a named file that has the hash."""
+def _folder(path: Path, project_hash: str, builder: EventBuilder) -> str | None:
+    """Return the folder that a chat ran in: as noted beside it, else the one above a named file that has the hash."""
     try:
         noted = (path.parent.parent / ".project_root").read_text("utf-8")[:4096].strip()
     except (OSError, ValueError):
@@ -157,7 +140,7 @@ def _folder(path: Path, project_hash: str, gathering: Gathering) -> str | None:
     tried: set[str] = set()
     if not project_hash:
         return None
-    for event in gathering.events:
+    for event in builder.events:
         for found in [event.path] if event.path else _ABSOLUTE.findall(event.text[:20_000]):
             folders: list[str] = [found, *map(str, Path(found).parents)]
             for folder in folders:

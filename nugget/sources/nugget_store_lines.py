@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from nugget.models import Evidence, Scope, Speaker, SpeechOrigin
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.sources.claude_records import parse_timestamp
+from nugget.sources.records import parse_timestamp
 from nugget.text import shorten
 
 FORMAT = 1

@@ -14,43 +14,42 @@ from typing import Any
 
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
-from nugget.sources.claude_records import text_of
-from nugget.sources.event_builder import Gathering, parse_record, read_document
-from nugget.sources.files import session_file
+from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, read_call
+from nugget.sources.files import AgentFolders, session_file
+from nugget.sources.records import mapping_of, parse_record, read_document, text_of
 from nugget.sources.sqlite_snapshot import has_table, open_snapshot
-from nugget.sources.tool_calls import EDIT, SHELL, Call, FileChange, read_call
 
 AGENT = "opencode"
 
 _STATUS = {"completed": True, "error": False}
 
 
-def find(folder: Path) -> Iterator[SessionFile]:
-    """The sessions in the files below `storage`, and those that only `opencode.db` holds. Subagents' are left out."""
-    told = set()
-    storage = folder / "storage"
+def find(folders: AgentFolders) -> Iterator[SessionFile]:
+    """Yield the sessions in the files below `storage`, then those only in `opencode.db`, without subagents' own."""
+    known = set()
+    storage = folders.opencode / "storage"
     described = {file.stem: file for file in storage.glob("session/*/*.json")}
     for messages in storage.glob("message/*/"):
         about = described.get(messages.name)
         found = session_file(messages, agent=AGENT, name=messages.name)
         if found and not (about and text_of(_document(about).get("parentID"))):
-            told.add(found.id)
+            known.add(found.id)
             yield found
-    for database in sorted(folder.glob("opencode*.db")):
+    for database in sorted(folders.opencode.glob("opencode*.db")):
         try:
-            yield from (found for found in stored(database) if found.id not in told)
+            yield from (found for found in stored(database) if found.id not in known)
         except TranscriptError:
             continue
 
 
 def recognises(document: Mapping[str, Any]) -> bool:
-    """Whether a document is one that OpenCode keeps about a session or a message."""
+    """Return whether a document is one that OpenCode keeps about a session or a message."""
     is_session = isinstance(document.get("time"), Mapping) and ("projectID" in document or "directory" in document)
     return "id" in document and (is_session or ("sessionID" in document and "role" in document))
 
 
 def stored(database: Path) -> list[SessionFile]:
-    """The sessions that a database holds. Raises TranscriptError when it cannot be read."""
+    """Return the sessions that a database holds. Raises TranscriptError if it cannot be read."""
     with open_snapshot(database) as connection:
         if not has_table(connection, "message"):
             return []
@@ -61,7 +60,7 @@ def stored(database: Path) -> list[SessionFile]:
             "SELECT session_id, max(time_updated), sum(length(data)) FROM part GROUP BY session_id"
         ).fetchall()
     return [
-        SessionFile(path=database, agent=AGENT, id=str(name), mtime=_seconds(moment), size=size or 0, is_shared=True)
+        SessionFile(path=database, agent=AGENT, id=name, mtime=(moment or 0) / 1000, size=size or 0, is_shared=True)
         for name, moment, size in rows
         if name not in subagents
     ]
@@ -80,91 +79,86 @@ def read(path: Path) -> Session:
         about = document if "sessionID" not in document else {}
     if not _is_plain(name):
         raise TranscriptError(f"{path} names a session that no file can be called ({name[:60]!r}).")
-    gathering = Gathering(agent=AGENT, session=name)
-    _read_about(about, gathering)
+    builder = EventBuilder(agent=AGENT, session=name)
+    _read_about(about, builder)
     files = [(file, read_document(file)) for file in (storage / "message" / name).glob("*.json")]
     messages = [({"id": file.stem} | message, file) for file, message in files if message is not None]
-    gathering.skipped += sum(message is None for _, message in files)
+    builder.skipped += sum(message is None for _, message in files)
     for message, file in sorted(messages, key=lambda pair: (_created(pair[0]), str(pair[0]["id"]))):
         parts = sorted((storage / "part" / file.stem).glob("*.json"))
-        _read_message(message, ({"id": part.stem} | _document(part) for part in parts), gathering)
-    return gathering.make(path)
+        _read_message(message, ({"id": part.stem} | _document(part) for part in parts), builder)
+    return builder.build(path)
 
 
 def read_stored(database: Path, name: str) -> Session:
     """Read one session of a database. Raises TranscriptError when it is not there or cannot be read."""
-    gathering = Gathering(agent=AGENT, session=name)
+    builder = EventBuilder(agent=AGENT, session=name)
     with open_snapshot(database) as connection:
         if has_table(connection, "session"):
-            _read_about(_session_row(connection, name), gathering)
+            _read_about(_session_row(connection, name), builder)
         messages = connection.execute(
             "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", (name,)
         ).fetchall()
         for message_id, text in messages:
             rows = connection.execute("SELECT id, data FROM part WHERE message_id = ? ORDER BY id", (message_id,))
             parts = ({"id": part_id} | (parse_record(part) or {}) for part_id, part in rows.fetchall())
-            _read_message({"id": message_id} | (parse_record(text) or {}), parts, gathering)
+            _read_message({"id": message_id} | (parse_record(text) or {}), parts, builder)
     if not messages:
         raise TranscriptError(f"{database} holds no session {name}.")
-    return gathering.make(f"{database}#{name}")
+    return builder.build(f"{database}#{name}")
 
 
-def _read_about(about: Mapping[str, Any], gathering: Gathering) -> None:
-    gathering.title = text_of(about.get("title")) or None
+def _read_about(about: Mapping[str, Any], builder: EventBuilder) -> None:
+    builder.title = text_of(about.get("title")) or None
     if folder := text_of(about.get("directory")):
-        gathering.folders.setdefault(folder)
+        builder.folders.setdefault(folder)
 
 
-def _read_message(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]], gathering: Gathering) -> None:
-    gathering.begin(moment=_created(message) or None, uuid=message.get("id"))
+def _read_message(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]], builder: EventBuilder) -> None:
+    builder.begin(moment=_created(message) or None, uuid=message.get("id"))
     for key in ("path", "root"):
-        place = message.get(key)
-        if isinstance(place, Mapping) and (folder := text_of(place.get("cwd"))):
-            gathering.folders.setdefault(folder)
+        if folder := text_of(mapping_of(message.get(key)).get("cwd")):
+            builder.folders.setdefault(folder)
     role = message.get("role")
     if role not in ("user", "assistant"):
-        gathering.skipped += 1
+        builder.skipped += 1
         return
     for part in parts:
         if "type" not in part:
-            gathering.skipped += 1
+            builder.skipped += 1
         elif part["type"] == "text" and not part.get("synthetic") and not part.get("ignored"):
-            gathering.begin(moment=_started(part), uuid=part.get("id"))
+            builder.begin(moment=_started(part), uuid=part.get("id"))
             if message.get("summary") is True and role == "assistant":
-                gathering.add(EventKind.SUMMARY, text_of(part.get("text")))
+                builder.add(EventKind.SUMMARY, text_of(part.get("text")))
             else:
-                (gathering.prompt if role == "user" else gathering.reply)(text_of(part.get("text")))
+                (builder.prompt if role == "user" else builder.reply)(text_of(part.get("text")))
         elif part["type"] == "tool":
-            _read_tool(part, gathering)
+            _read_tool(part, builder)
 
 
-def _read_tool(part: Mapping[str, Any], gathering: Gathering) -> None:
-    state = part.get("state")
-    state = state if isinstance(state, Mapping) else {}
-    gathering.begin(moment=_started(part) or _started(state), uuid=part.get("id"))
-    given, details = state.get("input"), state.get("metadata")
-    details = details if isinstance(details, Mapping) else {}
-    asked = read_call(text_of(part.get("tool")), given if isinstance(given, Mapping) else {})
+def _read_tool(part: Mapping[str, Any], builder: EventBuilder) -> None:
+    state = mapping_of(part.get("state"))
+    builder.begin(moment=_started(part) or _started(state), uuid=part.get("id"))
+    details = mapping_of(state.get("metadata"))
+    asked = read_call(text_of(part.get("tool")), mapping_of(state.get("input")))
     if change := _whole_change(asked, details):
         asked = Call(tool=EDIT, changes=(change,))
-    call_id = text_of(part.get("callID")) or gathering.uuid
-    gathering.call(asked, call_id)
+    call_id = text_of(part.get("callID")) or builder.uuid
+    builder.call(asked, call_id)
     ok = _STATUS.get(text_of(state.get("status")))
     if ok is None:
         return
     code = details.get("exit") if asked.tool == SHELL else None
     code = code if isinstance(code, int) and not isinstance(code, bool) else None
     text = text_of(state.get("output")) if ok else text_of(state.get("error"))
-    gathering.result(call_id, text, ok=code == 0 if code is not None else ok, exit_code=code)
+    builder.result(call_id, text, ok=code == 0 if code is not None else ok, exit_code=code)
 
 
 def _whole_change(asked: Call, details: Mapping[str, Any]) -> FileChange | None:
-    """The file before and after an edit, where the tool noted it."""
-    noted = details.get("filediff")
-    if len(asked.changes) != 1 or not isinstance(noted, Mapping):
-        return None
+    """Return the file before and after an edit, if the tool noted it."""
+    noted = mapping_of(details.get("filediff"))
     before, after = noted.get("before"), noted.get("after")
-    if not isinstance(before, str) or not isinstance(after, str):
+    if len(asked.changes) != 1 or not isinstance(before, str) or not isinstance(after, str):
         return None
     return FileChange(path=asked.changes[0].path, before=before, after=after)
 
@@ -189,18 +183,12 @@ def _document(file: Path) -> dict[str, Any]:
 
 
 def _created(message: Mapping[str, Any]) -> float:
-    time = message.get("time")
-    made = time.get("created") if isinstance(time, Mapping) else None
+    made = mapping_of(message.get("time")).get("created")
     return float(made) if isinstance(made, int | float) else 0.0
 
 
 def _started(part: Mapping[str, Any]) -> object:
-    time = part.get("time")
-    return time.get("start") if isinstance(time, Mapping) else None
-
-
-def _seconds(milliseconds: object) -> float:
-    return milliseconds / 1000 if isinstance(milliseconds, int | float) else 0.0
+    return mapping_of(part.get("time")).get("start")
 
 
 def _is_plain(name: str) -> bool:

@@ -13,7 +13,7 @@ from nugget.errors import TranscriptError, UsageError
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import is_excluded_project, redact_session
 from nugget.sources import sessions
-from nugget.sources.transcript_parts import exchange_numbers
+from nugget.sources.claude_code import exchange_numbers
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _REF = re.compile(r"sessions?:(?P<id>[^/#]+)(?:/[^#]*)?(?:#\d+)?")

@@ -213,7 +213,7 @@ def test_every_real_transcript_goes_through_the_whole_pipeline(
 
 def expected(job: Job) -> bool:
     """Other agents' transcripts are refused with a sentence; they fail like any file that is no transcript."""
-    return "is no transcript that can be read" in (job.reason or "")
+    return "is not a transcript" in (job.reason or "")
 
 
 @pytest.mark.proves("WORKER-FULL-DISK")

@@ -21,7 +21,7 @@ from nugget.commits.message import (
 )
 from nugget.infra.git import StagedFile
 from nugget.nuggets import FileTouch, SessionRecord, TouchAction
-from nugget.sources.contents import line_hash
+from nugget.text import line_hash
 
 
 def session(name: str, written: dict[str, str], agent: str = "claude-code") -> SessionRecord:

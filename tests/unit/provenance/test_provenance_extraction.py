@@ -407,7 +407,7 @@ def test_every_real_transcript_is_extracted_and_every_summary_fits(shared_data: 
             shutil.copy(file, folder / f"{number}-{file.name}")
     outcomes = extracted(isolated_home)
     assert {one.reason for one in outcomes if one.state == "failed"} <= {
-        one.reason for one in outcomes if "is no transcript that can be read" in one.reason
+        one.reason for one in outcomes if "is not a transcript" in one.reason
     }
     assert sum(one.state == "extracted" for one in outcomes) > 40
     found = nuggets(isolated_home)

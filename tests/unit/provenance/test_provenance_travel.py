@@ -161,7 +161,7 @@ def test_a_pipe_or_a_device_with_a_name_is_refused_in_one_sentence(
     ours, theirs = pty.openpty()
     for endless in (str(pipe), os.ttyname(theirs)):
         assert run(["nuggets", "import", endless]) == 2
-        assert capsys.readouterr().err.startswith(f"Error: {endless} is no file but a pipe or a device.\n")
+        assert capsys.readouterr().err.startswith(f"Error: {endless} is not a file but a pipe or a device.\n")
     os.close(ours)
     os.close(theirs)
 

@@ -20,8 +20,8 @@ from nugget.config import load_settings, read_environment
 from nugget.errors import NuggetError
 from nugget.models import EventKind
 from nugget.sources import codex
+from nugget.sources.event_builder import read_call
 from nugget.sources.sessions import AGENTS, find_session_by_id, find_sessions, read_any
-from nugget.sources.tool_calls import read_call
 
 GOLDEN: dict[str, tuple[str, str, dict[str, int]]] = {
     "git-ai-fixtures/codex-session-simple.jsonl": ("codex", CODEX_ID, {"prompt": 1, "file_edit": 1, "reply": 1}),

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from nugget.errors import TranscriptError
 from nugget.models import EventKind
 from nugget.sources import codex
+from nugget.sources.event_builder import patch_changes
 from nugget.sources.sessions import read_any
-from nugget.sources.tool_calls import patch_changes
 
 
 def codex_call(name: str, arguments: object, output: object, number: int) -> list[dict[str, Any]]:

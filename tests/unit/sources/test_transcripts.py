@@ -15,7 +15,7 @@ from transcript_records import SESSION, call, read, record, result, texts, write
 
 from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session
-from nugget.sources.claude_code import find_transcripts, read_session
+from nugget.sources.claude_code import find_files, read_session
 from nugget.sources.sessions import read_any
 
 
@@ -257,22 +257,24 @@ def test_a_missing_or_foreign_file_is_told_in_one_sentence(tmp_path: Path) -> No
     with pytest.raises(TranscriptError, match="There is no transcript at"):
         read_session(tmp_path / "gone.jsonl")
     foreign = write(tmp_path / "codex.jsonl", {"type": "session_meta", "payload": {}}, {"type": "turn_context"})
-    with pytest.raises(TranscriptError, match="is no transcript that can be read"):
+    with pytest.raises(TranscriptError, match="is not a transcript"):
         read_session(foreign)
     with pytest.raises(TranscriptError, match="cannot be read"):
         read_session(tmp_path)
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(TranscriptError, match="is no file but a pipe"):
+    with pytest.raises(TranscriptError, match="is not a file but a pipe"):
         read_any(tmp_path / "pipe.jsonl")
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
     assert read_session(empty).events == ()
 
 
-def test_transcripts_are_found_without_subagents(tmp_path: Path) -> None:
+def test_transcripts_are_found_with_those_of_their_subagents(tmp_path: Path) -> None:
     project = tmp_path / "projects" / "-work-shop"
     mine = write(project / f"{SESSION}.jsonl", record("user", "a"))
     write(project / "agent-1.jsonl", record("user", "b"))
     write(project / SESSION / "subagents" / "agent-2.jsonl", record("user", "c"))
-    assert list(find_transcripts(tmp_path)) == [mine]
-    assert list(find_transcripts(tmp_path / "absent")) == []
+    found = [(name, file.part, file.path) for name, file in find_files(tmp_path / "projects")]
+    assert (SESSION, "", str(mine)) in found
+    assert sorted(part for _, part, _ in found) == ["", "1", "2"]
+    assert list(find_files(tmp_path / "absent")) == []
