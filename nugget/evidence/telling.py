@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from nugget.extraction.fixes import signature_of
-from nugget.sources.log_lines import looks_failed
+from nugget.sources.shell_logs import looks_failed
 from nugget.text import shorten
 
 MAX_LINES = 6

@@ -21,7 +21,7 @@ from nugget.sources.channels import Message
 from nugget.sources.claude_code import SAID
 from nugget.sources.condense import is_recall, plain
 from nugget.sources.injected_text import is_refusal
-from nugget.sources.log_lines import MAX_LINE_CHARS, is_opaque, looks_failed
+from nugget.sources.shell_logs import MAX_LINE_CHARS, is_opaque, looks_failed
 
 _OUTPUT_CHARS = 200_000
 _SAID_CHARS = 200_000

@@ -28,9 +28,8 @@ from nugget.models import SourceName
 from nugget.redaction import redact
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, redacted_lines, within
 from nugget.sources.files import FilePlace, LogFile
-from nugget.sources.log_lines import MAX_LINE_CHARS
 from nugget.sources.logs import Log
-from nugget.sources.shell_logs import EVENTS, INPUT, STREAMS, read_events, read_text, rotated_rest
+from nugget.sources.shell_logs import EVENTS, INPUT, MAX_LINE_CHARS, STREAMS, read_events, read_text, rotated_rest
 
 PASSAGE_CHARS = 1200
 """Of output so many characters of lines have one number."""

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from nugget.index.events import Ids
 from nugget.redaction.batches import MARGIN_CHARS
-from nugget.sources.log_lines import LogLine
-from nugget.sources.shell_logs import LogEvent
+from nugget.sources.shell_logs import LogEvent, LogLine
 
 MAX_TEXT_CHARS, MAX_PATH_CHARS, MAX_NAME_CHARS = 2000, 1000, 80
 _TEXT_CHARS, _PATH_CHARS = MAX_TEXT_CHARS + MARGIN_CHARS, MAX_PATH_CHARS + MARGIN_CHARS

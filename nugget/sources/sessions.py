@@ -31,19 +31,24 @@ class Source(Protocol):
 
     AGENT: str
 
-    def find(self, folders: AgentFolders) -> Iterable[SessionFile]: ...
+    def find(self, folders: AgentFolders) -> Iterable[SessionFile]:
+        """Yield the sessions in the agent's folders."""
 
-    def recognises(self, record: Mapping[str, Any]) -> bool: ...
+    def recognises(self, record: Mapping[str, Any]) -> bool:
+        """Return whether the agent writes such a record."""
 
-    def read(self, path: Path) -> Session: ...
+    def read(self, path: Path) -> Session:
+        """Read the session in a file. Raises TranscriptError."""
 
 
 class DatabaseSource(Source, Protocol):
     """The module of an agent that keeps several sessions in one database."""
 
-    def stored(self, database: Path) -> list[SessionFile]: ...
+    def stored(self, database: Path) -> list[SessionFile]:
+        """Return the sessions in a database. Raises TranscriptError."""
 
-    def read_stored(self, database: Path, name: str) -> Session: ...
+    def read_stored(self, database: Path, name: str) -> Session:
+        """Read one session of a database. Raises TranscriptError."""
 
 
 _OTHERS: tuple[Source, ...] = (codex, gemini, cursor, opencode)

@@ -2,36 +2,81 @@
 
 `LOG_DIR/SESSION/` holds `events.jsonl` (one `{"ts_ms", "session_id", "kind", "data"}` a line), `stdin.log` (one command
 a line) and the streams `output.log` (what the terminal showed), `stdout.log` and `stderr.log`. Files are read on from
-where the last reading ended. A file that was rotated, cut or written anew is read from its beginning. Only plain files
-in plain folders are read: a link or a pipe could lead anywhere.
+where the last reading ended. A file that was rotated, cut or written again is read from its beginning. Only plain files
+in plain folders are read: a link or a pipe could lead anywhere. Of long output the beginning, the end and the lines
+that look like failures are kept; the rest can be found by its offset.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
-from nugget.sources.files import FilePlace, place_of, resumed
-from nugget.sources.log_lines import MAX_LINE_CHARS, LogLine, keep_lines, last_border
+from nugget.sources.files import FilePlace, list_folder, place_of, resumed
+from nugget.sources.records import mapping_of, parse_record, read_lines
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
 STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}
-"""The stream that each file of output is."""
+"""The stream of each file of output."""
 
+MAX_LINE_CHARS = 1000
 MAX_EVENT_BYTES = 1 << 24
 """A longer line of events.jsonl is counted as malformed."""
 _BATCH_BYTES = 1 << 20
-_FEW_LINES = 16
 _MAX_KIND_CHARS = 2000
 _SESSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,127}")
+
+_BLOCK_BYTES = 1 << 22
+_WHOLE_BYTES = 1 << 18
+"""A part of output up to this size is kept whole."""
+_HEAD_BYTES = 1 << 14
+_TAIL_BYTES = 1 << 17
+_MAX_FAILURES = 2000
+"""Failure-like lines kept from the middle of one large part, at most."""
+_MAX_RAW_BYTES = 1 << 16
+_SAME_KIND = 3
+"""Lines kept of those that differ in their numbers only."""
+
+_SIGNS = re.compile(
+    rb"error|fail|panic|traceback|exception|fatal|cannot|not found|denied|refused|undefined|timed out|abort"
+    rb"|segmentation|killed|unresolved|conflict|no such"
+)
+_FAILED = re.compile(
+    r"error|fail(?:ed|ure|s|ing)?\b|panic|traceback|exception|fatal|cannot|can't|could not|not found|denied|refused"
+    r"|undefined|undeclared|timed out|abort(?:ed|ing)|segmentation|killed|unresolved|conflict|no such|unexpected"
+    r"|^\s*[✗✘×]|^E   ",
+    re.IGNORECASE,
+)
+_HARMLESS = re.compile(
+    r"\b(?:0|no|zero|without) (?:errors?|failures?|failed|failing|fails|exceptions?|conflicts?)\b"
+    r"|\b(?:errors?|failures?|failed)\s*[:=]\s*(?:0|none|false|null|\[\])(?![\w.])"
+    r"|\berror[-_ ]?(?:handl|rate|message|page|boundar|log|code[sd]?\b(?!\s*[:=]?\s*\d))\w*"
+    r"|\bfail[-_](?:fast|over|safe)\b"
+    r"|[\w/.-]*(?:error|exception|fail|fatal|panic|conflict)s?[\w-]*\.[a-z]{1,5}\b(?!:\d)",
+    re.IGNORECASE,
+)
+_ANSI = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b[ -/]*[0-~]"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_KEY_LIKE = re.compile(r"\s*[A-Za-z0-9+/]{40,}={0,2}\s*")
+_DIGITS = re.compile(r"\d+|0x[0-9a-fA-F]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of output: where it begins in its file, what a person saw of it, whether it looks like a failure."""
+
+    offset: int
+    text: str
+    is_failure: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +90,7 @@ class ShellLog:
 
 
 class LogEvent(NamedTuple):
-    """A line of events.jsonl: `given` is its `data`, of which nothing is trusted; `offset` is where it stands.
-
-    A tuple, since a log has hundreds of thousands.
-    """
+    """A line of events.jsonl: `given` is its untrusted `data`; `offset` is where it stands."""
 
     offset: int
     ts_ms: int
@@ -56,9 +98,9 @@ class LogEvent(NamedTuple):
     given: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Some events, in the order of the file; `place` is where to go on, `anew` says that the file was begun again."""
+    """Some events in the order of the file; `place` is where to go on, `anew` says that the file was read again."""
 
     events: tuple[LogEvent, ...]
     malformed: int
@@ -79,32 +121,28 @@ class TextPart:
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a text can be a session's id: a plain name that leads nowhere."""
+    """Return whether a text can be a session's id: a plain name that leads nowhere."""
     return bool(_SESSION_ID.fullmatch(text)) and ".." not in text
 
 
 def require_session_id(text: str) -> str:
-    """The text, where it can be a session's id. Raises UsageError."""
+    """Return the text if it can be a session's id. Raises UsageError."""
     if not is_session_id(text):
         raise UsageError(
-            f"{text[:80]!r} is no session id.",
+            f"{text[:80]!r} is not a session id.",
             hint="An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most.",
         )
     return text
 
 
 def shell_sessions(log_dir: Path) -> Iterator[ShellLog]:
-    """The sessions with logs below `log_dir`, the one that was written to last at the end."""
-    try:
-        names = [entry.name for entry in os.scandir(log_dir) if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return
-    found = [log for name in names if is_session_id(name) and (log := find_shell_session(log_dir, name))]
+    """Yield the sessions with logs below `log_dir`, the one written to last at the end."""
+    found = [log for entry in list_folder(log_dir) if (log := find_shell_session(log_dir, entry.name))]
     yield from sorted(found, key=lambda log: (log.mtime, log.id))
 
 
 def find_shell_session(log_dir: Path, session_id: str) -> ShellLog | None:
-    """The logs of a session; None where there are none, or where the id could lead out of the folder."""
+    """Return the logs of a session; None if there are none, or if the id could lead out of the folder."""
     folder = log_dir / session_id
     if not is_session_id(session_id) or folder.is_symlink() or not folder.is_dir():
         return None
@@ -120,22 +158,34 @@ def find_shell_session(log_dir: Path, session_id: str) -> ShellLog | None:
 
 
 def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
-    """What events.jsonl has gained, in batches of some megabytes; a torn last line waits for its end."""
+    """Yield what events.jsonl has gained, in batches of some megabytes; a torn last line waits for its end."""
     with _opened(file) as opened:
         if opened is None:
             return
-        size = os.fstat(opened.fileno()).st_size
-        place, anew = resumed(opened, place, size)
-        while place.offset < size:
-            batch = _read_batch(opened, place.offset, size, anew=anew)
-            if batch.place.offset == place.offset:
-                return
-            yield batch
-            place, anew = batch.place, False
+        place, anew = resumed(opened, place, os.fstat(opened.fileno()).st_size)
+        end = begin = place.offset
+        events: list[LogEvent] = []
+        malformed = 0
+        opened.seek(begin)
+        for length, line in read_lines(opened, limit=MAX_EVENT_BYTES):
+            event = _event(line, end)
+            if event is not None:
+                events.append(event)
+            elif line is not None and not line.endswith(b"\n"):
+                break
+            elif line is None or line.strip():
+                malformed += 1
+            end += length
+            if end - begin >= _BATCH_BYTES:
+                yield EventBatch(tuple(events), malformed, place_of(opened, end), anew, end - begin)
+                events, malformed, anew, begin = [], 0, False, end
+                opened.seek(end)
+        if end > begin:
+            yield EventBatch(tuple(events), malformed, place_of(opened, end), anew, end - begin)
 
 
 def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> TextPart | None:
-    """What a file of text has gained, of each line at most `most_chars`; None where that is nothing.
+    """Return what a file of text has gained, of each line at most `most_chars`; None if that is nothing.
 
     A last line without end is left for the next time, unless the file has rested for five seconds.
     """
@@ -147,15 +197,15 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
         place, anew = resumed(opened, place, state.st_size)
         start = place.offset
         is_settled = now_ms - mtime_ms > 5000
-        end = state.st_size if is_settled else last_border(opened, start, state.st_size)
+        end = state.st_size if is_settled else _last_border(opened, start, state.st_size)
         if end <= start:
             return None
-        lines = tuple(keep_lines(opened, start, end, most_chars=most_chars))
+        lines = tuple(_keep_lines(opened, start, end, most_chars=most_chars))
         return TextPart(lines=lines, place=place_of(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms)
 
 
 def rotated_rest(file: Path, place: FilePlace) -> Path | None:
-    """The file that a log was moved to when it was rotated (`output.log.1`), where that goes on from a place."""
+    """Return the file that a log was rotated to (`output.log.1`), if that goes on from a place."""
     if not place.offset:
         return None
     with _opened(file) as opened:
@@ -171,7 +221,7 @@ def rotated_rest(file: Path, place: FilePlace) -> Path | None:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[BinaryIO | None]:
-    """The file, opened for reading; None where it is absent, unreadable, or anything but a plain file."""
+    """Open a file for reading; give None if it is absent, unreadable, or not a plain file."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(file, flags)
@@ -182,81 +232,119 @@ def _opened(file: Path) -> Iterator[BinaryIO | None]:
         yield opened if stat.S_ISREG(os.fstat(opened.fileno()).st_mode) else None
 
 
-def _read_batch(file: BinaryIO, start: int, size: int, *, anew: bool) -> EventBatch:
-    file.seek(start)
-    block = file.read(min(_BATCH_BYTES, size - start))
-    end = start + block.rfind(b"\n") + 1
-    if end == start:
-        return _read_line(file, start, anew=anew)
-    lines = block[: end - start].split(b"\n")
-    events: list[LogEvent] = []
-    malformed, offset = 0, start
-    for line, record in zip(lines, _records(lines), strict=True):
-        event = _event(record, offset)
-        if event is not None:
-            events.append(event)
-        elif record is not None or (line and not line.isspace()):
-            malformed += 1
-        offset += len(line) + 1
-    return EventBatch(
-        events=tuple(events), malformed=malformed, place=place_of(file, end), anew=anew, bytes_read=end - start
-    )
-
-
-def _read_line(file: BinaryIO, start: int, *, anew: bool) -> EventBatch:
-    """The one line at `start`, where it is a long one or the last, which may have no end yet."""
-    file.seek(start)
-    line = file.readline(MAX_EVENT_BYTES)
-    is_whole = line.endswith(b"\n")
-    if not is_whole and len(line) >= MAX_EVENT_BYTES:
-        while (rest := file.readline(MAX_EVENT_BYTES)) and not rest.endswith(b"\n"):
-            pass
-        place = place_of(file, file.tell())
-        return EventBatch(events=(), malformed=1, place=place, anew=anew, bytes_read=place.offset - start)
-    event = _event(_record(line), start)
-    end = start + len(line) if is_whole or event is not None else start
-    is_malformed = event is None and is_whole and not line.isspace()
-    return EventBatch(
-        events=() if event is None else (event,), malformed=int(is_malformed), place=place_of(file, end), anew=anew,
-        bytes_read=end - start,
-    )  # fmt: skip
-
-
-def _records(lines: Sequence[bytes]) -> list[Any]:
-    """What each line holds as JSON; None for one that holds none.
-
-    Many lines are parsed as one array, which takes half the time; where one of them is malformed, half as many at once.
-    """
-    if len(lines) < _FEW_LINES:
-        return [_record(line) for line in lines]
-    try:
-        text = b",\n".join([line or b"null" for line in lines]).decode("utf-8")
-        if "\ufeff" not in text:
-            records = json.loads(f"[{text}]")
-            if len(records) == len(lines):
-                return records  # type: ignore[no-any-return]
-    except (ValueError, RecursionError):
-        pass
-    middle = len(lines) // 2
-    return [*_records(lines[:middle]), *_records(lines[middle:])]
-
-
-def _record(line: bytes) -> Any:
-    try:
-        # As text: of bytes json guesses the encoding. A shell writes names of files as they are.
-        return json.loads(line.decode("utf-8-sig", "replace"))
-    except (ValueError, RecursionError):
+def _event(line: bytes | None, offset: int) -> LogEvent | None:
+    # Decoded leniently: a shell writes the names of files as they are.
+    record = parse_record(line.decode("utf-8-sig", "replace")) if line else None
+    kind = (record or {}).get("kind")
+    if record is None or not isinstance(kind, str) or not kind:
         return None
-
-
-def _event(record: Any, offset: int) -> LogEvent | None:
-    if type(record) is not dict:
-        return None
-    kind, ts_ms, given = record.get("kind"), record.get("ts_ms"), record.get("data")
-    if type(kind) is not str or not kind:
-        return None
-    if type(ts_ms) is not int:
-        ts_ms = int(ts_ms) if type(ts_ms) is float and 0 <= ts_ms < 1 << 53 else 0
-    elif not 0 <= ts_ms < 1 << 53:
+    ts_ms = record.get("ts_ms")
+    if not isinstance(ts_ms, int | float) or isinstance(ts_ms, bool) or not 0 <= ts_ms < 1 << 53:
         ts_ms = 0
-    return LogEvent(offset, ts_ms, kind[:_MAX_KIND_CHARS], given if type(given) is dict else {})
+    return LogEvent(offset, int(ts_ms), kind[:_MAX_KIND_CHARS], mapping_of(record.get("data")))
+
+
+def looks_failed(text: str) -> bool:
+    """Return whether a line of output reports a failure; `0 errors` and a file called errors.py do not."""
+    if not _FAILED.search(text):
+        return False
+    return _FAILED.search(_HARMLESS.sub("", text)) is not None
+
+
+def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
+    """Return what a terminal would show of a line; empty if it is not text, or nothing but base64."""
+    if b"\0" in raw:
+        return ""
+    text = raw[:_MAX_RAW_BYTES].decode("utf-8", "replace")
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    text = text.rstrip("\r\n \t")
+    if "\r" in text:
+        text = next((part for part in reversed(text.split("\r")) if part.strip()), "")
+    if "\b" in text:
+        text = _with_backspaces(text)
+    if text.count("�") * 10 > len(text):
+        return ""
+    if not text.isprintable():
+        text = _CONTROL.sub("", text)
+    return "" if is_opaque(text) else text[:most_chars]
+
+
+def is_opaque(text: str) -> bool:
+    """Return whether a line is nothing but base64: a part of a key or an image."""
+    return len(text) >= 40 and " " not in text.strip() and _KEY_LIKE.fullmatch(text) is not None
+
+
+def _keep_lines(file: BinaryIO, start: int, end: int, *, most_chars: int = MAX_LINE_CHARS) -> Iterator[LogLine]:
+    """Yield the lines worth keeping between two borders of lines, in order."""
+    if end - start <= _WHOLE_BYTES:
+        yield from _every_line(file, start, end, most_chars)
+        return
+    head = _next_line(file, start + _HEAD_BYTES, end)
+    tail = _next_line(file, end - _TAIL_BYTES, end)
+    yield from _every_line(file, start, head, most_chars)
+    seen: dict[str, int] = {}
+    for offset, raw in _suspects(file, head, tail):
+        text = clean_line(raw, most_chars=most_chars)
+        if not text or not looks_failed(text):
+            continue
+        kind = _DIGITS.sub("0", text)
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] <= _SAME_KIND:
+            yield LogLine(offset, text, True)
+            if len(seen) >= _MAX_FAILURES:
+                break
+    yield from _every_line(file, tail, end, most_chars)
+
+
+def _last_border(file: BinaryIO, start: int, end: int) -> int:
+    """Return the end of the last whole line between two offsets, else `start`; a line is cut after 4 MB."""
+    file.seek(max(start, end - _BLOCK_BYTES))
+    block = file.read(min(end - start, _BLOCK_BYTES))
+    newline = block.rfind(b"\n")
+    if newline >= 0:
+        return end - len(block) + newline + 1
+    return end if len(block) >= _BLOCK_BYTES else start
+
+
+def _every_line(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterator[LogLine]:
+    file.seek(start)
+    offset = start
+    for raw in file.read(end - start).split(b"\n"):
+        text = clean_line(raw, most_chars=most_chars)
+        if text:
+            yield LogLine(offset, text, looks_failed(text))
+        offset += len(raw) + 1
+
+
+def _next_line(file: BinaryIO, offset: int, end: int) -> int:
+    """Return the first border of a line behind an offset, as far as one long line may reach."""
+    file.seek(offset)
+    newline = file.read(min(_MAX_RAW_BYTES, max(0, end - offset))).find(b"\n")
+    return offset + newline + 1 if newline >= 0 else min(offset, end)
+
+
+def _suspects(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, line) of each line with one of the signs, without looking at the others one by one."""
+    position = start
+    while position < end:
+        file.seek(position)
+        block = file.read(min(_BLOCK_BYTES, end - position))
+        cut = block.rfind(b"\n") + 1 if position + len(block) < end else len(block)
+        block = block[: cut or len(block)]
+        lowered, close = block.lower(), 0
+        while found := _SIGNS.search(lowered, close):
+            begin, newline = block.rfind(b"\n", 0, found.start()) + 1, block.find(b"\n", found.end())
+            close = newline if newline >= 0 else len(block)
+            yield position + begin, block[begin:close]
+        position += len(block)
+
+
+def _with_backspaces(text: str) -> str:
+    shown: list[str] = []
+    for char in text:
+        if char != "\b":
+            shown.append(char)
+        elif shown:
+            shown.pop()
+    return "".join(shown)

@@ -91,7 +91,7 @@ def test_options_reach_the_bundle(logs: Logs, run: Run) -> None:
 def test_what_cannot_be_done_is_told_in_one_sentence(logs: Logs, run: Run) -> None:
     for arguments, code, said in (
         (("ingest",), 2, "Name a session, or give --all."),
-        (("ingest", "../x"), 2, "'../x' is no session id."),
+        (("ingest", "../x"), 2, "'../x' is not a session id."),
         (("ingest", "absent"), 1, "There are no logs of a session absent."),
         (("context", "why"), 1, "There are no logs of any session yet."),
         (("context", "why", "--session", "absent"), 1, "Nothing is known of a session 'absent'."),

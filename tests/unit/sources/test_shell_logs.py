@@ -13,12 +13,13 @@ from waiting import slowness
 
 from nugget.config import read_environment
 from nugget.errors import UsageError
-from nugget.sources.log_lines import clean_line, looks_failed
 from nugget.sources.shell_logs import (
     FilePlace,
     LogEvent,
     TextPart,
+    clean_line,
     find_shell_session,
+    looks_failed,
     read_events,
     read_text,
     require_session_id,
@@ -240,7 +241,7 @@ def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path: Path) -
     assert read_text(logs / "half" / "stderr.log", FilePlace(), now_ms=LATER_MS) is None
     assert read_text(logs / "half" / "stdout.log", FilePlace(), now_ms=LATER_MS) is None
     assert list(shell_sessions(tmp_path / "absent")) == []
-    with pytest.raises(UsageError, match="is no session id"):
+    with pytest.raises(UsageError, match="is not a session id"):
         require_session_id("../../etc")
 
 
