@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nugget.retrieval.refs import Shown
 
 MAX_BUDGET_TOKENS = 10_000
+MAX_LIMIT = 50
 LARGEST_CHARS = 49_000
 """Claude Code puts results of more than 50,000 characters into a file and shows the first 2 KB of it."""
 MAX_QUESTION_CHARS = 8_000
@@ -51,6 +52,7 @@ class Question:
     profile: str = "task"
     depth: str = "standard"
     budget_tokens: int = 2000
+    limit: int | None = None
     ref: str | None = None
 
     @property
@@ -155,7 +157,7 @@ def _answer_brain(session: AgentSession, question: Question) -> str:
         raise
     bundle = brain.ask(
         question.words, budget_tokens=max(question.budget_tokens - code.used, _MIN_TOKENS), depth=question.depth,
-        types=types, sources=question.sources, profile=question.profile,
+        types=types, sources=question.sources, profile=question.profile, limit=question.limit,
         reranker=choose_reranker(brain.settings, session.llm(brain), session.environment),
     )  # fmt: skip
     if "index_behind" in bundle.degraded:
@@ -208,7 +210,7 @@ def _search(
         searches = [*([(others, ())] if others else []), ([SourceName.SESSIONS], sessions)]
     bundles = [
         brain.search_all(
-            question.words, limit=_HITS_A_SOURCE, sources=names, sessions=ids, types=question.types,
+            question.words, limit=question.limit or _HITS_A_SOURCE, sources=names, sessions=ids, types=question.types,
             as_identity=identity, profile="task", depth=question.depth,
         )[0]
         for names, ids in searches
@@ -321,6 +323,8 @@ def _check(question: Question) -> None:
             f"token_budget must be between 100 and {MAX_BUDGET_TOKENS}, not {question.budget_tokens}.",
             hint="2000 is the default.",
         )
+    if question.limit is not None and not 1 <= question.limit <= MAX_LIMIT:
+        raise UsageError(f"limit must be between 1 and {MAX_LIMIT}, not {question.limit}.")
 
 
 def _tokens(budget: float) -> int:

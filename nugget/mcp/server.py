@@ -21,7 +21,7 @@ from nugget.config import Environment, read_environment
 from nugget.errors import NuggetError
 from nugget.infra.server_socket import ServerSocket
 from nugget.mcp import answers, embedding_server
-from nugget.mcp.answers import MAX_BUDGET_TOKENS, Question
+from nugget.mcp.answers import MAX_BUDGET_TOKENS, MAX_LIMIT, Question
 from nugget.models import Depth, KnowledgeType, SourceName
 
 if TYPE_CHECKING:
@@ -129,10 +129,11 @@ def _add_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
         token_budget: Annotated[
             int, Field(description=f"Length of the answer in tokens, 100 to {MAX_BUDGET_TOKENS}")
         ] = 2000,
+        limit: Annotated[int | None, Field(description=f"Units in the answer, 1 to {MAX_LIMIT}")] = None,
     ) -> CallToolResult:
         question = Question(
             text=task_description, path=path, symbol=symbol, types=types or (), sources=sources or (), profile=profile,
-            depth=depth, budget_tokens=token_budget, ref=ref,
+            depth=depth, budget_tokens=token_budget, limit=limit, ref=ref,
         )  # fmt: skip
         return _result(lambda: answers.answer(session, question), "Nugget has no answer: ")
 

@@ -36,8 +36,8 @@ ORDER = (
 )  # fmt: skip
 """In which order the sources are shown."""
 
-_WEAK_SHOWN = 5
-"""Of what is not likely to be what was looked for, the nearest."""
+_WEAK_SHOWN = 10
+"""Results shown of a source in which nothing is likely to be relevant."""
 _LEAST_SHARE = 0.6
 """Of the best score of its source: what no word of matches needs more than this."""
 _NAMED = 1.0
@@ -162,7 +162,7 @@ def search_everything(
         if source is SourceName.BRAIN or queries.has_source(index.connection, source):
             asked = _asked_of(source, query, limit=limit, depth=depth, explain=explain)
             bundle = retrieve(asked, chosen, index, embedder=once, now=now)
-            hits, weak = _units_of(source, query, bundle, index, is_alone=len(sources) == 1)
+            hits, weak = _units_of(source, query, bundle, index)
             degraded += bundle.degraded
             explained[str(source)] = bundle.explain
             hint = hint or bundle.more_context_hint
@@ -224,13 +224,14 @@ def _asked_of(source: SourceName, query: SearchQuery, *, limit: int, depth: Dept
     )
 
 
-def _units_of(
-    source: SourceName, query: SearchQuery, bundle: Bundle, index: Index, *, is_alone: bool
-) -> tuple[list[Hit], bool]:
-    """The units that one source shows, of those that were found, and whether they are weak."""
+def _units_of(source: SourceName, query: SearchQuery, bundle: Bundle, index: Index) -> tuple[list[Hit], bool]:
+    """Return the units that one source shows, of those that were found, and whether they are weak.
+
+    Units of the brain stand in the order of `ask`.
+    """
     hits, weak = list(bundle.hits), bundle.weak
     if source is SourceName.BRAIN:
-        return hits if is_alone or weak else _telling(hits, weak=weak), weak
+        return hits, weak
     weak = weak and not any(map(_matches_words, hits))
     hits = _by_relevance_and_recency(_telling(hits, weak=weak))
     return _names_first(query, bundle.query, hits, index) if source is SourceName.CANON else hits, weak

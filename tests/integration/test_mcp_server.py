@@ -157,6 +157,7 @@ def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain: Path, mod
         assert tool.input_schema["required"] == ["task_description"]
         assert list(tool.input_schema["properties"]) == [
             "task_description", "path", "symbol", "types", "sources", "ref", "profile", "depth", "token_budget",
+            "limit",
         ]  # fmt: skip
         assert tool.input_schema["properties"]["token_budget"]["default"] == 2000
         assert all(entry.get("description") for entry in tool.input_schema["properties"].values())
@@ -252,6 +253,7 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
         ({"profile": "thorough"}, "task"),
         ({"depth": "bottomless"}, "summary, standard, deep"),
         ({"token_budget": 0}, "between 100 and"),
+        ({"limit": 0}, "limit must be between 1 and 50"),
         ({"token_budget": "many"}, "token_budget must be a whole number."),
         ({"task_description": ["a"]}, "task_description must be text."),
         ({"types": [1]}, "types must be a list of words."),

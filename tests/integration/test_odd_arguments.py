@@ -17,7 +17,7 @@ from nugget.http.security import MAX_BODY_BYTES
 
 TOOLS = {
     "get_relevant_context": (
-        "task_description", "path", "symbol", "types", "sources", "ref", "profile", "depth", "token_budget",
+        "task_description", "path", "symbol", "types", "sources", "ref", "profile", "depth", "token_budget", "limit",
     ),
     "openqed_context": ("path", "symbol", "query", "token_budget", "types", "depth"),
     "openqed_file_history": ("path", "token_budget"),

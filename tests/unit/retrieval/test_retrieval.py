@@ -118,6 +118,16 @@ def test_the_bare_rrf_order_is_an_option_and_is_the_order_of_fused_ranks(asked: 
     assert set(best) <= {"vector", "bm25"}
 
 
+@pytest.mark.proves("SEARCH-GROUPS")
+@pytest.mark.parametrize("question", ["cache invalidation", "how do we retry payments", "vegan sourdough starter"])
+def test_search_ranks_units_of_the_brain_as_ask_does(asked: Brain, question: str) -> None:
+    with with_settings(asked, hops=0) as brain:
+        bundle = brain.ask(question, limit=10, budget_tokens=100_000, fresh=False, now=NOW)
+        found = brain.search(question, limit=10, fresh=False, now=NOW).hits
+    assert [hit.unit.id for hit in found if hit.unit.source is SourceName.BRAIN] == ids(bundle)
+    assert len(bundle.hits) == 10
+
+
 OPERATORS = [
     '"',
     "AND",
