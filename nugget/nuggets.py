@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 
-from nugget.models import Budget, Contribution, Depth, Evidence, Scope, Speaker, SpeechOrigin, StaleReason, Unit
+from nugget.models import (
+    Budget,
+    Contribution,
+    Depth,
+    Evidence,
+    KnowledgeType,
+    Scope,
+    Speaker,
+    SpeechOrigin,
+    StaleReason,
+    Unit,
+)
 
 SUMMARY_CHARS = 120
 """The longest summary of a nugget."""
@@ -26,6 +37,10 @@ class NuggetType(StrEnum):
     WORKAROUND = "workaround"
     INTENT = "intent"
     DEPENDENCY = "dependency"
+
+
+TYPES = tuple(dict.fromkeys((*KnowledgeType, *NuggetType, "document", "incident", "todo")))
+"""Types of units from any source: knowledge, nuggets, notes of canon and memory, evidence of sessions and shells."""
 
 
 class TouchAction(StrEnum):
@@ -163,3 +178,9 @@ class NuggetBundle:
     more_context_hint: str | None = None
     notes: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
+
+
+def scope_text(nugget: Nugget) -> str:
+    """Return the scope of a nugget as text: `path`, `path#symbol`, the symbol alone, or `workspace`."""
+    path, symbol = nugget.scope.path, nugget.scope.symbol
+    return f"{path}#{symbol}" if path and symbol else path or symbol or "workspace"

@@ -95,3 +95,9 @@ def is_typed(evidence: Iterable[Evidence]) -> bool:
 def is_own_words(evidence: Iterable[Evidence]) -> bool:
     """Return whether the user or the agent said at least some of it in their own words."""
     return any(one.speaker not in (Speaker.TOOL, Speaker.QUOTED) for one in evidence)
+
+
+def standing(speaker: Speaker | None, *, is_reviewed: bool) -> str:
+    """Return who said it and whether a person reviewed it: `said by the user, not reviewed`."""
+    reviewed = "reviewed" if is_reviewed else "not reviewed"
+    return f"{said_how(speaker)}, {reviewed}" if speaker else reviewed

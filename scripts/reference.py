@@ -41,8 +41,8 @@ def commands(command: Any = None, path: str = "nugget") -> Iterator[tuple[str, A
     """Every command with its full name, in the order of `nugget --help`."""
     command = command or get_command(app)
     yield path, command
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from commands(inner, f"{path} {name}")
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from commands(command.get_command(None, name), f"{path} {name}")
 
 
 def commands_part() -> str:

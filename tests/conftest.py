@@ -61,8 +61,8 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
         "[user]\n\tname = Test Person\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
     )
     yield home
-    if "nugget.cli.background" in sys.modules:
-        for process in sys.modules["nugget.cli.background"].STARTED:
+    if "nugget.app.background" in sys.modules:
+        for process in sys.modules["nugget.app.background"].STARTED:
             process.kill()
             process.wait()
 

@@ -21,6 +21,7 @@ from nugget.index.home import discard_damaged, home_index_file, open_home
 from nugget.index.memory import open_memory, read_memory
 from nugget.index.sync.documents import document_changes, sync_documents
 from nugget.index.sync.result import Progress, SyncResult
+from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.infra.pace import Pace
 from nugget.models import Problem, SourceName
@@ -37,6 +38,8 @@ MACHINE_SOURCES = (
 )
 """The sources of the machine's index, in the order in which they are synced. Memory has indexes of its own."""
 
+MACHINE_LOCK = "machine-sync.lock"
+"""Held in `$NUGGET_HOME` while these sources are synced."""
 INLINE_FILES = 50
 """Up to this many changed files are taken in before a search; more are left to a sync of their own."""
 INLINE_BYTES = 4_000_000
@@ -89,14 +92,15 @@ def sync_machine(
     Sessions, shells and channels are read in one go and reported as sessions. A damaged index is made anew. Raises
     IndexUnavailable where it cannot be written.
     """
-    try:
-        return _sync_all(environment, settings, brain, sources, embedder, now, progress)
-    except sqlite3.OperationalError:
-        raise
-    except sqlite3.DatabaseError:
-        if not discard_damaged(environment.home):
+    with files.locked(environment.home / MACHINE_LOCK):  # one process at a time, the others wait
+        try:
+            return _sync_all(environment, settings, brain, sources, embedder, now, progress)
+        except sqlite3.OperationalError:
             raise
-        return _sync_all(environment, settings, brain, sources, embedder, now, progress)
+        except sqlite3.DatabaseError:
+            if not discard_damaged(environment.home):
+                raise
+            return _sync_all(environment, settings, brain, sources, embedder, now, progress)
 
 
 def _sync_all(

@@ -9,14 +9,15 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import takewhile
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from nugget import __version__
-from nugget.cli.lazily import LazyGroup
-from nugget.cli.listing import COMMANDS
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError, UsageError
 from nugget.text import printable
@@ -28,18 +29,59 @@ _LONE_BYTE = re.compile("[\ud800-\udfff]")
 """How Python keeps a byte of an argument that is no UTF-8."""
 
 
-class _Nugget(LazyGroup):
-    listed = COMMANDS
+_COMMANDS = {
+    "Ask": {"ask": "ask", "search": "ask", "get": "ask", "suggest": "ask", "serve": "admin"},
+    "Learn from sessions": {
+        "capture-session": "capture", "capture": "capture", "review": "capture", "import": "knowledge",
+    },
+    "Why code is as it is": {
+        "extract": "provenance", "context": "provenance", "nuggets": "nuggets", "coverage": "provenance",
+        "commit": "provenance", "promote": "provenance",
+    },
+    "What happened": {
+        "sessions": "sessions", "logs": "logs", "shell-init": "logs", "brief": "ask", "recall": "ask",
+    },
+    "Write": {"add": "knowledge", "forget": "knowledge", "mv": "knowledge", "lint": "knowledge"},
+    "Set up and look after": {
+        "init": "admin", "clone": "admin", "trust": "admin", "install": "install", "uninstall": "install",
+        "sync": "sync", "rebuild": "sync", "eval": "evaluation", "queries": "evaluation", "config": "install",
+        "status": "admin", "doctor": "admin",
+    },
+}  # fmt: skip
+"""The commands by panel of `nugget --help`, each with the module below nugget.cli that defines it."""
+_VALUES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
+_PLACES = {name: (panel, module) for panel, commands in _COMMANDS.items() for name, module in commands.items()}
 
 
-app = typer.Typer(
-    name="nugget",
-    cls=_Nugget,
-    help="The memory layer for coding agents: sessions become reviewed markdown in git, and come back when they "
-    "matter.",
-    no_args_is_help=False,
-    pretty_exceptions_enable=False,
-)
+class _Nugget(TyperGroup):
+    """The commands by name; a module is imported when one of its commands is looked up."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: dict[str, Any] = dict.fromkeys(_PLACES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _PLACES and self.commands[cmd_name] is None:
+            panel, module = _PLACES[cmd_name]
+            defined: Any = typer.main.get_group(import_module(f"nugget.cli.{module}").commands)
+            self.commands[cmd_name] = defined.commands[cmd_name]
+            self.commands[cmd_name].rich_help_panel = panel
+            _name_values_plainly(self.commands[cmd_name])
+        return self.commands.get(cmd_name)
+
+
+def _name_values_plainly(command: Any) -> None:
+    """Let the help of a command name values as TEXT, N or PATH instead of by their Python types."""
+    for entry in command.params:
+        is_named = entry.param_type_name == "argument" or entry.type_descriptor.annotation is bool
+        shown = "" if is_named else entry.metavar or _VALUES.get(entry.type_descriptor.annotation)
+        if shown is not None:
+            entry.display_type_rich = lambda ctx, shown=shown: shown or None
+    for inner in getattr(command, "commands", {}).values():
+        _name_values_plainly(inner)
+
+
+app = typer.Typer(name="nugget", cls=_Nugget, pretty_exceptions_enable=False)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,38 +1,159 @@
-"""`nugget context`, `nuggets`, `coverage` and `promote`: why code is the way it is."""
+"""Commands about why code is the way it is: extract, context, coverage, promote, commit."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.cli.asking import listed, moment
-from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, current_folder, note, print_json
+from nugget.cli.capture import Method
+from nugget.cli.terminal import (
+    BrainOption,
+    JsonOption,
+    brain_folder,
+    current_folder,
+    listed,
+    moment,
+    open_brain,
+    print_json,
+    progress,
+)
 from nugget.config import Environment, load_settings, read_environment
 from nugget.dates import DATE_FORMS
-from nugget.errors import BrainError
-from nugget.models import Depth
+from nugget.errors import BrainError, GitError, LLMUnavailable, TranscriptError
+from nugget.infra.brain_in_use import default_brain, find_brain
+from nugget.models import Depth, KnowledgeType
 from nugget.nuggets import NuggetType
+from nugget.render.json import context_json, extraction_json, gaps_json
+from nugget.render.provenance import print_code_answer, print_coverage, print_extraction, print_gaps
+from nugget.render.terminal import console, note
+from nugget.text import one_line
 
 if TYPE_CHECKING:
+    from nugget.config import Environment, Settings
     from nugget.index import Index
     from nugget.infra.embedding import Embedder
-    from nugget.models import StaleReason
-    from nugget.nuggets import Nugget
-    from nugget.provenance.checking import Missing
+    from nugget.infra.llm import LLM, ClaudeCli
+    from nugget.infra.workspace import Workspace
+    from nugget.models import SessionFile
+    from nugget.provenance.extraction import Outcome
+
+commands = typer.Typer(add_completion=False)
+
+
+@commands.command()
+def extract(
+    everything: Annotated[bool, typer.Option("--all", help="The sessions of every workspace.")] = False,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="One session, by its id or the beginning of it.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Extract again what was extracted already.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be extracted; write nothing.")] = False,
+    method: Annotated[
+        Method, typer.Option("--method", help="How to find nuggets; auto is generative with a key.")
+    ] = Method.AUTO,
+    as_json: JsonOption = False,
+) -> None:
+    """Extract nuggets, and which files were touched, from the sessions of this workspace.
+
+    The workspace is the repository that the current folder is in; any worktree or clone of it counts. A session that
+    was extracted is skipped until it has grown.
+    """
+    from nugget.provenance.extraction import Extractor, extract_sessions, note_tunings
+
+    environment = read_environment()
+    settings = settings_here(environment)
+    here = workspace_here(environment)
+    llm = _llm(method, settings, environment)
+    extractor = Extractor(
+        home=environment.home, settings=settings, now=datetime.now(UTC), llm=llm,
+        is_optional=method is Method.AUTO, force=force, dry_run=dry_run,
+    )  # fmt: skip
+    wanted = None if everything or session else here.identity
+    with progress() as tell:
+        outcomes = list(
+            extract_sessions(_sessions_to_extract(environment, session), extractor, workspace=wanted, progress=tell)
+        )
+    tunings = note_tunings(here, extractor) if not session or here.identity in _touched(outcomes) else 0
+    if as_json:
+        print_json(extraction_json(outcomes, here, tunings, dry_run=dry_run, everything=everything))
+    else:
+        print_extraction(outcomes, here, tunings, dry_run=dry_run, everything=everything or session is not None)
+    raise typer.Exit(1 if any(outcome.state == "failed" for outcome in outcomes) else 0)
+
+
+def settings_here(environment: Environment) -> Settings:
+    """The settings of the brain in use; provenance needs none, so without one those of the user."""
+    try:
+        brain: Path | None = find_brain(environment, cwd=Path.cwd())
+    except BrainError:
+        brain = default_brain(environment)
+        brain = brain if brain and brain.is_dir() else None
+    return load_settings(environment, brain)
+
+
+def workspace_here(environment: Environment) -> Workspace:
+    """The workspace that the current folder is in."""
+    from nugget.infra.workspace import find_workspace, vanished_workspace
+    from nugget.sources.nugget_store import provenance_folder
+
+    def is_known(identity: str) -> bool:
+        return provenance_folder(environment.home, identity).is_dir()
+
+    return find_workspace(Path.cwd(), is_known=is_known) or vanished_workspace(Path.cwd())
+
+
+def _llm(method: Method, settings: Settings, environment: Environment) -> LLM | ClaudeCli | None:
+    """Return the model for generative extraction; None for the heuristics. Raises LLMUnavailable."""
+    if method is Method.HEURISTIC:
+        return None
+    from nugget.infra.llm import open_extractor
+
+    llm = open_extractor(settings, environment)
+    if llm is None and method is Method.GENERATIVE:
+        raise LLMUnavailable(
+            "Generative extraction needs an LLM and a key.",
+            hint="Set ANTHROPIC_API_KEY, or `llm: {extract_with: claude-code}`; or use --method heuristic.",
+        )
+    return llm
+
+
+def _sessions_to_extract(environment: Environment, session: str | None) -> list[SessionFile]:
+    from nugget.sources.sessions import find_session_by_id, find_sessions
+
+    if session is None:
+        return list(find_sessions(environment))
+    found = find_session_by_id(environment, session)
+    if found is None:
+        raise TranscriptError(
+            f"There is no session {session}.",
+            hint=f"Claude Code keeps transcripts under {environment.claude_config / 'projects'}, for 30 days.",
+        )
+    return [found]
+
+
+def _touched(outcomes: Sequence[Outcome]) -> set[str]:
+    return {name for outcome in outcomes for name in outcome.workspaces}
+
 
 TYPE_NAMES = ", ".join(NuggetType)
+
+
 NuggetTypeOption = Annotated[
     list[str] | None, typer.Option("--type", metavar="T,..", help=f"Only these types: {TYPE_NAMES}.")
 ]
-SinceOption = Annotated[
+
+
+SessionSinceOption = Annotated[
     str | None,
     typer.Option("--since", metavar="DATE", help=f"Only sessions since then: {DATE_FORMS}."),
 ]
 
 
+@commands.command("context")
 def code_context(
     path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="A file or folder of the repository.")] = None,
     symbol: Annotated[
@@ -42,7 +163,7 @@ def code_context(
     budget: Annotated[int, typer.Option("--budget", metavar="TOKENS", help="Tokens in the answer.")] = 2000,
     types: NuggetTypeOption = None,
     depth: Annotated[Depth, typer.Option("--depth", help="How much of each nugget.")] = Depth.STANDARD,
-    since: SinceOption = None,
+    since: SessionSinceOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show how each score came about.")] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
@@ -54,7 +175,6 @@ def code_context(
     """
     from nugget.infra.query_log import Face
     from nugget.provenance.answering import answer_code, code_query, log_answer
-    from nugget.render.nuggets import context_json
 
     environment, now = read_environment(), datetime.now(UTC)
     asked = code_query(
@@ -71,8 +191,6 @@ def code_context(
             note(text)
         print_json(context_json(answer.bundle, explain=explain))
     else:
-        from nugget.cli.provenance_layout import print_code_answer
-
         print_code_answer(console(), answer.bundle, explain=explain)
     log_answer(answer, environment, load_settings(environment, place), face=Face.CLI, now=now)
 
@@ -115,83 +233,13 @@ def _embedder(environment: Environment, brain: Path | None) -> Embedder | None:
         return None
 
 
-nuggets = typer.Typer(
-    help="What is known of this workspace, newest session first.", invoke_without_command=True, no_args_is_help=False
-)
-
-
-@nuggets.callback()
-def list_nuggets(
-    ctx: typer.Context,
-    file: Annotated[
-        str | None, typer.Option("--file", metavar="PATH", help="Only of this file, or below this folder.")
-    ] = None,
-    types: NuggetTypeOption = None,
-    stale: Annotated[bool, typer.Option("--stale", help="Only stale ones.")] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="List paths and symbols that are named and do not exist any more.")
-    ] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Nuggets, at most.")] = 50,
-    as_json: JsonOption = False,
-    brain: BrainOption = None,
-) -> None:
-    """List nuggets of this workspace, newest session first.
-
-    With --check the exit code is 1 where something named is missing.
-    """
-    if ctx.invoked_subcommand is not None:
-        return
-    from nugget.cli import provenance_layout as layout
-
-    environment = read_environment()
-    if check:
-        missing, looked_at = _check(environment, brain)
-        if as_json:
-            print_json({"checked": looked_at, "missing": [_missing_json(one) for one in missing]})
-        else:
-            layout.print_missing(console(), missing, looked_at)
-        raise typer.Exit(1 if missing else 0)
-    listed_nuggets, reasons, total = _chosen(environment, file, [name.lower() for name in listed(types)], stale, limit)
-    if as_json:
-        shown = [layout.listed_json(one, reasons.get(one.id)) for one in listed_nuggets]
-        print_json({"nuggets": shown, "total": total})
-    else:
-        layout.print_nuggets(console(), listed_nuggets, reasons, total)
-
-
-@nuggets.command("inspect")
-def inspect_nugget(
-    nugget: Annotated[str, typer.Argument(metavar="ID", help="A nugget's id, or the beginning of it.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Show one nugget with everything that is known about it."""
-    from nugget.cli import provenance_layout as layout
-    from nugget.provenance import stale_reasons
-    from nugget.provenance.asking import find_here, find_nugget, opened_index
-    from nugget.provenance.checkout import Checkout
-
-    environment = read_environment()
-    with opened_index(environment.home) as connection:
-        workspace = find_here(connection, current_folder())
-        found = find_nugget(connection, nugget, workspace=workspace.identity)
-        reason = None
-        if found.scope.repo == workspace.identity:  # of another workspace the files are not here
-            today = datetime.now(UTC).date()
-            reasons = stale_reasons([found], connection=connection, checkout=Checkout(workspace), today=today)
-            reason = reasons.get(found.id)
-    if as_json:
-        print_json(layout.whole_json(found, reason))
-    else:
-        layout.print_nugget(console(), found, reason)
-
-
+@commands.command("coverage")
 def show_coverage(
     gaps: Annotated[bool, typer.Option("--gaps", help="Files asked about or changed more than explained.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Files, at most.")] = 40,
     as_json: JsonOption = False,
 ) -> None:
     """Show how many nuggets each file has, or with --gaps where they are missing."""
-    from nugget.cli import provenance_layout as layout
     from nugget.infra import query_log
     from nugget.provenance import coverage
     from nugget.provenance.asking import find_here, opened_index
@@ -205,55 +253,108 @@ def show_coverage(
         else:
             covered = coverage.coverage(connection, checkout)
     if gaps and as_json:
-        print_json(layout.gaps_json(found, limit))
+        print_json(gaps_json(found, limit))
     elif gaps:
-        layout.print_gaps(console(), found, limit)
+        print_gaps(console(), found, limit)
     elif as_json:
         print_json({"files": [{"path": one.path, "nuggets": one.nuggets} for one in covered[:limit]],
                     "total": len(covered)})  # fmt: skip
     else:
-        layout.print_coverage(console(), covered, limit)
+        print_coverage(console(), covered, limit)
 
 
-def _chosen(
-    environment: Environment, file: str | None, types: list[str], stale: bool, limit: int
-) -> tuple[list[Nugget], dict[str, StaleReason], int]:
-    """The nuggets to list with the reasons of those that are stale, and how many there are in all."""
-    from functools import partial
+@commands.command()
+def commit(
+    auto: Annotated[bool, typer.Option("--auto", help="Commit at once, without opening the editor.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the message; commit nothing.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Write the message by rules, without a model.")] = False,
+    model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model that writes it.")] = None,
+    hook: Annotated[
+        Path | None, typer.Option("--hook", metavar="FILE", help="As git's hook: write the message into this file.")
+    ] = None,
+) -> None:
+    """Commit what is staged, with a message from the sessions that wrote it.
 
-    from nugget.index import provenance as stored
+    A conventional commit message, and trailers that say which sessions it comes from and whose the lines are. The
+    editor opens as with git; the commit runs your hooks and is signed as your git is set up.
+    """
+    if hook is not None:
+        from nugget.hooks import commit as commit_hook
+
+        raise typer.Exit(commit_hook.main(["commit", "--hook", str(hook)]))
+    from nugget import commits
+    from nugget.infra import git
+    from nugget.infra.llm import open_llm
+
+    environment, here = read_environment(), current_folder()
+    settings = load_settings(environment, environment.brain or default_brain(environment))
+    llm = None if offline else open_llm(settings, environment)
+    if model and llm is None and not offline:
+        note("There is no key for a model (ANTHROPIC_API_KEY): the message is made by rules.")
+    made = commits.prepare(here, environment, settings, now=datetime.now(UTC), llm=llm, model=model)
+    assert made is not None
+    for said in made.notes:
+        note(said)
+    if dry_run:
+        typer.echo(made.message, nl=False)
+        return
+    top = git.top_folder(here)
+    if operation := git.operation_in_progress(top):
+        raise GitError(
+            f"A {operation} is under way: git has a message for it.", hint="Finish it with git; --dry-run shows ours."
+        )
+    file = git.git_dir(top) / "NUGGET_EDITMSG"
+    file.write_text(made.message, "utf-8")
+    code = git.commit_staged(top, file, edit=not auto)
+    if code:
+        note(f"Nothing was committed. The message is in {file}")
+        raise typer.Exit(1)
+    file.unlink(missing_ok=True)
+
+
+@commands.command("promote")
+def promote_nugget(
+    nugget: Annotated[str, typer.Argument(metavar="ID", help="A nugget's id, or the beginning of it.")],
+    type: Annotated[
+        str | None,
+        typer.Option("--type", metavar="T", help=f"Become this type: {', '.join(KnowledgeType)}."),
+    ] = None,
+    domain: Annotated[str, typer.Option("--domain", metavar="D", help="File it under this domain.")] = "coding",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be proposed; write nothing.")] = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Propose a nugget as a knowledge unit of the brain.
+
+    It waits on a branch, as what capture finds does; `nugget review` shows, accepts or rejects it.
+    """
+    from nugget.app.neighbours import similar_units
+    from nugget.capture.promotion import Promotion, promote
     from nugget.provenance import stale_reasons
-    from nugget.provenance.answering import nugget_types
-    from nugget.provenance.asking import find_place, has_nuggets, nuggets_below, opened_index
+    from nugget.provenance.asking import find_here, find_nugget, opened_index
     from nugget.provenance.checkout import Checkout
 
-    chosen = nugget_types(types)
-    with opened_index(environment.home) as connection:
-        place = find_place(file, folder=current_folder(), has_nuggets=partial(has_nuggets, connection))
-        checkout = Checkout(place.workspace)
-        found = list(stored.nugget_list(connection, place.workspace.identity, types=chosen))
-        if place.path:
-            found = nuggets_below(found, place.path, connection, checkout)
-        asked = found if stale else found[:limit]
-        reasons = stale_reasons(asked, connection=connection, checkout=checkout, today=datetime.now(UTC).date())
-    if stale:
-        found = [one for one in found if one.id in reasons]
-    return found[:limit], reasons, len(found)
-
-
-def _check(environment: Environment, brain: Path | None) -> tuple[list[Missing], int]:
-    from nugget.provenance.asking import find_here, opened_index
-    from nugget.provenance.checking import check_names
-    from nugget.provenance.checkout import Checkout
-    from nugget.provenance.reviewed import reviewed_units
-
-    index = _brain_index(brain_if_any(brain, environment))
-    with opened_index(environment.home) as connection:
-        workspace = find_here(connection, current_folder())
-        today = datetime.now(UTC).date()
-        units = [one.unit for one in reviewed_units(index, workspace, text=None, today=today)] if index else []
-        return check_names(connection, Checkout(workspace), units)
-
-
-def _missing_json(one: Missing) -> dict[str, str]:
-    return {"ref": one.ref, "summary": one.summary, "kind": one.kind, "name": one.name}
+    with open_brain(brain) as opened:
+        home, now = opened.environment.home, datetime.now(UTC)
+        with opened_index(home) as connection:
+            workspace = find_here(connection, current_folder())
+            found = find_nugget(connection, nugget, workspace=workspace.identity)
+            stale = None
+            if found.scope.repo == workspace.identity:
+                reasons = stale_reasons([found], connection=connection, checkout=Checkout(workspace), today=now.date())
+                stale = reasons.get(found.id)
+        bound = Promotion(
+            brain=opened.path, home=home, settings=opened.settings, similar=similar_units(opened), now=now,
+            type=type.lower() if type else None, domain=domain, dry_run=dry_run,
+        )  # fmt: skip
+        result = promote(found, bound, stale=stale)
+    if as_json:
+        changes = [{"path": one.path, "id": one.unit.id, "reason": one.reason} for one in result.changes]
+        print_json({"nugget": result.nugget, "branch": result.branch, "changes": changes})
+        return
+    out = console()
+    for one in result.changes:
+        verb = "would be proposed" if dry_run else "is proposed"
+        out.print(f"{one_line(found.id)} {verb} as {one_line(one.unit.id)} ({one_line(one.path)}).")
+    if result.branch:
+        out.print(f"It waits on {result.branch}; `nugget review show` shows it.")

@@ -1,18 +1,28 @@
-"""Shared by all commands: the brain in use, the two consoles, progress, JSON and errors."""
+"""What commands share: options, the brain in use, JSON, errors, progress, pager, completion."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nugget.config import read_environment
+from nugget.dates import DATE_FORMS, parse_day, parse_moment
 from nugget.errors import NuggetError, UsageError
+from nugget.models import KnowledgeType
+from nugget.render.terminal import console, note
+from nugget.text import clean, counted, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,9 +30,13 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.config import Environment
     from nugget.index.sync import Progress
+    from nugget.models import SourceName
+
 
 BAR_FROM = 10
 """Shorter work is over before a bar could be read."""
+
+
 ANNOUNCED_FROM = 200
 """Work of this size is announced in a line where no bar can be drawn."""
 
@@ -40,10 +54,14 @@ GlobalBrainOption = Annotated[
     typer.Option("--brain", metavar="FOLDER", help="The brain to use, instead of NUGGET_BRAIN, the current folder's "
                                                    "or the default one."),
 ]  # fmt: skip
+
+
 BrainOption = Annotated[
     Path | None,
     typer.Option("--brain", metavar="FOLDER", help="The brain to use.", callback=_local_or_global),
 ]
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -77,13 +95,6 @@ def open_brain(flag: Path | None) -> Brain:
     return Brain(brain_folder(flag, environment), environment=environment, face=Face.CLI)
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A rich console that takes text as it is: no markup, no emoji codes, no guessed highlights."""
-    from rich.console import Console
-
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=True)
-
-
 def print_json(value: Any) -> None:
     """The one JSON document of a command."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
@@ -97,18 +108,9 @@ def accept_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
-def note(text: str) -> None:
-    """One line for the person, on stderr."""
-    from nugget.render import clean
-
-    console(stderr=True).print(clean(text), style="dim")
-
-
 def complain(message: str, *, hint: str | None = None) -> None:
     """An error as one sentence on stderr, with what to do about it on the next line."""
     from rich.text import Text
-
-    from nugget.render import clean
 
     out = console(stderr=True)
     out.print(Text.assemble(("Error: ", "bold red"), clean(message)))
@@ -162,3 +164,214 @@ def _announcement() -> Iterator[Progress]:
             print(f"{what} {total:,} files…", file=sys.stderr, flush=True)
 
     yield tell
+
+
+PagerOption = Annotated[bool, typer.Option("--pager/--no-pager", help="Page long output on a terminal.")]
+
+
+_LESS = "FRX"
+"""What `less` is told where the person told it nothing: leave when it fits, keep colours, keep the screen. As git."""
+
+
+@contextmanager
+def paged(out: Console, *, is_wanted: bool = True) -> Iterator[None]:
+    """Show what is printed to `out` in a pager where a terminal is too small for it; as it is otherwise.
+
+    `PAGER` names the pager with its arguments, which no shell reads; `PAGER=cat` or an empty one is none. Without it
+    that is `less`, else `more`.
+    """
+    if not (is_wanted and sys.stdout.isatty() and sys.stdin.isatty()):
+        yield
+        return
+    with out.capture() as captured:
+        yield
+    text = captured.get()
+    environment = dict(read_environment().variables)
+    command = _pager(environment.get("PAGER"))
+    if command and _is_longer(text, width=out.width, height=out.height):
+        try:
+            _run(command, text, {"LESS": _LESS, "LV": "-c"} | environment)
+            return
+        except OSError as error:
+            note(f"PAGER={command[0]} cannot be run ({error.strerror}).")
+    with suppress(BrokenPipeError):
+        out.file.write(text)
+        out.file.flush()
+
+
+def _pager(named: str | None) -> list[str]:
+    """The command of the pager; empty for none. One that cannot be taken apart counts as a name."""
+    if named is None:
+        found = next(filter(None, map(shutil.which, ("less", "more"))), None)
+        return [found] if found else []
+    try:
+        command = shlex.split(named)
+    except ValueError:
+        command = [named]
+    return [] if command in ([], ["cat"]) else command
+
+
+def _is_longer(text: str, *, width: int, height: int) -> bool:
+    """Return whether a text needs more rows than a terminal has, with one for the prompt."""
+    from rich.text import Text
+
+    rows = 0
+    for line in text.splitlines():
+        rows += max(1, -(-Text.from_ansi(line).cell_len // max(1, width)))
+        if rows >= height:
+            return True
+    return False
+
+
+def _run(command: list[str], text: str, environment: Mapping[str, str]) -> None:
+    """Let the pager show the text until the person leaves it; Ctrl-C is the pager's. Raises OSError."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as process:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            process.communicate(text.encode("utf-8", "replace"))
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+_MOST = 100
+
+
+def complete_ref(incomplete: str) -> list[tuple[str, str]]:
+    """Refs that begin so, with their titles. Memory is never among them."""
+    from nugget.retrieval.exploring import refs_beginning
+
+    try:
+        with _brain_as_it_is() as opened:
+            return refs_beginning(incomplete, opened.indexes(), limit=_MOST)
+    except Exception:  # whatever is wrong, a person who types is not told here
+        return []
+
+
+def complete_domain(incomplete: str) -> list[str]:
+    """Domains that begin so."""
+    return _named("domains", incomplete)
+
+
+def complete_tag(incomplete: str) -> list[str]:
+    """Tags that begin so."""
+    return _named("tags", incomplete)
+
+
+def complete_type(incomplete: str) -> list[str]:
+    """The types of knowledge that begin so."""
+    return _beginning(KnowledgeType, incomplete.lower())
+
+
+def complete_any_type(incomplete: str) -> list[str]:
+    """The types of the units of any source that begin so."""
+    from nugget.nuggets import TYPES
+
+    return _beginning(TYPES, incomplete.lower())
+
+
+def _named(kind: str, incomplete: str) -> list[str]:
+    from nugget.retrieval.exploring import suggest
+
+    last = incomplete.rpartition(",")[2]
+    try:
+        with _brain_as_it_is() as opened:
+            found = getattr(suggest(last, opened.indexes(), brain=opened.path, limit=_MOST), kind)
+            return _beginning([name for name, _ in found], incomplete)
+    except Exception:  # as above
+        return []
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    """Return the names that complete the last of several, separated by commas."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+
+def _brain_as_it_is() -> Brain:
+    """Open the brain in use as it is. Raises NuggetError if there is none."""
+    from nugget.app import Brain
+    from nugget.infra.brain_in_use import find_brain
+
+    environment = read_environment()
+    return Brain(find_brain(environment, cwd=Path.cwd()), environment=environment)
+
+
+def words(given: Sequence[str], what: str) -> str:
+    """Join the words of an argument to one text. Raises UsageError if there are none."""
+    text = " ".join(given).strip()
+    if not text:
+        raise UsageError(f"Give {what}.")
+    return text
+
+
+def listed(values: Sequence[str] | None) -> tuple[str, ...]:
+    """The values of an option that may be repeated and may hold several, with commas between."""
+    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+
+
+def day(text: str | None) -> date | None:
+    """Parse the day given by --since. Raises UsageError if it is not a date."""
+    if text is None:
+        return None
+    found = parse_day(text.strip(), today=datetime.now(UTC).date())
+    if found is None:
+        raise _no_date(text)
+    return found
+
+
+def moment(text: str | None, *, now: datetime) -> datetime | None:
+    """Parse the moment given by --since. Raises UsageError if it is not a date."""
+    if text is None:
+        return None
+    found = parse_moment(text.strip(), now=now)
+    if found is None:
+        raise _no_date(text)
+    return found
+
+
+def _no_date(text: str) -> UsageError:
+    return UsageError(f"{text!r} is no date.", hint=f"Write {DATE_FORMS}.")
+
+
+def freshen(brain: Brain) -> bool:
+    """Sync what changed; return True if that is so much that it runs in the background and this answer is older.
+
+    An index without vectors of the configured model is made anew in the background too.
+    """
+    from nugget.app.background import sync_in_background
+    from nugget.index.connection import NO_INDEX
+
+    with progress() as tell:
+        state = brain.freshen(progress=tell)
+    if brain.embedder_problem:
+        note(f"{brain.embedder_problem} Searching by words alone.")
+    if state.synced and state.synced.rebuilt and state.synced.rebuilt != NO_INDEX:
+        note(f"The index was made anew ({one_line(state.synced.rebuilt)}).")
+    if state.behind:
+        started = sync_in_background(brain.path, brain.environment)
+        doing = "they are being indexed in the background" if started else "another process is indexing them"
+        note(f"{counted(state.behind, 'file')} changed; {doing}, and this answer is from before.")
+    elif state.model_problem:
+        note(f"{state.model_problem} Searching by words alone; `nugget sync` tries the model again.")
+    elif state.other_model and brain.embedder:
+        sync_in_background(brain.path, brain.environment)
+        note(f"The index is being made anew for {brain.embedder.model}; until then words alone are searched.")
+    return state.behind > 0
+
+
+def freshen_machine(opened: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:
+    """Take in what little changed beside the brain; True when more waits, which is then synced in the background."""
+    from nugget.app.background import sync_machine_in_background
+
+    state = opened.freshen_machine(sources)
+    for problem in () if is_quiet else state.problems:
+        note(str(problem))
+    if not state.total and not state.lacks_vectors:
+        return False
+    started = sync_machine_in_background(opened.path, opened.environment)
+    if not state.total or is_quiet:
+        return state.total > 0
+    doing = "they are being indexed in the background" if started else "another process is indexing them"
+    parts = ", ".join(f"{count} of {source}" for source, count in state.files.items())
+    note(f"{counted(state.total, 'file')} changed beside the brain ({parts}); {doing}, and this answer is from before.")
+    return True

@@ -20,9 +20,9 @@ from nugget.demo.stage import Stage, run, title
 from nugget.demo.team import play_team
 from nugget.errors import NuggetError
 from nugget.infra.resources import resource
-from nugget.render import clean
 from nugget.sources.claude_code import read_session
 from nugget.sources.sessions import CLAUDE_CODE, find_sessions
+from nugget.text import clean
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ from pathlib import Path
 from nugget.demo.stage import Stage, run, title
 from nugget.demo.stand_in import TOKEN, PullRequest, StandIn
 from nugget.errors import NuggetError
-from nugget.render import clean
+from nugget.text import clean
 
 _SHOWN_LINES = 10
 _SHOWN_FILES = 3

@@ -28,7 +28,7 @@ from nugget.http.models import JSONReply, Refusal, without_secrets
 from nugget.infra.llm import DailyBudget, DailyCapReached, open_llm
 from nugget.mcp.answers import BEHIND
 from nugget.redaction import redact
-from nugget.render import bundle_json, shown_json
+from nugget.render.json import bundle_json, shown_json
 
 LLM_THREADS = 16
 """Requests that wait for an LLM at the same time; the others use AnyIO's own threads."""

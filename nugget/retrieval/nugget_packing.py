@@ -11,17 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nugget.models import Budget, Depth
-from nugget.nuggets import Nugget, NuggetHit
+from nugget.nuggets import Nugget, NuggetHit, scope_text
 from nugget.text import counted, estimate_tokens
 
 FRAME_TOKENS = 30
 """Type, confidence, date and agent of one nugget, with their keys."""
-
-
-def scope_text(nugget: Nugget) -> str:
-    """The scope as it is shown: `path`, `path#symbol`, the symbol alone, or `workspace`."""
-    path, symbol = nugget.scope.path, nugget.scope.symbol
-    return f"{path}#{symbol}" if path and symbol else path or symbol or "workspace"
 
 
 def pack(

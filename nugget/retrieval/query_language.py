@@ -20,17 +20,14 @@ from datetime import date
 
 from nugget.dates import parse_day
 from nugget.index.fulltext import STOP_WORDS, asked_word, has_unspaced, is_unspaced_character, pieces, prefix_match
-from nugget.models import Filter, KnowledgeType, SourceName
-from nugget.nuggets import NuggetType
+from nugget.models import Filter, SourceName
+from nugget.nuggets import TYPES
 
 MAX_QUERY_CHARS = 8000
 NEAR_WORDS = 10
 """How near NEAR is where no number says so; FTS5's own default."""
 FIELDS = ("type", "domain", "tag", "path", "session", "source", "since", "until")
 """The filters, by the word before the colon; `scope` is another word for `source`."""
-
-TYPES = tuple(dict.fromkeys((*KnowledgeType, *NuggetType, "document", "incident", "todo")))
-"""The types of units: knowledge, nuggets, notes of canon and memory, and what sessions and shells left behind."""
 
 _MAX_DEPTH = 40
 _MAX_TERMS = 64

@@ -14,7 +14,7 @@ from provenance_store import Shop, make_shop
 from replay import git, make_repository
 
 from nugget.cli import run
-from nugget.cli.asking import moment
+from nugget.cli.terminal import moment
 from nugget.config import load_settings, read_environment
 from nugget.errors import UsageError
 from nugget.index.sync.provenance import sync_provenance

@@ -62,29 +62,6 @@ def test_the_hook_imports_no_installed_package() -> None:
 
 
 @pytest.mark.proves("HOUSE-STARTUP")
-@pytest.mark.parametrize("arguments", [("--help",), ("lint", "--help")])
-def test_a_command_imports_no_other_command(arguments: tuple[str, ...]) -> None:
-    code = f"{RUN_NUGGET[:-7]}\ntry: main()\nfinally: print(*(m for m in sys.modules if m.startswith('nugget.cli.')))"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=environment, timeout=60
-    )
-    loaded = set(done.stdout.splitlines()[-1].split())
-    assert ("nugget.cli.keeping" in loaded) is (arguments[0] == "lint")
-    assert loaded & {"nugget.cli.searching", "nugget.cli.provenance", "nugget.cli.logs", "nugget.cli.upkeep"} == set()
-
-
-@pytest.mark.proves("HOUSE-STARTUP")
-def test_the_list_of_commands_says_what_the_commands_say_of_themselves() -> None:
-    from nugget.cli.listing import COMMANDS
-
-    for listed in COMMANDS:
-        command = listed.load()
-        said = (command.short_help or command.help or "").split("\n\n")[0].replace("\n", " ")
-        assert (listed.name, listed.help) == (command.name, said)
-
-
-@pytest.mark.proves("HOUSE-STARTUP")
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -98,8 +98,8 @@ def what_is_wrong(root: Any, command: str) -> str | None:
     """Why a command line is not one of ours; None where its command and its options exist."""
     line = re.split(r"\s(?:#|\||>|&&|;|<)(?=\s|$)|\s(?=\|)|\[", command.replace("…", ""))[0]
     here, words = root, shlex.split(line, comments=True)[1:]
-    while words and words[0] in getattr(here, "commands", {}):
-        here = here.commands[words.pop(0)]
+    while words and words[0] in (inner := dict(commands_of(here))):
+        here = inner[words.pop(0)]
     if here is root:
         return "no such command"
     known = {name for entry in [*root.params, *here.params] for name in (*entry.opts, *entry.secondary_opts)}
@@ -135,15 +135,21 @@ def test_every_command_option_key_error_and_profile_is_documented() -> None:
 
 def command_paths(command: object, path: str) -> Iterator[str]:
     yield path
-    for name, inner in getattr(command, "commands", {}).items():
+    for name, inner in commands_of(command):
         yield from command_paths(inner, f"{path} {name}")
 
 
 def options_of(command: object) -> Iterator[str]:
     for entry in getattr(command, "params", []):
         yield from (name for name in (*entry.opts, *entry.secondary_opts) if name.startswith("--"))
-    for inner in getattr(command, "commands", {}).values():
+    for _, inner in commands_of(command):
         yield from options_of(inner)
+
+
+def commands_of(group: Any) -> Iterator[tuple[str, Any]]:
+    """The commands of a group, which are loaded when they are looked up."""
+    for name in getattr(group, "commands", {}):
+        yield name, group.get_command(None, name)
 
 
 @pytest.mark.proves("HOUSE-DOCS-COMPLETE")

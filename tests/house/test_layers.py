@@ -36,7 +36,7 @@ GATEWAYS: dict[str, set[str]] = {
     "onnx": {"infra.embedding"},
     "onnxruntime": {"infra.embedding"},
     "pydantic": {"config", "mcp", "http"},
-    "rich": {"cli", "demo"},
+    "rich": {"cli", "demo", "render"},
     "ruamel": {"upkeep"},
     "sqlite_vec": set(),
     "starlette": {"http"},

@@ -28,7 +28,7 @@ import nugget
 from nugget.config import read_environment
 from nugget.infra.brain_in_use import trust
 from nugget.mcp.server import INSTRUCTIONS
-from nugget.render import MAX_CHARS
+from nugget.render.markdown import MAX_CHARS
 
 MOST_S = 5 * PATIENCE_S
 """When a conversation is given up."""

@@ -26,7 +26,10 @@ from nugget.models import (
     StaleReason,
     Unit,
 )
-from nugget.render import bundle_json, bundle_markdown, clean, degraded_sentences, fence, one_line
+from nugget.render import degraded_sentences, fence
+from nugget.render.json import bundle_json
+from nugget.render.markdown import bundle_markdown
+from nugget.text import clean, one_line
 
 UNIT = Unit(
     id="pattern/retry",

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from nugget.models import Depth, KnowledgeType, Scope, SourceName, Unit
-from nugget.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
-from nugget.retrieval.nugget_packing import FRAME_TOKENS, pack, scope_text
+from nugget.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch, scope_text
+from nugget.retrieval.nugget_packing import FRAME_TOKENS, pack
 from nugget.retrieval.relevance import FILE, Signals, contributions_of, recency, relevance, scope_match
 
 EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch

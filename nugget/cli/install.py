@@ -1,4 +1,4 @@
-"""`nugget install` and `uninstall`: Nugget in Claude Code's settings."""
+"""Commands that connect Claude Code and git, and change settings: install, uninstall, config."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nugget.cli.terminal import console, current_folder
-from nugget.config import Environment, read_environment
-from nugget.render import clean
+from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, current_folder, print_json
+from nugget.config import (
+    Environment,
+    documented_keys,
+    load_settings,
+    read_brain_file,
+    read_environment,
+    read_user_file,
+    variable_of,
+)
+from nugget.errors import BrainError, UsageError
+from nugget.render.terminal import console
+from nugget.text import clean, counted, one_line
 from nugget.upkeep.client_settings import Scope
+from nugget.upkeep.user_settings import set_values
 
 if TYPE_CHECKING:
     from nugget.upkeep.install import FileChange
+
+commands = typer.Typer(add_completion=False)
 
 
 class Place(StrEnum):
@@ -33,12 +46,17 @@ PlaceArgument = Annotated[
         help="Claude Code's settings, or the prepare-commit-msg hook of the repository in the current folder.",
     ),
 ]
+
+
 ScopeOption = Annotated[
     Scope, typer.Option("--scope", help="Your own settings, or those of the project in the current folder.")
 ]
+
+
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be changed; write nothing.")]
 
 
+@commands.command()
 def install(
     place: PlaceArgument = Place.CLAUDE_CODE,
     scope: ScopeOption = Scope.USER,
@@ -76,6 +94,7 @@ def install(
         console().print("Claude Code is connected already; nothing to change.")
 
 
+@commands.command()
 def uninstall(
     place: PlaceArgument = Place.CLAUDE_CODE, scope: ScopeOption = Scope.USER, dry_run: DryRunOption = False
 ) -> None:
@@ -162,3 +181,88 @@ def _carry_out(changes: Sequence[FileChange], environment: Environment, *, dry_r
         what = "Removed" if change.after is None else "Made" if change.before is None else "Changed"
         out.print(f"{what} {clean(str(change.path))}")
     return bool(changes)
+
+
+config = typer.Typer(help="Show your settings, or change them.", invoke_without_command=True)
+commands.add_typer(config, name="config")
+
+
+@config.callback()
+def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainOption = None) -> None:
+    """Show your settings, or change them. Alone: list each setting, its value, and where that comes from."""
+    if ctx.invoked_subcommand is not None:
+        return
+    environment = read_environment()
+    try:
+        folder: Path | None = brain_folder(brain, environment)
+    except BrainError:
+        if brain:
+            raise
+        folder = None
+    settings = load_settings(environment, folder)
+    mine = read_user_file(environment)
+    shared = read_brain_file(folder)[0] if folder else {}
+    rows = []
+    for key in documented_keys():
+        value: Any = settings
+        for part in key.split("."):
+            value = getattr(value, part)
+        origins = [
+            (variable_of(key), environment.variables.get(variable_of(key))),
+            ("config.yaml", key in mine and mine[key].value is not None),
+            ("brain.yaml", key in shared),
+        ]
+        rows.append((key, value, next((name for name, is_set in origins if is_set), "default")))
+    if as_json:
+        print_json({key: {"value": value, "from": origin} for key, value, origin in rows})
+        return
+    out = console()
+    for key, value, origin in rows:
+        text = ", ".join(value) if isinstance(value, tuple) else str("" if value is None else value)
+        out.print(f"{key:<28}{one_line(text):<28} {origin}".rstrip())
+
+
+@config.command("set")
+def set_setting(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="For example retrieval.limit.")],
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="[VALUE..]", help="One, or each entry of a list; none: the default.")
+    ] = None,
+) -> None:
+    """Set one of your settings, or set it back to its default.
+
+    It is written to config.yaml in $NUGGET_HOME, for all your brains.
+    """
+    environment = read_environment()
+    given = values or []
+    is_list = key in documented_keys() and isinstance(documented_keys()[key][0], tuple)
+    if len(given) > 1 and not is_list:
+        raise UsageError(f"`{key}` takes one value, not {len(given)}.", hint="Put a value with spaces in quotes.")
+    set_values(environment, {key: given if is_list and given else (given[0] if given else None)})
+    done = "is set" if given else "is at its default"
+    console().print(f"{key} {done} in {one_line(str(environment.home / 'config.yaml'))}.")
+
+
+@config.command("move")
+def move_settings(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False, brain: BrainOption = None
+) -> None:
+    """Take over settings that a brain.yaml names but may not set.
+
+    Shows each with its value and asks first. What you have set yourself stays.
+    """
+    environment = read_environment()
+    folder = brain_folder(brain, environment)
+    mine = read_user_file(environment)
+    found = {key: entry for key, entry in read_brain_file(folder)[2].items() if key not in mine}
+    out = console()
+    if not found:
+        out.print("There is nothing to move.")
+        return
+    for key, entry in found.items():
+        out.print(f"{key}: {one_line(str(entry.value))}   (brain.yaml:{entry.line})")
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("Nobody can be asked here.", hint="`--yes` moves these settings without asking.")
+    if yes or typer.confirm(f"Use these from now on, in {environment.home / 'config.yaml'}?"):
+        set_values(environment, {key: entry.value for key, entry in found.items()})
+        out.print(f"Moved {counted(len(found), 'setting')}. Now delete what moved from brain.yaml.")

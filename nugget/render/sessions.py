@@ -1,22 +1,91 @@
-"""A whole session in a terminal: who said what, with commands and output folded to a line or two."""
+"""Sessions for people at a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.text import Text
+
 from nugget.models import Event, EventKind, Speaker
-from nugget.render import clean, one_line
-from nugget.sources.whole_session import Exchange, WholeSession
-from nugget.text import counted, shorten
+from nugget.render import iso_date
+from nugget.render.terminal import console
+from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from nugget.infra.workspace import Workspace
+    from nugget.provenance.sessions import KnownSession, SessionDetail
+    from nugget.sources.whole_session import Exchange, WholeSession
+
+
+SHOWN_PROMPTS = 20
+
+
+SHOWN_FILES = 40
+
+
+def print_sessions(found: list[KnownSession], workspace: Workspace) -> None:
+    """Print the sessions of a workspace, one a line."""
+    out = console()
+    if not found:
+        out.print(Text(f"No sessions of {one_line(workspace.name)} are known.", style="yellow"))
+        return
+    out.print(Text(f"{'ID':<10}{'Started':<18}{'Agent':<13}{'Nuggets':>7}{'Files':>7}  Title", style="bold"))
+    for one in found:
+        record, known = one.record, one.indexed
+        when = record.started or record.ended
+        counts = f"{known.nuggets:>7}{known.files:>7}" if known else f"{'-':>7}{'-':>7}"
+        title = shorten(one_line(record.title or record.first_prompt), 70) or ("" if known else "(not extracted yet)")
+        line = f"{one_line(record.session)[:8]:<10}{f'{when:%Y-%m-%d %H:%M}' if when else '':<18}"
+        out.print(Text(f"{line}{one_line(record.agent)[:12]:<13}{counts}  {title}".rstrip()))
+    waiting = sum(one.indexed is None for one in found)
+    out.print(Text(f"\n{counted(len(found), 'session')}." + (
+        f" {waiting} not extracted yet: `nugget extract` reads them." if waiting else ""), style="dim"))  # fmt: skip
+
+
+def print_session_detail(detail: SessionDetail) -> None:
+    """Print one session: its prompts, files and nuggets."""
+    out, record = console(), detail.known.record
+    facts = [
+        ("Session", record.session), ("Agent", record.agent), ("Title", record.title), ("Branch", record.branch or ""),
+        ("Started", iso_date(record.started) or ""), ("Ended", iso_date(record.ended) or ""),
+    ]  # fmt: skip
+    for name, value in facts:
+        if value:
+            out.print(Text.assemble((f"{name + ':':<10}", "dim"), one_line(value)))
+    out.print(Text(f"\nPrompts ({len(detail.prompts)})", style="bold"))
+    for number, prompt in enumerate(detail.prompts[:SHOWN_PROMPTS], 1):
+        out.print(Text(f"  {number}. {shorten(clean(prompt), 200)}"))
+    if len(detail.prompts) > SHOWN_PROMPTS:
+        out.print(Text(f"  and {len(detail.prompts) - SHOWN_PROMPTS} more", style="dim"))
+    out.print(Text(f"\nArtifacts ({len(detail.touches)})", style="bold"))
+    for touch in detail.touches[:SHOWN_FILES]:
+        came = f" (from {one_line(touch.previous_path)})" if touch.previous_path else ""
+        out.print(Text(f"  {touch.action:<9} {one_line(touch.path)}{came}"))
+    if len(detail.touches) > SHOWN_FILES:
+        out.print(Text(f"  and {len(detail.touches) - SHOWN_FILES} more", style="dim"))
+    out.print(Text(f"\nLearned ({len(detail.nuggets)})", style="bold"))
+    for one in detail.nuggets:
+        out.print(Text(f"  {one.id}  [{one.type}] {one_line(one.summary)}"))
+    events = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(detail.events.items()))
+    failed = f"; {detail.failed} failed" if detail.failed else ""
+    out.print(Text(f"\nEvents: {events or 'none known'}{failed}", style=""))
+    if detail.problem:
+        out.print(Text(one_line(detail.problem), style="yellow"))
+
 
 _FOLDED_CHARS = 100
+
+
 _FAILED_LINES = 3
+
+
 _MAX_WIDTH = 110
+
+
 _RUN = (EventKind.COMMAND, EventKind.FILE_EDIT, EventKind.TOOL_CALL)
+
 
 Line = tuple[str, str]
 """A text and its style."""

@@ -1,41 +1,43 @@
-"""`nugget add`, `forget`, `mv` and `lint`: knowledge by hand."""
+"""Commands that write knowledge by hand: add, forget, mv, lint, import."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.cli.asking import listed
-from nugget.cli.terminal import (
-    BrainOption,
-    JsonOption,
-    brain_folder,
-    console,
-    current_folder,
-    note,
-    open_brain,
-    print_json,
-)
+from nugget.cli.capture import print_published
+from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, current_folder, listed, open_brain, print_json
 from nugget.errors import UsageError
-from nugget.models import KnowledgeType, Problem, Severity
-from nugget.render import clean
-from nugget.text import counted
+from nugget.models import KnowledgeType, Severity
+from nugget.render.json import import_json, problem_json
+from nugget.render.reports import print_import, print_problems
+from nugget.render.terminal import console, note
+from nugget.text import clean, counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+commands = typer.Typer(add_completion=False)
+
+
 DEFAULT_DOMAIN = "general"
+
+
 _MAX_STDIN_CHARS = 5_000_000
 
 
+@commands.command()
 def add(
     text: Annotated[list[str], typer.Argument(metavar="TEXT|-", help="What to keep; - reads it from stdin.")],
-    kind: Annotated[KnowledgeType, typer.Option("--type", help="What it is.")] = KnowledgeType.PATTERN,
+    kind: Annotated[
+        KnowledgeType, typer.Option("--type", metavar="TYPE", help=f"One of: {', '.join(KnowledgeType)}.")
+    ] = KnowledgeType.PATTERN,
     domain: Annotated[str, typer.Option("--domain", help="Where it is filed, e.g. coding/go.")] = DEFAULT_DOMAIN,
     tags: Annotated[list[str] | None, typer.Option("--tag", metavar="T,..", help="Words it is filed under.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="Else the first heading or sentence.")] = None,
@@ -58,7 +60,7 @@ def add(
     folder = brain_folder(brain)
     path = add_unit(
         folder, given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
-        now=datetime.now(UTC), allow=allow_list(load_settings(read_environment(), folder)), report=_tell_redacted,
+        now=datetime.now(UTC), allow=allow_list(load_settings(read_environment(), folder)), report=_note_redacted,
     )  # fmt: skip
     unit = load(folder, path).unit
     unit_id = unit.id if unit else path
@@ -82,6 +84,7 @@ def _stdin() -> str:
         ) from None
 
 
+@commands.command()
 def forget(
     unit_id: Annotated[str, typer.Argument(metavar="ID", help="The unit, such as pattern/retry-once.")],
     as_json: JsonOption = False,
@@ -109,11 +112,12 @@ def forget(
         return
     out = console()
     out.print(f"Forgot {clean(result.id)}; it will not be proposed again.")
-    _tell_relinked(out, result.relinked, "Relations to it were taken out of")
-    _tell_golden(out, asked_for, "expects it: take it out there, or name another unit.")
+    _print_relinked(out, result.relinked, "Relations to it were taken out of")
+    _print_golden(out, asked_for, "expects it: take it out there, or name another unit.")
     out.print(f"What it said may still be in git's history and archived sessions ({clean(str(archive))}).", style="dim")
 
 
+@commands.command("mv")
 def move(
     unit_id: Annotated[str, typer.Argument(metavar="ID", help="The unit, such as pattern/retry-once.")],
     domain: Annotated[str | None, typer.Option("--domain", help="File it under this domain.")] = None,
@@ -142,10 +146,11 @@ def move(
         return
     out = console()
     out.print(f"{clean(result.new_id)} is in {clean(result.new_path)} now.")
-    _tell_relinked(out, result.relinked, "Relations to it were changed in")
-    _tell_golden(out, asked_for, f"expects {clean(result.old_id)}: name {clean(result.new_id)} there.")
+    _print_relinked(out, result.relinked, "Relations to it were changed in")
+    _print_golden(out, asked_for, f"expects {clean(result.old_id)}: name {clean(result.new_id)} there.")
 
 
+@commands.command()
 def lint(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="[PATH..]", help="Only these files.")] = None,
     as_json: JsonOption = False,
@@ -173,36 +178,46 @@ def lint(
     raise typer.Exit(1 if errors else 0)
 
 
-def print_problems(out: Console, problems: Sequence[Problem]) -> None:
-    """One line a problem, `path:line: severity: reason`, as editors and CI understand it."""
-    from rich.text import Text
-
-    for problem in problems:
-        where = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
-        style = "red" if problem.severity is Severity.ERROR else "yellow"
-        reason = " ".join(clean(problem.reason).split())
-        out.print(Text.assemble(f"{clean(where)}: ", (str(problem.severity), style), f": {reason}"))
-
-
-def problem_json(problem: Problem) -> dict[str, object]:
-    """A problem in JSON."""
-    return {
-        "path": problem.path, "line": problem.line, "severity": str(problem.severity), "reason": problem.reason,
-    }  # fmt: skip
-
-
-def _tell_redacted(counts: Mapping[str, int]) -> None:
+def _note_redacted(counts: Mapping[str, int]) -> None:
     if counts:
         kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
         note(f"redacted before anything was kept: {kinds} (`nugget config set redaction.allow` lets more through)")
 
 
-def _tell_relinked(out: Console, relinked: Sequence[str], what: str) -> None:
+def _print_relinked(out: Console, relinked: Sequence[str], what: str) -> None:
     if relinked:
         out.print(f"{what} {', '.join(clean(path) for path in relinked)}.")
 
 
-def _tell_golden(out: Console, asked_for: Sequence[tuple[str, int]], said: str) -> None:
+def _print_golden(out: Console, asked_for: Sequence[tuple[str, int]], said: str) -> None:
     """One line for each golden question that the change concerns."""
     for path, line in asked_for:
         out.print(f"{clean(path)}:{line} {said}", style="yellow")
+
+
+DEFAULT_LIMIT = 100
+
+
+@commands.command("import")
+def import_notes(
+    path: Annotated[Path, typer.Argument(metavar="FOLDER|FILE", help="Markdown notes, ADRs, rules, or an export.")],
+    domain: Annotated[
+        str | None, typer.Option("--domain", help="Where all of it is filed, e.g. coding/go; else by the folders.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Units proposed at once.")] = DEFAULT_LIMIT,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be proposed; write nothing.")] = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Propose knowledge from existing notes.
+
+    Obsidian vaults, markdown folders, ADRs, CLAUDE.md and AGENTS.md, Cursor rules, exports of mem0, claude-mem and
+    basic-memory. The units are written on a branch of the brain, to be reviewed; the notes are not touched.
+    """
+    with open_brain(brain) as opened:
+        result = opened.import_notes(path, domain=domain, limit=limit, dry_run=dry_run)
+    if as_json:
+        print_json(import_json(result) | {"published": [asdict(entry) for entry in result.published.publications]})
+        return
+    print_import(console(), result, dry_run=dry_run)
+    print_published(console(), result.published, asked=False)

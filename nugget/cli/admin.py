@@ -1,43 +1,43 @@
-"""`nugget init`, `sync`, `rebuild`, `status`, `doctor` and `serve`: setting up and looking after."""
+"""Commands that set up and look after a brain: init, clone, trust, serve, status, doctor."""
 
 from __future__ import annotations
 
 import getpass
-from dataclasses import asdict
+import os
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.cli.installing import offer_install
-from nugget.cli.keeping import problem_json
-from nugget.cli.terminal import (
-    BrainOption,
-    JsonOption,
-    brain_folder,
-    console,
-    current_folder,
-    note,
-    open_brain,
-    print_json,
-)
+from nugget.cli.install import offer_install
+from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, current_folder, open_brain, print_json, progress
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, UsageError
-from nugget.infra.brain_in_use import brain_around, default_brain, is_brain, trust
+from nugget.infra.brain_in_use import (
+    brain_around,
+    default_brain,
+    distrust,
+    is_brain,
+    refuse_unsafe_parent,
+    trust,
+    trusted,
+)
 from nugget.models import Severity
-from nugget.render import clean, one_line
-from nugget.text import counted, printable
+from nugget.render.json import fields, status_json
+from nugget.render.reports import print_findings, print_status
+from nugget.render.terminal import console, note
+from nugget.text import clean, counted, one_line, printable
 from nugget.upkeep.user_settings import set_default_brain
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nugget.config import Environment
-    from nugget.upkeep.doctor import Finding
-    from nugget.upkeep.status import Status
+
+commands = typer.Typer(add_completion=False)
 
 
+@commands.command()
 def init(
     path: Annotated[
         Path | None,
@@ -91,6 +91,7 @@ def init(
         out.print(f"   {command:<56}{purpose}")
 
 
+@commands.command()
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Show what is indexed, captured, queued, failed and spent."""
     from nugget.upkeep.status import status as status_of
@@ -99,11 +100,12 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     folder = brain_folder(brain, environment)
     seen = status_of(folder, load_settings(environment, folder), environment)
     if as_json:
-        print_json(_status_json(seen))
+        print_json(status_json(seen))
     else:
-        _print_status(console(), seen)
+        print_status(console(), seen)
 
 
+@commands.command()
 def doctor(
     mend: Annotated[bool, typer.Option("--repair", help="Put right what can be; say what was done.")] = False,
     as_json: JsonOption = False,
@@ -123,14 +125,14 @@ def doctor(
     found = diagnose(folder, load_settings(environment, folder), environment, now=datetime.now(UTC))
     wrong = sum(finding.state is State.ERROR for finding in found)
     if as_json:
-        findings = [_finding_json(finding) for finding in found]
+        findings = [fields(finding, "name", "state", "said", "next_step") for finding in found]
         print_json({
             "ok": not wrong, "brain": str(folder), "findings": findings, **({"repaired": repaired} if mend else {}),
         })  # fmt: skip
     else:
         for line in repaired:
             console().print(one_line(line))
-        _print_findings(console(), folder, found, wrong)
+        print_findings(console(), folder, found, wrong)
     raise typer.Exit(1 if wrong else 0)
 
 
@@ -147,6 +149,7 @@ def _repair(folder: Path, home: Path, brain: Path | None) -> list[str]:
     return told or ["There was nothing to repair."]
 
 
+@commands.command()
 def serve(
     address: Annotated[
         str | None,
@@ -229,114 +232,85 @@ def _set_remote(brain: Path, url: str) -> None:
     git.run(brain, "remote", "set-url" if "origin" in known else "add", "origin", "--", url)
 
 
-def _print_status(out: Console, seen: Status) -> None:
-    from rich.text import Text
+@commands.command("trust")
+def trust_brain(
+    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="The brain; else the current folder.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Show the trusted brains.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Trust this one no longer.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Use a brain whenever you work in its folder.
 
-    from nugget.upkeep.status import when
-
-    index, capture, repository = seen.index, seen.capture, seen.repository
-    sizes = ((index.units, "unit"), (index.chunks, "chunk"), (index.vectors, "vector"), (index.relations, "relation"))
-    size = ", ".join(counted(count, noun) for count, noun in sizes)
-    stands = {
-        "ready": f"{size}; in line with the files",
-        "behind": f"{size}; {counted(index.behind, 'file')} changed since. Next: nugget sync",
-        "absent": "none yet; the first question makes it. Next: nugget sync",
-        "unusable": f"{index.reason}. Next: nugget rebuild",
-    }
-    queue = ", ".join(f"{count} {state}" for state, count in capture.queue.items() if count) or "empty"
-    errors = sum(problem.severity is Severity.ERROR for problem in index.problems)
-    waiting = counted(seen.proposals, "proposal")
-    rows = [
-        ("Brain", f"{seen.brain}{' (default)' if seen.is_default else ''}"),
-        ("Git", _git_words(seen)),
-        ("Index", stands[index.state]),
-        ("Files", _files_words(index.files, errors, is_read=index.state != "absent")),
-        ("Model", _model_words(seen)),
-        ("LLM key", "set" if seen.has_key else "not set: passages instead of answers"),
-        ("Review", f"{waiting}. Next: nugget review" if seen.proposals else "nothing waits"),
-        ("Captured", f"last {when(capture.last_captured)}" if capture.last_captured else "nothing yet"),
-        ("Queue", queue + (", a worker is at work" if capture.working else "")),
-        ("Spent", f"${capture.usd:.2f} in {counted(capture.calls, 'LLM call')}"),
-    ]
-    if seen.publishing.remote:
-        rows.insert(7, ("Published", _publishing_words(seen)))
-    if repository is None:
-        rows[1] = ("Git", f"no repository. Next: nugget init {seen.brain}")
-    for name, said in rows:
-        out.print(Text.assemble((f"{name:<10}", "bold"), one_line(said)))
-    for failure in capture.failures:
-        out.print(Text(f"          failed: {one_line(failure)}", style="red"))
-    if capture.failures:
-        out.print("          Next: nugget capture --retry")
-    for failure in seen.publishing.failures:
-        out.print(Text(f"          not published: {one_line(failure)}", style="red"))
-    if seen.publishing.failures:
-        out.print("          Next: nugget capture --publish")
-
-
-def _files_words(files: int, errors: int, *, is_read: bool) -> str:
-    left_out = f"{errors} left out{'. Next: nugget lint' * bool(errors)}" if is_read else "not read yet"
-    return f"{counted(files, 'knowledge file')}, {left_out}"
-
-
-def _publishing_words(seen: Status) -> str:
-    state = seen.publishing
-    parts = [
-        counted(len(state.open), "open pull request"),
-        f"{state.local} only local" if state.local else "",
-        f"{state.merged} merged on the remote. Next: nugget sync --pull" if state.merged else "",
-    ]
-    return ", ".join(filter(None, parts))
-
-
-def _git_words(seen: Status) -> str:
-    repository = seen.repository
-    if repository is None:
-        return ""
-    if repository.problem:
-        return repository.problem
-    parts = [repository.branch or "detached HEAD", (repository.head or "no commit yet")[:10]]
-    if repository.uncommitted:
-        parts.append(counted(repository.uncommitted, "uncommitted file"))
-    if repository.operation:
-        parts.append(f"in the middle of a {repository.operation}")
-    return ", ".join(parts)
-
-
-def _print_findings(out: Console, brain: Path, found: list[Finding], wrong: int) -> None:
-    from rich.text import Text
-
-    marks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
-    out.print(f"{clean(str(brain))}\n", style="bold")
-    for finding in found:
-        mark = marks[finding.state]
-        out.print(Text.assemble(mark, f" {finding.name:<16}", one_line(finding.said)))
-        if finding.next_step:
-            out.print(Text(f"                  Next: {one_line(finding.next_step)}", style="dim"))
-    open_checks = sum(finding.state == "warning" for finding in found)
-    if wrong:
-        out.print("\nSomething is wrong.", style="bold red")
-    elif open_checks:
-        out.print(f"\nIt works; {counted(open_checks, 'warning')} above.", style="bold yellow")
+    The folder, and those above it, must belong to you and be writable by nobody else. Its index is made again.
+    """
+    environment, out = read_environment(), console()
+    if listed:
+        brains = [str(one["path"]) for one in trusted(environment)]
+        if as_json:
+            print_json({"trusted": brains})
+        else:
+            out.print("\n".join(map(clean, brains)) or "No brain is trusted but the default one.")
+        return
+    folder = expanded(path) if path else current_folder()
+    if remove:
+        if not distrust(environment, folder):
+            raise UsageError(f"{printable(str(folder))} is not trusted.", hint="`nugget trust --list` shows what is.")
+        out.print(f"{clean(str(folder))} is not trusted any more.")
+        return
+    real = trust(environment, folder)
+    if as_json:
+        print_json({"trusted": [str(real)]})
     else:
-        out.print("\nNothing is wrong.", style="bold green")
+        out.print(f"{clean(str(real))} is trusted: commands that you run in it use it.")
 
 
-def _finding_json(finding: Finding) -> dict[str, object]:
-    return {
-        "name": finding.name, "state": str(finding.state), "said": finding.said, "next_step": finding.next_step,
-    }  # fmt: skip
+@commands.command()
+def clone(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where the brain is; as git takes it.")],
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[PATH]", help="The new folder; else named as the repository, here.")
+    ] = None,
+) -> None:
+    """Get a copy of a brain, check and trust it, and read it.
+
+    It becomes the default brain if there is none. Nothing of it is run: no hooks, no submodules.
+    """
+    from nugget.brain.lint import lint
+    from nugget.upkeep.user_settings import set_default_brain
+
+    environment, out = read_environment(), console()
+    first = default_brain(environment) is None
+    name = url.rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]
+    folder = Path(os.path.abspath(expanded(path or current_folder() / name)))  # noqa: PTH100 - links stay links
+    _fetch(url, folder)
+    real = trust(environment, folder)
+    if first:
+        set_default_brain(environment, real)
+    problems = lint(real, settings=load_settings(environment, real))
+    errors = sum(problem.severity is Severity.ERROR for problem in problems)
+    with open_brain(real) as opened, progress() as tell:
+        opened.sync(progress=tell)
+    out.print(f"Cloned the brain into {clean(str(real))}; it is trusted{' and the default' * first}.")
+    if problems:
+        warnings = len(problems) - errors
+        out.print(f"It has {counted(errors, 'error')} and {counted(warnings, 'warning')}. Next: nugget lint")
 
 
-def _model_words(seen: Status) -> str:
-    """The model of the index; where another one is configured and cannot be had, why."""
-    if problem := seen.index.model_problem:
-        kept = f"the index keeps vectors of {seen.index.model}" if seen.index.model else "words alone are searched"
-        return f"{seen.configured_model} cannot be had ({problem.rstrip('.')}); {kept}. Next: nugget sync"
-    return ", ".join(filter(None, [seen.index.model or seen.configured_model, seen.index.vector_search]))
+def _fetch(url: str, folder: Path) -> None:
+    """Clone a brain into a new folder, whole or not at all. Raises UsageError, BrainError, GitError."""
+    from nugget.infra import git
 
-
-def _status_json(seen: Status) -> dict[str, object]:
-    value = asdict(seen) | {"brain": str(seen.brain)}
-    value["index"]["problems"] = [problem_json(problem) for problem in seen.index.problems]
-    return value
+    if url.startswith("-") or (shown := printable(str(folder))) != str(folder):
+        raise UsageError("Neither the address nor the folder may begin with `-` or hold unprintable characters.")
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UsageError(f"{shown} exists already.", hint="Name a folder that is empty or does not exist yet.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    refuse_unsafe_parent(folder.parent)
+    with tempfile.TemporaryDirectory(prefix=".nugget-clone-", dir=folder.parent) as beside:
+        made = Path(beside, "brain")
+        git.clone(url if ":" in url else os.path.abspath(expanded(url)), made)  # noqa: PTH100
+        if not is_brain(made):
+            raise BrainError(f"{printable(url)} is no brain: it has no brain.yaml.", hint="Nothing was kept of it.")
+        if folder.is_dir():
+            folder.rmdir()
+        made.rename(folder)

@@ -1,33 +1,65 @@
-"""Provenance in a terminal. Text from sessions is cleaned and never read as markup."""
+"""Nuggets and their coverage for people at a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nugget.cli.layout import explained_score
-from nugget.models import StaleReason
-from nugget.nuggets import Nugget, NuggetBundle, NuggetHit
-from nugget.render import clean, one_line
-from nugget.render.nuggets import iso_date, origin_text
-from nugget.retrieval.nugget_packing import scope_text
+from rich.console import Console
+from rich.text import Text
+
+from nugget.nuggets import scope_text
+from nugget.render import iso_date, origin_text
+from nugget.render.terminal import console, explained_score, note
 from nugget.speech import said_how
-from nugget.text import counted, shorten
+from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from nugget.infra.workspace import Workspace
+    from nugget.models import StaleReason
+    from nugget.nuggets import Nugget, NuggetBundle, NuggetHit
     from nugget.provenance.checking import Missing
-    from nugget.provenance.coverage import Covered, Gap, Gaps
+    from nugget.provenance.coverage import Covered, Gaps
+    from nugget.provenance.extraction import Outcome
+
+
+def print_extraction(
+    outcomes: Sequence[Outcome], here: Workspace, tunings: int, *, dry_run: bool, everything: bool
+) -> None:
+    """Print the result of an extraction."""
+    out = console()
+    for one in outcomes:
+        if one.state == "extracted":
+            what = f"{counted(one.nuggets, 'nugget')}, {counted(one.touches, 'file')}"
+            out.print(f"  {clean(one.session[:8])}  {what:<24} {one_line(one.title)}".rstrip())
+        elif one.state == "failed":
+            note(f"failed: {clean(one.session)}: {one_line(one.reason)}")
+        for line in one.dropped:
+            note(f"left out: {clean(one.session[:8])}: {one_line(line)}")
+    counts = {state: sum(one.state == state for one in outcomes) for state in ("extracted", "skipped", "failed")}
+    if counts["extracted"]:
+        out.print("")
+    out.print("Would be extracted:" if dry_run else "Extraction Results:")
+    out.print(f"  Extracted: {counts['extracted']}")
+    out.print(f"  Skipped:   {counts['skipped']}")
+    out.print(f"  Failed:    {counts['failed']}")
+    if tunings:
+        out.print(f"  Changed by hand since: {counted(tunings, 'file')}")
+    if usd := sum(one.usd for one in outcomes):
+        out.print(f"  Cost:      ${usd:.4f}")
+    if not outcomes and not everything:
+        out.print(f"No session worked in {clean(here.name)} ({clean(str(here.root))}).")
+        out.print("Next: nugget extract --all takes the sessions of every workspace.")
+
 
 _PROMPT_CHARS = 2000
+
+
 _BAR_CHARS = 30
 
 
 def print_code_answer(out: Console, bundle: NuggetBundle, *, explain: bool = False) -> None:
     """Nuggets with what is known of each, the notes, and what was left out."""
-    from rich.text import Text
-
     query = bundle.query
     asked = query.path or query.text or "the workspace"
     about = f"{asked}#{query.symbol}" if query.symbol and query.path else asked
@@ -37,7 +69,7 @@ def print_code_answer(out: Console, bundle: NuggetBundle, *, explain: bool = Fal
         out.print(Text("\n  Nothing is recorded on this.", style="yellow"))
     for hit in bundle.hits:
         out.print()
-        _print_hit(out, hit, explain=explain)
+        _print_nugget_hit(out, hit, explain=explain)
     if bundle.notes or bundle.more_context_hint:
         out.print()
     for text in (*bundle.notes, bundle.more_context_hint):
@@ -45,9 +77,7 @@ def print_code_answer(out: Console, bundle: NuggetBundle, *, explain: bool = Fal
             out.print(Text(one_line(text), style="dim"))
 
 
-def _print_hit(out: Console, hit: NuggetHit, *, explain: bool) -> None:
-    from rich.text import Text
-
+def _print_nugget_hit(out: Console, hit: NuggetHit, *, explain: bool) -> None:
     nugget = hit.nugget
     stale = f"  (stale: {str(hit.stale_reason).replace('_', ' ')})" if hit.stale_reason else ""
     name = hit.unit.type if hit.unit else str(nugget.type)
@@ -66,8 +96,6 @@ def _print_hit(out: Console, hit: NuggetHit, *, explain: bool) -> None:
 
 def print_nuggets(out: Console, nuggets: Sequence[Nugget], reasons: Mapping[str, StaleReason], total: int) -> None:
     """A table of nuggets, one line each."""
-    from rich.text import Text
-
     if not nuggets:
         out.print(Text("No nuggets found.", style="yellow"))
         return
@@ -90,8 +118,6 @@ def print_nuggets(out: Console, nuggets: Sequence[Nugget], reasons: Mapping[str,
 
 def print_nugget(out: Console, nugget: Nugget, reason: StaleReason | None) -> None:
     """Everything that is known about one nugget."""
-    from rich.text import Text
-
     facts = [
         ("ID", nugget.id), ("Type", str(nugget.type)), ("Summary", nugget.summary), ("Detail", nugget.detail),
         ("Scope Path", nugget.scope.path or "(workspace)"), ("Symbol", nugget.scope.symbol or ""),
@@ -109,35 +135,8 @@ def print_nugget(out: Console, nugget: Nugget, reason: StaleReason | None) -> No
         out.print(Text.assemble((f"{'Evidence:':<14}", "dim"), f"“{one_line(entry.quote)}”"))
 
 
-def listed_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
-    """One nugget of `nugget nuggets --json`."""
-    value: dict[str, Any] = {
-        "id": nugget.id, "type": str(nugget.type), "summary": nugget.summary, "detail": nugget.detail or None,
-        "scopePath": nugget.scope.path, "scopeSymbol": nugget.scope.symbol, "confidence": nugget.confidence,
-        "session": nugget.session, "sessionDate": iso_date(nugget.session_started), "sessionAgent": nugget.agent,
-        "speaker": nugget.speaker, "origin": nugget.origin, "reviewed": False,
-        "stale": reason is not None, "staleReason": str(reason) if reason else None,
-    }  # fmt: skip
-    return value
-
-
-def whole_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
-    """`nugget nuggets inspect --json`."""
-    return listed_json(nugget, reason) | {
-        "alternatives": list(nugget.alternatives), "extractedAt": iso_date(nugget.extracted_at),
-        "method": nugget.method, "staleAfter": str(nugget.stale_after) if nugget.stale_after else None,
-        "sourcePrompt": nugget.source_prompt or None, "workspace": nugget.scope.repo, "fileHash": nugget.file_hash,
-        "evidence": [
-            {"session": entry.session, "quote": entry.quote, "speaker": entry.speaker, "origin": entry.origin}
-            for entry in nugget.evidence
-        ],
-    }  # fmt: skip
-
-
 def print_missing(out: Console, missing: Sequence[Missing], looked_at: int) -> None:
     """Print the names that nuggets and units mention and that no longer exist, by nugget."""
-    from rich.text import Text
-
     last = ""
     for one in missing:
         if one.ref != last:
@@ -150,8 +149,6 @@ def print_missing(out: Console, missing: Sequence[Missing], looked_at: int) -> N
 
 def print_coverage(out: Console, covered: Sequence[Covered], limit: int) -> None:
     """A bar a file."""
-    from rich.text import Text
-
     if not covered:
         out.print(Text("No file has nuggets yet; `nugget extract` makes them from the sessions.", style="yellow"))
         return
@@ -166,8 +163,6 @@ def print_coverage(out: Console, covered: Sequence[Covered], limit: int) -> None
 
 def print_gaps(out: Console, gaps: Gaps, limit: int) -> None:
     """Print questions without answers, and files that change often without a nugget."""
-    from rich.text import Text
-
     out.print(Text("Files with high queries but low nugget coverage:\n", style="bold"))
     if gaps.asked:
         out.print(Text(f"{'Path':<51}{'Queries':<11}Nuggets", style="dim"))
@@ -184,20 +179,6 @@ def print_gaps(out: Console, gaps: Gaps, limit: int) -> None:
         out.print(Text(f"{_fitted(one.path, 50)} {one.changes}"))
     for reason in gaps.degraded:
         out.print(Text(f"\nWithout the changes that git knows of ({one_line(reason)}).", style="dim"))
-
-
-def gaps_json(gaps: Gaps, limit: int) -> dict[str, Any]:
-    """`nugget coverage --gaps --json`."""
-
-    def entries(found: Sequence[Gap]) -> list[dict[str, Any]]:
-        return [
-            {"path": one.path, "queryCount": one.queries, "nuggetCount": one.nuggets, "changes": one.changes}
-            for one in found[:limit]
-        ]
-
-    return {
-        "gaps": entries(gaps.asked), "unexplained": entries(gaps.unexplained), "degraded": list(gaps.degraded)
-    }  # fmt: skip
 
 
 def _fitted(text: str, width: int) -> str:

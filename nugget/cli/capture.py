@@ -1,4 +1,4 @@
-"""`nugget capture-session` and `capture`: from sessions to proposals."""
+"""Commands that learn from sessions: capture, capture-session, review."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, console, note, open_brain, print_json
+from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, listed, open_brain, print_json
 from nugget.config import expanded, read_environment
 from nugget.errors import TranscriptError, UsageError
-from nugget.render import clean, one_line
-from nugget.text import counted
+from nugget.render.json import capture_json, proposal_json
+from nugget.render.reports import print_capture, print_diff, print_proposed, print_proposed_line
+from nugget.render.terminal import console, note
+from nugget.text import clean, counted, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.capture import CaptureResult
     from nugget.capture.publish import Published
     from nugget.capture.queue import Job
+
+commands = typer.Typer(add_completion=False)
 
 
 class Method(StrEnum):
@@ -34,6 +37,7 @@ class Method(StrEnum):
     HEURISTIC = "heuristic"
 
 
+@commands.command("capture-session")
 def capture_session(
     transcript: Annotated[
         Path | None,
@@ -72,12 +76,13 @@ def capture_session(
         if result.branch:
             published = publishing.publish(opened.path, environment=environment, settings=opened.settings, now=now)
     if as_json:
-        print_json(_capture_json(result) | {"published": [asdict(entry) for entry in published.publications]})
+        print_json(capture_json(result) | {"published": [asdict(entry) for entry in published.publications]})
     else:
-        _print_capture(console(), result, dry_run=dry_run)
+        print_capture(console(), result, dry_run=dry_run)
         print_published(console(), published, asked=False)
 
 
+@commands.command()
 def capture(
     catch_up: Annotated[bool, typer.Option("--catch-up", help="First find sessions never captured.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Also take up what failed.")] = False,
@@ -181,25 +186,6 @@ def _payload() -> Mapping[str, object]:
     return payload if isinstance(payload, dict) else {}
 
 
-def _print_capture(out: Console, result: CaptureResult, *, dry_run: bool) -> None:
-    if result.skipped:
-        out.print(f"Nothing to propose: {one_line(result.skipped)}.")
-    else:
-        where = "would be proposed" if dry_run else f"on {clean(result.branch or '')}"
-        out.print(f"{counted(len(result.changes), 'unit')} {where} ({result.method}):\n")
-    for change in result.changes:
-        kind = "new" if change.is_new else "edit"
-        out.print(f"   {kind:<5} {clean(change.unit.id)}  {one_line(change.unit.title)}")
-        out.print(f"         {one_line(change.reason)}", style="dim")
-    for reason in result.dropped:
-        note(f"left out: {one_line(reason)}")
-    if result.redacted:
-        kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(result.redacted.items()))
-        note(f"redacted before anything was kept: {kinds}")
-    if result.branch:
-        out.print(f"\nNext: nugget review show {clean(result.branch)}")
-
-
 def print_published(out: Console, told: Published, *, asked: bool) -> None:
     """Print what became of the pull requests; unless `asked` for, only what changed."""
     for publication in told.publications:
@@ -215,27 +201,130 @@ def print_published(out: Console, told: Published, *, asked: bool) -> None:
         out.print("Every proposal that waits has its pull request.")
 
 
-def _capture_json(result: CaptureResult) -> dict[str, Any]:
-    return {
-        "session": result.session,
-        "branch": result.branch,
-        "skipped": result.skipped,
-        "method": result.method,
-        "summary": result.summary,
-        "units": [
-            {
-                "id": change.unit.id,
-                "path": change.path,
-                "title": change.unit.title,
-                "type": change.unit.type,
-                "domain": change.unit.domain,
-                "confidence": change.unit.confidence,
-                "new": change.is_new,
-                "reason": change.reason,
-            }
-            for change in result.changes
-        ],
-        "dropped": list(result.dropped),
-        "redacted": dict(result.redacted),
-        "usd": result.usd,
-    }
+BranchArgument = Annotated[
+    str | None, typer.Argument(metavar="[BRANCH]", help="The proposal, or a part of its name; else the only one.")
+]
+
+
+UnitOption = Annotated[list[str] | None, typer.Option("--unit", metavar="ID,..", help="Only these units of it.")]
+
+
+review = typer.Typer(help="Accept or reject what capture proposed.", invoke_without_command=True)
+commands.add_typer(review, name="review")
+
+
+@review.callback()
+def review_default(ctx: typer.Context, brain: BrainOption = None, as_json: JsonOption = False) -> None:
+    """Accept or reject what capture proposed. Alone: list what waits."""
+    if ctx.invoked_subcommand is None:
+        review_list(brain=brain, as_json=as_json)
+
+
+@review.command("list")
+def review_list(as_json: JsonOption = False, brain: BrainOption = None) -> None:
+    """List the proposals that wait, oldest first."""
+    from nugget.capture.review import proposals
+
+    waiting = proposals(brain_folder(brain))
+    if as_json:
+        print_json([proposal_json(proposal) for proposal in waiting])
+        return
+    out = console()
+    for proposal in waiting:
+        out.print(clean(proposal.branch), style="bold cyan")
+        out.print(f"   {one_line(proposal.title)}", style="dim")
+        for file in proposal.files:
+            print_proposed_line(out, file)
+        out.print()
+    if waiting:
+        out.print("Next: nugget review show BRANCH, then accept or reject (a part of the name is enough).")
+    else:
+        out.print("Nothing waits for review. Sessions are proposed when they end; `nugget capture` works the queue.")
+
+
+@review.command("show")
+def review_show(
+    branch: BranchArgument = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Show the change as a diff.")] = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Show a proposal: every unit with the evidence behind it."""
+    from nugget.capture import review as reviewing
+
+    folder = brain_folder(brain)
+    proposal = reviewing.show(folder, branch)
+    if as_json:
+        texts = {file.path: file.after for file in proposal.files}
+        value = proposal_json(proposal)
+        print_json(value | {"files": [line | {"text": texts[str(line["path"])]} for line in value["files"]]})
+        return
+    out = console()
+    out.print(clean(proposal.branch), style="bold cyan")
+    out.print(f"{one_line(proposal.title)}\n")
+    if diff:
+        print_diff(out, reviewing.diff(folder, proposal))
+    else:
+        for file in proposal.files:
+            print_proposed(out, file)
+    name = clean(proposal.branch)
+    out.print(f"Next: nugget review accept {name}\n      nugget review reject {name}")
+
+
+@review.command("accept")
+def review_accept(
+    branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
+) -> None:
+    """Merge a proposal, or some units of it, into the brain."""
+    from nugget.capture.review import accept
+
+    now = datetime.now(UTC)
+    done = accept(brain_folder(brain), branch, now=now, units=listed(units) or None)
+    if as_json:
+        print_json({
+            "into": done.into, "commit": done.commit, "accepted": [file.id for file in done.files],
+            "waiting": [file.id for file in done.waiting],
+        })  # fmt: skip
+        return
+    out = console()
+    if not done.files:
+        out.print(f"Nothing was left to accept: {clean(done.into)} holds all of it. The proposal is gone.")
+        return
+    out.print(f"Accepted into {clean(done.into)} ({done.commit[:10]}); found from now on:")
+    for file in done.files:
+        print_proposed_line(out, file)
+    if done.waiting:
+        out.print(f"Still waiting: {', '.join(clean(file.id) for file in done.waiting)}.")
+
+
+@review.command("reject")
+def review_reject(
+    branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
+) -> None:
+    """Turn down a proposal, or some units of it, for good."""
+    from nugget.capture.review import reject
+    from nugget.capture.withdrawal import withdraw
+    from nugget.config import load_settings
+
+    now, environment = datetime.now(UTC), read_environment()
+    folder = brain_folder(brain, environment)
+    gone = reject(folder, branch, home=environment.home, now=now, units=listed(units) or None)
+    withdrawn = withdraw(folder, environment=environment, settings=load_settings(environment, folder), now=now)
+    if as_json:
+        closed = [entry.url for entry in withdrawn.publications if entry.state == "settled"]
+        print_json({"rejected": [file.id for file in gone], "closed": closed})
+    else:
+        said = ", ".join(clean(file.id) for file in gone)
+        console().print(f"Rejected, and not to be proposed again: {said}.")
+    _note_withdrawn(withdrawn)
+
+
+def _note_withdrawn(withdrawn: Published) -> None:
+    """Print on stderr what became of the pull request of a rejected proposal."""
+    for entry in withdrawn.publications:
+        if entry.state == "settled":
+            note(f"{one_line(entry.reason or 'closed')}: {one_line(entry.url or entry.branch)}")
+    obstacles = [withdrawn.local, *(entry.reason for entry in withdrawn.failed)]
+    for obstacle in filter(None, obstacles):
+        note(f"Its pull request is still open: {one_line(obstacle)}")
+        note("`nugget capture --publish` closes it.")

@@ -7,14 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nugget.app.machine import MACHINE_LOCK
 from nugget.config import Environment
 from nugget.infra import files
 
 if TYPE_CHECKING:
     import subprocess
 
-MACHINE_LOCK = "machine-sync.lock"
-"""Held in `$NUGGET_HOME` by whoever syncs what is searched beside the brain."""
 
 STARTED: list[subprocess.Popen[bytes]] = []
 """Nobody waits for these; kept, because Python takes a forgotten child for a mistake."""

@@ -1,7 +1,4 @@
-"""Answers in a terminal: ranked passages, excerpts by source, one whole unit; plain without colour.
-
-Whatever comes from a brain is cleaned before it is shown and is never read as markup.
-"""
+"""Answers, search results and units for people at a terminal."""
 
 from __future__ import annotations
 
@@ -10,25 +7,55 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from nugget.models import Bundle, Contribution, Depth, Hit, Unit
-from nugget.render import clean, degraded_sentences, one_line, stale_words, without_title
+from rich.console import Console
+from rich.text import Text
+
+from nugget.models import Bundle, Contribution, Depth, Hit, SourceName, Unit
+from nugget.render import degraded_sentences, stale_words, without_title
 from nugget.speech import said_how
-from nugget.text import counted, shorten
+from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+    from nugget.evidence import EvidenceBundle
+    from nugget.retrieval.refs import Excerpt
+    from nugget.retrieval.search import Group, Results
+
 
 IN_FULL = 3
 """So many of the best hits are shown with their passages, the rest in two lines each (all of them with `deep`)."""
+
+
 EXCERPT_CHARS = 150
+
+
 MAX_WIDTH = 110
 """Longer lines are hard to read, however wide the terminal is."""
+
+
 _INDENT = "   "
+
+
 _CODE = re.compile(r"`+[^`\n]+`+")
+
+
 _STRONG = re.compile(r"\*\*[^*\n]+\*\*")
+
+
 _LIST_MARK = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+")
+
+
 _HEADING = re.compile(r"#{1,6}\s+(.*)")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that takes text as it is: no markup, no emoji codes, no guessed highlights."""
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """One line for the person, on stderr."""
+
+    console(stderr=True).print(clean(text), style="dim")
 
 
 def print_answer(out: Console, bundle: Bundle, *, explain: bool = False) -> None:
@@ -113,8 +140,6 @@ def without_heading(unit: Unit) -> str:
 
 def print_markdown(out: Console, text: str, *, indent: str = _INDENT) -> None:
     """Markdown as readable text: headings bold, code in colour, nothing rearranged, lines wrapped on a terminal."""
-    from rich.text import Text
-
     in_code = False
     for line in clean(text).split("\n"):
         is_fence = line.lstrip().startswith(("```", "~~~"))
@@ -168,7 +193,7 @@ def _print_hit(out: Console, position: int, hit: Hit, *, explain: bool) -> None:
         place = one_line(chunk.breadcrumb)
         put_line(out, "")
         if place and place != one_line(unit.title):
-            _print_indented(out, _text(place, "italic dim"), _INDENT)
+            _print_indented(out, Text(place, "italic dim"), _INDENT)
         print_markdown(out, chunk.text.strip("\n"))
     if explain:
         put_line(out, "")
@@ -181,7 +206,7 @@ def _print_compact(out: Console, hits: Sequence[Hit], first: int, *, explain: bo
         put_parts(out, (f"{position}. ", "dim"), (one_line(hit.unit.title), "bold"))
         _facts(out, hit)
         chunk = without_title(hit.chunks[0], hit.unit.title)
-        _print_indented(out, _text(shorten(clean(chunk.text), EXCERPT_CHARS)), _INDENT)
+        _print_indented(out, Text(shorten(clean(chunk.text), EXCERPT_CHARS)), _INDENT)
         put_reasons(out, hit, explain=explain)
         put_line(out, "")
 
@@ -214,22 +239,142 @@ def _print_indented(out: Console, text: Text, indent: str, *, wrap: bool = True)
     for number, line in enumerate(lines):
         line.rstrip()
         before = (indent + hanging if number else indent) if line.plain else ""
-        out.print(_text(before).append_text(line))
+        out.print(Text(before).append_text(line))
 
 
 def put_line(out: Console, text: str, style: str = "") -> None:
     """One line in one style."""
-    out.print(_text(text, style))
+    out.print(Text(text, style))
 
 
 def put_parts(out: Console, *pieces: tuple[str, str]) -> None:
     """One line of pieces, each with its style."""
-    from rich.text import Text
-
     out.print(Text.assemble(*pieces))
 
 
-def _text(text: str, style: str = "") -> Text:
-    from rich.text import Text
+_RESULT_INDENT = "  "
 
-    return Text(text, style=style)
+
+_SPEAKERS = {"you": "You", "agent": "Agent", "message": "Message", "command": "Command", "output": "Output"}
+
+
+_SPOKEN = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
+
+
+def print_results(out: Console, bundle: Bundle, found: Results, *, explain: bool) -> None:
+    """Print the results of each source: an excerpt and a ref per result."""
+    if not found.groups:
+        put_line(out, "Nothing matches.", "bold yellow")
+        put_line(out, "Try other words, or fewer of them, of the filters and of the sources.")
+    else:
+        put_line(out, "## RESULTS\n", "bold")
+    for group in found.groups:
+        put_line(out, f"{str(group.source).upper()} ({len(group.hits)})", "bold")
+        if group.weak:
+            put_line(out, f"{_RESULT_INDENT}No good match. Nearest:", "yellow")
+        if group.source in _SPOKEN:
+            _print_spoken(out, group, explain=explain)
+        else:
+            _print_hits(out, group.hits, explain=explain)
+    print_footer(out, bundle, explain=explain)
+
+
+def print_timeline(out: Console, found: Results, days: Sequence[tuple[date | None, Hit]]) -> None:
+    """Everything found by the day it was made, the oldest first."""
+    if not found.groups:
+        put_line(out, "Nothing matches.", "bold yellow")
+    if missing := degraded_sentences(found.degraded):
+        put_line(out, f"Note: {'; '.join(missing)}.\n", "dim")
+    month = ""
+    for day, hit in days:
+        now = f"{day:%Y-%m}" if day else "without a date"
+        if now != month:
+            put_line(out, ("\n" if month else "") + now, "bold")
+            month = now
+        spoken = _SPEAKERS.get(hit.unit.type) if hit.unit.source in _SPOKEN else None
+        when = f"{day:%Y-%m-%d}" if day else "          "
+        put_parts(out, (f"{_RESULT_INDENT}{when}  ", "dim"), (_summary(hit, spoken), ""))
+        put_parts(out, (f"{_RESULT_INDENT}            ref: ", "dim"), (one_line(hit.ref), "cyan"))
+
+
+def print_excerpt(out: Console, excerpt: Excerpt) -> None:
+    """An exchange or message with what stands around it; the one that was asked for is marked."""
+    put_line(out, one_line(excerpt.title or excerpt.session), "bold")
+    facts = [("ref", excerpt.ref), ("agent", excerpt.agent), ("folder", excerpt.folder), ("file", excerpt.path)]
+    for name, value in facts:
+        if value:
+            put_parts(out, (f"{name:<13}", "dim"), (one_line(value), ""))
+    for passage in excerpt.passages:
+        who = passage.speaker or passage.role.title()
+        when = f"  {passage.timestamp:%Y-%m-%d %H:%M}" if passage.timestamp else ""
+        mark = "▶ " if passage.is_target else ""
+        put_line(out, "")
+        put_parts(
+            out, (f"{mark}{one_line(who)}:", "bold" if passage.is_target else "bold dim"),
+            (f"{when}  {one_line(passage.ref)}", "dim"),
+        )  # fmt: skip
+        print_markdown(out, passage.text, indent=_RESULT_INDENT)
+
+
+def _print_spoken(out: Console, group: Group, *, explain: bool) -> None:
+    """Print who spoke, each in the order of the best: You, Agent, messages, commands; and what is known of failures."""
+    kinds = dict.fromkeys(hit.unit.type for hit in group.hits)
+    for kind in sorted(kinds, key=lambda kind: list(_SPEAKERS).index(kind) if kind in _SPEAKERS else len(_SPEAKERS)):
+        put_line(out, f"{_SPEAKERS.get(kind, one_line(kind).title())}:", "italic")
+        _print_hits(out, [hit for hit in group.hits if hit.unit.type == kind], explain=explain)
+
+
+def _print_hits(out: Console, hits: Sequence[Hit], *, explain: bool) -> None:
+    for hit in hits:
+        put_line(out, f"{_RESULT_INDENT}{_summary(hit)}")
+        stale = f"  stale: {stale_words(hit)}" if hit.stale_reason else ""
+        put_parts(
+            out,
+            (f"{_RESULT_INDENT}ref: ", "dim"),
+            (one_line(hit.ref), "cyan"),
+            (f"  {_result_facts(hit)}", "dim"),
+            (stale, "yellow"),
+        )
+        put_reasons(out, hit, explain=explain)
+        put_line(out, "")
+
+
+def _summary(hit: Hit, spoken: str | None = None) -> str:
+    """The name of what was found, and what it says, cut at a sentence."""
+    unit = hit.unit
+    text = clean(without_title(hit.chunks[0], unit.title).text) if hit.chunks else ""
+    excerpt = shorten(text, EXCERPT_CHARS)
+    if unit.source in _SPOKEN and unit.type in _SPEAKERS:
+        speaker = hit.chunks[0].breadcrumb if hit.chunks and unit.type != "message" else ""
+        said = f"[{one_line(speaker)}] {excerpt}" if speaker else excerpt
+        return f"{spoken}: {said}" if spoken else said
+    named = (unit.path or unit.id) if unit.source is SourceName.CANON else unit.title
+    if text.startswith(named):  # an incident and a unit of one sentence begin with the words of their title
+        return excerpt
+    return f"{one_line(named)}: {excerpt}" if excerpt else one_line(named)
+
+
+def _result_facts(hit: Hit) -> str:
+    unit = hit.unit
+    day = unit.last_modified or unit.created
+    if unit.source is SourceName.CANON:
+        facts = ["file name" if "file name" in hit.reasons else "", unit.type, str(day or "")]
+    elif unit.type in _SPEAKERS:
+        facts = [shorten(clean(unit.title), 60) if unit.title != unit.session else "", str(day or "")]
+    else:
+        trust = f"confidence {unit.confidence:g}" if unit.is_judged else ""
+        facts = [unit.type, unit.domain or "", trust, str(day or "")]
+    return " · ".join(one_line(fact) for fact in facts if fact)
+
+
+def print_evidence(out: Console, found: EvidenceBundle, *, explain: bool) -> None:
+    """Print an evidence bundle, with scores and reasons if `explain` is set."""
+    out.print(clean(found.context_text))
+    if not explain:
+        return
+    caps = ", ".join(f"{name} {cap}" for name, cap in found.category_caps.items())
+    out.print(f"\n{len(found.selected)} of {counted(found.candidate_count, 'candidate')} selected; caps: {caps}")
+    for one in found.selected:
+        place = f"{one.source_table} {one.source_id}, ts_ms {one.ts_ms}"
+        out.print(clean(f"{one.score:.2f} {one.kind}: {shorten(one.text, 100)}"))
+        out.print(clean(f"     {place}; {', '.join(one.reasons)}"), style="dim")

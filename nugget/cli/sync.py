@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.cli.asking import listed
-from nugget.cli.background import MACHINE_LOCK
-from nugget.cli.keeping import print_problems, problem_json
-from nugget.cli.terminal import BrainOption, JsonOption, console, note, open_brain, print_json, progress
+from nugget.cli.terminal import BrainOption, JsonOption, listed, open_brain, print_json, progress
 from nugget.errors import NuggetError, UsageError
-from nugget.infra import files
-from nugget.models import Severity, SourceName
-from nugget.render import clean, one_line
-from nugget.text import counted
+from nugget.models import SourceName
+from nugget.render.json import sync_json
+from nugget.render.reports import print_source_sync, print_sync
+from nugget.render.terminal import console, note
+from nugget.text import clean
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nugget.app import Brain
-    from nugget.index.sync.result import Progress, SyncResult
+    from nugget.index.sync.result import SyncResult
+
+commands = typer.Typer(add_completion=False)
+
 
 _MACHINE = "machine"
 """A name for all sources beside the brain, but memory, which is synced when it is asked for."""
-_SHOWN_PROBLEMS = 20
 
 
+@commands.command()
 def sync(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the index of the brain anew.")] = False,
     source: Annotated[
@@ -59,16 +57,16 @@ def sync(
                 obstacle = _pull(opened)
             result = opened.sync(rebuild=rebuild, progress=tell)
         others = [name for name in names if name is not SourceName.BRAIN]
-        beside = _sync_beside(opened, others, tell) if others else {}
+        beside = opened.sync_machine(others, progress=tell) if others else {}
     if as_json:
-        value = _result_json(result) if result else {}
-        print_json(value | {"sources": {str(name): _result_json(its) for name, its in beside.items()}})
+        value = sync_json(result) if result else {}
+        print_json(value | {"sources": {str(name): sync_json(its) for name, its in beside.items()}})
     else:
         out = console()
         if result:
-            _print_sync(out, result)
+            print_sync(out, result)
         for name, its in beside.items():
-            _print_beside(out, name, its)
+            print_source_sync(out, name, its)
     if obstacle is not None and pull:
         raise obstacle
 
@@ -87,17 +85,6 @@ def _chosen(given: Sequence[str] | None) -> tuple[SourceName, ...]:
     return tuple(dict.fromkeys(chosen)) or every
 
 
-def _sync_beside(opened: Brain, sources: Sequence[SourceName], tell: Progress) -> dict[SourceName, SyncResult]:
-    """Sync what is beside the brain; one process at a time, the others wait."""
-    with files.locked(opened.environment.home / MACHINE_LOCK):
-        return opened.sync_machine(sources, progress=tell)
-
-
-def _result_json(result: SyncResult) -> dict[str, object]:
-    value = {name: count for name, count in asdict(result).items() if name != "problems"}
-    return value | {"problems": [problem_json(problem) for problem in result.problems]}
-
-
 def _pull(opened: Brain) -> NuggetError | None:
     """Bring in what was merged on the remote; what stands in the way, where something does."""
     from nugget.capture import publish as publishing
@@ -113,46 +100,10 @@ def _pull(opened: Brain) -> NuggetError | None:
     return None
 
 
+@commands.command()
 def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Rebuild the index.
 
     The old one answers until the new one is ready, and vectors already made are used again.
     """
     sync(rebuild=True, pull=False, as_json=as_json, brain=brain)
-
-
-def _print_beside(out: Console, source: SourceName, result: SyncResult) -> None:
-    """Print one line for a source, if it has anything."""
-    counts = [(result.added, "added"), (result.modified, "changed"), (result.removed, "removed"),
-              (result.unchanged, "as before")]  # fmt: skip
-    said = ", ".join(f"{count} {what}" for count, what in counts if count)
-    if said:
-        out.print(f"{_named(source)}: {said}.", style="" if result.changed else "dim")
-    if result.without_vectors:
-        note(f"{_named(source)} without vectors: {result.without_vectors}")
-    print_problems(out, result.problems)
-
-
-def _named(source: SourceName) -> str:
-    """Return the noun for what a source holds: sessions stand for all logs."""
-    return "Sessions, shells and channels" if source is SourceName.SESSIONS else str(source).capitalize()
-
-
-def _print_sync(out: Console, result: SyncResult) -> None:
-    counts = [
-        (result.added, "added"), (result.modified, "changed"), (result.moved, "moved"), (result.removed, "removed"),
-        (result.unchanged, "as before"),
-    ]  # fmt: skip
-    said = ", ".join(f"{count} {what}" for count, what in counts if count) or "no files"
-    made = f"Index made anew ({one_line(result.rebuilt)})" if result.rebuilt else "Index in line"
-    out.print(f"{made}: {said}.")
-    if result.embedded or result.cached:
-        out.print(f"{counted(result.embedded, 'text')} embedded, {result.cached} taken from the cache.", style="dim")
-    if result.without_vectors:
-        note(f"Without vectors: {result.without_vectors}")
-    if result.problems:
-        left_out = sum(problem.severity is Severity.ERROR for problem in result.problems)
-        out.print(f"\n{counted(len(result.problems), 'problem')}; left out: {counted(left_out, 'file')}.")
-        print_problems(out, result.problems[:_SHOWN_PROBLEMS])
-        if len(result.problems) > _SHOWN_PROBLEMS:
-            out.print(f"… and {len(result.problems) - _SHOWN_PROBLEMS:,} more. Next: nugget lint")

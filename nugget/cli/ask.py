@@ -1,0 +1,418 @@
+"""Commands that ask: ask, search, get, suggest, brief, recall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nugget.cli.terminal import (
+    BrainOption,
+    JsonOption,
+    PagerOption,
+    complete_any_type,
+    complete_domain,
+    complete_ref,
+    complete_tag,
+    complete_type,
+    current_folder,
+    day,
+    freshen,
+    freshen_machine,
+    listed,
+    open_brain,
+    paged,
+    print_json,
+    words,
+)
+from nugget.config import read_environment
+from nugget.dates import DATE_FORMS
+from nugget.errors import LLMUnavailable, NuggetError, UsageError
+from nugget.models import Bundle, Depth, KnowledgeType, SourceName
+from nugget.nuggets import TYPES
+from nugget.render.json import bundle_json, shown_json, timeline_json
+from nugget.render.terminal import (
+    console,
+    note,
+    print_answer,
+    print_excerpt,
+    print_footer,
+    print_results,
+    print_sources,
+    print_timeline,
+    print_unit,
+)
+from nugget.text import clean, estimate_tokens, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nugget.app import Brain
+    from nugget.infra.llm import LLM
+    from nugget.models import Bundle
+    from nugget.retrieval.search import Results
+
+commands = typer.Typer(add_completion=False)
+
+
+TypeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type", metavar="T,..", help=f"Only these types: {', '.join(KnowledgeType)}.", autocompletion=complete_type
+    ),
+]
+
+
+DomainOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--domain", metavar="D,..", help="Only these domains and what is below them.", autocompletion=complete_domain
+    ),
+]
+
+
+TagOption = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="T,..", help="Only what has all these tags.", autocompletion=complete_tag),
+]
+
+
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", metavar="DATE", help=f"Only what was made or changed since then: {DATE_FORMS}."),
+]
+
+
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
+
+
+@commands.command()
+def ask(
+    question: Annotated[list[str], typer.Argument(metavar="QUESTION", help="What you want to know.")],
+    limit: Annotated[int | None, typer.Option("--limit", "-n", help="Units in the answer, at most.")] = None,
+    budget: Annotated[int | None, typer.Option("--budget", metavar="TOKENS", help="Tokens in the answer.")] = None,
+    types: TypeOption = None,
+    domains: DomainOption = None,
+    tags: TagOption = None,
+    since: SinceOption = None,
+    depth: Annotated[Depth, typer.Option("--depth", help="How much of each unit.")] = Depth.STANDARD,
+    no_llm: Annotated[bool, typer.Option("--no-llm", help="Only passages, even with a key.")] = False,
+    explain: ExplainOption = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Ask the brain.
+
+    With an LLM key (ANTHROPIC_API_KEY) the answer is written out, with its sources; without one you get the best
+    passages themselves.
+    """
+    from nugget.infra.llm import open_llm
+    from nugget.retrieval.reranking import choose_reranker
+
+    text = words(question, "a question")
+    with open_brain(brain) as opened:
+        llm = None if no_llm else open_llm(opened.settings, opened.environment)
+        behind = freshen(opened)
+        bundle = opened.ask(
+            text, limit=limit, budget_tokens=budget, depth=depth, types=known_types(types), domains=listed(domains),
+            tags=listed(tags), since=day(since), explain=explain, fresh=False,
+            reranker=None if no_llm else choose_reranker(opened.settings, llm, opened.environment),
+        )  # fmt: skip
+        bundle = _with_degraded(bundle, "index_behind" if behind else "", "" if llm else "no_llm")
+        if as_json:
+            print_json(bundle_json(_answered(opened, bundle, llm)))
+        elif llm and bundle.hits and not bundle.weak:
+            _print_written_answer(opened, bundle, llm, explain=explain)
+        else:
+            if no_llm:
+                bundle = replace(bundle, degraded=tuple(name for name in bundle.degraded if name != "no_llm"))
+            print_answer(console(), bundle, explain=explain)
+
+
+def known_types(values: Sequence[str] | None) -> tuple[str, ...]:
+    """`listed`, for --type. Raises UsageError for a type that does not exist."""
+    types = tuple(value.lower() for value in listed(values))
+    if unknown := next((value for value in types if value not in list(KnowledgeType)), None):
+        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
+    return types
+
+
+def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
+    return replace(bundle, degraded=(*bundle.degraded, *(name for name in names if name)))
+
+
+def _written(brain: Brain, bundle: Bundle, llm: LLM) -> Iterator[str]:
+    from nugget.retrieval.answering import answer
+
+    return answer(bundle.query.text, bundle.hits, llm, brain.settings)
+
+
+def _answered(brain: Brain, bundle: Bundle, llm: LLM | None) -> Bundle:
+    """Return the bundle with a written answer, if there is an LLM and something to answer from."""
+    from nugget.retrieval.answering import answered
+
+    return answered(bundle, llm, brain.settings)
+
+
+def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bool) -> None:
+    """Stream the answer, then name its sources; where the LLM fails, the passages stand in."""
+    from nugget.retrieval.answering import citations_in
+
+    out = console()
+    written = ""
+    try:
+        for part in _written(brain, bundle, llm):
+            written += part
+            out.print(clean(part), end="")
+    except LLMUnavailable as error:
+        bundle = _with_degraded(bundle, f"no_answer: {error}")
+        if written:
+            out.print("\n\nThe answer broke off here. The passages it was being written from:\n", style="yellow")
+        print_answer(out, bundle, explain=explain)
+        return
+    out.print()
+    print_sources(out, bundle.hits, citations_in(written, bundle.hits))
+    print_footer(out, bundle, explain=explain)
+
+
+AsOption = Annotated[
+    str | None,
+    typer.Option("--as", metavar="IDENTITY", help="Also search the memory of this identity, such as claude-code."),
+]
+
+
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option("--source", "--scope", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}."),
+]
+
+
+AnyTypeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type", metavar="T,..", help=f"Only these types: {', '.join(TYPES)}.", autocompletion=complete_any_type
+    ),
+]
+
+
+RelatedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--related",
+        metavar="REF",
+        help="What is near this ref, or these words, instead of QUERY.",
+        autocompletion=complete_ref,
+    ),
+]
+
+
+@commands.command()
+def search(
+    query: Annotated[
+        list[str] | None, typer.Argument(metavar="QUERY", help="Words, or the query language of docs/search.md.")
+    ] = None,
+    source: SourceOption = None,
+    identity: AsOption = None,
+    types: AnyTypeOption = None,
+    domains: DomainOption = None,
+    tags: TagOption = None,
+    since: SinceOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Results of each source, at most.")] = 50,
+    related: RelatedOption = None,
+    timeline: Annotated[bool, typer.Option("--timeline", help="In the order of time: how an idea evolved.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print refs only, one a line.")] = False,
+    explain: ExplainOption = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Find everything that matches, in every source at once: the brain, canon, provenance, sessions and more.
+
+    "phrases", AND, OR, NOT, prefix*, NEAR(one two, 5) and filters such as type:bug domain:go since:2026-01-01 are
+    understood; anything else is searched by words and by meaning. Filters alone list all that they admit, the newest
+    first. Memory is private: it takes --as IDENTITY.
+    """  # fmt: skip
+    is_narrowed = any((related, source, types, domains, tags, since))
+    if related and any((query, types, domains, tags, since)):
+        raise UsageError("--related stands for words and filters.", hint="It goes with --source, --as and --limit.")
+    text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
+    _check_identity(identity)
+    with open_brain(brain) as opened:
+        behind = freshen(opened)
+        if related is not None:
+            sources = sources_of(source) if source else ()
+            bundle, found = opened.related(
+                related, limit=limit, sources=sources, as_identity=identity, explain=explain, fresh=False
+            )
+        else:
+            behind = freshen_machine(opened, sources_of(source), is_quiet=quiet) or behind
+            bundle, found = opened.search_all(
+                text, limit=limit, sources=listed(source), types=_known(types), domains=listed(domains),
+                tags=listed(tags), since=day(since), as_identity=identity, explain=explain, fresh=False,
+            )  # fmt: skip
+    if behind:
+        bundle = _behind(bundle)
+    if sources_of(source) == (SourceName.CANON,) and not opened.settings.canon.folders:
+        note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
+    _show(bundle, found, timeline=timeline, quiet=quiet, explain=explain, as_json=as_json)
+
+
+def _show(bundle: Bundle, found: Results, *, timeline: bool, quiet: bool, explain: bool, as_json: bool) -> None:
+    """Print the results in the requested form."""
+    from nugget.retrieval.exploring import timeline as by_day
+
+    days = by_day(found) if timeline else []
+
+    if as_json:
+        print_json(bundle_json(bundle) | ({"timeline": timeline_json(days)} if timeline else {}))
+    elif quiet:
+        for hit in [hit for _, hit in days] if timeline else bundle.hits:
+            typer.echo(clean(hit.ref))
+    elif timeline:
+        print_timeline(console(), found, days)
+    else:
+        print_results(console(), bundle, found, explain=explain)
+
+
+@commands.command()
+def get(
+    ref: Annotated[
+        str,
+        typer.Argument(
+            metavar="REF",
+            help="A ref or id, such as pattern/retry-once or session:4f1c#3.",
+            autocompletion=complete_ref,
+        ),
+    ],
+    identity: AsOption = None,
+    around: Annotated[int, typer.Option("--around", metavar="N", help="Exchanges or messages before and behind.")] = 1,
+    pager: PagerOption = True,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Show what a ref names, whole: a unit, a note, a section, an exchange or message with those around it.
+
+    On a terminal that is too small for it, it is shown in a pager.
+    """  # fmt: skip
+    _check_identity(identity)
+    with open_brain(brain) as opened:
+        freshen(opened)
+        try:
+            shown = opened.get(ref, as_identity=identity, neighbours=max(0, around), fresh=":" in ref)
+        except UsageError:
+            raise
+        except NuggetError as error:
+            raise _with_near(opened, ref, error) from None
+    if as_json:
+        print_json(shown_json(shown))
+        return
+    out = console()
+    with paged(out, is_wanted=pager):
+        if shown.unit is not None:
+            print_unit(out, shown.unit, today=datetime.now(UTC).date())
+        elif shown.excerpt is not None:
+            print_excerpt(out, shown.excerpt)
+
+
+@commands.command()
+def suggest(
+    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="How it begins.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Of each kind, at most.")] = 10,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Show what can be asked for: domains, tags, types, paths, people and frequent words, with counts."""
+    from nugget.retrieval.exploring import suggest as look
+
+    with open_brain(brain) as opened:
+        freshen(opened)
+        found = look(prefix.strip(), opened.indexes(), brain=opened.path, limit=limit)
+    kinds = {name: getattr(found, name) for name in ("domains", "tags", "types", "paths", "people", "terms")}
+    if as_json:
+        print_json({name: [{"name": text, "count": count} for text, count in kind] for name, kind in kinds.items()})
+        return
+    out = console()
+    if not any(kinds.values()):
+        out.print("Nothing begins like that.", style="yellow")
+    for name, kind in kinds.items():
+        if kind:
+            out.print(f"{name.title():<8} {', '.join(f'{one_line(text)} ({count})' for text, count in kind)}")
+
+
+def sources_of(given: Sequence[str] | None) -> tuple[SourceName, ...]:
+    """The sources that an option names, all for none. Raises UsageError for one that does not exist."""
+    from nugget.app.asked import as_sources
+
+    return as_sources([name.lower() for name in listed(given)]) or tuple(SourceName)
+
+
+def _check_identity(identity: str | None) -> None:
+    """Raises UsageError for what cannot be an identity, before anything is opened."""
+    if identity is not None:
+        from nugget.sources.memory import check_identity
+
+        check_identity(identity)
+
+
+def _known(values: list[str] | None) -> tuple[str, ...]:
+    """`listed`, for --type of any source. Raises UsageError for a type that no source has."""
+    types = tuple(value.lower() for value in listed(values))
+    if unknown := next((value for value in types if value not in TYPES), None):
+        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(TYPES)}.")
+    return types
+
+
+def _behind(bundle: Bundle) -> Bundle:
+    from dataclasses import replace
+
+    return replace(bundle, degraded=tuple(dict.fromkeys((*bundle.degraded, "index_behind"))))
+
+
+def _with_near(opened: Brain, ref: str, error: NuggetError) -> NuggetError:
+    """The error, with what is near in the brain as its hint where the ref was one of the brain."""
+    name = ref.removeprefix("brain:")
+    if ":" in name:
+        return error
+    text = name.replace("/", " ").replace("-", " ")
+    near = opened.ask(text, limit=3, profile="search", fresh=False, log=False).hits
+    if near:
+        error.hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
+    return error
+
+
+@commands.command()
+def brief(as_json: JsonOption = False) -> None:
+    """Show the brief of a session that starts in this folder.
+
+    With `nugget install --brief` each new session is told it: the last failure and its fix, open todos, constraints
+    of this code, and whether capture works.
+    """
+    from nugget.upkeep import briefing
+
+    text = briefing.brief(read_environment(), current_folder(), now=datetime.now(UTC))
+    _show_text(text, "There is nothing to tell about this folder.", as_json=as_json)
+
+
+@commands.command()
+def recall(
+    prompt: Annotated[list[str], typer.Argument(metavar="PROMPT", help="What a person might type.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a prompt brings back.
+
+    With `nugget install --recall` each prompt is given it: the few strongest units, found by words (by meaning too
+    while a server of Nugget runs), and nothing where nothing is likely to help.
+    """
+    from nugget.upkeep import briefing
+
+    text = briefing.recall(read_environment(), words(prompt, "a prompt"), current_folder(), now=datetime.now(UTC))
+    _show_text(text, "Nothing is likely to help with this.", as_json=as_json)
+
+
+def _show_text(text: str | None, nothing: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"text": text, "tokens": estimate_tokens(text or "")})
+    else:
+        console().print(clean(text or nothing))

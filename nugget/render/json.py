@@ -1,0 +1,314 @@
+"""JSON of every contract that the command line, MCP and HTTP print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import date
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from nugget.nuggets import scope_text
+from nugget.render import iso_date, speaker_of_hit
+from nugget.text import clean_values
+
+if TYPE_CHECKING:
+    from nugget.capture import CaptureResult
+    from nugget.capture.review import ProposalBranch, ProposedFile
+    from nugget.importing import ImportResult
+    from nugget.index.provenance import IndexedSession
+    from nugget.index.sync.result import SyncResult
+    from nugget.infra.workspace import Workspace
+    from nugget.models import Bundle, Hit, Problem, StaleReason, Unit
+    from nugget.nuggets import Nugget, NuggetBundle, NuggetHit
+    from nugget.provenance.coverage import Gaps
+    from nugget.provenance.extraction import Outcome
+    from nugget.provenance.sessions import KnownSession, SessionDetail
+    from nugget.retrieval.refs import Shown
+    from nugget.upkeep.status import Status
+
+_BUDGET = ("requested", "used", "available", "truncated")
+_EVIDENCE = ("session", "quote", "speaker", "origin")
+
+
+def fields(value: object, *names: str) -> dict[str, Any]:
+    """Return attributes of a value as JSON; a dotted name is looked up step by step and keeps its last part."""
+    found: dict[str, Any] = {}
+    for name in names:
+        here: Any = value
+        for part in name.split("."):
+            here = getattr(here, part)
+        found[name.rpartition(".")[2]] = _plain(here)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return str(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (tuple, list)) else value
+
+
+def bundle_json(bundle: Bundle) -> dict[str, Any]:
+    """Return a bundle in the shape that `--json`, MCP and HTTP share.
+
+    `weak: true` is added when nothing found is likely to answer, `explain` when it was asked for.
+    """
+    query = fields(bundle.query, "path", "symbol", "depth")
+    value = {
+        "query": {"text": bundle.query.text, "profile": bundle.profile, **query},
+        "budget": fields(bundle.budget, *_BUDGET),
+        **fields(bundle, "degraded", "answer"),
+        "hits": [hit_json(hit) for hit in bundle.hits],
+        "more_context_hint": bundle.more_context_hint,
+    }
+    if bundle.weak:
+        value["weak"] = True
+    if bundle.explain is not None:
+        value["explain"] = dict(bundle.explain)
+    return clean_values(value)
+
+
+def hit_json(hit: Hit) -> dict[str, Any]:
+    """Return one hit of `bundle_json`."""
+    value = unit_json(hit.unit)
+    related = value.pop("related")
+    chunks = [
+        {"breadcrumb": chunk.breadcrumb, "text": chunk.text, "score": round(chunk.score, 6)} for chunk in hit.chunks
+    ]
+    return value | {
+        "ref": hit.ref, "stale": hit.stale_reason is not None, **fields(hit, "stale_reason"),
+        "score": round(hit.score, 6), "chunks": chunks, "related": related, "reasons": list(hit.reasons),
+    }  # fmt: skip
+
+
+def unit_json(unit: Unit) -> dict[str, Any]:
+    """Return a unit as JSON, without its body."""
+    value = fields(unit, "id", "source", "type", "title", "domain", "tags", "confidence", "origin", "speaker")
+    scope = None if unit.scope is None else fields(unit.scope, "repo", "path", "symbol")
+    return value | {
+        "reviewed": unit.is_reviewed, "scope": scope, **fields(unit, "path", "ref", "created", "last_modified"),
+        "related": [fields(relation, "id", "relation") for relation in unit.related],
+    }  # fmt: skip
+
+
+def shown_json(shown: Shown) -> dict[str, Any]:
+    """Return what a ref names, as `nugget get --json` prints it: a unit with its body, or a part of history."""
+    if shown.unit is not None:
+        evidence = [fields(entry, *_EVIDENCE) for entry in shown.unit.evidence]
+        return clean_values(unit_json(shown.unit) | {"ref": shown.ref, "body": shown.unit.body, "evidence": evidence})
+    excerpt = shown.excerpt
+    assert excerpt is not None
+    passages = [
+        {"ref": one.ref, "role": one.role, **fields(one, "speaker", "timestamp", "text"),
+         "asked_for": one.is_target}
+        for one in excerpt.passages
+    ]  # fmt: skip
+    value = fields(excerpt, "ref", "source", "session", "title", "agent", "folder", "path")
+    return clean_values(value | {"passages": passages})
+
+
+def timeline_json(days: Sequence[tuple[date | None, Hit]]) -> list[dict[str, Any]]:
+    """Return day and ref of everything found, in the order of time."""
+    return [{"day": _plain(day), "ref": hit.ref} for day, hit in days]
+
+
+def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = False) -> dict[str, Any]:
+    """Return an answer about code in openqed's shape (`ContextResponse`), without keys that say nothing.
+
+    Every nugget has its `speaker` and whether it is `reviewed`; a unit of the brain has its `ref` and its own type.
+    `explain` adds scores. `strict` leaves out whatever openqed does not have; a unit then has the type it is ranked as.
+    """
+    asked = fields(bundle.query, "path", "symbol", "text", "depth")
+    value: dict[str, Any] = {
+        "query": {name: given for name, given in asked.items() if given is not None},
+        "budget": fields(bundle.budget, *_BUDGET),
+        "nuggets": [nugget_json(hit, strict=strict) for hit in bundle.hits],
+        "moreContextHint": bundle.more_context_hint,
+    }
+    if explain:
+        scored = [
+            {"id": hit.nugget.id, "score": round(hit.score, 6), "match": str(hit.match),
+             "contributions": [fields(part, "name", "value", "detail") for part in hit.contributions]}
+            for hit in bundle.hits
+        ]  # fmt: skip
+        value["explain"] = {**fields(bundle, "candidates", "notes"), "nuggets": scored}
+    return clean_values(value)
+
+
+def nugget_json(hit: NuggetHit, *, strict: bool = False) -> dict[str, Any]:
+    """Return one nugget of `context_json`."""
+    nugget = hit.nugget
+    value: dict[str, Any] = {
+        "type": hit.unit.type if hit.unit and not strict else str(nugget.type), "summary": nugget.summary,
+        "detail": nugget.detail, "scope": scope_text(nugget), "confidence": nugget.confidence,
+        "sessionDate": iso_date(nugget.session_started or nugget.extracted_at), "sessionAgent": nugget.agent,
+        "sourcePrompt": nugget.source_prompt, "alternatives": list(nugget.alternatives),
+    }  # fmt: skip
+    for name in ("detail", "sourcePrompt", "alternatives"):
+        if not value[name]:
+            del value[name]
+    if hit.stale_reason:
+        value |= {"stale": True, "staleReason": str(hit.stale_reason)}
+    if not strict:
+        value |= {"speaker": speaker_of_hit(hit), "reviewed": hit.unit is not None}
+        value |= {"ref": hit.unit.ref} if hit.unit else {}
+    return value
+
+
+def file_history_json(path: str, touching: Sequence[IndexedSession], *, shown: int) -> dict[str, Any]:
+    """Return the sessions that touched a file, newest first, in openqed's shape."""
+    sessions = [
+        {"sessionId": known.record.session, "agent": known.record.agent,
+         "startedAt": iso_date(known.record.started), "endedAt": iso_date(known.record.ended)}
+        for known in touching[:shown]
+    ]  # fmt: skip
+    return {"path": path, "sessions": sessions, "total": len(touching), "shown": len(sessions)}
+
+
+def decisions_json(bundle: NuggetBundle) -> dict[str, Any]:
+    """Return decisions, rejections and constraints in openqed's shape."""
+    keys = ("type", "summary", "detail", "scope", "confidence", "alternatives", "stale", "staleReason")
+    shown = []
+    for hit in bundle.hits:
+        value = nugget_json(hit, strict=True)
+        shown.append({"id": hit.nugget.id} | {name: value[name] for name in keys if name in value})
+    return clean_values({
+        "decisions": shown, "total": bundle.candidates, "shown": len(shown),
+        "scope": bundle.query.path or "workspace",
+    })  # fmt: skip
+
+
+def listed_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
+    """Return a nugget as `nugget nuggets --json` lists it."""
+    return {
+        "id": nugget.id, "type": str(nugget.type), "summary": nugget.summary, "detail": nugget.detail or None,
+        "scopePath": nugget.scope.path, "scopeSymbol": nugget.scope.symbol, "confidence": nugget.confidence,
+        "session": nugget.session, "sessionDate": iso_date(nugget.session_started), "sessionAgent": nugget.agent,
+        "speaker": nugget.speaker, "origin": nugget.origin, "reviewed": False,
+        "stale": reason is not None, "staleReason": _plain(reason),
+    }  # fmt: skip
+
+
+def whole_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
+    """Return a nugget as `nugget nuggets inspect --json` prints it."""
+    return listed_json(nugget, reason) | {
+        "alternatives": list(nugget.alternatives), "extractedAt": iso_date(nugget.extracted_at),
+        "method": nugget.method, "staleAfter": _plain(nugget.stale_after),
+        "sourcePrompt": nugget.source_prompt or None, "workspace": nugget.scope.repo, "fileHash": nugget.file_hash,
+        "evidence": [fields(entry, *_EVIDENCE) for entry in nugget.evidence],
+    }  # fmt: skip
+
+
+def gaps_json(gaps: Gaps, limit: int) -> dict[str, Any]:
+    """Return missing nuggets as `nugget coverage --gaps --json` prints them."""
+    asked, unexplained = (
+        [
+            {"path": one.path, "queryCount": one.queries, "nuggetCount": one.nuggets, "changes": one.changes}
+            for one in found[:limit]
+        ]
+        for found in (gaps.asked, gaps.unexplained)
+    )
+    return {"gaps": asked, "unexplained": unexplained, "degraded": list(gaps.degraded)}
+
+
+def session_json(one: KnownSession) -> dict[str, object]:
+    """Return a session as `nugget sessions --json` lists it."""
+    record, known = one.record, one.indexed
+    return {
+        "id": record.session, "agent": record.agent, "title": record.title or None, "branch": record.branch,
+        "started": iso_date(record.started), "ended": iso_date(record.ended), "extracted": known is not None,
+        "nuggets": known.nuggets if known else 0, "files": known.files if known else 0,
+    }  # fmt: skip
+
+
+def session_detail_json(detail: SessionDetail) -> dict[str, object]:
+    """Return a session as `nugget sessions inspect --json` prints it."""
+    artifacts = [
+        fields(touch, "path", "action") | {"previousPath": touch.previous_path, "sha256": touch.after_hash}
+        for touch in detail.touches
+    ]
+    learned = [fields(one, "id", "type", "summary") | {"scope": one.scope.path or "workspace"}
+               for one in detail.nuggets]  # fmt: skip
+    return session_json(detail.known) | {
+        "prompts": list(detail.prompts), "artifacts": artifacts, **fields(detail, "events", "failed"),
+        "learned": learned, "problem": detail.problem,
+    }  # fmt: skip
+
+
+def capture_json(result: CaptureResult) -> dict[str, Any]:
+    """Return the result of a capture as JSON."""
+    units = [
+        fields(change.unit, "id") | {"path": change.path}
+        | fields(change.unit, "title", "type", "domain", "confidence")
+        | {"new": change.is_new, "reason": change.reason}
+        for change in result.changes
+    ]  # fmt: skip
+    value = fields(result, "session", "branch", "skipped", "method", "summary")
+    return value | {"units": units, **fields(result, "dropped", "redacted", "usd")}
+
+
+def import_json(result: ImportResult) -> dict[str, Any]:
+    """Return the result of an import as JSON."""
+    units = [
+        fields(change.unit, "id") | {"path": change.path}
+        | fields(change.unit, "title", "type", "domain", "confidence")
+        | {"reason": change.reason, "note": change.note, "from": change.unit.evidence[0].session}
+        for change in result.changes
+    ]  # fmt: skip
+    left_out = [fields(entry, "path", "line", "reason") for entry in result.left_out]
+    return {
+        **fields(result, "branch", "files"), "units": units, "left_out": left_out, "dropped": list(result.dropped),
+        "imported_before": result.known, "beyond_limit": result.waiting, "redacted": dict(result.redacted),
+    }  # fmt: skip
+
+
+def proposal_json(proposal: ProposalBranch) -> dict[str, Any]:
+    """Return a proposal as `nugget review --json` prints it."""
+    return fields(proposal, "branch", "made", "title") | {"files": [_proposed_json(file) for file in proposal.files]}
+
+
+def _proposed_json(file: ProposedFile) -> dict[str, Any]:
+    from nugget.capture.review_flags import flags_of
+
+    unit = file.unit
+    value = fields(file, "id", "path", "status")
+    if unit is None:
+        return value | {"title": None, "confidence": None, "speaker": None, "evidence": [], "flags": []}
+    return value | fields(unit, "title", "confidence", "speaker") | {
+        "evidence": [asdict(entry) for entry in unit.evidence],
+        "flags": list(flags_of(unit, before=file.before, after=file.after)),
+    }  # fmt: skip
+
+
+def extraction_json(
+    outcomes: Sequence[Outcome], here: Workspace, tunings: int, *, dry_run: bool, everything: bool
+) -> dict[str, object]:
+    """Return the result of an extraction as JSON."""
+    return {
+        **{state: sum(one.state == state for one in outcomes) for state in ("extracted", "skipped", "failed")},
+        "nuggets": sum(one.nuggets for one in outcomes), "tunings": tunings,
+        "usd": round(sum(one.usd for one in outcomes), 6), "dry_run": dry_run,
+        "workspace": None if everything else here.identity, "sessions": [asdict(one) for one in outcomes],
+    }  # fmt: skip
+
+
+def problem_json(problem: Problem) -> dict[str, object]:
+    """Return a problem of a file as JSON."""
+    return fields(problem, "path", "line", "severity", "reason")
+
+
+def status_json(seen: Status) -> dict[str, object]:
+    """Return the status of a brain as JSON."""
+    value = asdict(seen) | {"brain": str(seen.brain)}
+    value["index"]["problems"] = [problem_json(problem) for problem in seen.index.problems]
+    return value
+
+
+def sync_json(result: SyncResult) -> dict[str, object]:
+    """Return the result of a sync as JSON."""
+    value = {name: count for name, count in asdict(result).items() if name != "problems"}
+    return value | {"problems": [problem_json(problem) for problem in result.problems]}
