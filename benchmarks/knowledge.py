@@ -1,10 +1,10 @@
-"""Measure offline extraction, the shipped one and one on trial, on labelled sessions that are kept apart.
+"""Measure offline extraction on labelled sessions: those that the judge was trained on, and those kept apart.
 
 A unit says a gold item if its title and body hold a phrase of each of the item's `must` groups (the rules of
-../shared/data/gold/score.py, which is used as it is). Only sessions that benchmarks/gold/split.json keeps apart count;
+../shared/data/gold/score.py, which is used as it is). benchmarks/gold/split.json says which sessions are kept apart;
 the intervals are 90 % bootstrap intervals over sessions.
 
-Run: python benchmarks/knowledge.py [--units] [--confidence]
+Run: python benchmarks/knowledge.py [--units]
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from offline_extraction.offline import extract_offline
 
 from nugget.config import Settings, load_settings, read_environment
-from nugget.extraction.heuristic import extract_heuristic
+from nugget.extraction.offline import extract_offline
 from nugget.infra.embedding import open_embedder
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
@@ -128,13 +127,10 @@ def line(figures: Row, names: Sequence[str], units: Sequence[Row]) -> str:
     return "; ".join(parts)
 
 
-EXTRACTORS = {"shipped": extract_heuristic, "on trial": extract_offline}
-
-
-def propose(session: str, embed: Embed | None, extractor: str = "on trial") -> list[Row]:
-    """Return the units that an extractor proposes from a session."""
+def propose(session: str, embed: Embed | None) -> list[Row]:
+    """Return the units that extraction proposes from a session."""
     redacted, _ = redact_session(read_session(TRANSCRIPTS / session), settings=Settings())
-    made = EXTRACTORS[extractor](redacted, embed=embed, now=NOW)
+    made = extract_offline(redacted, embed=embed, now=NOW)
     return [row(session, p.unit.title, p.unit.body, p.unit.type, p.unit.confidence) for p in made]
 
 
@@ -163,12 +159,13 @@ def main() -> None:
     if not SHARED_GOLD.is_dir():
         print("no labelled sessions here")
         return
-    names = [name for name in sessions() if is_apart(name)]
-    for extractor in EXTRACTORS:
-        units = [unit for name in names for unit in propose(name, model(), extractor)]
-        print(f"{extractor}, kept apart:", line(scored(names, units), names, units))
-        confidence(names, units)
-        if "--units" in sys.argv:
+    for part, is_wanted in (("trained on", False), ("kept apart", True)):
+        names = [name for name in sessions() if is_apart(name) == is_wanted]
+        units = [unit for name in names for unit in propose(name, model())]
+        print(f"{part}:", line(scored(names, units), names, units))
+        if is_wanted:
+            confidence(names, units)
+        if "--units" in sys.argv and not is_wanted:
             for unit in units:
                 print(f"{unit['confidence']:.2f} {unit['type']:9}{unit['title']}")
     speed(model())

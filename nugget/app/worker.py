@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nugget.extraction.scoring import Embed
+    from nugget.extraction.offline import Embed
 
 MAX_JOBS = 100
 """A worker hands over to a fresh one after so many jobs, so that nothing it leaks can add up."""

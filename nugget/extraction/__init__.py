@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.extraction.heuristic import extract_heuristic
+from nugget.extraction.offline import extract_offline
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.models import Session
 from nugget.sources.condense import exchanges
@@ -15,7 +15,7 @@ from nugget.text import shorten
 
 if TYPE_CHECKING:
     from nugget.extraction.generative import Nearest
-    from nugget.extraction.scoring import Embed
+    from nugget.extraction.offline import Embed
     from nugget.infra.llm import LLM, ClaudeCli
 
 __all__ = ["METHODS", "Extraction", "Proposal", "extract"]
@@ -49,7 +49,7 @@ def extract(
                 hint="Set ANTHROPIC_API_KEY, or `llm: {extract_with: claude-code}`.",
             )
         return extract_generative(session, llm=llm, settings=settings, nearest=nearest, now=now)
-    proposals = extract_heuristic(session, embed=embed, now=now)
+    proposals = extract_offline(session, embed=embed, now=now)
     return Extraction(proposals=tuple(proposals), method="heuristic", summary=summary_of(session))
 
 

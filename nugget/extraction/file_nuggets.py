@@ -1,14 +1,14 @@
-"""What each file was touched for: intents of files that prompts name, and what was created, changed and deleted."""
+"""Intents of files: what was done to each file of a session, and what it was wanted for."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nugget.extraction.passages import sentences
-from nugget.extraction.requests import cleaned, is_request, one_line
-from nugget.extraction.scoring import shared_words
+from nugget.extraction.requests import cleaned, is_request, is_wish, one_line
+from nugget.extraction.speech import split
 from nugget.models import Event
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
 from nugget.text import counted, shorten
@@ -16,10 +16,9 @@ from nugget.text import counted, shorten
 if TYPE_CHECKING:
     from nugget.extraction.provenance import Reading
 
-FILE_INTENT, TUNING, FILE_SCOPE = 0.5, 0.65, 0.7
+INTENT, TUNING = 0.7, 0.65
 MAX_SINGLE = 4
 """Files of one folder and request that get a nugget each; more of them share one, scoped to the folder."""
-MAX_INTENTS_A_FILE = 2
 _GENERATED = re.compile(
     r"(?:^|/)(?:node_modules|vendor|dist|build|out|target|\.next|__pycache__|__snapshots__|coverage|\.git)/"
     r"|(?:^|/)(?:package-lock\.json|[\w.-]*\.lock|go\.sum|pnpm-lock\.yaml|bun\.lockb|[\w.-]+\.min\.(?:js|css))$"
@@ -50,22 +49,29 @@ def is_test(path: str) -> bool:
 
 
 def of_files(reading: Reading) -> Iterator[Nugget]:
-    """Intents of files that prompts name, what was done to each file and for what, and what was edited in between."""
-    intents = list(_intents(reading))
-    yield from intents
-    yield from _scopes(reading, intents)
+    """Yield one intent a file, or a folder of many files, and the files that a person edited in between."""
+    yield from _intents(reading)
     for path in reading.edited_between:
         if path in reading.touches and not is_generated(path):
             summary = f"Human-edited AI output in {path} during the session"
             yield reading.nugget(NuggetType.TUNING, summary, TUNING, event=None, path=path)
 
 
-def _intents(reading: Reading) -> Iterator[Nugget]:
-    """One for each sentence of a prompt that names a file which the session touched.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What was asked for, in one line, and where it stands."""
+
+    text: str
+    quote: str
+    event: Event | None
+
+
+def _wishes(reading: Reading) -> dict[str, _Wish]:
+    """Return the first sentence of a request that names a file, by the file's path.
 
     A line that names files and says nothing more, a heading in a plan, speaks for the sentence below it.
     """
-    counts: dict[str, int] = {}
+    found: dict[str, _Wish] = {}
     for exchange in reading.exchanges:
         if not exchange.prompt or not is_request(exchange.prompt):
             continue
@@ -77,14 +83,10 @@ def _intents(reading: Reading) -> Iterator[Nugget]:
             if not _says_more(sentence):
                 above = named
                 continue
-            for path in named or above:
-                if counts.get(path, 0) < MAX_INTENTS_A_FILE and not is_generated(path):
-                    counts[path] = counts.get(path, 0) + 1
-                    yield reading.nugget(
-                        NuggetType.INTENT, sentence, FILE_INTENT, event=event, quote=quote, path=path,
-                        detail=shorten(sentence, 400) if len(sentence) > SUMMARY_CHARS else "",
-                    )  # fmt: skip
+            for path in (named or above) if is_wish(sentence) else ():
+                found.setdefault(path, _Wish(text=sentence, quote=quote, event=event))
             above = []
+    return found
 
 
 def _says_more(sentence: str) -> bool:
@@ -98,17 +100,18 @@ def _sentences(event: Event) -> Iterator[tuple[str, str]]:
     start = 0
     for line in event.text[:6000].split("\n"):
         end = start + len(line)
-        for one in sentences(event.text, start, end):
-            yield cleaned(one.text), one.text
+        for left, right in split(event.text, start, end):
+            yield cleaned(event.text[left:right]), event.text[left:right]
         start = end + 1
 
 
-def _scopes(reading: Reading, intents: Sequence[Nugget]) -> Iterator[Nugget]:
-    """What was done to files, for the request in which it was begun; many of one folder together."""
+def _intents(reading: Reading) -> Iterator[Nugget]:
+    """Yield what was done to each file, and what for; many files of one folder and request share a nugget."""
     began: dict[str, int] = {}
     for number, touched in enumerate(reading.touched_in):
         for path in touched:
             began.setdefault(path, number)
+    wishes = _wishes(reading)
     groups: dict[tuple[int, TouchAction, str], list[FileTouch]] = {}
     for path, touch in reading.touches.items():
         if not is_generated(path):
@@ -116,40 +119,37 @@ def _scopes(reading: Reading, intents: Sequence[Nugget]) -> Iterator[Nugget]:
             groups.setdefault((number, touch.action, path.rpartition("/")[0]), []).append(touch)
     for (number, action, folder), touches in groups.items():
         request, event = reading.requests[number] if reading.requests else ("", None)
-        request = request or reading.session.title or ""
-        if not request and action is TouchAction.MODIFIED:
-            continue
+        asked = _Wish(
+            text=request or reading.session.title or "", quote=event.text.strip() if event else "", event=event
+        )
         if len(touches) > MAX_SINGLE:
             names = [touch.path.rpartition("/")[2] for touch in touches]
             what = f"{_VERBS[action]} {counted(len(names), 'file')} in {folder or 'the root'}"
-            yield _scope(reading, what, request, event, path=folder or None, others=names)
+            yield _intent(reading, what, asked, path=folder or None, others=names)
             continue
         for touch in touches:
-            told = [one for one in intents if one.scope.path == touch.path]
-            if any(shared_words(one.summary, request) >= 0.8 for one in told) and action is TouchAction.MODIFIED:
+            wish = wishes.get(touch.path, asked)
+            if not wish.text and action is TouchAction.MODIFIED:
                 continue
             name = touch.path.rpartition("/")[2]
             what = f"{_VERBS[action]} {name}"
             if touch.previous_path:
                 what = f"Renamed {touch.previous_path.rpartition('/')[2]} to {name}"
             together = [
-                path for path in (reading.touched_in[number] if reading.touched_in else []) if path != touch.path
+                path for path in (reading.touched_in[number] if reading.touched_in else ()) if path != touch.path
             ]
-            yield _scope(reading, what, request, event, path=touch.path, others=together)
+            yield _intent(reading, what, wish, path=touch.path, others=together)
 
 
-def _scope(
-    reading: Reading, what: str, request: str, event: Event | None, *, path: str | None, others: Sequence[str]
-) -> Nugget:
+def _intent(reading: Reading, what: str, wish: _Wish, *, path: str | None, others: Sequence[str]) -> Nugget:
     room = SUMMARY_CHARS - len(what) - 2
-    summary = f"{what}: {one_line(request, room)}" if request and room >= 30 else what
-    lines = [f"For: {shorten(request, 300)}"] if len(request) > room else []
+    summary = f"{what}: {one_line(wish.text, room)}" if wish.text and room >= 30 else what
+    lines = [f"For: {shorten(wish.text, 300)}"] if len(wish.text) > room else []
     shown = list(others[:8])
     more = f" and {len(others) - len(shown)} more" if len(others) > len(shown) else ""
     lines += [f"Together with: {', '.join(shown)}{more}"] if shown else []
-    quote = event.text.strip() if event is not None else ""
     return reading.nugget(
-        NuggetType.INTENT, summary, FILE_SCOPE, event=event, quote=quote, path=path, detail="\n".join(lines)
+        NuggetType.INTENT, summary, INTENT, event=wish.event, quote=wish.quote, path=path, detail="\n".join(lines)
     )
 
 

@@ -25,8 +25,7 @@ from nugget.extraction.generative import (
 )
 from nugget.extraction.places import Places
 from nugget.extraction.replies import Shown, find_quote, is_foreign, without_invisible
-from nugget.extraction.requests import one_line
-from nugget.extraction.scoring import shared_words
+from nugget.extraction.requests import one_line, shared_words
 from nugget.infra.llm.gate import problems_in
 from nugget.models import EventKind, Scope, Session, Speaker
 from nugget.nuggets import FileTouch, Nugget, NuggetType

@@ -7,33 +7,40 @@ nugget belongs to the file, and the symbol, that its evidence names; to the whol
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePosixPath
 
 from nugget.config import Settings
-from nugget.extraction import file_nuggets
+from nugget.extraction import file_nuggets, phrases
+from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
-from nugget.extraction.passages import Passage, passages
+from nugget.extraction.drafts import Draft
+from nugget.extraction.offline import alternatives_of, is_adopted, is_checked
+from nugget.extraction.offline import drafts as judged_drafts
 from nugget.extraction.places import Mentions, Places, definitions
-from nugget.extraction.reasons import Reason, find_reasons
-from nugget.extraction.requests import cleaned, is_request, one_line
-from nugget.extraction.scoring import shared_words
+from nugget.extraction.requests import cleaned, is_request, is_wish, one_line, shared_words
+from nugget.extraction.speech import Channel
 from nugget.extraction.touches import TouchedFiles, is_made_edit
-from nugget.extraction.units import Writer
-from nugget.models import Event, EventKind, Evidence, Scope, Session, Speaker, SpeechOrigin
+from nugget.models import Event, EventKind, Evidence, KnowledgeType, Scope, Session, Speaker, SpeechOrigin
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType
 from nugget.redaction import redact_session
 from nugget.sources.condense import Exchange, exchanges, without_recalled
 from nugget.sources.speakers import passes_on
 from nugget.text import shorten
 
-INTENT, DEPENDENCY, ANSWER = 0.6, 0.7, 0.7
-"""Confidence of an intent, of a dependency, and of what the person answered when asked."""
+INTENT, DEPENDENCY = 0.6, 0.7
+"""Confidence of an intent, and of a dependency."""
+LEAST = 0.45
+"""Confidence from which a sentence tells why code is as it is."""
+PER_TYPE = 5
+"""Decisions, rules or warnings from one session, at most."""
 PROMPT_CHARS = 500
 QUOTE_CHARS = 280
 _GROUPED_DEPENDENCIES = 4
+_COMMAND_CHARS = 300
 _REPEATS = 0.9
 _WORTH_READING = ("git commit", " install", " i ", " add ", " get ", " require ", " remove ", " uninstall", " rm ")
 """What a command has to hold to say why, or to change a dependency."""
@@ -61,7 +68,8 @@ class Reading:
         asked: tuple[str, Event | None] = ("", None)
         for number, exchange in enumerate(self.exchanges):
             if exchange.prompt and is_request(exchange.prompt):
-                asked = cleaned(exchange.prompt), exchange.events[0]
+                wanted = cleaned(exchange.prompt)
+                asked = (wanted, exchange.events[0]) if is_wish(wanted) else asked
             self.requests.append(asked)
             touched: dict[str, None] = {}
             for event in exchange.events:
@@ -112,14 +120,13 @@ def read_for_nuggets(
 
 
 def heuristic_nuggets(reading: Reading, *, reasons: bool = True) -> tuple[Nugget, ...]:
-    """The nuggets of a session, without ids. `reasons` are those that an LLM finds better: sentences that say why."""
-    parts = list(passages(reading.session))
+    """Return the nuggets of a session, without ids; without `reasons` only intents and dependencies."""
+    claims = claims_of(reading.session.events)
     found = [
         *_intent(reading),
         *file_nuggets.of_files(reading),
-        *_dependencies(reading, parts),
-        *_answers(reading),
-        *(_of_reason(reading, reason) for reason in (find_reasons(parts) if reasons else ())),
+        *_dependencies(reading, claims),
+        *(_reasons(reading, claims) if reasons else ()),
     ]
     return tuple(_distinct(found))
 
@@ -130,10 +137,12 @@ def _slim(event: Event) -> Event:
     if kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY):
         return event
     if kind is EventKind.COMMAND:
-        worth = "git commit" in event.text or any(
-            word in event.text for word in (" install", " add ", " get ", " rem", " i ")
+        worth = (
+            "git commit" in event.text
+            or "gh pr " in event.text
+            or any(word in event.text for word in (" install", " add ", " get ", " rem", " i "))
         )
-        return event if worth else replace(event, text="")
+        return event if worth else replace(event, text=event.text[:_COMMAND_CHARS])
     if kind is EventKind.FILE_EDIT:
         name = (event.path or "").replace("\\", "/").rpartition("/")[2]
         if any(PurePosixPath(name).match(entry[0]) for entry in MANIFESTS):
@@ -156,7 +165,7 @@ def _intent(reading: Reading) -> Iterator[Nugget]:
     yield reading.nugget(NuggetType.INTENT, request, INTENT, event=event, quote=quote, detail=detail)
 
 
-def _dependencies(reading: Reading, parts: Sequence[Passage]) -> Iterator[Nugget]:
+def _dependencies(reading: Reading, claims: SessionClaims) -> Iterator[Nugget]:
     events = list(reading.session.events)
     outputs = {event.call_id: event for event in events if event.kind is EventKind.OUTPUT and event.call_id}
     changes = dependency_changes([event for event in events if reading.place_of.get(id(event)) is not None], outputs)
@@ -171,7 +180,7 @@ def _dependencies(reading: Reading, parts: Sequence[Passage]) -> Iterator[Nugget
             yield _many_dependencies(reading, together, path)
             continue
         for change in together:
-            why = _why(reading, change, parts)
+            why = _why(reading, change, claims)
             summary = change.summary[:1].upper() + change.summary[1:]
             fits = why and len(summary) + 2 + len(why) <= SUMMARY_CHARS
             yield reading.nugget(
@@ -193,24 +202,19 @@ def _many_dependencies(reading: Reading, together: Sequence[DependencyChange], p
     )
 
 
-def _why(reading: Reading, change: DependencyChange, parts: Sequence[Passage]) -> str:
-    """The nearest sentence that names the dependency, in its exchange or up to it; empty where there is none."""
+def _why(reading: Reading, change: DependencyChange, claims: SessionClaims) -> str:
+    """Return the nearest sentence that names the dependency, in its exchange or one before or after; else nothing."""
     number = reading.place_of[id(change.event)]
     short = change.name.rpartition("/")[2].lower()
     best, distance = "", 3
-    for passage in parts:
-        there = reading.place_of.get(id(passage.event), -1)
+    for claim in claims.claims:
+        there = reading.place_of.get(id(claim.sentence.event), -1)
         away = abs(number - there)
         if there < 0 or away >= distance or (len(short) < 3 and short != change.name):
             continue
-        for sentence in passage.sentences:
-            if (
-                short in sentence.text.lower()
-                and len(sentence.text) > len(short) + 12
-                and "?" not in sentence.text[-2:]
-            ):
-                best, distance = sentence.text, away
-                break
+        text = claim.sentence.text
+        if short in text.lower() and len(text) > len(short) + 12 and "?" not in text[-2:]:
+            best, distance = text, away
     return best
 
 
@@ -229,36 +233,57 @@ def _manifest(reading: Reading, change: DependencyChange) -> str | None:
     return next((glob for glob in globs if "*" not in glob and reading.places.is_file(glob)), None)
 
 
-def _answers(reading: Reading) -> Iterator[Nugget]:
-    """Decisions that the person took when the agent asked."""
-    writer = Writer(session=reading.session, now=reading.now, events=reading.session.events)
-    for event in reading.session.events:
-        proposal = writer.answer(event) if event.kind is EventKind.PROMPT and event.call_id else None
-        if proposal is not None:
-            unit = proposal.unit
-            yield reading.nugget(
-                NuggetType.DECISION, unit.title, ANSWER, event=event, quote=unit.evidence[0].quote,
-                path=reading.mentions.any_file(unit.title), alternatives=unit.alternatives,
-            )  # fmt: skip
+def _reasons(reading: Reading, claims: SessionClaims) -> Iterator[Nugget]:
+    """Yield the decisions, rules and warnings of a session, each at the file or symbol that it is about.
+
+    What is about no file is kept only if the user said it of the whole project.
+    """
+    counts: Counter[NuggetType] = Counter()
+    for draft in sorted(judged_drafts(claims, least=LEAST), key=lambda one: -one.confidence):
+        sentence = draft.anchor.sentence
+        kind = _kind(draft)
+        if kind is None or counts[kind] == PER_TYPE:
+            continue
+        path, symbol = _scope(reading, draft)
+        if path is None and sentence.channel is not Channel.USER:
+            continue
+        counts[kind] += 1
+        moment = sentence.event.timestamp or reading.session.started or reading.now
+        nugget = reading.nugget(
+            kind, draft.title, round(draft.confidence, 2), event=sentence.event, quote=sentence.quote, path=path,
+            symbol=symbol, detail=draft.text() if draft.text().rstrip(".") != draft.title else "",
+            alternatives=alternatives_of(draft, claims) if kind in (NuggetType.DECISION, NuggetType.REJECTION) else (),
+        )  # fmt: skip
+        yield replace(nugget, stale_after=phrases.end_of(sentence.text, moment.date()))
 
 
-def _of_reason(reading: Reading, reason: Reason) -> Nugget:
-    path, symbol = _scope(reading, reason)
-    return reading.nugget(
-        reason.type, reason.summary, reason.confidence, event=reason.passage.event, quote=reason.quote, path=path,
-        symbol=symbol, detail=reason.detail, alternatives=reason.alternatives,
-    )  # fmt: skip
+def _kind(draft: Draft) -> NuggetType | None:
+    """Return the type of nugget that a draft is; None unless the user said it or the session confirmed it."""
+    text, found = draft.anchor.sentence.text, draft.anchor.features
+    is_user = draft.anchor.sentence.channel is Channel.USER
+    if is_user and phrases.REJECTS.search(text):
+        return NuggetType.REJECTION
+    if draft.kind is KnowledgeType.BELIEF:
+        return NuggetType.CONSTRAINT if is_user else None
+    if phrases.WORKAROUND.search(draft.statement):
+        return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
+    if draft.kind is KnowledgeType.DECISION:
+        return NuggetType.DECISION if is_user or is_adopted(draft) else None
+    if not is_user and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):
+        return NuggetType.CAVEAT
+    return None
 
 
-def _scope(reading: Reading, reason: Reason) -> tuple[str | None, str | None]:
-    """The file and the symbol that a reason is about: named by it, or the only file touched where it was said."""
-    defined = reading.mentions.symbol(reason.quote)
-    named = reading.mentions.any_file(reason.quote)
+def _scope(reading: Reading, draft: Draft) -> tuple[str | None, str | None]:
+    """Return the file and the symbol that a draft is about: named by it, or the only file touched where it was said."""
+    quote = draft.anchor.sentence.quote
+    defined = reading.mentions.symbol(quote)
+    named = reading.mentions.any_file(quote)
     if defined is not None and named in (None, defined[1]):
         return defined[1], defined[0]
     if named is not None:
         return named, None
-    touched = reading.touched_in[reading.place_of.get(id(reason.passage.event), 0)] if reading.touched_in else []
+    touched = reading.touched_in[reading.place_of.get(id(draft.anchor.sentence.event), 0)] if reading.touched_in else []
     touched = [path for path in touched if path in reading.touches and not file_nuggets.is_test(path)] or touched
     return (touched[0], None) if len(touched) == 1 else (None, None)
 

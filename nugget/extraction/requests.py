@@ -1,10 +1,10 @@
-"""What was asked for: prompts in one line, in any language."""
+"""Requests: prompts in one line, in any language."""
 
 from __future__ import annotations
 
 import re
 
-from nugget.extraction import wording
+from nugget.extraction import titles
 from nugget.nuggets import SUMMARY_CHARS
 from nugget.sources.speakers import PLAN_OPENING
 
@@ -29,9 +29,26 @@ _GO_ON = re.compile(
     r"|继续|好的?|是的?|はい|続けて|계속|네|[\d\s.,!?/]+|[\s,.]|please|pls)+[\s.!?…。！？]*",
     re.IGNORECASE,
 )
+_ENGLISH = re.compile(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b", re.IGNORECASE)
+_IMPERATIVES = frozenset(
+    """
+    adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
+    deploy design disable document double drop enable ensure exclude extend extract find fix follow format generate
+    give handle have hide implement improve include increase inline install introduce investigate keep let limit log
+    lower make merge migrate move open optimise optimize parse port prepare prevent print put raise rebase reduce
+    refactor reject release remove rename repair replace report reset resolve restore restructure retry return reuse
+    revert rewrite send separate set show sign simplify skip solve sort speed split start stop store support switch
+    take teach test tidy trim turn undo unify update upgrade use validate verify wire wrap write
+    """.split()
+)
+_WANTED = re.compile(
+    r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|instead|so that|please|never|always|don't)\b",
+    re.I,
+)
 _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_LATIN_WORD = re.compile(r"[A-Za-z_]\w{2,}")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 
 
@@ -43,13 +60,13 @@ def cleaned(prompt: str) -> str:
         text = titled[1] if titled else prompt[len(PLAN_OPENING) :]
     text = _IMAGE.sub(" ", _TAG.sub(" ", _FENCED.sub(" ", text[:8000])))
     lines = [_MARKUP.sub("", line).strip() for line in text.splitlines() if not _RULE.match(line)]
-    prose = wording.plain(_joined([line for line in lines if line]))
+    prose = titles.clean(_joined([line for line in lines if line]))
     bare = _COURTESY.sub("", prose)
     while (parts := _SENTENCE_END.split(bare, maxsplit=1)) and len(parts) == 2 and _GO_ON.fullmatch(parts[0]):
         bare = parts[1]  # `Commit this. Now ...`
     if asked := _ASKED.match(bare):
         bare = re.sub(r"\?(?=\s)", ".", bare[asked.end() :], count=1).removesuffix("?")
-    return wording.capitalised(bare if len(bare) >= 8 else prose)
+    return titles.capitalised(bare if len(bare) >= 8 else prose)
 
 
 def is_request(prompt: str) -> bool:
@@ -59,6 +76,14 @@ def is_request(prompt: str) -> bool:
     is_wide = _WIDE.search(text) is not None
     enough = letters >= 4 if is_wide else letters >= 8 and len(text.split()) > 1
     return enough and not _GO_ON.fullmatch(text)
+
+
+def is_wish(text: str) -> bool:
+    """Return whether a cleaned text says what is wanted, and not how things are; only English ones can be told."""
+    if not _ENGLISH.search(text):
+        return True
+    first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
+    return first in _IMPERATIVES or (_WANTED.search(text) is not None and not text.rstrip().endswith("?"))
 
 
 def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:
@@ -75,7 +100,13 @@ def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:
         return kept.rstrip()
     room = text[: max_chars - 1]
     cut = room.rsplit(" ", 1)[0] if " " in room[max_chars // 2 :] else room
-    return wording.balanced(cut).rstrip(" ,;:—–-") + "…"
+    return titles.balanced(cut).rstrip(" ,;:—–-") + "…"
+
+
+def shared_words(one: str, other: str) -> float:
+    """Return how much of the shorter text's distinct words the other has too (0..1)."""
+    ours, theirs = (set(map(str.lower, _LATIN_WORD.findall(text))) for text in (one, other))
+    return len(ours & theirs) / max(1, min(len(ours), len(theirs)))
 
 
 def _joined(lines: list[str]) -> str:

@@ -11,7 +11,7 @@ from faults.channels import CHANNELS, MARK, RULE, TYPED_BY_THE_USER, Channel
 from replay import make_repository
 
 from nugget.config import Settings, read_environment
-from nugget.extraction.heuristic import extract_heuristic
+from nugget.extraction.offline import extract_offline
 from nugget.extraction.places import Places
 from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
 from nugget.extraction.touches import TouchedFiles
@@ -42,7 +42,7 @@ def read(channel: Channel, folder: Path) -> Session:
 def learned(session: Session, workspace: str = "w") -> list[Unit | Nugget]:
     """Everything that is learned from a session offline."""
     redacted, _ = redact_session(session, settings=Settings())
-    units = [one.unit for one in extract_heuristic(redacted, embed=None, now=NOW)]
+    units = [one.unit for one in extract_offline(redacted, embed=None, now=NOW)]
     places = Places(session=session, roots=[])
     reading = read_for_nuggets(session, TouchedFiles(), places, workspace=workspace, settings=Settings(), now=NOW)
     return [*units, *heuristic_nuggets(reading)]

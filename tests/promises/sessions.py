@@ -25,11 +25,10 @@ PROMISES: dict[str, str] = {
     "RED-REAL": "real sessions keep their hashes, ids, images and lock files",
     "EXT-JUNK": "plans, status reports, small talk and requests for the moment become no units",
     "EXT-CAUSE": "a root cause that was found becomes a bug with its reason",
-    "EXT-CONSTRAINT": "what the person rules (always, never, must, don't) becomes a unit",
-    "EXT-DECISION": "decisions keep their reason and what was turned down",
-    "EXT-FIX": "a failing command and what fixed it become one unit; a test written to fail does not",
+    "EXT-CONSTRAINT": "a rule of the person becomes a belief with its reason, in six languages",
+    "EXT-DECISION": "choices, corrections and answers of the person become decisions with what was not chosen",
+    "EXT-REFUTED": "what was reverted or refused in a session becomes no unit",
     "EXT-VERBATIM": "every unit carries quotes that stand verbatim in the records it names",
-    "EXT-COVERAGE": "heuristic extraction finds half of the learnings of real sessions, and at most a third is junk",
-    "EXT-REAL": "heuristic extraction works on every real session, with and without the model",
+    "EXT-REAL": "offline extraction works on every real session, with and without the model",
 }
 GAPS: dict[str, str] = {}

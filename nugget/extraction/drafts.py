@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from nugget.extraction import phrases, titles
+from nugget.extraction.claims import CHORE, Claim, SessionClaims
+from nugget.extraction.episodes import Turn
+from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
-from offline_extraction import phrases, titles
-from offline_extraction.claims import CHORE, Claim, SessionClaims
-from offline_extraction.episodes import Turn
-from offline_extraction.speech import Channel
 
 MAX_ANCHORS = 200
 """Claims of a session that are worked out as drafts, beside those that the person made or accepted."""
@@ -96,6 +96,8 @@ def _is_told(claim: Claim) -> bool:
 def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     sentence = claim.sentence
     if sentence.channel is Channel.QUOTED and not is_confirmed(claim):
+        return None
+    if claim.episode.undone and sentence.channel in (Channel.REPLY, Channel.PLAN):
         return None
     wished = sentence.channel is Channel.USER or bool(phrases.FEATURES["offer"].search(sentence.text))
     said = titles.wish(sentence.text) if wished else titles.point_of(sentence.text)
@@ -243,7 +245,7 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
             continue
         role = _role(other)
         value = (
-            0.1 * other.features["cue score"]
+            0.2 * other.features["telling"]
             + 0.6 * likeness
             + 0.12 * is_close
             + 0.1 * is_answer
@@ -292,13 +294,13 @@ def _role(claim: Claim) -> str:
 
 def _features(draft: Draft, session: SessionClaims) -> dict[str, float]:
     anchor = draft.anchor
-    scores = [claim.features["cue score"] for claim in draft.claims]
+    scores = [claim.features["telling"] for claim in draft.claims]
     channels = {claim.sentence.channel for claim in draft.claims}
     made = {f"anchor {name}": value for name, value in anchor.features.items()}
     made |= {
-        "best cue score": max(scores),
+        "best telling": max(scores),
         "support": len(draft.support) / 3,
-        "mean cue score": sum(scores) / len(scores),
+        "mean telling": sum(scores) / len(scores),
         "channels": len(channels) / 4,
         "with user": float(Channel.USER in channels),
         "with commit": float(bool(channels & {Channel.COMMIT, Channel.PUBLISHED, Channel.SUMMARY})),

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
+from nugget.extraction import phrases
 from nugget.models import Event, EventKind, Speaker
-from offline_extraction import phrases
 
 _CHOICE = re.compile(
     r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$", re.IGNORECASE
@@ -20,6 +21,15 @@ _QUESTION = re.compile(
 _COMMIT = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
 _REVERT = re.compile(r"\bgit (?:checkout (?:--|HEAD)|restore|revert|reset|stash)\b")
+
+
+_UNDO = re.compile(
+    r"\b(?:revert|undo|roll (?:it |that |this )?back|take (?:it|that|this) out|back (?:it|that|this) out)\b"
+    r"|\b(?:drop|remove|scrap|forget) (?:it|that|this)(?: (?:again|idea|change|approach))?\b"
+    r"|\b(?:rückgängig|nimm das (?:wieder )?(?:raus|zurück)|annule[zr]?|deshaz|元に戻|撤销|回退)",
+    re.IGNORECASE,
+)
+_UNDO_CHARS = 240
 
 
 class Turn(StrEnum):
@@ -41,7 +51,7 @@ class Episode:
     """One turn of a person and what followed until the next.
 
     `first` and `last` are the numbers of its events; `reaction` is the kind of the turn that follows, None at the end;
-    `conceded` tells that the agent's first reply gives way to the person.
+    `conceded` tells that the agent's first reply gives way to the person, `undone` that the person then had it undone.
     """
 
     turn: Turn
@@ -55,6 +65,7 @@ class Episode:
     reverts: list[int] = field(default_factory=list)
     reaction: Turn | None = None
     conceded: bool = False
+    undone: bool = False
 
 
 def episodes_of(events: Sequence[Event]) -> list[Episode]:
@@ -77,6 +88,9 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             now.edits.append(place)
         elif event.kind is EventKind.COMMAND:
             _note_command(now, place, event, outcome.get(event.call_id or ""))
+    for one, following in pairwise(made):
+        asked = len(following.prompt) <= _UNDO_CHARS and bool(_UNDO.search(following.prompt))
+        one.undone = asked or (bool(following.reverts) and following.turn in (Turn.OBJECTION, Turn.REFUSAL))
     return [one for one in made if one.last >= one.first]
 
 

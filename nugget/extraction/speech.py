@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nugget.models import Event, EventKind, Speaker
+from nugget.sources.speakers import is_quote, quoted_spans
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.+?)\s*#*$|^\*\*(?P<bold>[^*]{2,80})\*\*:?$")
@@ -31,7 +32,7 @@ _NUMBERED_READ = re.compile(r"^\s*\d+\s*(?:→|\t)")
 _TRAILER = re.compile(r"^\s*(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)")
 _NO_PROSE = (_CODE_LINE, _LOG_LINE, _NUMBERED_READ, _TRAILER)
 _SENTENCE_BREAK = re.compile(
-    r"(?<=[.!?])(?:[\"')*_`\]]{0,3})\s+(?=[\"'(*_`\[]{0,3}[A-Z0-9`~/.<-])|(?<=[.!?])\s+(?=\*\*)|(?<=[。！？])\s*"
+    r"(?<=[.!?])(?:[\"')*_`\]]{0,3})\s+(?=[\"'(*_`\[]{0,3}[A-ZÀ-ÖØ-ÞА-ЯЁ0-9`~/.<-])|(?<=[.!?])\s+(?=\*\*)|(?<=[。！？])\s*"
 )
 _LOOSE_BREAK = re.compile(r"(?<=[a-z)`\"'][.!?])\s+(?=[a-z])")
 _ABBREVIATION = re.compile(
@@ -135,7 +136,8 @@ def split(text: str, start: int, end: int, *, loose: bool = False) -> list[tuple
 
 def _cut(event: Event, place: int, channel: Channel, start: int, end: int) -> Iterator[Sentence]:
     heading = lead_in = ""
-    is_summary = channel is Channel.SUMMARY
+    is_summary, is_user = channel is Channel.SUMMARY, channel is Channel.USER
+    quoted = quoted_spans(event.text) if is_user else []
     for block, (begin, stop) in enumerate(_blocks(event.text, start, end)):
         line = event.text[begin:stop]
         titled = (_NUMBERED_HEADING.match(line) if is_summary else None) or _HEADING.match(line)
@@ -145,13 +147,13 @@ def _cut(event: Event, place: int, channel: Channel, start: int, end: int) -> It
         bullet = _BULLET.match(line)
         offset = bullet.end() if bullet else len(line) - len(line.lstrip(" >"))
         if not is_summary or (_SUMMARY_SECTIONS.search(heading) and not _USER_MESSAGES.search(heading)):
-            for number, (left, right) in enumerate(
-                split(event.text, begin + offset, stop, loose=channel is Channel.USER)
-            ):
+            for number, (left, right) in enumerate(split(event.text, begin + offset, stop, loose=is_user)):
+                text = event.text[left:right]
+                passes_on = is_user and event.tool is None and is_quote(text, left, right, quoted)
                 yield Sentence(
-                    text=event.text[left:right], event=event, place=place, channel=channel, start=left, end=right,
-                    block=block, number=number, heading=heading, lead_in=lead_in if bullet else "",
-                    is_listed=bool(bullet),
+                    text=text, event=event, place=place, channel=Channel.QUOTED if passes_on else channel,
+                    start=left, end=right, block=block, number=number, heading=heading,
+                    lead_in=lead_in if bullet else "", is_listed=bool(bullet),
                 )  # fmt: skip
         if not bullet:
             lead_in = line.strip() if line.rstrip().endswith(":") else ""

@@ -1,6 +1,6 @@
-"""Train the judge of offline extraction from labelled sessions, and write judge.json with its card.
+"""Train the judge of offline extraction from labelled sessions, and write nugget/extraction/judge.json with its card.
 
-    python benchmarks/offline_extraction/train.py [--check]
+    python scripts/train_extraction.py [--check]
 
 Labels: benchmarks/gold and ../shared/data/gold. Sessions that benchmarks/gold/split.json keeps apart are never read
 here. Everything reported is by leave-one-session-out: each session is judged by models that have not seen it.
@@ -19,19 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+_REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(_REPOSITORY / "benchmarks"))
 import knowledge as bench
 
+from nugget.extraction.claims import SessionClaims, claims_of
+from nugget.extraction.drafts import Draft, drafts_of
+from nugget.extraction.judge import Judge
+from nugget.extraction.offline import drafts as judged_drafts
+from nugget.extraction.offline import select
 from nugget.models import KnowledgeType
 from nugget.sources.claude_code import read_session
 from nugget.sources.condense import without_recalled
-from offline_extraction.claims import SessionClaims, claims_of
-from offline_extraction.drafts import Draft, drafts_of
-from offline_extraction.judge import Judge
-from offline_extraction.offline import drafts as judged_drafts
-from offline_extraction.offline import select
 
-TARGET = Path(__file__).with_name("judge.json")
+TARGET = _REPOSITORY / "nugget" / "extraction" / "judge.json"
 DRAFT_L2, TYPE_L2 = 200.0, 100.0
 BODY_ONLY = 0.35
 """Target of a draft that says a gold item only with its support; by worth where its claim says it."""

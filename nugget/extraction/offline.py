@@ -12,17 +12,16 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
-from nugget.extraction import wording
+from nugget.extraction import domains, phrases
+from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of
+from nugget.extraction.drafts import Draft, drafts_of, is_confirmed
+from nugget.extraction.episodes import Turn
+from nugget.extraction.judge import Judge, trained
 from nugget.extraction.proposals import Proposal
+from nugget.extraction.speech import Channel
 from nugget.models import EventKind, Evidence, KnowledgeType, Origin, Scope, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import without_recalled
 from nugget.text import slugify
-from offline_extraction import phrases
-from offline_extraction.claims import CHORE, Claim, SessionClaims, claims_of
-from offline_extraction.drafts import Draft, drafts_of, is_confirmed
-from offline_extraction.episodes import Turn
-from offline_extraction.judge import Judge, trained
-from offline_extraction.speech import Channel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +35,8 @@ _SURE = 0.7
 """Confidence at least of what a person laid down as a rule, or chose when asked."""
 _AGREED = 0.6
 """The same of what the agent offered and the person agreed to."""
+_REFUSED = 0.5
+"""The same of what a person does not want."""
 _QUOTE_CHARS = 240
 _SLUG_WORDS = 6
 _SAME_WORDS, _SHARED_WORDS, _SAME_MEANING = 0.22, 0.4, 0.5
@@ -52,15 +53,15 @@ def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> 
     return list({proposal.unit.id: proposal for proposal in reversed(units)}.values())[::-1]
 
 
-def drafts(read: SessionClaims, judge: Judge | None = None) -> list[Draft]:
-    """Return the drafts of a session, judged and typed."""
+def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | None = None) -> list[Draft]:
+    """Return the drafts of a session, judged and typed, with a confidence of `least` or more."""
     judge = judge or trained()
     made = drafts_of(read)
     for draft in made:
         draft.confidence = judge.draft_score(draft.features)
         draft.kind = KnowledgeType(judge.type_of(draft.features))
         _settle(draft)
-    return [draft for draft in made if draft.confidence >= judge.threshold]
+    return [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
 
 
 def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = None) -> list[Draft]:
@@ -98,6 +99,8 @@ def _settle(draft: Draft) -> None:
         draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
     elif phrases.RULES.search(text):
         draft.kind, draft.confidence = KnowledgeType.BELIEF, max(draft.confidence, _SURE)
+    elif phrases.REJECTS.search(text):
+        draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _REFUSED)
 
 
 def _same_subject(one: Draft, other: Draft, read: SessionClaims) -> bool:
@@ -122,13 +125,13 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
         title=draft.title,
         body=draft.text() + "\n",
         domain=_domain(draft, session, path),
-        tags=wording.tags_of(f"{draft.title} {draft.text()}", wording.language_of(session)),
+        tags=domains.tags_of(f"{draft.title} {draft.text()}", domains.language_of(session)),
         confidence=round(draft.confidence, 2),
         origin=Origin.AI_SESSION,
         scope=Scope(path=path) if path else None,
         session=session.id,
         evidence=tuple(dict.fromkeys(quotes)),
-        alternatives=_alternatives(draft, read),
+        alternatives=alternatives_of(draft, read),
         created=moment.date(),
         last_modified=moment.date(),
     )
@@ -200,17 +203,51 @@ def _in_repository(path: str, session: Session) -> str | None:
 
 def _domain(draft: Draft, session: Session, path: str | None) -> str:
     """`projects/NAME` for what is true of one repository; the domain of the language for what holds in general."""
-    project = wording.project_of(session)
+    project = domains.project_of(session)
     is_rule = draft.kind is KnowledgeType.BELIEF and path is None
     if project is None or is_rule:
-        return wording.domain_of(session)
+        return domains.domain_of(session)
     return f"projects/{slugify(project)}"
 
 
-def _alternatives(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
-    """The options of a dialog that were not taken."""
+def is_adopted(draft: Draft) -> bool:
+    """Return whether the session acted on what the agent said: it was accepted or committed, or edits followed."""
+    anchor = draft.anchor
+    if anchor.features["offer accepted"] or anchor.features["option chosen"]:
+        return True
+    if anchor.features["objected later"] or anchor.episode.undone:
+        return False
+    is_committed = anchor.sentence.channel in (Channel.COMMIT, Channel.PUBLISHED)
+    return is_committed or bool(anchor.episode.edits)
+
+
+def is_checked(draft: Draft) -> bool:
+    """Return whether what the agent said was adopted, and a check passed or a commit was made after its change."""
+    episode = draft.anchor.episode
+    done = (*episode.passed, *episode.commits)
+    is_committed = draft.anchor.sentence.channel in (Channel.COMMIT, Channel.PUBLISHED)
+    return is_adopted(draft) and (is_committed or bool(episode.edits and any(at > episode.edits[-1] for at in done)))
+
+
+_OVER = re.compile(
+    r"\b(?:instead of|rather than|as opposed to|over|not|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de)"
+    r"\s+((?:the |a |an |using |use )?[`\w][^.,;:()—–\n]{1,60})",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(
+    r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|weil|da|car|parce|porque)\b.*"
+)
+
+
+def alternatives_of(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
+    """Return what was not chosen: the other options of a dialog, or what follows `instead of`."""
     event = draft.anchor.sentence.event
-    if not (event.call_id and event.speaker is Speaker.USER and event.tool):
+    if event.call_id and event.speaker is Speaker.USER and event.tool:
+        calls = (one for one in read.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL)
+        asked = next(calls, None)
+        return phrases.options_not_taken(asked.text, event.text) if asked else ()
+    found = _OVER.search(draft.anchor.sentence.text)
+    if not found or (found[0].lower().startswith("not ") and "`" not in found[0]):
         return ()
-    asked = next((one for one in read.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL), None)
-    return phrases.options_not_taken(asked.text, event.text) if asked else ()
+    name = _CLAUSE.sub("", re.sub(r"^(?:the|a|an|using|use) ", "", found[1].strip())).strip(" `\"'")
+    return (name,) if 1 < len(name) <= 60 else ()

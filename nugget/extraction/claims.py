@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nugget.extraction.scoring import score_sentence
+from nugget.extraction import phrases
+from nugget.extraction.episodes import Episode, Turn, episodes_of
+from nugget.extraction.speech import Channel, Sentence, sentences_of
 from nugget.models import Event, EventKind
-from offline_extraction import phrases
-from offline_extraction.episodes import Episode, Turn, episodes_of
-from offline_extraction.speech import Channel, Sentence, sentences_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,6 +59,10 @@ _STOP = frozenset(
     " then than into also just only make made use used using file files code test tests run let need check see"
     " now".split()
 )
+
+
+_TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "default", "risk", "contrast")
+_IDLE = ("next_step", "praise", "report", "maybe", "offer")
 
 
 @dataclass(slots=True)
@@ -156,7 +159,7 @@ def _of_words(sentence: Sentence) -> dict[str, float]:
     made |= {name: float(bool(pattern.search(body))) for name, pattern in phrases.FORMS.items()}
     made["emoji"] = float(bool(_EMOJI.search(sentence.text)))
     made |= {
-        "cue score": max(-2.0, min(3.0, score_sentence(sentence.text, by_user=sentence.channel is Channel.USER)[0])),
+        "telling": (sum(made[name] for name in _TELLING) - sum(made[name] for name in _IDLE)) / 4,
         "names": min(names, 4) / 4,
         "no names": float(names == 0),
         "number": float(bool(_NUMBER.search(body))),

@@ -7,6 +7,7 @@ Chinese. Patterns without word boundaries serve scripts that do not put spaces b
 from __future__ import annotations
 
 import re
+from datetime import date, timedelta
 
 
 def _any(*parts: str) -> re.Pattern[str]:
@@ -19,6 +20,7 @@ FEATURES = {
         r"\b(?:immer|niemals?|nie|muss|müssen|nur|jede[rns]?|darf|dürfen|grundsätzlich)\b",
         r"\b(?:toujours|jamais|doit|doivent|il faut|uniquement|seulement|obligatoire)\b",
         r"\b(?:siempre|nunca|jamás|debe|deben|hay que|solo|sólo|únicamente|obligatorio)\b",
+        r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
         r"必ず|常に|絶対|しなければ|だけ|禁止|べき|必须|总是|永远|绝不|只能|一律|务必|不要|不得|禁止",
     ),
     "not": _any(
@@ -221,9 +223,27 @@ RULES = _any(
     r"\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
     r"\b(?:toujours|jamais|il faut|doi(?:t|vent)|désormais)\b|^ne \w+ pas\b",
     r"\b(?:siempre|nunca|hay que|debe[ns]?|a partir de ahora)\b|^no (?:uses|hagas)\b",
-    r"必ず|常に|してはいけない|しないで(?:ください)?|禁止|必须|总是|永远不要|绝不|不要|不得|务必|一律",
+    r"必ず|常に|してはいけない|ないで(?:ください|ね)?|禁止|必须|总是|永远不要|绝不|不要|不得|务必|一律",
+    r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
 )
 """What a person says that holds beyond the moment."""
+
+REJECTS = _any(
+    r"\b(?:i|we) (?:really )?(?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use|like) (?:to )?(?!you\b)",
+    r"\brule[sd]? out\b",
+    r"\bdecided (?:against|not to)\b|\bnot worth\b|\brejected\b",
+    r"\b(?:drop|dropped|abandoned) (?:the )?(?:idea|approach|plan)\b",
+    r"\b(?:verworfen|abgelehnt|entschieden gegen|rejeté\w*|écarté\w*|descartad\w+|rechazad\w+|отказались)\b",
+    r"放弃了|否决|却下|採用しない",
+)
+"""What a person says was turned down."""
+
+WORKAROUND = _any(
+    r"\bwork-?arounds?\b|\bworks? around\b|\btemporar(?:y|ily)\b|\bfor now\b|\bstop-?gap\b|\bmonkey-?patch",
+    r"\buntil .{3,60} (?:is|are|gets?) (?:fixed|released|merged|supported|available)\b",
+    r"\b(?:vorläufig|vorübergehend|notlösung|provisoi\w+|temporal\w*|provisional\w*|временн\w+)\b|临时|变通|暫定|回避策",
+)
+"""What holds only until something better."""
 
 CHOSEN = _any(
     r"\b(?:decided|decision|we(?:'re| are)? (?:going with|chose|use)|we've chosen|moved to|switched to)\b",
@@ -252,3 +272,36 @@ def options_not_taken(asked: str, answered: str, limit: int = 6) -> tuple[str, .
     """Return the labels that a dialog offered, without those in its answer."""
     labels = dict.fromkeys(_RECOMMENDED.sub("", label) for label in _LABEL.findall(asked))
     return tuple(label for label in labels if label not in answered)[:limit]
+
+
+_END = re.compile(
+    r"\b(?:until|till|bis|jusqu'(?:à|au)|hasta) (?:the end of )?(?P<until>[^.,;]{2,60})"
+    r"|\bfor (?:this|the next) (?P<span>release|sprint|week"
+    r"|month|quarter)\b",
+    re.IGNORECASE,
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = {"week": 7, "sprint": 14, "month": 31, "release": 60, "quarter": 92}
+_OPEN_END_DAYS = 90
+"""Days after which one asks again whether `until the migration is done` still holds."""
+
+
+def end_of(text: str, said_on: date) -> date | None:
+    """Return the day up to which a sentence holds, if it gives an end."""
+    found = _END.search(text)
+    if found is None:
+        return None
+    if found["span"]:
+        return said_on + timedelta(days=_DAYS[found["span"].lower()])
+    if exact := re.search(r"\b(\d{4})-(\d\d)-(\d\d)\b", found["until"]):
+        try:
+            return date(*map(int, exact.groups()))
+        except ValueError:
+            return None
+    month = next((n for n, name in enumerate(_MONTHS, 1) if found["until"].lower().startswith(name)), None)
+    if month is not None and len(found["until"].split()) <= 2:
+        return date(said_on.year + (month < said_on.month), month, 28)
+    is_state = re.search(
+        r"\b(?:is|are|has|have|gets?|was)\b|\b(?:release[ds]?|migration|launch|merged?)\b", found["until"]
+    )
+    return said_on + timedelta(days=_OPEN_END_DAYS) if is_state else None

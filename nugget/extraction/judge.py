@@ -38,7 +38,7 @@ class Judge:
 @cache
 def trained() -> Judge:
     """The judge as it is shipped."""
-    stored = json.loads((files("offline_extraction") / "judge.json").read_text("utf-8"))
+    stored = json.loads((files("nugget.extraction") / "judge.json").read_text("utf-8"))
     return Judge(**{name: stored[name] for name in ("draft", "types", "slope", "offset", "threshold")})
 
 

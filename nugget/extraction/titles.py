@@ -104,6 +104,7 @@ _CLAUSE_FIRST = re.compile(
 _PASSING = re.compile(
     r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)", re.IGNORECASE
 )
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LOWER = re.compile(r"[a-z]+(?=[\s,:;]|$)")
 _CHAT = re.compile(
     r"(?:yes|yeah|okay|ok|sure|great|perfect|done|wait|hmm|now|so|let me|let's|i(?=['’ ]))\b", re.IGNORECASE
@@ -178,12 +179,12 @@ def title_of(text: str) -> str:
         ]
         if cuts:
             said = said[: cuts[-1]]
-    said = _balanced(said.strip(" .,;:!—–-。"))
+    said = balanced(said.strip(" .,;:!—–-。"))
     before = ""
     while before != said:
         before, said = said, _DANGLING.sub("", said)
     said = capitalised(said)
-    if len(said) > TITLE_CHARS or len(said) < 12 or _CHAT.match(said):
+    if len(said) > TITLE_CHARS or len(said) + len(_WIDE.findall(said)) < 12 or _CHAT.match(said):
         return ""
     return said[:1].upper() + said[1:] if _LOWER.match(said) else said
 
@@ -222,7 +223,8 @@ def _answer(question: str, answer: str) -> str:
     return f"{answer}: {asked}"
 
 
-def _balanced(text: str) -> str:
+def balanced(text: str) -> str:
+    """Return a text without a backtick, bracket or quotation mark that was opened and cut off."""
     if text.count("`") % 2:
         text = text[: text.rfind("`")].rstrip()
     if text.count("(") > text.count(")"):

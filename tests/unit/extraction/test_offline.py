@@ -1,0 +1,373 @@
+"""Offline extraction: knowledge from a session without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from nugget.config import Settings, load_settings, read_environment
+from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError, UsageError
+from nugget.extraction import extract as run_extraction
+from nugget.extraction.fixes import signature_of
+from nugget.extraction.offline import MAX_UNITS, extract_offline
+from nugget.extraction.phrases import end_of
+from nugget.extraction.proposals import Proposal
+from nugget.extraction.speech import sentences_of, split
+from nugget.extraction.titles import TITLE_CHARS, title_of
+from nugget.infra.resources import resource
+from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
+from nugget.redaction import redact_session
+from nugget.sources.claude_code import read_session
+from nugget.sources.speakers import SAID_BY, split_pasted
+
+NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+PROMPT, REPLY, COMMAND, OUTPUT, EDIT = (
+    EventKind.PROMPT, EventKind.REPLY, EventKind.COMMAND, EventKind.OUTPUT, EventKind.FILE_EDIT,
+)  # fmt: skip
+BUG, DECISION, BELIEF = KnowledgeType.BUG, KnowledgeType.DECISION, KnowledgeType.BELIEF
+
+
+def said(text: str, kind: EventKind = REPLY, **values: object) -> Event:
+    speaker, origin = SAID_BY[kind]
+    return Event(kind=kind, text=text, speaker=speaker, origin=origin, **values)  # type: ignore[arg-type]
+
+
+def prompt(text: str) -> list[Event]:
+    """A prompt as the reader of transcripts tells typed and pasted text apart."""
+    typed, pasted = split_pasted(text)
+    parts = [said(typed, PROMPT)] if typed else []
+    return [*parts, said(pasted, EventKind.PASTE)] if pasted else parts
+
+
+def ran(command: str, output: str, *, ok: bool) -> list[Event]:
+    call_id = f"{command}{output}"
+    return [
+        said(command, COMMAND, tool="Bash", call_id=call_id),
+        said(output, OUTPUT, tool="Bash", call_id=call_id, ok=ok, exit_code=0 if ok else 1),
+    ]
+
+
+def edited(path: str, before: str = "a", after: str = "b") -> Event:
+    return said(f"Edit {path}", EDIT, tool="Edit", path=path, before=before, after=after, ok=True)
+
+
+def session_of(*parts: Event | Sequence[Event]) -> Session:
+    events = [event for part in parts for event in ([part] if isinstance(part, Event) else part)]
+    numbered = tuple(
+        Event(**{name: getattr(event, name) for name in event.__slots__} | {"uuid": event.uuid or f"u{number}"})
+        for number, event in enumerate(events)
+    )
+    return Session(id="s1", agent="claude-code", path="s1.jsonl", events=numbered, cwd="/home/robin/src/shop")
+
+
+def extract(*parts: Event | Sequence[Event]) -> list[Proposal]:
+    return extract_offline(session_of(*parts), embed=None, now=NOW)
+
+
+@pytest.fixture(scope="module")
+def embed() -> Callable[[Sequence[str]], Any]:
+    """The real model."""
+    import numpy as np
+
+    from nugget.infra.embedding import open_embedder
+
+    environment = read_environment()
+    embedder = open_embedder(load_settings(environment), environment)
+    assert embedder is not None
+    return lambda texts: np.stack(list(embedder.embed(texts)))
+
+
+CHATTER = """\
+Let me look at the file to understand how the cache works.
+Now I'll run the tests to make sure everything passes.
+All tests pass and lint is clean.
+Good question! Let me check that first.
+I've committed the change and pushed it to your branch.
+Task 8 is complete. Moving on to Task 9.
+Would you like me to open a pull request?
+Here's a summary of what I changed:
+Done.
+"""
+
+
+@pytest.mark.proves("EXT-JUNK")
+@pytest.mark.parametrize(
+    "talk",
+    [
+        [*prompt("fix the tests please"), *(said(line) for line in CHATTER.splitlines())],
+        [*prompt("can you also add a test for the parser?"), said("Sure.")],
+        [*prompt("ok, works. great"), said("Thanks.")],
+        [*prompt("let's start with #89"), said("Sure.")],
+        [
+            *prompt("fix the lint errors"), *ran("make lint", "app.go:19:13: G304 (gosec)", ok=False),
+            edited("app.go"), *ran("make lint", "0 issues", ok=True), said("Fixed the lint errors. Lint is clean now."),
+        ],
+    ],
+)  # fmt: skip
+def test_plans_status_reports_small_talk_and_requests_give_no_units(talk: list[Event]) -> None:
+    assert extract(talk) == []
+
+
+@pytest.mark.proves("EXT-CAUSE")
+def test_a_root_cause_becomes_a_bug_with_its_reason() -> None:
+    text = (
+        "Found it! The root cause is that `os.Chdir()` changes the working directory of the whole process, "
+        "so tests that run with `t.Parallel()` see each other's folder. Let me fix that."
+    )
+    (proposal,) = extract(
+        prompt("main is red, why?"), said(text), edited("x_test.go"), ran("go test ./...", "ok", ok=True)
+    )
+    unit = proposal.unit
+    assert unit.type == BUG
+    assert unit.title.startswith("`os.Chdir` changes the working directory of the whole process")
+    assert "see each other's folder" in unit.body and "Let me fix" not in unit.body
+    assert unit.evidence[0].records == ("u1",)
+    assert unit.session == "s1"
+
+
+@pytest.mark.proves("EXT-CONSTRAINT")
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("Remember: always use uv", ""),
+        ("Always store the idempotency key before the first attempt, otherwise a retry charges twice.", "charges"),
+        ("never log the webhook payload, it contains card holder names", "card holder"),
+        (
+            "Don't mock the database in integration tests, we got burned when mocks hid a broken migration",
+            "burned",
+        ),
+        ("From now on every migration must be reversible and must not lock the orders table.", ""),
+        ("Tokens nie ins Log schreiben, weil dort der Name des Kunden steht.", "weil dort"),
+        ("Merk dir: Migrationen müssen immer rückwärtskompatibel sein, sonst bricht der Deploy.", "sonst bricht"),
+        ("Il ne faut jamais écrire le jeton dans les logs, car ils sont partagés avec le support.", "partagés"),
+        ("Nunca guardes la clave en el disco, porque los servidores se clonan.", "porque"),
+        ("トークンは絶対にログに書かないでください。顧客名が含まれるからです。", "顧客名"),
+        ("绝不要把令牌写进日志，因为里面有客户的名字。", "因为"),
+    ],
+)
+def test_a_rule_of_the_person_becomes_a_belief_with_its_reason(rule: str, reason: str) -> None:
+    (proposal,) = extract(prompt(rule), said("Understood."))
+    assert proposal.reason == "You said so"
+    assert proposal.unit.type == BELIEF
+    assert reason in proposal.unit.body
+    assert proposal.unit.evidence[0].speaker is Speaker.USER
+    assert proposal.unit.evidence[0].quote in rule
+
+
+@pytest.mark.proves("EXT-DECISION")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Decision: we chose postgres for the queue over sqlite, because several workers must write at once.",
+        "We decided to keep the archive on disk instead of in the database.",
+        "we're going with pnpm rather than npm, since the lock file must be shared",
+        "Wir nehmen Postgres statt Redis für die Warteschlange.",
+    ],
+)
+def test_a_choice_of_the_person_is_a_decision(text: str) -> None:
+    (proposal,) = extract(prompt(text), said("Understood."))
+    assert proposal.unit.type == DECISION
+    assert proposal.reason == "You said so"
+
+
+@pytest.mark.proves("EXT-DECISION")
+def test_a_correction_of_the_agent_is_a_decision() -> None:
+    (proposal,) = extract(
+        prompt("add a cache"),
+        said("I will add an in-memory dict cache."),
+        prompt("no, use the Redis client from `lib/cache.py` instead, an in-memory cache breaks with several workers"),
+        said("You're right."),
+        edited("svc.py"),
+        ran("pytest", "ok", ok=True),
+    )
+    assert proposal.unit.type == DECISION
+    assert proposal.unit.title == "Use the Redis client from `lib/cache.py` instead"
+    assert "several workers" in proposal.unit.body
+    assert proposal.unit.scope is not None and proposal.unit.scope.path == "svc.py"
+
+
+@pytest.mark.proves("EXT-DECISION")
+def test_the_choice_between_options_in_prose_is_a_decision() -> None:
+    options = (
+        "There are three options:\n\n1. Files in `.data/`, simple but not shared\n"
+        "2. A table `sessions` in Postgres, shared and transactional\n3. Redis, fast but one more service\n\n"
+        "Which would you like?"
+    )
+    (proposal,) = extract(
+        prompt("how should we store the sessions?"), said(options), prompt("2"), said("Good."), edited("db.py")
+    )
+    assert proposal.unit.type == DECISION
+    assert proposal.reason == "The agent offered it and you agreed"
+    assert "table `sessions` in Postgres" in proposal.unit.title
+
+
+@pytest.mark.proves("EXT-DECISION")
+def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives() -> None:
+    asked = said(
+        'questions: [{"question": "Which token pushes to the tap?", "options": [{"label": "GitHub App '
+        '(Recommended)"}, {"label": "Personal access token"}]}]',
+        EventKind.TOOL_CALL, tool="AskUserQuestion", call_id="c",
+    )  # fmt: skip
+    answer = said(
+        '"Which token pushes to the tap?"="GitHub App (Recommended)"', PROMPT, tool="AskUserQuestion", call_id="c"
+    )
+    (proposal,) = extract(prompt("release to the tap"), asked, answer)
+    assert proposal.unit.type == DECISION
+    assert "GitHub App" in proposal.unit.title
+    assert proposal.unit.alternatives == ("Personal access token",)
+
+
+@pytest.mark.proves("EXT-REFUTED")
+@pytest.mark.parametrize(
+    "talk",
+    [
+        [
+            *prompt("make it faster"),
+            said("The slowness is caused by the JSON encoder, so `orjson` must replace it."), edited("enc.py"),
+            *prompt("no, revert that"), said("You're right, I reverted the change."),
+            *ran("git checkout -- enc.py", "", ok=True),
+        ],
+        [
+            *prompt("## Review\n**Suggestion:** The retry loop must always use backoff, because retries overload it.\n"
+                    "**Nitpick:** Consider renaming `x`.\n"),
+            said("I disagree; the loop runs once."),
+        ],
+    ],
+)  # fmt: skip
+def test_what_was_reverted_or_pasted_and_refused_gives_no_unit(talk: list[Event]) -> None:
+    assert extract(talk) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "first"),
+    [
+        ("x\nerror TS2322: Type 'a' is not assignable", "error TS2322: Type 'a' is not assignable"),
+        ("--- FAIL: TestX\n    x_test.go:12: want 1, got 2\nFAIL", "x_test.go:12: want 1, got 2"),
+        ("\x1b[31mfatal: not a git repository\x1b[0m", "fatal: not a git repository"),
+        ("all fine", None),
+    ],
+)
+def test_the_telling_line_of_a_failure_is_found(output: str, first: str | None) -> None:
+    assert next(iter(signature_of(output)), None) == first
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("Keep the old column until 2026-08-01.", date(2026, 8, 1)),
+        ("Use v1 until March, then v2.", date(2027, 3, 28)),
+        ("Write to both until the migration is done.", date(2026, 8, 30)),
+        ("For this sprint the flag stays on.", date(2026, 6, 15)),
+        ("Wait until all of it, whatever it may be", None),
+        ("Never log a token.", None),
+    ],
+)
+def test_the_end_that_a_sentence_gives_is_found(text: str, day: date | None) -> None:
+    assert end_of(text, NOW.date()) == day
+
+
+@pytest.mark.proves("EXT-VERBATIM", "EXT-REAL")
+def test_every_quote_of_every_real_session_is_verbatim(
+    shared_data: Path, embed: Callable[[Sequence[str]], Any]
+) -> None:
+    units = 0
+    for number, file in enumerate(sorted((shared_data / "transcripts").rglob("*.jsonl"))):
+        try:
+            session, _ = redact_session(read_session(file), settings=Settings())
+        except TranscriptError:
+            continue
+        proposals = extract_offline(session, embed=embed if number % 5 == 0 else None, now=NOW)
+        texts = {event.uuid: "" for event in session.events}
+        for event in session.events:
+            texts[event.uuid] += event.text
+        assert len(proposals) <= MAX_UNITS
+        for unit in (proposal.unit for proposal in proposals):
+            units += 1
+            assert unit.evidence
+            assert all(evidence.quote in texts[evidence.records[0]] for evidence in unit.evidence if evidence.records)
+            assert len(unit.title) <= TITLE_CHARS and not unit.title.endswith("…")
+            assert unit.title.count("`") % 2 == 0 and "\n" not in unit.title
+            assert len(unit.id.partition("/")[2].split("-")) <= 8
+            assert unit.created is not None and unit.created < NOW.date()
+        assert len({proposal.unit.id for proposal in proposals}) == len(proposals)
+    assert units > 50
+
+
+def test_the_demo_session_gives_what_was_learned_in_it(embed: Callable[[Sequence[str]], Any]) -> None:
+    proposals = extract_offline(read_session(resource("demo/session.jsonl")), embed=embed, now=NOW)
+    text = " ".join(proposal.unit.title + proposal.unit.body for proposal in proposals).lower()
+    for learned in ("idempotency key", "raw body", "never log the webhook payload"):
+        assert learned in text, learned
+
+
+def test_extract_chooses_the_method_and_sums_up_the_session() -> None:
+    session = session_of(prompt("why is main red?"), said("The cause is that `a` breaks `b`."), prompt("and?"))
+    made = run_extraction(session, method="auto", settings=Settings(), now=NOW)
+    assert made.method == "heuristic"
+    assert made.summary == "why is main red? (and 1 more prompts)"
+    with pytest.raises(UsageError, match="no extraction method"):
+        run_extraction(session, method="magic", settings=Settings(), now=NOW)
+    with pytest.raises(LLMUnavailable, match="needs an LLM"):
+        run_extraction(session, method="generative", settings=Settings(), now=NOW)
+
+
+EVENTS = st.builds(
+    Event,
+    kind=st.sampled_from(EventKind),
+    text=st.text(max_size=200) | st.sampled_from(CHATTER.splitlines() + ["The issue is that `a` breaks because of b."]),
+    uuid=st.sampled_from(["a", "b", ""]),
+    tool=st.sampled_from([None, "Bash", "AskUserQuestion"]),
+    call_id=st.sampled_from([None, "c1", "c2"]),
+    ok=st.sampled_from([None, True, False]),
+    path=st.sampled_from([None, "/w/a.py", "b"]),
+)
+
+
+@examples(max_examples=200, deadline=None)
+@given(st.lists(EVENTS, max_size=12))
+def test_no_session_raises(events: list[Event]) -> None:
+    session = Session(id="s", agent="claude-code", path="p", events=tuple(events))
+    assert isinstance(extract_offline(session, embed=None, now=NOW), list)
+
+
+@given(st.text(max_size=400))
+def test_sentences_are_slices_of_the_text_and_a_title_is_one_short_line(text: str) -> None:
+    assert all(0 <= start < end <= len(text) for start, end in split(text, 0, len(text)))
+    assert len(title_of(text)) <= TITLE_CHARS
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "Intro line here.\n```go\n// must never run\n```\n| a | b |\n\nCo-Authored-By: X\n- item one is here\n",
+            ["Intro line here.", "item one is here"],
+        ),
+        (
+            "The handler verifies the parsed body instead of the bytes that\nwere sent, so the signature differs.\n",
+            ["The handler verifies the parsed body instead of the bytes that\nwere sent, so the signature differs."],
+        ),
+    ],
+)
+def test_code_tables_and_trailers_are_no_sentences_and_wrapped_lines_are_one(text: str, found: list[str]) -> None:
+    assert [one.text for one in sentences_of(session_of(said(text)).events)] == found
+
+
+def test_without_vectors_words_alone_tell_subjects_apart() -> None:
+    def unavailable(texts: Sequence[str]) -> Any:
+        raise EmbeddingUnavailable("no vectors now")
+
+    session = session_of(
+        prompt("Why do webhooks fail in staging? Never log the payload, it has names."),
+        said("The root cause is that `proxy.py` re-serialises the JSON body, so the signature never matches."),
+        prompt("Always use uv in this repository."),
+    )
+    by_words = extract_offline(session, embed=None, now=NOW)
+    assert by_words and extract_offline(session, embed=unavailable, now=NOW) == by_words
