@@ -25,34 +25,30 @@ _CODE = re.compile(
 _WORD = re.compile(r"[^\W\d_][\w-]{2,}")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NUMBER = re.compile(r"\b\d+(?:\.\d+)?\s?(?:ms|s|m|min|%|MB|KB|GB|lines?|times|x)\b")
-_PRONOUN = re.compile(
+_PRONOUN = phrases.any_of(
     r"^(?:it|its|it's|this|that|that's|these|those|they|them|he|she|here|there|both|so|also|then|one|such|which"
     r"|the (?:former"
-    r"|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那|它)\b",
-    re.IGNORECASE,
+    r"|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那|它)\b"
 )
-_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|me|my|ich|mir|je|yo)\b|^let me|^let's", re.IGNORECASE)
-_PASSING = re.compile(
+_FIRST_PERSON = phrases.any_of(r"\b(?:i|i'm|i've|i'll|i'd|me|my|ich|mir|je|yo)\b|^let me|^let's")
+_PASSING = phrases.any_of(
     r"\b(?:now|remaining|already|currently|still|again|earlier|above|below|next|yet|step \d+"
-    r"|task \d+)\b",
-    re.IGNORECASE,
+    r"|task \d+)\b"
 )
 _LINE_REFERENCE = re.compile(r"\blines? \d+|:\d+(?:-\d+)?\b|\b[0-9a-f]{7,40}\b")
 _LABEL = re.compile(r"^\*\*(?P<label>[^*\n]{2,60}?)\*\*:?\s*(?:[-–—:]\s+)?|^(?P<plain>[A-Z][\w ]{2,24}):\s+")
 _EMOJI = re.compile(r"[✅❌🎯🚀🎉⚠🔄]")
-CHORE = re.compile(
+CHORE = phrases.any_of(
     r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read"
     r"|review|clean)\w*\b.{0,60}"
     r"\b(?:tests?|docs?|documentation|help text|comments?|changelog|readme|lint\w*|pr|branch|imports?|todo"
-    r"|diagnostics?)\b",
-    re.IGNORECASE,
+    r"|diagnostics?)\b"
 )
-_VERB = re.compile(
+_VERB = phrases.any_of(
     r"\b(?:is|are|was|were|be|been|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?"
     r"|gets?|makes?|means?"
     r"|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot)\b|\b[a-z]{3,}(?:s|es|ed) (?:the|a|an|it|to|all"
-    r"|only|no|not|in|on|by|from|with|for|when|if)\b",
-    re.IGNORECASE,
+    r"|only|no|not|in|on|by|from|with|for|when|if)\b"
 )
 _STOP = frozenset(
     "the and for that with this from are was will have has not but you can all its our your should would could when"

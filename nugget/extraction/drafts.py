@@ -18,19 +18,14 @@ MAX_ANCHORS = 200
 _MAX_SUPPORT = 2
 _NEAR = 0.26
 _SAME = 0.75
-_PRONOUN = re.compile(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*", re.IGNORECASE)
+_PRONOUN = phrases.any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
 _SUBJECT = re.compile(r"`[^`\n]{3,60}`|\*\*[^*\n]{3,40}\*\*")
-_FIRST_PERSON = re.compile(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|your?|you're)(?=[^`\w']|$)", re.IGNORECASE)
-_PURPOSE = re.compile(
-    r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b", re.IGNORECASE
+_FIRST_PERSON = phrases.any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|your?|you're)(?=[^`\w']|$)")
+_PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b")
+_INTERIM = phrases.any_of(
+    r"\bstill (?:slow|fail|there|~|not|the same|\d|show|need)|\bthere(?:'s| is| are) still\b|\bso far\b|^still\b"
 )
-_INTERIM = re.compile(
-    r"\bstill (?:slow|fail|there|~|not|the same|\d|show|need)|\bthere(?:'s| is| are) still\b|\bso far\b|^still\b",
-    re.IGNORECASE,
-)
-_UNDONE = re.compile(
-    r"\b(?:let me|i'll|i need to|need to|should be|we need|want me to|would you like)\b", re.IGNORECASE
-)
+_UNDONE = phrases.any_of(r"\b(?:let me|i'll|i need to|need to|should be|we need|want me to|would you like)\b")
 
 
 @dataclass(slots=True)

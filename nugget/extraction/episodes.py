@@ -11,23 +11,20 @@ from itertools import pairwise
 from nugget.extraction import phrases
 from nugget.models import Event, EventKind, Speaker
 
-_CHOICE = re.compile(
-    r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$", re.IGNORECASE
+_CHOICE = phrases.any_of(
+    r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$"
 )
 _ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
-_QUESTION = re.compile(
-    r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b", re.IGNORECASE
-)
+_QUESTION = phrases.any_of(r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b")
 _COMMIT = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
 _REVERT = re.compile(r"\bgit (?:checkout (?:--|HEAD)|restore|revert|reset|stash)\b")
 
 
-_UNDO = re.compile(
+_UNDO = phrases.any_of(
     r"\b(?:revert|undo|roll (?:it |that |this )?back|take (?:it|that|this) out|back (?:it|that|this) out)\b"
     r"|\b(?:drop|remove|scrap|forget) (?:it|that|this)(?: (?:again|idea|change|approach))?\b"
-    r"|\b(?:rückgängig|nimm das (?:wieder )?(?:raus|zurück)|annule[zr]?|deshaz|元に戻|撤销|回退)",
-    re.IGNORECASE,
+    r"|\b(?:rückgängig|nimm das (?:wieder )?(?:raus|zurück)|annule[zr]?|deshaz|元に戻|撤销|回退)"
 )
 _UNDO_CHARS = 240
 

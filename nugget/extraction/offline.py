@@ -229,10 +229,9 @@ def is_checked(draft: Draft) -> bool:
     return is_adopted(draft) and (is_committed or bool(episode.edits and any(at > episode.edits[-1] for at in done)))
 
 
-_OVER = re.compile(
+_OVER = phrases.any_of(
     r"\b(?:instead of|rather than|as opposed to|over|not|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de)"
-    r"\s+((?:the |a |an |using |use )?[`\w][^.,;:()—–\n]{1,60})",
-    re.IGNORECASE,
+    r"\s+((?:the |a |an |using |use )?[`\w][^.,;:()—–\n]{1,60})"
 )
 _CLAUSE = re.compile(
     r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|weil|da|car|parce|porque)\b.*"

@@ -10,12 +10,13 @@ import re
 from datetime import date, timedelta
 
 
-def _any(*parts: str) -> re.Pattern[str]:
+def any_of(*parts: str) -> re.Pattern[str]:
+    """Return a pattern that finds any of these, in small or capital letters."""
     return re.compile("|".join(parts), re.IGNORECASE)
 
 
 FEATURES = {
-    "must": _any(
+    "must": any_of(
         r"\b(?:must|always|never|only|every|required?|requires|mandatory|has to|have to|needs? to be|cannot|can't)\b",
         r"\b(?:immer|niemals?|nie|muss|müssen|nur|jede[rns]?|darf|dürfen|grundsätzlich)\b",
         r"\b(?:toujours|jamais|doit|doivent|il faut|uniquement|seulement|obligatoire)\b",
@@ -23,14 +24,14 @@ FEATURES = {
         r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
         r"必ず|常に|絶対|しなければ|だけ|禁止|べき|必须|总是|永远|绝不|只能|一律|务必|不要|不得|禁止",
     ),
-    "not": _any(
+    "not": any_of(
         r"\b(?:not|n't|no longer|none|without|nothing)\b|n't\b",
         r"\b(?:nicht|kein\w*|ohne)\b",
         r"\b(?:ne|pas|sans|aucune?|plus)\b",
         r"\b(?:no|sin|ningún|ninguna)\b",
         r"ない|ません|ず、|不|没|無|无",
     ),
-    "instead": _any(
+    "instead": any_of(
         r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of"
         r"|as opposed to)\b",
         r"\b(?:statt|anstatt|anstelle|lieber|ersetz\w+)\b",
@@ -38,14 +39,14 @@ FEATURES = {
         r"\b(?:en vez de|en lugar de|reemplaz\w+)\b",
         r"代わり|ではなく|替代|而不是|改用|代替",
     ),
-    "because": _any(
+    "because": any_of(
         r"\b(?:because|since|so that|due to|therefore|which means|as it|so the|otherwise|reason)\b|, so\b|→|=>",
         r"\b(?:weil|da|denn|deshalb|damit|wegen|sonst|grund)\b",
         r"\b(?:parce qu|car|puisqu|afin|sinon|à cause)",
         r"\b(?:porque|ya que|para que|debido|si no)\b",
         r"から|ので|ため|因为|所以|由于|否则",
     ),
-    "cause": _any(
+    "cause": any_of(
         r"\b(?:root cause|the (?:issue|problem|bug|reason|cause|culprit)|caus(?:e[ds]?|ing)|why)\b|turns? out"
         r"|was that",
         r"\b(?:ursache|das problem|der fehler|der grund|liegt daran|verursacht)\b",
@@ -53,14 +54,14 @@ FEATURES = {
         r"\b(?:el problema|la causa|el error|el fallo|provoca\w*)\b",
         r"原因|問題は|问题是|导致|根本",
     ),
-    "fix": _any(
+    "fix": any_of(
         r"\b(?:the (?:fix|solution)|fix(?:es|ed)?|resolved?|workaround|to avoid|prevents?|instead)\b",
         r"\b(?:lösung|behoben|behebt|umgeh\w+|vermeide[nt]?)\b",
         r"\b(?:la solution|corrig\w+|contourn\w+|évite\w*)\b",
         r"\b(?:la solución|corrig\w+|soluciona\w*|evita\w*)\b",
         r"修正|解決|回避|修复|解决|避免",
     ),
-    "intent": _any(
+    "intent": any_of(
         r"\b(?:intentional\w*|by design|on purpose|deliberate\w*|trade-?off|acceptable|the whole point|best[- ]effort"
         r"|the intent|is fine|makes sense|more meaningful|appropriate|escape hatch|harmless)\b",
         r"\b(?:absichtlich|bewusst|mit absicht|kompromiss|zweck)\b",
@@ -68,7 +69,7 @@ FEATURES = {
         r"\b(?:intencional\w*|a propósito|compromiso)\b",
         r"意図|わざと|故意|有意|权衡|目的",
     ),
-    "decided": _any(
+    "decided": any_of(
         r"\b(?:decided|decision|chose|chosen|we(?:'ll| will) (?:use|go)|let's (?:use|do|go|keep|just)|go with|agreed?"
         r"|prefer\w*|seems like the best|best fit|i'd rather|should (?:just )?(?:use|be|have|only)|i think we"
         r"|switch)\b",
@@ -77,7 +78,7 @@ FEATURES = {
         r"\b(?:decid\w+|elegi\w*|usemos|vamos a usar|prefer\w+|deberíamos)\b",
         r"決め|にします|にしよう|採用|决定|选择|采用|我们用|改用|使用",
     ),
-    "behaviour": _any(
+    "behaviour": any_of(
         r"\b(?:returns?|contains?|holds?|means?|creates?|requires?|expects?|uses?|handles?|checks?|stores?|supports?"
         r"|counts?|ignores?|accepts?|rejects?|allows?|reports?|runs?|calls?|walks?|drops?|fails?|breaks?|blocks?)\b",
         r"\b(?:gibt|enthält|bedeutet|erzeugt|braucht|erwartet|prüft|speichert|unterstützt|schlägt)\b",
@@ -85,14 +86,14 @@ FEATURES = {
         r"\b(?:devuelve|contiene|significa|crea|requiere|espera|comprueba|falla)\b",
         r"返す|返し|含む|意味|必要|失敗|返回|包含|表示|需要|失败",
     ),
-    "default": _any(
+    "default": any_of(
         r"\b(?:default\w*|fall(?:s|ing)? back|deprecated|backwards?|legacy|compatib\w+|migration|limit\w*|unless)\b",
         r"\b(?:standard\w*|veraltet|rückwärts\w*|abwärts\w*|es sei denn)\b",
         r"\b(?:par défaut|déprécié|rétro\w*|sauf si)\b",
         r"\b(?:por defecto|obsoleto|retro\w*|salvo)\b",
         r"デフォルト|非推奨|互換|默认|弃用|兼容|除非",
     ),
-    "risk": _any(
+    "risk": any_of(
         r"\b(?:race|leak\w*|panic\w*|crash\w*|stale|lost?|lose|silent\w*|wrong|break\w*|broke|conflict\w*|mismatch"
         r"|duplicat\w+|undefined|nil|null|corrupt\w*|insecure|visible|hang\w*|block\w*|flaky|brittle|misleading)\b",
         r"\b(?:absturz|verlier\w+|verlust|falsch|kaputt|konflikt|doppelt|veraltet)\b",
@@ -100,14 +101,14 @@ FEATURES = {
         r"\b(?:pierd\w+|conflicto|roto|falso)\b",
         r"競合|壊れ|失わ|漏れ|竞争|丢失|冲突|崩溃|错误",
     ),
-    "only_if": _any(
+    "only_if": any_of(
         r"\b(?:if|when|unless|until|once|before|after|while|even)\b",
         r"\b(?:wenn|falls|bevor|nachdem)\b",
         r"\b(?:si|quand|avant|après)\b",
         r"\b(?:si|cuando|antes|después)\b",
         r"場合|とき|前に|如果|当|之前|之后",
     ),
-    "next_step": _any(
+    "next_step": any_of(
         r"^(?:now |next,? |first,? |then,? )?(?:let me|i'll|i will|i need|i'm going|let's|now let|going to"
         r"|i can|i could|i see"
         r"|i have|i've|i found|i also|i understand)\b",
@@ -116,7 +117,7 @@ FEATURES = {
         r"\b(?:voy a|déjame|ahora|a continuación)\b",
         r"確認します|見てみ|次に|让我|我来|我将|接下来|现在",
     ),
-    "praise": _any(
+    "praise": any_of(
         r"^(?:great|perfect|done|excellent|good|nice|awesome|success|yes|sure|clean|all (?:tests|checks|green)"
         r"|got it)\b",
         r"\b(?:all (?:tests|checks|new tests)? ?pass\w*|tests? pass|0 issues|lint (?:is )?(?:clean|passes)"
@@ -124,7 +125,7 @@ FEATURES = {
         r"^(?:perfekt|fertig|super|erledigt|gut)\b|^(?:parfait|terminé|super|bien)\b|^(?:perfecto|listo|hecho)\b",
         r"完了|できました|完成|搞定|好的",
     ),
-    "report": _any(
+    "report": any_of(
         r"^(?:`[^`]+` )?(?:added?|updated?|removed?|changed?|created?|fixed?|renamed?|moved?|refactored?|implemented?"
         r"|modified?|committed|pushed|verified|checked?|kept|extracted?|replaced?|simplified|test(?:ed|s)?|run"
         r"|write|read)\b",
@@ -132,7 +133,7 @@ FEATURES = {
         r"hinzugefügt|aktualisiert|geändert|ajouté|mis à jour|modifié|añadid|actualizad|modificad",
         r"追加しました|添加了|更新了",
     ),
-    "maybe": _any(
+    "maybe": any_of(
         r"\b(?:might|may|maybe|perhaps|probably|likely|seems?|could|possibl[ey]|i think|presumably|suggests?|appears?"
         r"|not sure|hopefully|potential\w*|consider)\b",
         r"\b(?:vielleicht|wahrscheinlich|könnte|vermutlich|scheint)\b",
@@ -140,13 +141,13 @@ FEATURES = {
         r"\b(?:quizás|tal vez|probablemente|podría|parece)\b",
         r"かもしれ|おそらく|たぶん|可能|也许|大概|或许",
     ),
-    "offer": _any(
+    "offer": any_of(
         r"\b(?:want me to|would you like|should i|shall i|do you want|do you have|which would you|let me know"
         r"|if you(?:'d| want))\b",
         r"\b(?:soll ich|möchtest du|willst du)\b|\b(?:veux-tu|voulez-vous|souhait\w+)\b|\b(?:quieres|te gustaría)\b",
         r"しますか|ましょうか|要我|需要我|是否",
     ),
-    "remember": _any(
+    "remember": any_of(
         r"\b(?:remember|note that|keep in mind|important|be careful|convention|rule|policy|please always"
         r"|from now on|we use)\b",
         r"\b(?:merk dir|merke|wichtig|achtung|konvention|regel|ab jetzt|wir benutzen)\b",
@@ -154,7 +155,7 @@ FEATURES = {
         r"\b(?:recuerda|importante|cuidado|convención|regla|a partir de ahora)\b",
         r"覚えて|注意|重要|規約|ルール|记住|注意|重要|规则|约定|以后",
     ),
-    "undone": _any(
+    "undone": any_of(
         r"\b(?:revert\w*|undo|wait|actually|oops|my mistake|apologi[sz]e|i was wrong|made (?:that|it) up"
         r"|still (?:slow|fail\w*)"
         r"|doesn't work|didn't work|try (?:again|a different)|incorrectly)\b",
@@ -165,29 +166,29 @@ FEATURES = {
 }
 
 FORMS = {
-    "contrast": _any(
+    "contrast": any_of(
         r"\bbut\b|, not |\b(?:however|whereas|while)\b|\b(?:aber|sondern)\b|\bmais\b|\b(?:pero|sino)\b|但|しかし"
     ),
-    "example": _any(
+    "example": any_of(
         r"\be\.g\.|\bfor example\b|\bexample\b|\blike:|\bsuch as\b|\bz\.B\.|par exemple"
         r"|por ejemplo|例えば|例如"
     ),
-    "task": _any(r"^(?:task|step|phase|todo)\b|^\W*(?:task|step|phase) \d"),
-    "universal": _any(
+    "task": any_of(r"^(?:task|step|phase|todo)\b|^\W*(?:task|step|phase) \d"),
+    "universal": any_of(
         r"\b(?:regardless|any|all|both|each|entire(?:ly)?|no matter|whenever|by default|in general)\b",
         r"\b(?:alle|jeweils|beide)\b|\b(?:tous|chaque)\b|\b(?:todos|cada)\b|すべて|全部|所有",
     ),
-    "past": _any(
+    "past": any_of(
         r"\b(?:was|were|had|did|didn't|wasn't|would)\b|\b(?:war|waren|hatte)\b|\bétait\b|\b(?:era"
         r"|estaba)\b"
     ),
-    "future": _any(r"\b(?:will|going to|would|could|can be)\b|\b(?:wird|würde)\b|\bsera\b|\bserá\b"),
-    "you": _any(r"\byou(?:r|'\w+)?\b|\b(?:du|dein\w*)\b|\b(?:tu|vous|votre)\b|\b(?:tú|usted)\b"),
-    "we": _any(r"\b(?:we|our|us|team)\b|\b(?:wir|unser\w*)\b|\b(?:nous|notre)\b|\b(?:nosotros|nuestr\w+)\b|我们"),
+    "future": any_of(r"\b(?:will|going to|would|could|can be)\b|\b(?:wird|würde)\b|\bsera\b|\bserá\b"),
+    "you": any_of(r"\byou(?:r|'\w+)?\b|\b(?:du|dein\w*)\b|\b(?:tu|vous|votre)\b|\b(?:tú|usted)\b"),
+    "we": any_of(r"\b(?:we|our|us|team)\b|\b(?:wir|unser\w*)\b|\b(?:nous|notre)\b|\b(?:nosotros|nuestr\w+)\b|我们"),
 }
 """How a sentence is built."""
 
-AGREES = _any(
+AGREES = any_of(
     r"^\W*(?:yes|yep|yeah|yup|sure|ok(?:ay)?|great|perfect|sounds good|go ahead|do (?:it|that|this)|please do"
     r"|lgtm|agreed?"
     r"|exactly|correct|right|works?|good|nice|cool|thanks?|it works|seems to work|ship it|commit|push)\b",
@@ -196,7 +197,7 @@ AGREES = _any(
     r"^\W*(?:sí|si,|vale|de acuerdo|perfecto|adelante|exacto|hazlo)",
     r"^\W*(?:はい|いいです|お願いします|了解|それで|好的?|可以|同意|没问题|行|对|是的)",
 )
-OBJECTS = _any(
+OBJECTS = any_of(
     r"^\W*(?:no\b|nope|wait|stop|hmm+|but\b|actually|not (?:quite|really|what)|wrong|don't|that's not"
     r"|that is not|ah\b|oh\b|uh\b"
     r"|why (?:is|are|do|did|not)|whoops)",
@@ -208,7 +209,7 @@ OBJECTS = _any(
     r"^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
     r"いや|違う|違い|でも|待って|不对|不是|等等|但是|错",
 )
-CONCEDES = _any(
+CONCEDES = any_of(
     r"\byou(?:'re| are) (?:absolutely |completely |totally )?(?:right|correct)|\bgood (?:catch|point|idea"
     r"|question)|i apologi[sz]e"
     r"|\bmy mistake|\bi missed|\bthat's a (?:good|much better)|\bfair (?:point|enough)|\bi see\b|\bah,",
@@ -216,7 +217,7 @@ CONCEDES = _any(
     r"その通り|確かに|おっしゃる|你说得对|没错|好主意|确实",
 )
 
-RULES = _any(
+RULES = any_of(
     r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b",
     r"\b(?:must(?:n't)?|from now on|under no circumstances|make sure|don't ever)\b|^(?:please )?(?:don't|do not"
     r"|avoid|only)\b",
@@ -228,7 +229,7 @@ RULES = _any(
 )
 """What a person says that holds beyond the moment."""
 
-REJECTS = _any(
+REJECTS = any_of(
     r"\b(?:i|we) (?:really )?(?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use|like) (?:to )?(?!you\b)",
     r"\brule[sd]? out\b",
     r"\bdecided (?:against|not to)\b|\bnot worth\b|\brejected\b",
@@ -238,14 +239,14 @@ REJECTS = _any(
 )
 """What a person says was turned down."""
 
-WORKAROUND = _any(
+WORKAROUND = any_of(
     r"\bwork-?arounds?\b|\bworks? around\b|\btemporar(?:y|ily)\b|\bfor now\b|\bstop-?gap\b|\bmonkey-?patch",
     r"\buntil .{3,60} (?:is|are|gets?) (?:fixed|released|merged|supported|available)\b",
     r"\b(?:vorläufig|vorübergehend|notlösung|provisoi\w+|temporal\w*|provisional\w*|временн\w+)\b|临时|变通|暫定|回避策",
 )
 """What holds only until something better."""
 
-CHOSEN = _any(
+CHOSEN = any_of(
     r"\b(?:decided|decision|we(?:'re| are)? (?:going with|chose|use)|we've chosen|moved to|switched to)\b",
     r"\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
     r"\b(?:entschieden|entscheidung|wir nehmen|wir verwenden|umgestiegen)\b|\b(?:décidé|choisi"
@@ -254,7 +255,7 @@ CHOSEN = _any(
 )
 """What a person says was chosen."""
 
-ONE_OFF = _any(
+ONE_OFF = any_of(
     r"\b(?:this|that) (?:one|pr|commit|branch|time)\b|\bc(?:an|ould) (?:you|we|i)\b|\blet'?s\b|\bi just\b"
     r"|\bi'?ve\b|\bi noticed\b",
     r"^i (?:do )?(?:want|need|would like) (?:to|you)\b|\bnot sure\b|\?\s*$|\bi don'?t (?:know|remember|see)\b",
@@ -262,7 +263,7 @@ ONE_OFF = _any(
 )
 """What a person asks for now."""
 
-ABOUT_THE_WORK = re.compile(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b", re.IGNORECASE)
+ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b")
 """Questions on how the work of a session goes on, not on what is built."""
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
 _RECOMMENDED = re.compile(r"\s*\(Recommended\)$")

@@ -5,31 +5,30 @@ from __future__ import annotations
 import re
 
 from nugget.extraction import titles
+from nugget.extraction.phrases import any_of
 from nugget.nuggets import SUMMARY_CHARS
 from nugget.sources.speakers import PLAN_OPENING
 
 _FENCED = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _TAG = re.compile(r"<(\w[\w-]*)(?:\s[^<>]*)?>.*?</\1>|</?\w[\w-]*/?>", re.DOTALL)
-_IMAGE = re.compile(r"\[(?:Image|Pasted text)[^\]]*\]", re.IGNORECASE)
+_IMAGE = any_of(r"\[(?:Image|Pasted text)[^\]]*\]")
 _MARKUP = re.compile(r"^\s*(?:(?:#{1,6}|[-*+•>❯$]|\d{1,2}[.)])\s+)+")
 _RULE = re.compile(r"^\s*[-=*_]{3,}\s*$")
-_COURTESY = re.compile(
+_COURTESY = any_of(
     r"^(?:(?:hi|hey|hello|ok(?:ay)?|so|now|great|thanks?(?: you)?|alright|also|and|then|well|yes|no|claude)\b"
     r"[\s,.!:;—-]*"
-    r"|(?:please|pls|kindly)[\s,]+|i(?:'d| would) like you to |i (?:want|need) you to )+",
-    re.IGNORECASE,
+    r"|(?:please|pls|kindly)[\s,]+|i(?:'d| would) like you to |i (?:want|need) you to )+"
 )
-_ASKED = re.compile(r"^(?:can|could|would|will) (?:you|we) (?:please |also |now |maybe )*", re.IGNORECASE)
-_GO_ON = re.compile(
+_ASKED = any_of(r"^(?:can|could|would|will) (?:you|we) (?:please |also |now |maybe )*")
+_GO_ON = any_of(
     r"(?:ok(?:ay)?|yes|yep|yeah|no|nope|sure|go|go ahead|go on|continue|proceed|do (?:it|that|this|both|all)|done"
     r"|next|commit(?: (?:it|this|that|and push))?"
     r"|(?:commit this, )?push(?: it)?(?:,? (?:and )?(?:open )?(?:a )?(?:draft )?pr)?"
     r"|thanks?|thank you|perfect|great|good|nice|cool|please|try again|again|retry|run it|fix it|looks? good|lgtm|stop"
     r"|wait|hm+|what\??|why\??|ja|nein|weiter|mach weiter|oui|non|continue[sz]?|sí|si|sigue|vai|да|нет|далее|продолжай"
-    r"|继续|好的?|是的?|はい|続けて|계속|네|[\d\s.,!?/]+|[\s,.]|please|pls)+[\s.!?…。！？]*",
-    re.IGNORECASE,
+    r"|继续|好的?|是的?|はい|続けて|계속|네|[\d\s.,!?/]+|[\s,.]|please|pls)+[\s.!?…。！？]*"
 )
-_ENGLISH = re.compile(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b", re.IGNORECASE)
+_ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
 _IMPERATIVES = frozenset(
     """
     adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
@@ -41,9 +40,8 @@ _IMPERATIVES = frozenset(
     take teach test tidy trim turn undo unify update upgrade use validate verify wire wrap write
     """.split()
 )
-_WANTED = re.compile(
-    r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|instead|so that|please|never|always|don't)\b",
-    re.I,
+_WANTED = any_of(
+    r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|instead|so that|please|never|always|don't)\b"
 )
 _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")

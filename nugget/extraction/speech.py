@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nugget.extraction.phrases import any_of
 from nugget.models import Event, EventKind, Speaker
 from nugget.sources.speakers import is_quote, quoted_spans
 
@@ -23,10 +24,9 @@ _CODE_LINE = re.compile(
     r"|await) .*[;{(:=]$"
     r"|.*[;{}]$|[\w.]+\(.*\)$)"
 )
-_LOG_LINE = re.compile(
+_LOG_LINE = any_of(
     r"^\s*(?:\d+\.\d+ |#\d+ |=>|❯|\[\+\]|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|npm (?:err|warn)\b|\s+at \S+ \("
-    r"|\S+\.\w+:\d+:|\S+/\S+/\S+$)|.*[│┃█━]",
-    re.IGNORECASE,
+    r"|\S+\.\w+:\d+:|\S+/\S+/\S+$)|.*[│┃█━]"
 )
 _NUMBERED_READ = re.compile(r"^\s*\d+\s*(?:→|\t)")
 _TRAILER = re.compile(r"^\s*(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)")
@@ -44,8 +44,8 @@ _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(?P<mark>\w+)['\"]?\n(?P<text>.*?)\n\
 _QUOTED = re.compile(
     r"(?:\s-m|\s--message|--body|-f body)[ =](?P<quote>[\"'])(?P<text>.+?)(?<!\\)(?P=quote)", re.DOTALL
 )
-_SUMMARY_SECTIONS = re.compile(r"concept|error|fix|problem|solv|feedback|decision|learn", re.IGNORECASE)
-_USER_MESSAGES = re.compile(r"user messages", re.IGNORECASE)
+_SUMMARY_SECTIONS = any_of(r"concept|error|fix|problem|solv|feedback|decision|learn")
+_USER_MESSAGES = any_of(r"user messages")
 
 
 class Channel(StrEnum):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from nugget.extraction.phrases import any_of
+
 TITLE_CHARS = 80
 
 _MARKS = re.compile(r"\*\*|__|^[\s✅❌⚠️•🎯🚀🎉>-]+")
@@ -11,7 +13,7 @@ _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
 _LABEL = re.compile(
     r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
 )
-_BARE_LABEL = re.compile(
+_BARE_LABEL = any_of(
     r"^(?:(?:the )?(?:root )?cause|(?:the )?(?:fix|issue|problem|bug|solution|result|effect|symptom|debug"
     r"|reason|conclusion|summary)"
     r"|note|important|before|after|old|new|now|why|what|how|what (?:changed|i changed|the issue was)"
@@ -21,10 +23,9 @@ _BARE_LABEL = re.compile(
     r"|fixed in [0-9a-f]{7,40}|(?:thread|conflict|problem|option|step|phase|task|issue|commit|line|file"
     r"|critical issue|approach|bug fix) ?[#`\w.\d/]*(?: \([^)]*\))?"
     r"|[\w/.`-]+\.(?:go|py|ts|tsx|js|rs|java|yml|yaml|md|json|sh)`?(?::[\d-]+)?`?"
-    r"|behaviou?ral change(?: documentation)?)$",
-    re.IGNORECASE,
+    r"|behaviou?ral change(?: documentation)?)$"
 )
-_LEAD_IN = re.compile(
+_LEAD_IN = any_of(
     r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem"
     r"|full picture)(?: now)?)?"
     r"|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
@@ -35,10 +36,9 @@ _LEAD_IN = re.compile(
     r"|in short|note|basically"
     r"|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}|if anything"
     r"|in this case|for example)"
-    r"(?:\s*[,.!:;]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also) )+",
-    re.IGNORECASE,
+    r"(?:\s*[,.!:;]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also) )+"
 )
-_SAYS = re.compile(
+_SAYS = any_of(
     r"^(?:(?:so |but )?the (?:(?:real|actual|underlying|core|key|main|root|old|current|proper|cleanest|correct"
     r"|only) )?"
     r"(?:issue|problem|cause|root cause|bug|reason|point|fix|solution|trick|idea|intent"
@@ -48,38 +48,34 @@ _SAYS = re.compile(
     r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
     r"|agree)(?: out)?(?: that|,)?\s+(?=\S+ \S+)"
     r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+|merk dir[:,]?\s*"
-    r"|remember[:,]\s*)",
-    re.IGNORECASE,
+    r"|remember[:,]\s*)"
 )
 _WISHES = (
-    (re.compile(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) (?:want|need"
-    r"|like)(?: to have| to)? ", re.I), "No "),
-    (re.compile(r"^(?:i|we)(?: really| explicitly| definitely| also| do)* (?:would like|want|need"
-    r"|'d like)(?: to have)? (?:the |a )?(?P<what>.+? (?:to be|called) )", re.I), r"\g<what>"),
-    (re.compile(r"^(?:i|we|i'd|we'd)(?: really| also| do)* (?:would like|want|need|'d like)(?: it)? to ", re.I), ""),
-    (re.compile(r"^(?:i'd|i would|we'd|we would|i|we)(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it"
-    r"|this) as )?", re.I), "Rather "),
-    (re.compile(r"^(?:can|could|would|will) (?:you|we)(?: please| just| also"
-    r"| now)* (?:make sure (?:that )?)?", re.I), ""),
-    (re.compile(r"^(?:want me to|would you like me to|should i|shall i|do you want me to|i can|i could"
+    (any_of(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) (?:want|need"
+    r"|like)(?: to have| to)? "), "No "),
+    (any_of(r"^(?:i|we)(?: really| explicitly| definitely| also| do)* (?:would like|want|need"
+    r"|'d like)(?: to have)? (?:the |a )?(?P<what>.+? (?:to be|called) )"), r"\g<what>"),
+    (any_of(r"^(?:i|we|i'd|we'd)(?: really| also| do)* (?:would like|want|need|'d like)(?: it)? to "), ""),
+    (any_of(r"^(?:i'd|i would|we'd|we would|i|we)(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it"
+    r"|this) as )?"), "Rather "),
+    (any_of(r"^(?:can|could|would|will) (?:you|we)(?: please| just| also"
+    r"| now)* (?:make sure (?:that )?)?"), ""),
+    (any_of(r"^(?:want me to|would you like me to|should i|shall i|do you want me to|i can|i could"
     r"|i'd suggest|i'd recommend|i recommend|i suggest"
                 r"|i'll|i will|let me|let's|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
-                r"| just| now| then| instead)* ", re.I), ""),
-    (re.compile(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only)? (?:should"
-    r"|must|have to|need to)(?: just| only)? ", re.I), ""),
-    (re.compile(r"^(?:please|pls|just|how about(?: just)?|what about|why don't we|why not)[, ]+", re.I), ""),
+                r"| just| now| then| instead)* "), ""),
+    (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only)? (?:should"
+    r"|must|have to|need to)(?: just| only)? "), ""),
+    (any_of(r"^(?:please|pls|just|how about(?: just)?|what about|why don't we|why not)[, ]+"), ""),
 )  # fmt: skip
 _CHOICE = re.compile(r'^"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
-_WHICH = re.compile(
+_WHICH = any_of(
     r"^(?:which|what)(?: kind of)? (?P<what>.+?) (?:do you (?:want|prefer)|would you (?:like|prefer)"
-    r"|should (?:we|i|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$",
-    re.IGNORECASE,
+    r"|should (?:we|i|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$"
 )
-_WORK = re.compile(r"^(?:do you want me to|should i|would you like me to|how should)\b", re.IGNORECASE)
+_WORK = any_of(r"^(?:do you want me to|should i|would you like me to|how should)\b")
 _ASIDE = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)")
-_COMMIT_PREFIX = re.compile(
-    r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+", re.IGNORECASE
-)
+_COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
 _CODE_FIRST = re.compile(r"`|[a-z]+[A-Z_.(/:-]|[a-z]+\d|--")
 _ENDS = (
     re.compile(r"(?:\.|[。；;])\s+|[。；]"),
@@ -91,24 +87,19 @@ _ENDS = (
     re.compile(r",\s|、|，"),
     re.compile(r"\s(?:when|if|unless|until|before|after|while|for|by|via|with|to|from|which|that|and|or|in|on|at)\s"),
 )
-_DANGLING = re.compile(
+_DANGLING = any_of(
     r"[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was|be|been|the|a|an|of|for|from|on|at|when"
     r"|if|not|but|which|it|via|than|e\.g|even|only|just|also|any|will|would|should|can|could|its|this|these|has"
-    r"|have|does|do)$",
-    re.IGNORECASE,
+    r"|have|does|do)$"
 )
 _CLAUSE_FIRST = re.compile(
     r"^(?P<side>(?:If|When|Since|Because|As|While|For|After|Before|With|In|Once|To|By|Without"
     r"|Where)\b[^,]{5,120}),\s+(?:then )?(?P<main>[^,].{20,})$"
 )
-_PASSING = re.compile(
-    r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)", re.IGNORECASE
-)
+_PASSING = any_of(r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LOWER = re.compile(r"[a-z]+(?=[\s,:;]|$)")
-_CHAT = re.compile(
-    r"(?:yes|yeah|okay|ok|sure|great|perfect|done|wait|hmm|now|so|let me|let's|i(?=['’ ]))\b", re.IGNORECASE
-)
+_CHAT = any_of(r"(?:yes|yeah|okay|ok|sure|great|perfect|done|wait|hmm|now|so|let me|let's|i(?=['’ ]))\b")
 _LINES = re.compile(
     r"\s*\((?:~?lines?|line|see) ~?[\d–-]+(?:[^()]*)\)|(?<=\.go):\d+(?:-\d+)?|\s+at lines? \d+(?:-\d+)?"
     r"|\s+on line \d+(?:-\d+)?|:\d+(?:-\d+)?(?=`)"

@@ -115,7 +115,6 @@ def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_t
     assert (caveat.scope.path, caveat.scope.symbol) == ("src/auth.py", "read_token")
     assert caveat.file_hash == records(isolated_home)[0].touches[0].after_hash
     assert "Redis" in found[NuggetType.REJECTION].summary
-    assert found[NuggetType.REJECTION].scope.path is None
     assert "freezes time" in found[NuggetType.WORKAROUND].summary
     assert decision.source_prompt.startswith("Never log a token")
 
