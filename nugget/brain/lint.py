@@ -152,12 +152,9 @@ def _repository(brain: Path) -> Iterator[Problem]:
         reason = "is no git repository, so nothing has a history or can be proposed; run `nugget init` in it"
         yield Problem(path=".", reason=reason, severity=Severity.WARNING)
         return
-    operation = git.operation_in_progress(brain)
-    if operation:
-        undo = f"finish it with `git {operation} --continue`, or undo it with `git {operation} --abort`"
-        yield Problem(path=".", reason=f"is in the middle of a {operation}; {undo}", severity=Severity.WARNING)
     try:
-        git.head(brain)
+        if git.head(brain) and (found := git.unsettled(brain)):
+            yield Problem(path=".", reason=f"is {found[0]}; {found[1]} ends that", severity=Severity.WARNING)
     except GitError as error:
         yield Problem(path=".", reason=str(error).rstrip("."), severity=Severity.WARNING)
 

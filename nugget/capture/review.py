@@ -137,14 +137,14 @@ def reject(
     chosen = _choose(proposal, units)
     key = remember_brain(brain, home)
     remembered = [_remembered(file) for file in chosen]
-    ledger.reject(home, brain=key, branch=proposal.branch, units=remembered, now=now)
+    turned_down = ledger.rejected_lines(brain=key, branch=proposal.branch, units=remembered, now=now)
+    lines = [(home, ledger.REJECTED, line) for line in turned_down]
     if capture := proposal.trailers.get("Nugget-Records"):
         closing = {"time": now.isoformat(), "event": "captured", "brain": key, "capture": capture}
-        ledger.append(home, ledger.CAPTURES, closing | {"branch": proposal.branch, "reason": "rejected"})
+        lines.append((home, ledger.CAPTURES, closing | {"branch": proposal.branch, "reason": "rejected"}))
     rest = tuple(file for file in proposal.files if file not in chosen)
-    git.change_refs(
-        brain, [_left(brain, proposal, rest, tip="HEAD", now=now)], message=f"reject from {proposal.branch}"
-    )
+    left = _left(brain, proposal, rest, tip="HEAD", now=now)
+    git.change_refs(brain, [left], message=f"reject from {proposal.branch}", lines=lines)
     return chosen
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-import tempfile
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from nugget.cli.install import offer_install
 from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, current_folder, open_brain, print_json, progress
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, UsageError
+from nugget.infra import files
 from nugget.infra.brain_in_use import (
     brain_around,
     default_brain,
@@ -282,7 +283,10 @@ def clone(
     first = default_brain(environment) is None
     name = url.rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]
     folder = Path(os.path.abspath(expanded(path or current_folder() / name)))  # noqa: PTH100 - links stay links
-    _fetch(url, folder)
+    address = url if ":" in url or url.startswith("-") else os.path.abspath(expanded(url))  # noqa: PTH100
+    with files.locked(environment.home / "locks" / "clone.lock"):
+        if not _is_cloned(address, folder):
+            _fetch(address, folder)
     real = trust(environment, folder)
     if first:
         set_default_brain(environment, real)
@@ -296,6 +300,16 @@ def clone(
         out.print(f"It has {counted(errors, 'error')} and {counted(warnings, 'warning')}. Next: nugget lint")
 
 
+def _is_cloned(url: str, folder: Path) -> bool:
+    """Return whether the folder holds a clone of this brain already, as after a clone that was killed."""
+    from nugget.infra import git
+
+    if not is_brain(folder) or not git.is_repository(folder):
+        return False
+    remote = git.find_remote(folder)
+    return remote is not None and remote.url == url
+
+
 def _fetch(url: str, folder: Path) -> None:
     """Clone a brain into a new folder, whole or not at all. Raises UsageError, BrainError, GitError."""
     from nugget.infra import git
@@ -306,11 +320,15 @@ def _fetch(url: str, folder: Path) -> None:
         raise UsageError(f"{shown} exists already.", hint="Name a folder that is empty or does not exist yet.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     refuse_unsafe_parent(folder.parent)
-    with tempfile.TemporaryDirectory(prefix=".nugget-clone-", dir=folder.parent) as beside:
-        made = Path(beside, "brain")
-        git.clone(url if ":" in url else os.path.abspath(expanded(url)), made)  # noqa: PTH100
-        if not is_brain(made):
+    beside = folder.with_name(f".{folder.name}.nugget-clone")
+    shutil.rmtree(beside, ignore_errors=True)  # left by a clone that was killed
+    try:
+        files.private_folder(beside)
+        git.clone(url, beside / "brain")
+        if not is_brain(beside / "brain"):
             raise BrainError(f"{printable(url)} is no brain: it has no brain.yaml.", hint="Nothing was kept of it.")
         if folder.is_dir():
             folder.rmdir()
-        made.rename(folder)
+        (beside / "brain").rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

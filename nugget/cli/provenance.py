@@ -299,10 +299,9 @@ def commit(
         typer.echo(made.message, nl=False)
         return
     top = git.top_folder(here)
-    if operation := git.operation_in_progress(top):
-        raise GitError(
-            f"A {operation} is under way: git has a message for it.", hint="Finish it with git; --dry-run shows ours."
-        )
+    if (git.git_dir(top) / "MERGE_MSG").exists():
+        hint = "Finish it with git; --dry-run shows ours."
+        raise GitError("A merge, cherry-pick or rebase is under way: git has a message for it.", hint=hint)
     file = git.git_dir(top) / "NUGGET_EDITMSG"
     file.write_text(made.message, "utf-8")
     code = git.commit_staged(top, file, edit=not auto)

@@ -33,13 +33,15 @@ class Rejections:
     quotes: frozenset[str] = frozenset()
 
 
-def append(home: Path, name: str, line: Mapping[str, Any], *, durable: bool = True) -> None:
-    """Add one line to a ledger and, where it has to be durable, wait until it is on disk.
+def append(home: Path, name: str, line: Mapping[str, Any], *, durable: bool = True, once: bool = False) -> None:
+    """Add one line to a ledger and, if it has to be durable, wait until it is on disk; with `once` unless it is there.
 
     A line that a crash or a full disk cut short is closed off first, so that it spoils nothing but itself.
     """
     file = home / "ledger" / name
     with files.locked(file.with_suffix(".lock")), files.open_private(file, "ab+") as ledger:
+        if once and dict(line) in read(home, name):
+            return
         end = ledger.seek(0, os.SEEK_END)
         if end:
             ledger.seek(end - 1)
@@ -124,13 +126,17 @@ def text_key(text: str) -> str:
     return hashlib.sha256(" ".join(text.lower().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def reject(home: Path, *, brain: str, branch: str, units: Iterable[tuple[str, str, list[str]]], now: datetime) -> None:
-    """Remember units (id, body, quotes) that were turned down, so that they are not proposed again."""
-    for unit_id, body, quotes in units:
-        append(home, REJECTED, {
+def rejected_lines(
+    *, brain: str, branch: str, units: Iterable[tuple[str, str, list[str]]], now: datetime
+) -> list[dict[str, Any]]:
+    """Return the lines by which rejected units (id, body, quotes) are remembered, so that none is proposed again."""
+    return [
+        {
             "time": now.isoformat(), "brain": brain, "branch": branch, "id": unit_id, "body": text_key(body),
             "quotes": [text_key(quote) for quote in quotes],
-        })  # fmt: skip
+        }
+        for unit_id, body, quotes in units
+    ]  # fmt: skip
 
 
 def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:

@@ -197,8 +197,8 @@ def _git_words(seen: Status) -> str:
     parts = [repository.branch or "detached HEAD", (repository.head or "no commit yet")[:10]]
     if repository.uncommitted:
         parts.append(counted(repository.uncommitted, "uncommitted file"))
-    if repository.operation:
-        parts.append(f"in the middle of a {repository.operation}")
+    if repository.unsettled and repository.branch:
+        parts.append(repository.unsettled)
     return ", ".join(parts)
 
 

@@ -67,13 +67,12 @@ def _check_git(brain: Path) -> Iterator[Finding]:
         return
     if state.head is None:
         yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
-    elif operation := git.operation_in_progress(brain):
-        undo = f"finish the {operation}, or git -C {brain} {operation} --abort"
-        yield _odd("git", f"the brain is in the middle of a {operation}", undo)
+    elif found := git.unsettled(brain):
+        yield _odd("git", f"the brain is {found[0]}: nothing can be added or accepted", f"{found[1]} in {brain}")
     elif state.dirty:
         yield _good("git", f"{counted(len(state.dirty), 'uncommitted file')} under domains/")
     else:
-        yield _good("git", f"{git.current_branch(brain) or 'a detached HEAD'}, everything committed")
+        yield _good("git", f"{git.current_branch(brain)}, everything committed")
 
 
 def _check_locks(brain: Path, now: datetime) -> Iterator[Finding]:

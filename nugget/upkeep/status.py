@@ -68,7 +68,7 @@ class CaptureState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitState:
-    """The brain's repository; `operation` is an unfinished merge or rebase. Empty without a repository.
+    """The brain's repository; `unsettled` is, for example, `in the middle of a merge`. Empty without a repository.
 
     `problem` says why nothing can be known of the one there is: git is not installed, or refuses.
     """
@@ -76,7 +76,7 @@ class GitState:
     branch: str | None = None
     head: str | None = None
     uncommitted: int = 0
-    operation: str | None = None
+    unsettled: str | None = None
     problem: str | None = None
 
 
@@ -173,7 +173,7 @@ def _git_state(brain: Path) -> GitState | None:
             branch=git.current_branch(brain),
             head=state.head,
             uncommitted=len(state.dirty),
-            operation=git.operation_in_progress(brain),
+            unsettled=found[0] if state.head and (found := git.unsettled(brain)) else None,
         )
     except NuggetError as error:
         return GitState(problem=str(error).rstrip("."))

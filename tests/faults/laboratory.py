@@ -9,19 +9,25 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from forking import Commands, Ended
 from sessions import write_transcript
 
+FAULTS = {"": 1, "all": 0}.get(given := os.environ.get("NUGGET_FAULTS", ""), int(given) if given.isdigit() else 1)
+"""So many steps of each kind are tried, 0 for all: 1 unless NUGGET_FAULTS, which `make faults` sets, says otherwise."""
 CALLS = (
     "write pwrite64 pwritev rename renameat renameat2 unlink unlinkat rmdir mkdir mkdirat link linkat symlink "
     "symlinkat ftruncate fsync fdatasync chmod fchmod fchmodat copy_file_range sendfile"
 ).split()
 """The calls by which a process changes files; a file that was made empty is seen at the next of them."""
+
+RULES = Path(__file__).resolve().parent.parent.parent / ".models" / "rules"
+"""Compiled rules of redaction, which one command compiles for all."""
+SETTINGS = (".claude.json", ".claude/settings.json", ".nugget/config.yaml", ".nugget/trusted.json")
 
 UNITS = {
     "patterns/retry": ("pattern", "Retry payments with an idempotency key", "uses: concept/keys"),
@@ -37,8 +43,30 @@ class Writing:
 
     arguments: tuple[str, ...]
     before: tuple[tuple[str, ...], ...] = ()
+    spoil: Callable[[Path], None] = lambda folder: None
+    """What else happens to the stage before the command."""
+    code: int = 0
+    """How the command ends; 1 for one that reports something."""
+    variables: Mapping[str, str] = field(default_factory=dict)
     again: bool = False
     """A part may be there after a fault, which the same command completes: it is derived, or of another program."""
+
+
+def copy_brain(folder: Path) -> None:
+    """Lay a second brain beside the one in use."""
+    shutil.copytree(folder / "brain", folder / "other", symlinks=True)
+
+
+def damage(folder: Path) -> None:
+    """Damage the index, and leave what processes that are gone leave: a lock of git's and a temporary file."""
+    index = folder / "brain" / ".nugget" / "index.db"
+    content = bytearray(index.read_bytes())
+    content[4096:8192] = b"\xff" * 4096
+    index.write_bytes(content)
+    lock = folder / "brain" / ".git" / "index.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    (folder / "home" / ".nugget" / ".config.yaml.999999999.0a1b2c3d.partial").touch()
 
 
 TALK = (
@@ -61,8 +89,15 @@ WRITINGS = {
     "extract": Writing(arguments=("extract", "--all"), again=True),
     "install": Writing(arguments=("install",), again=True),
     "uninstall": Writing(arguments=("uninstall",), before=(("install",),), again=True),
+    "trust": Writing(arguments=("trust", "{stage}/other"), spoil=copy_brain),
+    "clone": Writing(arguments=("clone", "{stage}/brain", "{stage}/other"), again=True),
+    "repair": Writing(arguments=("doctor", "--repair"), before=(("sync",),), spoil=damage, code=1, again=True),
+    "worker": Writing(arguments=("capture", "--catch-up")),
+    "rules of redaction": Writing(arguments=CAPTURE, variables={"KF_RULE_CACHE_DIR": ""}),
     "init": Writing(arguments=("init", "{stage}/other", "--no-install"), again=True),
 }
+
+NAMES = [*WRITINGS] if given else ["add", "mv", "accept"]
 
 
 @dataclass(kw_only=True)
@@ -126,6 +161,10 @@ class Stage:
         filled = [self.fill(argument) for argument in arguments]
         return self.commands.run(filled, {**self.variables(), **(more or {})}, self.folder, strace=strace)
 
+    def perform(self, writing: Writing, *, strace: Sequence[str] = (), more: Mapping[str, str] | None = None) -> Ended:
+        """Run the command of a row."""
+        return self.run(*writing.arguments, strace=strace, more={**writing.variables, **(more or {})})
+
     def must(self, *arguments: str) -> None:
         """Run a command line that has to succeed."""
         ended = self.run(*arguments)
@@ -141,6 +180,7 @@ class Stage:
         """The environment of a command."""
         return {
             "PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "NUGGET_BRAIN": str(self.brain),
+            "KF_RULE_CACHE_DIR": str(RULES),
             "NUGGET_EMBEDDING_MODEL": "none", "GIT_CONFIG_NOSYSTEM": "1", "NO_COLOR": "1", "TZ": "UTC",
             "PYTHONPATH": os.pathsep.join(sys.path),
         }  # fmt: skip
@@ -169,10 +209,11 @@ class Stage:
                 "untracked": self.git("status", "--porcelain", "-uall", repository=repository),
             }
         found["proposals"] = sorted(self.git("ls-tree", "-r", branch, "domains") for branch in self.proposals())
-        found["client"] = {
-            name: file.read_text() for name in (".claude.json", ".claude/settings.json")
-            if (file := self.folder / "home" / name).is_file()
-        }  # fmt: skip
+        home = self.folder / "home"
+        found["settings"] = {name: file.read_text() for name in SETTINGS if (file := home / name).is_file()}
+        rejected = home / ".nugget" / "ledger" / "rejected.jsonl"
+        lines = rejected.read_text().splitlines() if rejected.is_file() else []
+        found["rejected"] = sorted(json.loads(line)["id"] for line in lines)
         return found
 
     def _tree(self, repository: Path) -> list[str]:
@@ -208,8 +249,44 @@ class Stage:
         """What holds after any fault once another command ran."""
         self.git("fsck", "--no-progress", "--no-dangling")
         assert self.git("status", "--porcelain", "-uall") == "", "the checkout is not what HEAD says"
+        leftovers = [*self.folder.glob(".*.nugget-clone")]
         left = [path for path in (self.brain / "domains").rglob("*") if path.is_file() and path.suffix != ".md"]
-        assert not left, left
+        assert not left + leftovers, left + leftovers
+
+
+def prepare(stage: Stage, writing: Writing) -> tuple[dict[str, object], dict[str, object], dict[str, object]]:
+    """The state before the command, the one after it, and what can be derived after it."""
+    stage.must(*CAPTURE, "--dry-run")  # compiles the rules of redaction, once on this machine
+    for line in writing.before:
+        stage.must(*line)
+    writing.spoil(stage.folder)
+    stage.keep()
+    before = stage.state()
+    ended = stage.perform(writing)
+    assert ended.code == writing.code, ended
+    after = stage.state()
+    stage.must("sync", "--source", "brain")
+    derived = stage.derived()
+    stage.reset()
+    return before, after, derived
+
+
+def survives(stage: Stage, writing: Writing, states: tuple[dict[str, object], ...]) -> None:
+    """Another command puts everything in order: all was done, or nothing, and then it can be done."""
+    before, after, derived = states
+    writing = replace(writing, arguments=tuple(stage.fill(argument) for argument in writing.arguments))
+    ended = stage.run("sync", "--source", "brain")
+    assert ended.code == 0, ended
+    stage.check()
+    between = None if writing.again else stage.state()
+    assert between in (None, before, after), "neither before nor after"
+    if between != after:
+        again = stage.perform(writing)
+        assert again.code == writing.code, again
+        assert stage.state() == after, "done again, it is not what it would have been"
+    stage.must("sync", "--source", "brain")
+    assert stage.derived() == derived
+    stage.check()
 
 
 def steps_of(log: Path) -> Iterator[tuple[str, int]]:

@@ -6,8 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from sessions import ScriptedExtraction, capture_into, unit, write_transcript
 from nugget import brain as brains
 from nugget.brain.filing import add_unit, forget_unit, move_unit
 from nugget.capture import capture_transcript, review
-from nugget.errors import ConflictError, GitError, NuggetError
+from nugget.errors import ConflictError, GitError
 from nugget.infra import git
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -225,48 +225,3 @@ def test_a_file_in_the_place_of_a_folder_is_told(own: Path) -> None:
     with pytest.raises(ConflictError, match=r"idempotency-keys\.md cannot be written \(a folder or a link is in its"):
         move(own)
     assert (own / "domains/coding/concepts/keys.md").exists()
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of its own that is soon full. Needs root."""
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=False)
-    if mounted.returncode != 0:
-        pytest.skip("a small file system needs root and mount(8)")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@pytest.mark.proves("WRITE-FULL-DISK")
-@pytest.mark.parametrize("change", [forget, move, accept])
-def test_on_a_full_disk_it_is_there_whole_or_not_at_all(
-    own: Path, tmp_path: Path, change: Callable[[Path], object]
-) -> None:
-    before = state(own)
-    shutil.copytree(own, tmp_path / "done", symlinks=True)
-    change(tmp_path / "done")
-    after = state(tmp_path / "done")
-    refused = done = 0
-    with small_disk(tmp_path / "disk", "4m") as disk:
-        for free in (0, 8, 16, 24, 32, 40, 48, 64, 96, 256):
-            copy, filler = disk / "own", disk / "filler"
-            shutil.copytree(own, copy, symlinks=True)
-            status = os.statvfs(disk)
-            filler.write_bytes(b"x" * (status.f_bavail * status.f_frsize - free * 1024))
-            try:
-                change(copy)
-                done += 1
-            except NuggetError:
-                refused += 1
-            filler.unlink()
-            git.finish_pending(copy)
-            found = state(copy)
-            assert found in (before, after), f"{free} KB free"
-            if found == before:
-                change(copy)
-                assert state(copy) == after
-            shutil.rmtree(copy)
-    assert refused and done

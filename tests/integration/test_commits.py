@@ -167,7 +167,7 @@ def test_what_cannot_be_committed_is_said_in_one_sentence(command: Path, repo: P
     git(repo, "checkout", "-q", "main")
     change_by_hand(repo, "b.txt", "main\n", at=datetime.now(UTC))
     git(repo, "merge", "-q", "--no-commit", "side")
-    assert "A merge is under way" in refusal(repo)
+    assert "under way: git has a message for it" in refusal(repo)
 
 
 @pytest.mark.proves("COM-SECRETS")

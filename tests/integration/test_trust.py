@@ -160,7 +160,7 @@ def test_a_clone_is_checked_trusted_and_read(
     shown = nugget("clone", planted, "mine")
     assert shown.code == 0 and f"{tmp_path / 'mine'}; it is trusted and the default" in shown.out
     assert not any(line.startswith("evil") for line in (tmp_path / "ran").read_text().splitlines())
-    assert not [*tmp_path.glob(".nugget-clone-*")]
+    assert not [*tmp_path.glob(".*.nugget-clone")]
     assert default_brain(read_environment()) == tmp_path / "mine"
     monkeypatch.chdir(tmp_path / "mine")
     assert nugget("search", "cache", "--json").json["hits"]

@@ -29,7 +29,6 @@ PROMISES: dict[str, str] = {
     "BRAIN-READY": "In a merge, rebase, cherry-pick or bisect, or without a branch, nothing is written.",
     "BRAIN-UNCOMMITTED": "A change of a file with uncommitted work is refused before anything moves; other work stays.",
     "WRITE-WHOLE": "A change killed at any step is there whole or not at all, and the next command finishes it.",
-    "WRITE-FULL-DISK": "A change on a full disk is there whole or not at all, and can be made again.",
     "BRAIN-ONE-WRITER": "Writers of a brain wait for each other, and each gets its commit.",
     "BRAIN-LINT": "`lint` tells what is wrong with each file and between files, with path, line and reason.",
     "BRAIN-LINT-SECRETS": "`lint` warns of secrets in knowledge files by kind and line, and never shows them.",

@@ -13,12 +13,14 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 from nugget.errors import BrainError, ConflictError, GitError, NuggetError
+from nugget.infra import ledger
 from nugget.infra.git.checkout import DURABLE, place, refuse_uncommitted, stage, stage_index, write
 from nugget.infra.git.locking import lock_files, wait_until_free
 from nugget.infra.git.process import PATIENCE_S, locked, run, start
@@ -49,6 +51,19 @@ class RefChange:
     ref: str
     new: str | None
     expect: str | None
+
+
+LedgerLine = tuple[Path, str, Mapping[str, Any]]
+"""A line for a ledger: `$NUGGET_HOME`, name and content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Intent:
+    """A change under way: its branches, whether the checkout follows the first, and the lines for ledgers."""
+
+    refs: list[RefChange]
+    checkout: bool
+    lines: list[LedgerLine]
 
 
 @contextmanager
@@ -105,8 +120,12 @@ def ready_branch(repo: Path) -> tuple[str, str]:
     return branch, tip
 
 
-def change_refs(repo: Path, refs: Sequence[RefChange], *, message: str, checkout: bool = False) -> None:
+def change_refs(
+    repo: Path, refs: Sequence[RefChange], *, message: str, checkout: bool = False, lines: Sequence[LedgerLine] = ()
+) -> None:
     """Make, move and delete branches in one step; with `checkout`, the first is checked out, and its files follow.
+
+    Once the first branch has moved, `lines` are added to their ledgers.
 
     Raises ConflictError if a branch moved or a file that would change has uncommitted work in it, GitError if git is
     locked or fails: nothing was changed then, or the message says that only the checkout is left to be brought along.
@@ -122,7 +141,8 @@ def change_refs(repo: Path, refs: Sequence[RefChange], *, message: str, checkout
                 refuse_uncommitted(repo, changed)
                 stage(repo, work, [change.after for change in changed if change.after])
                 stage_index(repo, work, changed)
-            write(work, "intent.json", json.dumps([[astuple(ref) for ref in refs], checkout]).encode())
+            named = [(str(home), name, dict(line)) for home, name, line in lines]
+            write(work, "intent.json", json.dumps([[astuple(ref) for ref in refs], checkout, named]).encode())
             _move_ref(repo, refs[0], message)
         except BaseException:
             with suppress(NuggetError, OSError):
@@ -156,16 +176,17 @@ def _finish(repo: Path) -> None:
     """Carry out the rest of the intent if its first branch has moved; drop it if not."""
     work = _work(repo)
     if (intent := _read_intent(work)) is not None:
-        refs, checkout = intent
         _drop_stale_locks(repo, since=(work / "intent.json").stat().st_mtime)
-        if _reached(repo, refs[0]):
-            if checkout:
+        if _reached(repo, intent.refs[0]):
+            for home, name, line in intent.lines:
+                ledger.append(home, name, line, once=True)
+            if intent.checkout:
                 _hold_index(repo, work)
-                changed = _changed_files(repo, refs[0])
+                changed = _changed_files(repo, intent.refs[0])
                 place(repo, work, changed)
                 stage_index(repo, work, changed)
                 (work / "index").replace(git_dir(repo) / "index")
-            for change in refs[1:]:
+            for change in intent.refs[1:]:
                 if not _reached(repo, change):
                     with suppress(ConflictError):  # moved on by the user meanwhile
                         _move_ref(repo, change, "finish")
@@ -183,13 +204,17 @@ def _drop(repo: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _read_intent(work: Path) -> tuple[list[RefChange], bool] | None:
-    """Return the branch changes of the step under way, and whether the checkout follows the first of them."""
+def _read_intent(work: Path) -> _Intent | None:
+    """Return the change under way; None if there is none."""
     try:
-        refs, checkout = json.loads((work / "intent.json").read_bytes())
+        refs, checkout, *lines = json.loads((work / "intent.json").read_bytes())
     except FileNotFoundError:
         return None
-    return [RefChange(ref=ref, new=new, expect=expect) for ref, new, expect in refs], checkout
+    return _Intent(
+        refs=[RefChange(ref=ref, new=new, expect=expect) for ref, new, expect in refs],
+        checkout=checkout,
+        lines=[(Path(home), name, line) for home, name, line in (lines[0] if lines else ())],
+    )
 
 
 def _changed_files(repo: Path, change: RefChange) -> list[Change]:

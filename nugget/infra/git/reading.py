@@ -74,20 +74,15 @@ def current_branch(repo: Path) -> str | None:
     return run(repo, "symbolic-ref", "--quiet", "--short", "HEAD", check=False).decode().strip() or None
 
 
-def operation_in_progress(repo: Path) -> str | None:
-    """Return `merge`, `rebase`, `cherry-pick` or `revert` while one is unfinished, else None."""
-    folder = git_dir(repo)
-    return next((name for file, name in _IN_PROGRESS.items() if (folder / file).exists()), None)
-
-
 def unsettled(repo: Path) -> tuple[str, str] | None:
     """Return why nothing should be committed here now, and the command that changes that; None if it may be.
 
-    Both complete a sentence: "The brain is" "in the middle of a rebase", "`git rebase --continue` or ... ends it".
+    Both complete a sentence: "The brain is" "in the middle of a bisect", "`git bisect reset`" "ends that".
     """
-    if operation := operation_in_progress(repo):
+    folder = git_dir(repo)
+    if operation := next((name for file, name in _IN_PROGRESS.items() if (folder / file).exists()), None):
         return f"in the middle of a {operation}", f"`git {operation} --continue` or `git {operation} --abort`"
-    if (git_dir(repo) / "BISECT_LOG").exists():
+    if (folder / "BISECT_LOG").exists():
         return "in the middle of a bisect", "`git bisect reset`"
     return None if current_branch(repo) else ("on a detached HEAD", "`git switch <branch>`")
 

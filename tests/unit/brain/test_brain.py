@@ -447,7 +447,8 @@ def test_a_brain_in_the_middle_of_a_merge_is_read_and_says_so(new: Path) -> None
     shell(new, "commit", "-qam", "mine")
     subprocess.run(["git", "-C", str(new), "merge", "-q", "other"], check=False, capture_output=True)
     problems = {problem.path: problem for problem in lint(new)}
-    assert "is in the middle of a merge; finish it with `git merge --continue`" in problems["."].reason
+    ends = "`git merge --continue` or `git merge --abort` ends that"
+    assert f"is in the middle of a merge; {ends}" in problems["."].reason
     assert problems[path].severity is Severity.ERROR
     assert problems[path].reason == "has merge conflict markers; decide between the two versions"
     lines = (new / path).read_text().split("\n")

@@ -200,7 +200,7 @@ def test_inherited_git_variables_do_not_lead_elsewhere(
 
 
 def test_unfinished_operations_are_seen(repo: Path) -> None:
-    assert git.operation_in_progress(repo) is None
+    assert git.unsettled(repo) is None
     shell(repo, "checkout", "-q", "-b", "side")
     write(repo, "brain.yaml", "owner: side\n")
     shell(repo, "commit", "-qam", "side")
@@ -208,18 +208,17 @@ def test_unfinished_operations_are_seen(repo: Path) -> None:
     write(repo, "brain.yaml", "owner: main\n")
     shell(repo, "commit", "-qam", "main")
     subprocess.run(["git", "-C", str(repo), "merge", "side"], check=False, capture_output=True)
-    assert git.operation_in_progress(repo) == "merge"
+    assert git.unsettled(repo) == ("in the middle of a merge", "`git merge --continue` or `git merge --abort`")
     shell(repo, "merge", "--abort")
     subprocess.run(["git", "-C", str(repo), "rebase", "side"], check=False, capture_output=True)
-    assert git.operation_in_progress(repo) == "rebase"
+    assert git.unsettled(repo) == ("in the middle of a rebase", "`git rebase --continue` or `git rebase --abort`")
     shell(repo, "rebase", "--abort")
     linked = repo.parent / "linked"
     shell(repo, "worktree", "add", "-q", str(linked), "side")
     assert git.is_repository(linked)
     subprocess.run(["git", "-C", str(linked), "merge", "main"], check=False, capture_output=True)
-    assert git.operation_in_progress(linked) == "merge"
     assert git.unsettled(linked) == ("in the middle of a merge", "`git merge --continue` or `git merge --abort`")
-    assert git.operation_in_progress(repo) is None and git.unsettled(repo) is None
+    assert git.unsettled(repo) is None
 
 
 def test_a_bisect_and_a_detached_head_are_unsettled(repo: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_brain_without_git_or_in_the_middle_of_a_merge_is_seen(words: Path) ->
     (words / ".git/MERGE_HEAD").write_text("0" * 40 + "\n")
     assert "in the middle of a merge" in findings(words)["git"].said
     repository = status_of(words).repository
-    assert repository is not None and repository.operation == "merge"
+    assert repository is not None and repository.unsettled == "in the middle of a merge"
     shutil.rmtree(words / ".git")
     assert findings(words)["git"].next_step == f"nugget init {words}"
     assert status_of(words).repository is None

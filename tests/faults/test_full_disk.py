@@ -1,0 +1,52 @@
+"""Every command that writes runs out of space; with space again, the next command finds all of it, or nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from forking import Commands
+from laboratory import FAULTS, NAMES, WRITINGS, Stage, prepare, survives
+
+FREE_KB = [24] if FAULTS == 1 else [0, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)], check=False).returncode:
+        pytest.skip("only root can mount a small file system here")
+    folder.chmod(0o755)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.proves("FAULT-DISK")
+@pytest.mark.parametrize("name", NAMES)
+def test_on_a_full_disk_a_command_is_done_or_not_begun(
+    name: str, commands: Commands, disk: Path, record_property: Callable[[str, object], None]
+) -> None:
+    stage, writing = Stage(folder=disk / "stage", commands=commands), WRITINGS[name]
+    stage.folder.mkdir()
+    stage.build()
+    states = prepare(stage, writing)
+    tried, wrong = 0, []
+    for free in FREE_KB:
+        stage.reset()
+        filler, status = disk / "filler", os.statvfs(disk)
+        filler.write_bytes(b"x" * (status.f_bavail * status.f_frsize - free * 1024))
+        ended = stage.perform(writing)
+        filler.unlink()
+        tried += 1
+        try:
+            assert ended.code in (0, 1, 2) and "Traceback" not in ended.output, ended
+            survives(stage, writing, states)
+        except AssertionError as error:
+            wrong.append(f"{free} KB free: {str(error)[:600]}")
+    record_property("faults", f"full disk: {name}: tried {tried}, survived {tried - len(wrong)}")
+    assert not wrong, "\n".join([f"{len(wrong)} of {tried}", *wrong[:20]])
