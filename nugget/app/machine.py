@@ -27,7 +27,7 @@ from nugget.infra.pace import Pace
 from nugget.models import Problem, SourceName
 
 if TYPE_CHECKING:
-    from nugget.sources.canon import Canon
+    from nugget.sources.note_folders import Canon
 
 MACHINE_SOURCES = (
     SourceName.CANON,
@@ -188,7 +188,7 @@ def open_memory_of(
     resident: bool = False,
 ) -> Index:
     """Open the index of an identity's memory, synced with its files. Raises UsageError for an invalid identity."""
-    from nugget.sources.memory import Memory
+    from nugget.sources.note_folders import Memory
 
     named = [expanded(folder) for folder in settings.memory.workspaces]
     source = Memory(identity, environment, redact=redacting(settings), brain=brain, workspaces=[*workspaces, *named])
@@ -217,8 +217,7 @@ def _model_of(connection: sqlite3.Connection) -> str | None:
 
 def canon_of(environment: Environment, settings: Settings, brain: Path) -> Canon:
     """The folders of canon as the settings name them, without what is memory."""
-    from nugget.sources.canon import Canon, canon_folders
-    from nugget.sources.memory import private_places
+    from nugget.sources.note_folders import Canon, canon_folders, private_places
 
     folders = canon_folders(settings.canon.folders, base=brain)
     private = private_places(environment, brain)

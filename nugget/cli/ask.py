@@ -351,7 +351,7 @@ def sources_of(given: Sequence[str] | None) -> tuple[SourceName, ...]:
 def _check_identity(identity: str | None) -> None:
     """Raises UsageError for what cannot be an identity, before anything is opened."""
     if identity is not None:
-        from nugget.sources.memory import check_identity
+        from nugget.sources.note_folders import check_identity
 
         check_identity(identity)
 

@@ -22,12 +22,20 @@ from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, 
 from nugget.capture.identity import brain_key
 from nugget.capture.publish import Published, publish
 from nugget.config import Environment, Settings
-from nugget.errors import UsageError, reason_of
+from nugget.errors import NuggetError, UsageError, reason_of
 from nugget.extraction.proposals import Proposal
-from nugget.importing.exports import may_be_export, notes_of_export
-from nugget.importing.finding import DATABASE_ENDINGS, EXPORT_ENDINGS, FoundFile, find_files, read_text
-from nugget.importing.kinds import named_kind
-from nugget.importing.notes import LeftOut, Note, page_of
+from nugget.importing.exports import may_be_export, notes_of_export, read_database
+from nugget.importing.notes import (
+    DATABASE_ENDINGS,
+    EXPORT_ENDINGS,
+    FoundFile,
+    LeftOut,
+    Note,
+    find_files,
+    named_kind,
+    page_of,
+    read_text,
+)
 from nugget.importing.pages import notes_of
 from nugget.infra import git, ledger
 from nugget.infra.brain_in_use import is_brain
@@ -37,19 +45,19 @@ from nugget.redaction import allow_list, redact
 from nugget.text import shorten, slugify
 
 DEFAULT_LIMIT = 100
-"""So many units a branch holds, at most: more than a person reviews. The next import goes on from there."""
+"""Most units of a branch: more than a person reviews. The next import goes on from there."""
 QUOTE_CHARS = 200
 _BEYOND = "more than the limit"
 _KEY = re.compile(rb"note:[0-9a-f]{16}")
 _NO_DOMAINS = frozenset(
     "notes docs doc documentation adr adrs decisions rules cursor memories memory src vault inbox archive".split()
 )
-"""Folders of which the name is no subject."""
+"""Names of folders that do not name a subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """Everything that one import needs, bound once by the face. Without a `domain` folders give it."""
+    """Options of one import. Without a `domain` folders give it."""
 
     brain: Path
     home: Path
@@ -77,12 +85,12 @@ class ImportResult:
 
 
 def import_and_publish(path: Path, bound: Import, environment: Environment) -> ImportResult:
-    """`import_notes`, with a pull request for the branch where the brain has one for sessions too. Raises as it."""
+    """Import notes, and publish the branch as those of sessions are. Raises as `import_notes` does."""
     result = import_notes(path, bound)
     if not result.branch:
         return result
-    told = publish(bound.brain, environment=environment, settings=bound.settings, now=bound.now)
-    return replace(result, published=told)
+    published = publish(bound.brain, environment=environment, settings=bound.settings, now=bound.now)
+    return replace(result, published=published)
 
 
 def import_notes(path: Path, bound: Import) -> ImportResult:
@@ -123,11 +131,14 @@ class _Read:
 
 
 def _read(path: Path, bound: Import) -> _Read:
-    """Every note below a path, without secrets."""
+    """Read every note below a path, redacted."""
     allow = allow_list(bound.settings)
     read = _Read()
     for found in find_files(path, exclude=bound.settings.capture.exclude_paths):
-        text = read_text(found) if isinstance(found, FoundFile) else found
+        try:
+            text = found if isinstance(found, LeftOut) else _text_of(found)
+        except NuggetError as error:
+            text = LeftOut(path=found.path, reason=str(error))
         if isinstance(text, LeftOut):
             read.left_out.append(text)
             continue
@@ -149,6 +160,12 @@ def _read(path: Path, bound: Import) -> _Read:
     return read
 
 
+def _text_of(found: FoundFile) -> str | LeftOut:
+    if found.path.endswith(DATABASE_ENDINGS):
+        return read_database(found.file) or LeftOut(path=found.path, reason="is not a known database")
+    return read_text(found)
+
+
 def _notes(text: str, *, path: str) -> Iterator[Note | LeftOut]:
     if path.endswith((*EXPORT_ENDINGS, *DATABASE_ENDINGS)):
         yield from notes_of_export(text, path=path)
@@ -157,7 +174,7 @@ def _notes(text: str, *, path: str) -> Iterator[Note | LeftOut]:
 
 
 def _imported(brain: Path, blobs: Sequence[str], waiting: Sequence[Unit]) -> set[str]:
-    """The keys of the notes that are in the brain's commit or wait for review."""
+    """Return the keys of the notes that are in the brain's commit or wait for review."""
     contents = git.read_objects(brain, blobs)
     held = {key.decode() for content in contents if content and b"note:" in content for key in _KEY.findall(content)}
     return held | {record for unit in waiting for evidence in unit.evidence for record in evidence.records}
@@ -207,7 +224,7 @@ def _quote(note: Note) -> str:
 
 
 def _domain(path: str) -> str:
-    """The subject by the folders that a note is filed under: at most two, and none that says what kind it is."""
+    """Return the subject by the folders of a note: at most two, without those that name a type."""
     folders = [slugify(name) for name in path.split("/")[1:-1] if not name.startswith(".")]
     named = [name for name in folders if name not in _NO_DOMAINS and named_kind(name) is None]
     return "/".join(named[:2]) or "general"

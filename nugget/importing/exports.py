@@ -1,6 +1,6 @@
-"""Notes of exports in JSON: the memories of mem0, the observations of claude-mem.
+"""Notes of exports and databases: the memories of mem0, the observations of claude-mem.
 
-claude-mem's types and concepts are those of its mode `code` (version 13.25).
+The line of a note is the number of its entry. Types and concepts are those of claude-mem's mode `code` (13.25).
 
 Formats, as mem0 2.2 and claude-mem 13.25 write them: mem0's `get_all` and memory exports (`results` or a list of
 objects with `memory`) and its `history` (of each memory the last `new_memory` counts); what claude-mem's script
@@ -11,19 +11,22 @@ answers to `/api/observations` (the same in `items`).
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from nugget.importing.kinds import kind_of_sentence, named_kind
-from nugget.importing.notes import LeftOut, Note, day_of
+from nugget.importing.notes import LeftOut, Note, day_of, kind_of_sentence, named_kind
 from nugget.models import KnowledgeType
+from nugget.sources.records import mapping_of, objects_in, text_of
+from nugget.sources.sqlite_snapshot import open_snapshot
 from nugget.text import shorten
 
 MIN_MEMORY_CHARS = 30
 _TITLE_CHARS = 120
-_FURTHEST_CHARS = 1_000_000
-"""An entry is looked for no further behind the one before it."""
+_MAX_ROWS = 50_000
+_OBSERVATIONS = ("title", "subtitle", "narrative", "text", "facts", "concepts", "type", "project", "created_at")
+_EVENTS = ("memory_id", "new_memory", "event", "is_deleted", "created_at", "updated_at")
 _WHAT_WAS_DONE = ("feature", "refactor", "change")
 _SENSITIVE = "sensitive"
 """claude-mem's type for what should not leak into anything else."""
@@ -33,6 +36,25 @@ _CONCEPTS = (
     ("why-it-exists", KnowledgeType.CONCEPT),
 )  # fmt: skip
 """claude-mem's words for what an observation is about, the more telling first."""
+
+
+def read_database(file: Path) -> str:
+    """Return the export of claude-mem's or mem0's database; empty for any other one. Raises TranscriptError."""
+    with open_snapshot(file) as connection:
+        if rows := _rows(connection, "observations", _OBSERVATIONS, order="id"):
+            return json.dumps({"observations": rows}, default=str)
+        rows = _rows(connection, "history", _EVENTS, order="rowid")
+        return json.dumps(rows, default=str) if rows else ""
+
+
+def _rows(connection: sqlite3.Connection, table: str, wanted: Sequence[str], *, order: str) -> list[dict[str, object]]:
+    """Return the rows of a table that has a memory tool's columns, else none. Older versions lack some columns."""
+    present = [str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")]
+    if not {wanted[0], wanted[1]} <= set(present):
+        return []
+    columns = [name for name in wanted if name in present]
+    sql = f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order} LIMIT {_MAX_ROWS}"
+    return [dict(zip(columns, row, strict=True)) for row in connection.execute(sql)]
 
 
 def may_be_export(text: str) -> bool:
@@ -45,35 +67,26 @@ def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
     try:
         value = _loaded(text, path)
     except (ValueError, RecursionError):
-        yield LeftOut(path=path, reason="is no JSON that can be read")
-        return
-    observations = _listed_observations(value) if isinstance(value, Mapping) else None
-    if observations is not None:
-        yield from _observations(observations, text=text, path=path)
+        yield LeftOut(path=path, reason="is not valid JSON")
         return
     listed = value
     if isinstance(value, Mapping):
-        listed = next((value[key] for key in ("results", "memories") if isinstance(value.get(key), list)), None)
-    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+        keys = ("observations", "items", "results", "memories")
+        listed = next((value[key] for key in keys if isinstance(value.get(key), list)), None)
+    entries = objects_in(listed)
     if entries and all("memory_id" in entry and "new_memory" in entry for entry in entries):
-        entries = _as_they_are_now(entries)
-    if entries and any(isinstance(entry.get("memory"), str) for entry in entries):
-        yield from _memories(entries, text=text, path=path)
+        entries = _final_memories(entries)
+    if isinstance(value, Mapping) and ("observations" in value or any("narrative" in entry for entry in entries)):
+        yield from _observations(entries, path=path)
+    elif any(isinstance(entry.get("memory"), str) for entry in entries):
+        yield from _memories(entries, path=path)
     else:
-        yield LeftOut(path=path, reason="is no export that is known (mem0, claude-mem)")
+        yield LeftOut(path=path, reason="is not a known export (mem0, claude-mem)")
 
 
-def _listed_observations(value: Mapping[str, Any]) -> list[object] | None:
-    """Return the list claude-mem calls `observations`, in one page of its worker `items`; None for anything else."""
-    listed = value.get("observations")
-    if listed is None and isinstance(value.get("items"), list):
-        listed = [entry for entry in value["items"] if isinstance(entry, Mapping) and "narrative" in entry] or None
-    return listed if isinstance(listed, list) else None
-
-
-def _as_they_are_now(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The memories that a history of mem0 ends with; in it, they stand in the order of their last change."""
-    now: dict[str, Mapping[str, Any]] = {}
+def _final_memories(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the memories that a history of mem0 ends with, in the order of their last change."""
+    now: dict[str, dict[str, Any]] = {}
     for event in events:
         name = str(event["memory_id"])
         now.pop(name, None)
@@ -88,13 +101,9 @@ def _loaded(text: str, path: str) -> Any:
     return json.loads(text)
 
 
-def _observations(entries: Sequence[object], *, text: str, path: str) -> Iterator[Note | LeftOut]:
-    lines = _Lines(text)
-    for entry in entries:
-        if not isinstance(entry, Mapping):
-            continue
+def _observations(entries: Sequence[Mapping[str, Any]], *, path: str) -> Iterator[Note | LeftOut]:
+    for line, entry in enumerate(entries, 1):
         title = _words(entry.get("title")) or _words(entry.get("subtitle"))
-        line = lines.of(title)
         facts, concepts = _list(entry.get("facts")), _list(entry.get("concepts"))
         parts = [_words(entry.get("narrative")) or _words(entry.get("text")) or _words(entry.get("subtitle")),
                  "\n".join(f"- {fact}" for fact in facts)]  # fmt: skip
@@ -128,17 +137,14 @@ def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, s
     return (None, "") if called in _WHAT_WAS_DONE else (KnowledgeType.CONCEPT, f"its type is {called or 'not given'}")
 
 
-def _memories(entries: Sequence[Mapping[str, Any]], *, text: str, path: str) -> Iterator[Note | LeftOut]:
-    lines = _Lines(text)
-    for entry in entries:
+def _memories(entries: Sequence[Mapping[str, Any]], *, path: str) -> Iterator[Note | LeftOut]:
+    for line, entry in enumerate(entries, 1):
         memory = _words(entry.get("memory"))
-        line = lines.of(memory)
         if len(memory) < MIN_MEMORY_CHARS:
             yield LeftOut(path=path, line=line, reason="says too little to stand alone")
             continue
-        metadata = entry.get("metadata")
-        filed = metadata.get("category") if isinstance(metadata, Mapping) else None
-        categories = [*_list(entry.get("categories")), *([filed] if isinstance(filed, str) else [])]
+        filed = text_of(mapping_of(entry.get("metadata")).get("category"))
+        categories = [*_list(entry.get("categories")), *([filed] if filed else [])]
         named = next((kind for category in categories if (kind := named_kind(category)) is not None), None)
         kind, reason = (named, f"filed under {', '.join(categories)}") if named else kind_of_sentence(memory)
         yield Note(
@@ -148,38 +154,15 @@ def _memories(entries: Sequence[Mapping[str, Any]], *, text: str, path: str) -> 
         )  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Lines:
-    """Tells on which line each entry of a file stands, going through it once: they are asked for in its order."""
-
-    text: str
-    place: int = 0
-    line: int = 1
-
-    def of(self, words: str) -> int:
-        """The line of the next entry, which has these words; that of the one before where they are not found."""
-        for written in (json.dumps(words)[1:-1], json.dumps(words, ensure_ascii=False)[1:-1]):
-            found = self.text.find(written[:80], self.place, self.place + _FURTHEST_CHARS) if written else -1
-            if found >= 0:
-                self.line += self.text.count("\n", self.place, found)
-                self.place = found
-                break
-        return self.line
-
-
 def _words(value: object) -> str:
-    return value.strip() if isinstance(value, str) else ""
+    return text_of(value).strip()
 
 
 def _list(value: object) -> list[str]:
-    """A list of texts, also where it is written as JSON within a text."""
+    """Return a list of texts, which may be written as JSON within a text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             value = [value]
-    return (
-        [entry.strip() for entry in value if isinstance(entry, str) and entry.strip()]
-        if isinstance(value, list)
-        else []
-    )
+    return [words for entry in value if (words := _words(entry))] if isinstance(value, list) else []

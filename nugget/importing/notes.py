@@ -1,17 +1,73 @@
-"""Notes as they are read, each with its place, before they are compared with the brain."""
+"""Find the files of an import, take pages apart, and tell the type of unit that a note becomes."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 
 from nugget.brain.frontmatter import FrontmatterError, nodes, plain_line_ends, split
+from nugget.errors import UsageError
+from nugget.models import KnowledgeType
+from nugget.redaction.paths import is_excluded
+from nugget.sources.ignore_files import IGNORE_FILES, Walk
+from nugget.text import counted
+
+MAX_NOTE_BYTES = 1_000_000
+MAX_EXPORT_BYTES = 50_000_000
+MAX_FILES = 50_000
+
+NOTE_ENDINGS = (".md", ".markdown", ".mdc")
+EXPORT_ENDINGS = (".json", ".jsonl")
+DATABASE_ENDINGS = (".db", ".sqlite", ".sqlite3")
+_NAMED = frozenset((".cursor", ".cursorrules", "claude-mem.db", "history.db"))
+_TEMPLATES = frozenset(("templates", "template", "_templates"))
 
 _DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})|(\d{2})/(\d{2})/(\d{4})")
 _KEY_VALUE = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)")
+
+
+_WORDS: dict[str, KnowledgeType] = {
+    name: kind
+    for kind, names in {
+        KnowledgeType.DECISION: "decision adr adrs choice choices rfc",
+        KnowledgeType.BUG: "bug gotcha pitfall incident postmortem troubleshooting problem issue fix bugfix workaround "
+        "debugging error root-cause",
+        KnowledgeType.PATTERN: "pattern howto how-to recipe snippet practice best-practice technique method tip rule "
+        "guideline convention playbook runbook workflow procedure",
+        KnowledgeType.BELIEF: "belief principle opinion value preference hypothesis assumption",
+        KnowledgeType.CONCEPT: "concept definition glossary term idea fact insight",
+    }.items()
+    for name in names.split()
+}
+"""What people call a folder, a tag, a type or a category, in the singular."""
+
+MAX_SENTENCE_CHARS = 300
+"""So much of a title or sentence is looked at."""
+
+_TITLES: tuple[tuple[KnowledgeType, re.Pattern[str]], ...] = (
+    (KnowledgeType.DECISION, re.compile(
+        r"\b(?:we (?:chose|choose|decided|picked|use)|why we|decision|instead of|rather than|chosen)\b|\bvs\.? |"
+        r"\w+ over \w+$", re.IGNORECASE)),
+    (KnowledgeType.BUG, re.compile(
+        r"\b(?:fails?|failing|failed|error|crash(?:es)?|leaks?|deadlocks?|hangs?|broken|does(?:n't| not) work|"
+        r"exception|race condition|bug|gotcha|pitfall|root cause)\b", re.IGNORECASE)),
+    (KnowledgeType.PATTERN, re.compile(
+        r"^(?:how to|use|always|never|prefer|avoid|don't|do not|keep|write|run|set up|make)\b|\b(?:pattern|recipe|"
+        r"checklist|best practices?|guidelines?|conventions?|steps)\b", re.IGNORECASE)),
+    (KnowledgeType.BELIEF, re.compile(
+        r"\b(?:i (?:believe|think|prefer)|should|prefers?|principle|matters?)\b", re.IGNORECASE)),
+)  # fmt: skip
+
+_HEADINGS: tuple[tuple[KnowledgeType, frozenset[str]], ...] = (
+    (KnowledgeType.BUG, frozenset(("symptom", "symptoms", "root cause", "workaround"))),
+    (KnowledgeType.DECISION, frozenset(("decision", "alternatives", "considered options", "trade-offs", "tradeoffs"))),
+    (KnowledgeType.PATTERN, frozenset(("steps", "usage", "when to use", "how to use", "procedure"))),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +121,71 @@ class Page:
     body_line: int = 1
 
     def first(self, *keys: str) -> str:
-        """The first text of the first key that has one, else an empty text."""
+        """Return the first text of the first key that has one, else an empty text."""
         return next((self.front[key][0] for key in keys if self.front.get(key)), "")
 
     @property
     def stem(self) -> str:
-        """The name of the file without its ending."""
+        """Name of the file without its ending."""
         return self.path.rpartition("/")[2].rpartition(".")[0] or self.path.rpartition("/")[2]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    """A file to be read. `path` starts with the name of what is imported, and has `/`."""
+
+    path: str
+    file: Path
+
+
+def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[FoundFile | LeftOut]:
+    """Yield every file that may hold notes, and what was left out for a reason.
+
+    Links are not followed, hidden folders and those of tools and templates not entered, and ignore files are honoured,
+    as in canon. Raises UsageError if `root` is not a file or folder.
+    """
+    if root.is_file():
+        yield FoundFile(path=f"{root.resolve().parent.name}/{root.name}", file=root)
+        return
+    if not root.is_dir():
+        raise UsageError(f"{root} {'is not a file or folder' if os.path.lexists(root) else 'does not exist'}.")
+    walk = Walk(root=root, suffixes=(*NOTE_ENDINGS, *EXPORT_ENDINGS), max_files=MAX_FILES, named=_NAMED)
+    name = root.resolve().name
+    for path, file in walk.files():
+        if not _TEMPLATES.isdisjoint(path.lower().split("/")[:-1]):
+            continue
+        if Path(file).is_symlink():
+            yield LeftOut(path=f"{name}/{path}", reason="is a link, which is not followed")
+        elif exclude and is_excluded(file, exclude):
+            yield LeftOut(path=f"{name}/{path}", reason="is excluded (capture.exclude_paths)")
+        else:
+            yield FoundFile(path=f"{name}/{path}", file=Path(file))
+    if walk.ignored:
+        yield LeftOut(path=name, reason=f"{counted(len(walk.ignored), 'path')} left out by {', '.join(IGNORE_FILES)}")
+    for problem in (*walk.problems, *walk.left_out):
+        yield LeftOut(path=Path(name, os.path.relpath(problem.path, root)).as_posix(), reason=problem.reason)
+
+
+def read_text(found: FoundFile) -> str | LeftOut:
+    """Return the text of a file, or why it has none."""
+    limit = MAX_EXPORT_BYTES if found.path.endswith(EXPORT_ENDINGS) else MAX_NOTE_BYTES
+    try:
+        if not found.file.is_file():
+            return LeftOut(path=found.path, reason="is not an ordinary file")
+        with found.file.open("rb") as opened:
+            content = opened.read(limit + 1)
+        if len(content) > limit:
+            return LeftOut(path=found.path, reason=f"is larger than {limit:,} bytes")
+        text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except OSError as error:
+        return LeftOut(path=found.path, reason=f"cannot be read ({(error.strerror or 'unknown').lower()})")
+    except UnicodeDecodeError:
+        return LeftOut(path=found.path, reason="is not UTF-8 text")
+    return LeftOut(path=found.path, reason="is binary") if "\0" in text else text
+
+
 def page_of(text: str, *, path: str) -> Page:
-    """Take a file apart. Frontmatter that is not YAML (Cursor's `globs: *.ts`) is read line by line."""
+    """Split a file. Frontmatter that is not YAML (Cursor's `globs: *.ts`) is read line by line."""
     text = plain_line_ends(text)
     if not text.startswith("---\n"):
         return Page(path=path, body=text)
@@ -92,7 +202,7 @@ def page_of(text: str, *, path: str) -> Page:
 
 
 def day_of(text: str) -> date | None:
-    """A date somewhere in a text: `2026-03-01`, or `01/03/2026` with the day first."""
+    """Return the first date in a text: `2026-03-01`, or `01/03/2026` with the day first."""
     found = _DAY.search(text)
     if not found:
         return None
@@ -104,16 +214,49 @@ def day_of(text: str) -> date | None:
 
 
 def listed(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Tags and the like: a list, or one text with commas; without `#`."""
+    """Return tags and the like, given as a list or one text with commas, without `#`."""
     parts = texts if len(texts) != 1 else tuple(texts[0].split(","))
     return tuple(dict.fromkeys(part.strip().lstrip("#") for part in parts if part.strip().lstrip("#")))
 
 
 def _texts(node: object) -> tuple[str, ...]:
-    """A scalar or a list of scalars as texts; anything deeper is nothing to us."""
+    """Return a scalar or a list of scalars as texts; empty for anything deeper."""
     kind, value = getattr(node, "id", ""), getattr(node, "value", None)
     if kind == "scalar":
         return (str(value),) if str(value).strip() and getattr(node, "tag", "") != "tag:yaml.org,2002:null" else ()
     if kind == "sequence" and isinstance(value, list):
         return tuple(str(entry.value) for entry in value if entry.id == "scalar" and str(entry.value).strip())
     return ()
+
+
+def kind_of(page: Page, *, title: str, headings: Sequence[str]) -> tuple[KnowledgeType, str]:
+    """Return the type of a note and the reason for it; defaults to `concept`."""
+    for key in ("type", "category", "kind"):
+        named = named_kind(page.first(key))
+        if named:
+            return named, f"its `{key}` says {page.first(key)}"
+    for tag in listed((*page.front.get("tags", ()), *page.front.get("tag", ()))):
+        if named := named_kind(tag.rpartition("/")[2]):
+            return named, f"tagged #{tag}"
+    for folder in reversed(page.path.split("/")[:-1]):
+        if named := named_kind(folder):
+            return named, f"filed under {folder}/"
+    present = {heading.lower().strip(" :") for heading in headings}
+    for kind, names in _HEADINGS:
+        if found := sorted(present & names):
+            return kind, f"it has a section {found[0]!r}"
+    return kind_of_sentence(title)
+
+
+def kind_of_sentence(sentence: str) -> tuple[KnowledgeType, str]:
+    """Return the type that a title or a single sentence reads like, and the reason."""
+    for kind, pattern in _TITLES:
+        if found := pattern.search(sentence[:MAX_SENTENCE_CHARS]):
+            return kind, f"it reads like a {kind} ({found[0].strip()!r})"
+    return KnowledgeType.CONCEPT, "no other type fits"
+
+
+def named_kind(word: str) -> KnowledgeType | None:
+    """Return the type that a folder, tag or category names; None for any other word."""
+    plain = re.sub(r"[\s_]+", "-", word.strip().lower().lstrip("0123456789.-_ "))
+    return _WORDS.get(plain) or _WORDS.get(plain.removesuffix("s")) or _WORDS.get(plain.removesuffix("es"))

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from nugget.importing.kinds import kind_of, named_kind
-from nugget.importing.notes import LeftOut, Note, Page, day_of, listed
+from nugget.importing.notes import LeftOut, Note, Page, day_of, kind_of, listed, named_kind
 from nugget.markdown import body_below_title, headings_of, title_of
 from nugget.models import KnowledgeType
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nugget.index import queries
-from nugget.sources.documents import DocumentSource
+from nugget.sources.notes import DocumentSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,7 @@ from nugget.sources.nugget_store import (
     session_files,
     write_session,
 )
-from nugget.sources.seen_sessions import Seen
-from nugget.sources.session_workspaces import WorkspaceFinder
+from nugget.sources.session_workspaces import ReadState, WorkspaceFinder
 from nugget.sources.sessions import read_any
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def extract_sessions(
 
     Sessions of other workspaces have no outcome. One that fails stops nothing.
     """
-    seen = Seen.load(extractor.home)
+    seen = ReadState.load(extractor.home)
     finder = WorkspaceFinder(extractor.home)
     method = "generative" if extractor.llm is not None else "heuristic"
     is_new = workspace is not None and not provenance_folder(extractor.home, workspace).is_dir()

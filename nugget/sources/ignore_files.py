@@ -1,4 +1,4 @@
-"""Walking a folder of notes without what nobody means: hidden and generated folders, and what ignore files say.
+"""Walk a folder of notes without hidden, generated and ignored files.
 
 `.gitignore`, `.ignore` and `.nuggetignore` have the syntax of https://git-scm.com/docs/gitignore; a deeper file and a
 later line decide. Above the folder, the ignore files of the git repository that it is in count too.
@@ -29,16 +29,17 @@ MAX_ENTRIES = 300_000
 """A walk that has seen so many files and folders ends."""
 
 _CONFLICT_COPY = re.compile(r"\([^()]{0,80}conflicted copy[^()]{0,80}\)|\.sync-conflict-\d{8}-\d{6}", re.IGNORECASE)
+"""How Dropbox, Nextcloud and Syncthing name one side's copy of a note that two sides changed."""
 _MAX_DEPTH = 60
 _MAX_RULES_BYTES = 1_000_000
+
+Rules = tuple[str, "GitIgnoreSpec"]
+"""An ignore file: its folder, with `/` at the end, and what it says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
-    """Files and folders that a walk leaves to their owner: names in lower case, and real paths.
-
-    A walk that knows of any also leaves out the brains below its root, and the memory in one that is its root.
-    """
+    """Files and folders that only their identity may read: names in lower case, and real paths."""
 
     names: frozenset[str] = frozenset()
     folders: frozenset[str] = frozenset()
@@ -50,180 +51,127 @@ class Private:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """One walk through a folder. While `files` is read, `problems` fills, and `left_out` with what it did not give."""
+    """One walk through a folder. `files` fills `problems`, `left_out`, and `ignored` with the paths of ignored files.
+
+    `named` are files wanted and hidden folders entered by their whole name. A walk that leaves out what is private also
+    leaves out the memory in a brain that is its root. Brains below the root are left out.
+    """
 
     root: Path
     suffixes: tuple[str, ...]
     max_files: int
     max_entries: int = MAX_ENTRIES
+    named: frozenset[str] = frozenset()
+    private: Private = Private()
     problems: list[Problem] = field(default_factory=list)
     left_out: list[Problem] = field(default_factory=list)
-    private: Private = Private()
+    ignored: list[str] = field(default_factory=list)
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """The files with one of the suffixes as (path below the root with `/`, place), folder by folder, sorted.
+        """Yield the wanted files as (path below the root with `/`, place), folder by folder, sorted.
 
-        Links to folders are not followed, links to files only where they stay below the root. What a cloud client left
-        (placeholders, conflict copies) is counted, and told at the end.
+        Links to folders are not followed, links to files only if they stay below the root.
         """
-        if not self.root.is_dir():
-            self._wrong(self.root, "is no folder (any more); nothing of it is found")
+        root = self.root.absolute()
+        real_root = os.path.realpath(root)
+        if not root.is_dir():
+            self._note(self.problems, self.root, "is not a folder (any more); nothing in it is found")
             return
-        real_root = os.path.realpath(self.root)
         if self.private.holds(real_root):
-            self._wrong(self.root, "holds memory, which is private to its identity; nothing of it is found")
+            self._note(self.problems, root, "holds memory, which is private to its identity; nothing in it is found")
             return
         entries = files = 0
-        left = _LeftByClouds()
-        waiting: list[tuple[Path, str, tuple[Rules, ...]]] = [(self.root, "", rules_above(self.root))]
+        waiting: list[tuple[Path, str, tuple[Rules, ...]]] = [(root, "", rules_above(root))]
         while waiting:
             folder, path, rules = waiting.pop()
             found = self._listed(folder)
             entries += len(found)
-            if entries > self.max_entries:
-                self._leave_out(f"holds more than {counted(self.max_entries, 'file')}; the rest is left out. Name a "
-                                "smaller folder, or leave parts out in a .nuggetignore")  # fmt: skip
-                return
             names = {entry.name for entry in found}
-            is_brain = bool(self.private.names) and "brain.yaml" in names and bool(names & {"domains", ".git"})
+            is_brain = "brain.yaml" in names and bool(names & {"domains", ".git"})
+            if entries > self.max_entries:
+                hint = "the rest is left out. Name a smaller folder, or leave parts out in a .nuggetignore"
+                self._note(self.left_out, self.root, f"holds more than {counted(self.max_entries, 'file')}; {hint}")
+                return
             if is_brain and path:
+                self._note(self.left_out, folder, "is a brain already")
                 continue
-            rules = (*rules, *rules_in(folder, path, names))
+            rules = (*rules, *rules_in(folder, names))
             below: list[tuple[Path, str, tuple[Rules, ...]]] = []
             for entry in found:
-                its_path = f"{path}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
-                    is_private = (is_brain and entry.name == "memory") or self._is_private(real_root, its_path)
-                    if not is_private and _is_entered(entry.name, its_path, rules):
-                        below.append((folder / entry.name, f"{its_path}/", rules))
-                elif entry.name.startswith("."):
-                    left.note_placeholder(entry.name, self.suffixes)
-                elif entry.name.lower() in self.private.names:
-                    continue
-                elif entry.name.lower().endswith(self.suffixes) and not is_ignored(its_path, rules):
-                    if left.has_conflict(entry.name, its_path) or not self._is_inside(entry):
+                    is_memory = is_brain and entry.name == "memory" and bool(self.private.names)
+                    is_private = is_memory or self.private.holds(f"{real_root}/{path}{entry.name}")
+                    if not is_private and self._is_entered(entry, path, rules):
+                        below.append((folder / entry.name, f"{path}{entry.name}/", rules))
+                elif self._is_wanted(entry.name) and not self._is_ignored(entry, rules):
+                    if not self._is_inside(entry, real_root):
                         continue
                     files += 1
                     if files > self.max_files:
-                        self._leave_out(f"holds more than {counted(self.max_files, 'note')}; the rest is left out. "
-                                        "Name a smaller folder, or raise canon.max_files")  # fmt: skip
+                        reason = f"holds more than {counted(self.max_files, 'note')}; the rest is left out"
+                        self._note(self.left_out, root, reason)
                         return
-                    yield its_path, entry.path
+                    yield f"{path}{entry.name}", entry.path
             waiting += reversed(below)
-        for told in left.told():
-            self._leave_out(told)
 
     def _listed(self, folder: Path) -> list[os.DirEntry[str]]:
-        """Return the entries of a folder, sorted; empty if it cannot be listed."""
         try:
             with os.scandir(folder) as listing:
                 return sorted(listing, key=lambda entry: entry.name)
         except FileNotFoundError:
             return []  # gone since the folder above was listed
         except OSError as error:
-            self._wrong(folder, f"cannot be listed ({error.strerror or error})")
+            self._note(self.problems, folder, f"cannot be listed ({error.strerror or error})")
             return []
 
-    def _is_inside(self, entry: os.DirEntry[str]) -> bool:
+    def _is_entered(self, entry: os.DirEntry[str], path: str, rules: Sequence[Rules]) -> bool:
+        is_other = (entry.name.startswith(".") and entry.name not in self.named) or entry.name in NEVER
+        return not is_other and path.count("/") <= _MAX_DEPTH and not self._is_ignored(entry, rules, "/")
+
+    def _is_wanted(self, name: str) -> bool:
+        if name in self.named:
+            return True
+        wanted = name.lower().endswith(self.suffixes) and not name.startswith(".")
+        return wanted and name.lower() not in self.private.names and not _CONFLICT_COPY.search(name)
+
+    def _is_ignored(self, entry: os.DirEntry[str], rules: Sequence[Rules], mark: str = "") -> bool:
+        if ignored := is_ignored(entry.path + mark, rules):
+            self.ignored.append(entry.path)
+        return ignored
+
+    def _is_inside(self, entry: os.DirEntry[str], real_root: str) -> bool:
         if not entry.is_symlink():
             return entry.is_file()
-        try:
-            real = Path(entry.path).resolve(strict=True)
-        except (OSError, RuntimeError):
-            return False  # a link to nowhere, or one that leads in a circle
+        real = Path(os.path.realpath(entry.path))
         is_private = real.name.lower() in self.private.names or self.private.holds(str(real.parent))
-        return real.is_file() and real.is_relative_to(self.root.resolve()) and not is_private
+        return real.is_file() and real.is_relative_to(real_root) and not is_private
 
-    def _is_private(self, real_root: str, path: str) -> bool:
-        return bool(self.private.folders) and os.path.join(real_root, path) in self.private.folders  # noqa: PTH118
-
-    def _wrong(self, place: Path, reason: str) -> None:
-        self.problems.append(Problem(path=str(place), reason=reason, severity=Severity.WARNING))
-
-    def _leave_out(self, reason: str) -> None:
-        self.left_out.append(Problem(path=str(self.root), reason=reason, severity=Severity.WARNING))
-
-
-@dataclass(slots=True)
-class _LeftByClouds:
-    """Files that sync clients leave in a folder: placeholders of notes not on this disk, copies of both sides.
-
-    iCloud Drive writes `.Note.md.icloud`; Dropbox and Nextcloud `Note (… conflicted copy …).md`; Syncthing
-    `Note.sync-conflict-20260501-101010-ABCDEFG.md`.
-    """
-
-    placeholders: int = 0
-    conflicts: list[str] = field(default_factory=list)
-
-    def note_placeholder(self, name: str, suffixes: tuple[str, ...]) -> None:
-        """Count a hidden file that stands for a note."""
-        lower = name.lower()
-        self.placeholders += lower.endswith(".icloud") and lower.removesuffix(".icloud").endswith(suffixes)
-
-    def has_conflict(self, name: str, path: str) -> bool:
-        """Return whether this is one side's copy of a note that two sides changed; if so, it is kept in mind."""
-        found = "conflict" in name.lower() and _CONFLICT_COPY.search(name) is not None
-        if found:
-            self.conflicts.append(path)
-        return found
-
-    def told(self) -> Iterator[str]:
-        """A sentence for each kind."""
-        if self.placeholders:
-            yield f"holds {counted(self.placeholders, 'note')} not downloaded from iCloud; not found until they are"
-        if self.conflicts:
-            files = counted(len(self.conflicts), "file")
-            yield f"holds {files} in conflict, such as {self.conflicts[0]}; left out until merged into the note"
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """An ignore file: `below` is its folder as seen from the root, `above` the way from it down to the root."""
-
-    spec: GitIgnoreSpec
-    below: str = ""
-    above: str = ""
-
-
-def _is_entered(name: str, path: str, rules: Sequence[Rules]) -> bool:
-    if name.startswith(".") or name in NEVER or path.count("/") > _MAX_DEPTH:
-        return False
-    return not is_ignored(f"{path}/", rules)
+    def _note(self, problems: list[Problem], place: Path, reason: str) -> None:
+        problems.append(Problem(path=str(place), reason=reason, severity=Severity.WARNING))
 
 
 def is_ignored(path: str, rules: Sequence[Rules]) -> bool:
-    """Return whether the deepest ignore file that has a word on this path ignores it; a folder's path ends in `/`."""
-    for entry in reversed(rules):
-        decided = entry.spec.check_file(entry.above + path.removeprefix(entry.below)).include
+    """Return whether the deepest ignore file that decides on this path ignores it; a folder's path ends in `/`."""
+    for folder, spec in reversed(rules):
+        decided = spec.check_file(path.removeprefix(folder)).include
         if decided is not None:
             return decided
     return False
 
 
-def rules_in(folder: Path, path: str, names: set[str]) -> Iterator[Rules]:
-    """Return the rules of a folder that holds these names; `path` is relative to the root and ends in `/`."""
+def rules_in(folder: Path, names: set[str] | None = None) -> Iterator[Rules]:
+    """Yield the ignore files of a folder; `names` are its entries, if they are known."""
     for name in IGNORE_FILES:
-        if name in names and (spec := _read_rules(folder / name)):
-            yield Rules(spec, below=path)
+        if (names is None or name in names) and (spec := _read_rules(folder / name)):
+            yield f"{folder}/", spec
 
 
 def rules_above(root: Path) -> tuple[Rules, ...]:
-    """Return the rules of the repository around a root, from its top down, unless they ignore the root itself."""
-    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
-    if top is None:
-        return ()
-    found: list[Rules] = []
-    way = [root, *root.parents]
-    for folder in reversed(way[1 : way.index(top) + 1]) if top != root else []:
-        above = f"{root.relative_to(folder).as_posix()}/"
-        for name in IGNORE_FILES:
-            spec = _read_rules(folder / name)
-            if spec and spec.check_file(above).include is not True:
-                found.append(Rules(spec, above=above))
-    excluded = _read_rules(top / ".git" / "info" / "exclude")
-    if excluded and top == root:
-        found.insert(0, Rules(excluded))
-    return tuple(found)
+    """Return the ignore files above a root in its repository, from the top down, unless they ignore the root itself."""
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+    above = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
+    rules = (rule for folder in above for rule in rules_in(folder))
+    return tuple(rule for rule in rules if not is_ignored(f"{root}/", [rule]))
 
 
 def _read_rules(file: Path) -> GitIgnoreSpec | None:
@@ -233,10 +181,6 @@ def _read_rules(file: Path) -> GitIgnoreSpec | None:
         if not file.is_file() or file.stat().st_size > _MAX_RULES_BYTES:
             return None
         lines = file.read_text("utf-8-sig", "replace").splitlines()
-    except OSError:
-        return None
-    rules = [line for line in lines if line.strip() and not line.startswith("#")]
-    try:
-        return GitIgnoreSpec.from_lines(rules) if rules else None
-    except ValueError:
-        return None  # a line that git would not take either
+        return GitIgnoreSpec.from_lines(line for line in lines if line.strip() and not line.startswith("#"))
+    except (OSError, ValueError):
+        return None  # unreadable, or a line that git would not take either

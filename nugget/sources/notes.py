@@ -1,13 +1,14 @@
-"""A markdown note that is nobody's knowledge file: its title, tags, dates, links and text, however it was written."""
+"""Read markdown notes that are not knowledge files: title, tags, dates, links and text."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 from urllib.parse import unquote
 
 from nugget.brain.frontmatter import Fields, FrontmatterError, nodes, plain_line_ends, split
@@ -18,7 +19,7 @@ from nugget.text import shorten
 
 SUFFIXES = (".md", ".markdown", ".mdx", ".mdc")
 MAX_BYTES = 2_000_000
-"""A larger file is no note; it is refused before it is read."""
+"""A larger file is refused before it is read."""
 
 DOCUMENT, DECISION = "document", "decision"
 _DECISION_FOLDERS = frozenset({"adr", "adrs", "decisions", "decision-records", "architecture-decisions"})
@@ -35,26 +36,41 @@ Redact = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """The notes of a folder by the names that links use: whole keys, and the last part alone, in lower case.
+class ReadDocument:
+    """Content of a file: its units and problems."""
 
-    Names are made of the keys that were added when the first link is looked up: most walks change nothing.
-    """
+    units: tuple[Unit, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class DocumentSource(Protocol):
+    """Files that each hold units. `nugget.index.sync.documents` syncs the machine's index with them."""
+
+    @property
+    def name(self) -> SourceName:
+        """The source that the units belong to."""
+
+    def files(self) -> Iterable[tuple[str, Path | str]]:
+        """Yield every file as (key, place); the key is unique within the source and stays the same."""
+
+    def read(self, key: str, file: Path) -> ReadDocument:
+        """Return the content of a file. May raise NuggetError, OSError or ValueError, which become a Problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The notes of a folder by the names that links use: whole keys, and the last part alone, in lower case."""
 
     by_name: dict[str, str] = field(default_factory=dict)
-    added: list[str] = field(default_factory=list)
 
     def add(self, key: str) -> None:
-        """Know a note. Of two with one name, the one that sorts first has it."""
-        self.added.append(key)
+        """Add a note. Of two with one name, the one that sorts first has it."""
+        name = _link_name(key)
+        self.by_name[name] = min(key, self.by_name.get(name, key))
+        self.by_name[key.lower()] = key
 
     def resolve(self, link: str, *, source: str) -> str:
         """Return the key that a link from note `source` leads to, whether or not that note exists."""
-        while self.added:
-            key = self.added.pop()
-            name = _link_name(key)
-            self.by_name[name] = min(key, self.by_name.get(name, key))
-            self.by_name[key.lower()] = key
         wiki = _link_name(link)
         beside = _joined(PurePosixPath(source).parent, link)
         candidates = [beside, f"{beside}.md"] if "/" in link or link.lower().endswith(SUFFIXES) else [f"{beside}.md"]
@@ -81,7 +97,7 @@ def read_bytes(file: Path) -> str:
 def read_note(
     text: str, *, key: str, source: SourceName, names: Names, modified: date | None = None
 ) -> tuple[Unit, tuple[Problem, ...]]:
-    """The unit of a note with the id `key`. Frontmatter that cannot be read is a warning: the text counts."""
+    """Return the unit of a note with the id `key`. Unreadable frontmatter is a warning: the text counts."""
     fields, body, problems = _frontmatter(plain_line_ends(text), key)
     title = fields and fields.text("title", Severity.WARNING)
     tags = _tags(fields, body)
@@ -110,7 +126,7 @@ def read_note(
 
 
 def modified_day(file: Path) -> date:
-    """The day of a file's time, in UTC."""
+    """Return the day of a file's time, in UTC."""
     return datetime.fromtimestamp(max(0, min(file.stat().st_mtime, 253402300799)), UTC).date()
 
 
@@ -171,7 +187,7 @@ def _link_name(name: str) -> str:
 
 
 def _joined(folder: PurePosixPath, link: str) -> str:
-    """A path as seen from a folder, without `..` in it."""
+    """Return a path as seen from a folder, without `..` in it."""
     parts: list[str] = list(folder.parts)
     for part in link.split("/"):
         if part == "..":

@@ -17,6 +17,7 @@ Nothing is written unredacted, and nothing read is trusted: a line that cannot b
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -27,9 +28,10 @@ from typing import Any, BinaryIO
 from nugget.errors import TranscriptError
 from nugget.infra import files
 from nugget.infra.workspace import Workspace
-from nugget.models import Problem, Scope
+from nugget.models import Problem
 from nugget.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.sources import nugget_store_lines as lines
+from nugget.sources.records import parse_record, read_lines
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """A longer line is a problem; a touch of a file with 100,000 lines needs 1.6 MB."""
@@ -53,12 +55,12 @@ def provenance_folder(home: Path, workspace: str) -> Path:
 
 
 def session_file(home: Path, workspace: str, session: str) -> Path:
-    """The file of one session; an id that cannot be a file name gets one that can."""
+    """Return the file of one session; an id that cannot be a file name is replaced by one that can."""
     return provenance_folder(home, workspace) / f"{_file_name(session)}.jsonl"
 
 
 def session_files(home: Path, workspace: str | None = None) -> Iterator[Path]:
-    """The files of a workspace's sessions, of all workspaces where none is named, by name."""
+    """Yield the files of a workspace's sessions, by default of all workspaces, by name."""
     folder = home / "provenance" if workspace is None else provenance_folder(home, workspace)
     found = sorted(folder.glob("*.jsonl" if workspace is not None else "*/*.jsonl"))
     yield from (file for file in found if not file.name.startswith(".") and file.is_file())
@@ -87,12 +89,8 @@ def read_session_file(path: Path) -> tuple[SessionRecord, tuple[Problem, ...]]:
 
 def _read_lines(stream: BinaryIO, name: str, state: _State) -> None:
     """Add what the lines of an opened file say to `state`; `name` is for its problems."""
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES):
-        number += 1
-        if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
-            while (rest := stream.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
-                pass
+    for number, (_, line) in enumerate(read_lines(stream, limit=MAX_LINE_BYTES), 1):
+        if line is None:
             state.problems.append(Problem(path=name, line=number, reason="the line is too long"))
         elif line.strip():
             try:
@@ -102,7 +100,7 @@ def _read_lines(stream: BinaryIO, name: str, state: _State) -> None:
 
 
 def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Pattern[str]] = ()) -> Path:
-    """Make the store say of a session what `record` says; returns its file.
+    """Write a session to the store and return its file.
 
     Nuggets without an id get one; those that the file has already, by session, type, summary and scope, keep theirs.
     `allow` are the texts that are no secrets (`redaction.allow`). Raises OSError when it cannot be written: the file
@@ -124,7 +122,7 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
 def note_workspace(home: Path, workspace: Workspace) -> None:
     """Note where a workspace lies (`workspace.json` in its folder), so that it is known when its folder is gone.
 
-    Where a checkout had another identity before (a remote was added), its sessions move to the one that it has now.
+    If a checkout had another identity before (a remote was added), its sessions move to the new one.
     """
     folder = provenance_folder(home, workspace.identity)
     place = str(workspace.root)
@@ -138,22 +136,22 @@ def note_workspace(home: Path, workspace: Workspace) -> None:
                 if not (folder / file.name).exists():
                     file.rename(folder / file.name)
             other.unlink()
-    told = {"format": lines.FORMAT, "identity": workspace.identity, "name": workspace.name, "roots": [*noted, place]}
-    files.replace(folder / _WORKSPACE_FILE, json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+    described = {"format": lines.FORMAT, "identity": workspace.identity, "name": workspace.name}
+    content = json.dumps(described | {"roots": [*noted, place]}, ensure_ascii=False)
+    files.replace(folder / _WORKSPACE_FILE, content.encode("utf-8", "replace"))
 
 
 def known_workspaces(home: Path) -> dict[str, str]:
-    """The folders that workspaces were seen in, with the identity of each."""
+    """Return the folders that workspaces were seen in, with the identity of each."""
     files = sorted((home / "provenance").glob(f"*/{_WORKSPACE_FILE}"))
     return {place: file.parent.name for file in files for place in _noted(file.parent)}
 
 
 def _noted(folder: Path) -> list[str]:
     try:
-        told = json.loads((folder / _WORKSPACE_FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):
+        roots = (parse_record((folder / _WORKSPACE_FILE).read_bytes()) or {}).get("roots")
+    except OSError:
         return []
-    roots = told.get("roots") if isinstance(told, dict) else None
     return [root for root in roots if isinstance(root, str)] if isinstance(roots, list) else []
 
 
@@ -189,7 +187,7 @@ def _known(file: Path) -> tuple[SessionRecord | None, bytes]:
 
 
 def _difference(known: SessionRecord | None, record: SessionRecord, *, is_new: bool) -> list[bytes]:
-    """The lines that make a file that says `known` say `record`."""
+    """Return the lines that turn a file with `known` into one with `record`."""
     before = known or SessionRecord(session=record.session, workspace=record.workspace)
     old_nuggets = {nugget.id: nugget for nugget in before.nuggets}
     old_touches = {touch.path: touch for touch in before.touches}
@@ -229,7 +227,7 @@ def _numbered(home: Path, record: SessionRecord, known: SessionRecord | None, fi
 
 
 def _id_prefix(home: Path, record: SessionRecord, file: Path) -> str:
-    """The first eight characters of the session's id, more where another session's file begins with the same."""
+    """Return the first eight characters of the session's id, more if another session begins with the same."""
     others = [_plain(other.stem) for other in session_files(home) if other != file]
     own = _plain(file.stem)
     same = own in others  # The session is kept for another workspace too.
@@ -242,13 +240,11 @@ def _plain(name: str) -> str:
 
 
 def _short_hash(text: str) -> str:
-    import hashlib
-
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:4]
 
 
 def _file_name(name: str) -> str:
-    """The name itself where it can be a file's, else one made of it that is as good as unique."""
+    """Return the name itself if it can be a file's, else one made of it with a hash."""
     if _FILE_NAME.fullmatch(name):
         return name
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or "unnamed"
@@ -256,7 +252,7 @@ def _file_name(name: str) -> str:
 
 
 def _redacted(record: SessionRecord, allow: Sequence[re.Pattern[str]]) -> SessionRecord:
-    """The record without secrets, wherever it holds text."""
+    """Return the record with all of its texts redacted."""
     from nugget.redaction import redact  # readers, who are many, need not load its rules
 
     def clean(text: str) -> str:
@@ -267,18 +263,15 @@ def _redacted(record: SessionRecord, allow: Sequence[re.Pattern[str]]) -> Sessio
 
     nuggets = [
         replace(
-            nugget,
-            summary=clean(nugget.summary),
-            detail=clean(nugget.detail),
-            source_prompt=clean(nugget.source_prompt),
-            alternatives=tuple(map(clean, nugget.alternatives)),
-            scope=Scope(
-                repo=nugget.scope.repo, path=clean_or_none(nugget.scope.path), symbol=clean_or_none(nugget.scope.symbol)
+            nugget, summary=clean(nugget.summary), detail=clean(nugget.detail),
+            source_prompt=clean(nugget.source_prompt), alternatives=tuple(map(clean, nugget.alternatives)),
+            scope=replace(
+                nugget.scope, path=clean_or_none(nugget.scope.path), symbol=clean_or_none(nugget.scope.symbol)
             ),
             evidence=tuple(replace(one, quote=clean(one.quote)) for one in nugget.evidence),
         )
         for nugget in record.nuggets
-    ]
+    ]  # fmt: skip
     touches = [
         replace(touch, path=clean(touch.path), previous_path=clean_or_none(touch.previous_path))
         for touch in record.touches

@@ -1,23 +1,24 @@
-"""The lines of a provenance file: values as JSON objects and back. What is read comes from anywhere and is checked."""
+"""Lines of a provenance file: values as JSON objects and back. Input is untrusted and checked."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from nugget.models import Evidence, Scope, Speaker, SpeechOrigin
 from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.sources.records import parse_timestamp
+from nugget.sources.records import mapping_of, objects_in, parse_record, parse_timestamp, storable, text_of
 from nugget.text import shorten
 
 FORMAT = 1
 HASH_DIGITS = 16
 """Hex digits of one line's hash."""
+_OWN_LINES = ("nuggets", "touches")
 _MAX_TEXT = 20_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LINE_HASHES = re.compile(rf"(?:[0-9a-f]{{{HASH_DIGITS}}})*")
@@ -26,33 +27,27 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
 class Unreadable(ValueError):
-    """A line that cannot be taken; the message says why."""
+    """A line is invalid; the message says why."""
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """The object of one line. Raises Unreadable."""
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError):
-        raise Unreadable("not a line of JSON") from None
-    if not isinstance(values, dict) or not isinstance(values.get("kind"), str):
-        raise Unreadable("no object with a `kind`")
+    """Parse the object of one line. Raises Unreadable."""
+    values = parse_record(line)
+    if values is None or not isinstance(values.get("kind"), str):
+        raise Unreadable("not a JSON object with a `kind`")
     if isinstance(values.get("format"), int) and values["format"] > FORMAT:
         raise Unreadable(f"written in format {values['format']}, which this version does not know")
     return values
 
 
 def record_line(record: SessionRecord) -> dict[str, Any]:
-    """The `session` line; its nuggets and touches are lines of their own."""
-    return {"format": FORMAT, "kind": "session"} | _without_defaults({
-        "session": record.session, "workspace": record.workspace, "agent": record.agent, "title": record.title,
-        "first_prompt": record.first_prompt, "started": _stamp(record.started), "ended": _stamp(record.ended),
-        "branch": record.branch, "transcript": record.transcript, "records": record.records,
-    })  # fmt: skip
+    """Return the `session` line; its nuggets and touches are lines of their own."""
+    values = _values_of(record)
+    return {"format": FORMAT, "kind": "session"} | {key: values[key] for key in values if key not in _OWN_LINES}
 
 
 def read_record(values: Mapping[str, Any]) -> SessionRecord:
-    """The session of a `session` line, without nuggets and touches. Raises Unreadable."""
+    """Parse the session of a `session` line, without nuggets and touches. Raises Unreadable."""
     records = values.get("records", 0)
     return SessionRecord(
         session=_required(values, "session"), workspace=_required(values, "workspace"),
@@ -64,45 +59,23 @@ def read_record(values: Mapping[str, Any]) -> SessionRecord:
 
 
 def nugget_line(nugget: Nugget) -> dict[str, Any]:
-    """The line of one nugget."""
-    evidence = [
-        _without_defaults(
-            {
-                "session": one.session,
-                "quote": one.quote,
-                "records": list(one.records),
-                "speaker": one.speaker,
-                "origin": one.origin,
-            }
-        )
-        for one in nugget.evidence
-    ]
-    scope = {"repo": nugget.scope.repo, "path": nugget.scope.path, "symbol": nugget.scope.symbol}
-    return {"kind": "nugget"} | _without_defaults({
-        "id": nugget.id, "type": nugget.type.value, "summary": nugget.summary, "detail": nugget.detail,
-        "scope": _without_defaults(scope), "confidence": nugget.confidence, "session": nugget.session,
-        "agent": nugget.agent, "session_started": _stamp(nugget.session_started),
-        "extracted_at": _stamp(nugget.extracted_at), "alternatives": list(nugget.alternatives),
-        "stale_after": nugget.stale_after.isoformat() if nugget.stale_after else None,
-        "source_prompt": nugget.source_prompt, "file_hash": nugget.file_hash, "method": nugget.method,
-        "evidence": evidence, "speaker": nugget.speaker, "origin": nugget.origin,
-    })  # fmt: skip
+    """Return the line of one nugget."""
+    return {"kind": "nugget"} | _values_of(nugget)
 
 
 def read_nugget(values: Mapping[str, Any]) -> Nugget:
-    """The nugget of a `nugget` line. Raises Unreadable."""
+    """Parse the nugget of a `nugget` line. Raises Unreadable."""
     name = _required(values, "id")
     if not _ID.fullmatch(name):
-        raise Unreadable("`id` is no id of a nugget")
+        raise Unreadable("`id` is not valid")
     try:
         type_ = NuggetType(_required(values, "type"))
     except ValueError:
-        raise Unreadable("`type` is no type of a nugget") from None
+        raise Unreadable("`type` is unknown") from None
     confidence = values.get("confidence")
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not math.isfinite(confidence):
-        raise Unreadable("`confidence` is no number")
-    scope = values.get("scope")
-    scope = scope if isinstance(scope, Mapping) else {}
+        raise Unreadable("`confidence` is not a number")
+    scope = mapping_of(values.get("scope"))
     alternatives = values.get("alternatives")
     file_hash = _text(values, "file_hash")
     summary = " ".join(_required(values, "summary").split())
@@ -124,26 +97,23 @@ def read_nugget(values: Mapping[str, Any]) -> Nugget:
 
 
 def touch_line(touch: FileTouch) -> dict[str, Any]:
-    """The line of one file touch."""
-    return {"kind": "touch"} | _without_defaults({
-        "path": touch.path, "action": touch.action.value, "at": _stamp(touch.at), "before_hash": touch.before_hash,
-        "after_hash": touch.after_hash, "previous_path": touch.previous_path,
-        "line_hashes": "".join(touch.line_hashes),
-    })  # fmt: skip
+    """Return the line of one file touch."""
+    hashes = {"line_hashes": "".join(touch.line_hashes)} if touch.line_hashes else {}
+    return {"kind": "touch"} | _values_of(touch) | hashes
 
 
 def read_touch(values: Mapping[str, Any]) -> FileTouch:
-    """The file touch of a `touch` line. Raises Unreadable."""
+    """Parse the file touch of a `touch` line. Raises Unreadable."""
     path = _path(values, "path")
     if path is None:
         raise Unreadable("`path` is missing")
     try:
         action = TouchAction(_required(values, "action"))
     except ValueError:
-        raise Unreadable("`action` is nothing that is done to a file") from None
+        raise Unreadable("`action` is unknown") from None
     hashes = values.get("line_hashes", "")
     if not isinstance(hashes, str) or not _LINE_HASHES.fullmatch(hashes):
-        raise Unreadable("`line_hashes` are no hashes")
+        raise Unreadable("`line_hashes` are invalid")
     before, after = _text(values, "before_hash"), _text(values, "after_hash")
     return FileTouch(
         path=path, action=action, at=_moment(values, "at"),
@@ -153,12 +123,18 @@ def read_touch(values: Mapping[str, Any]) -> FileTouch:
     )  # fmt: skip
 
 
-def _without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value not in (None, "", [], {})}
+def _values_of(value: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON values, without those that are empty."""
+    values = {field.name: _json_value(getattr(value, field.name)) for field in fields(value)}
+    return {key: held for key, held in values.items() if held not in (None, "", [], {})}
 
 
-def _stamp(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None
+def _json_value(value: Any) -> Any:
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, tuple):
+        return [_json_value(part) for part in value]
+    return _values_of(value) if is_dataclass(value) else value
 
 
 def _required(values: Mapping[str, Any], key: str) -> str:
@@ -168,15 +144,12 @@ def _required(values: Mapping[str, Any], key: str) -> str:
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:
-    """A text without what neither a file nor the index can hold; empty for anything else."""
-    value = values.get(key)
-    if not isinstance(value, str):
-        return ""
-    return value[:_MAX_TEXT].replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
+    """Return a text without what neither a file nor the index can hold; empty for anything else."""
+    return storable(text_of(values.get(key))[:_MAX_TEXT])
 
 
 def _path(values: Mapping[str, Any], key: str) -> str | None:
-    """A path relative to the workspace. Raises Unreadable for one that leads out of it."""
+    """Return a path relative to the workspace. Raises Unreadable for one that leads out of it."""
     path = _text(values, key)
     if not path:
         return None
@@ -208,13 +181,12 @@ def _member(values: Mapping[str, Any], key: str, members: type[_M]) -> _M | None
 
 def _evidence(values: object) -> tuple[Evidence, ...]:
     found = []
-    for one in values[:20] if isinstance(values, list) else []:
-        if isinstance(one, Mapping) and (quote := _text(one, "quote")):
+    for one in objects_in(values)[:20]:
+        if quote := _text(one, "quote"):
             records = one.get("records")
             names = tuple(name for name in records if isinstance(name, str)) if isinstance(records, list) else ()
             speaker, origin = _member(one, "speaker", Speaker), _member(one, "origin", SpeechOrigin)
-            evidence = Evidence(
-                session=_text(one, "session"), quote=quote, records=names, speaker=speaker, origin=origin
+            found.append(
+                Evidence(session=_text(one, "session"), quote=quote, records=names, speaker=speaker, origin=origin)
             )
-            found.append(evidence)
     return tuple(found)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nugget.models import Origin, SourceName, Unit
 from nugget.nuggets import Nugget, SessionRecord
-from nugget.sources.documents import ReadDocument
+from nugget.sources.notes import ReadDocument
 from nugget.sources.nugget_store import read_session_file, session_files
 
 

@@ -1,18 +1,27 @@
-"""Which workspaces a session worked in: those of its folders, and those of the files that it edited."""
+"""Find the workspaces that a session worked in, and remember which sessions were read for provenance."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from nugget.infra import files
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
-from nugget.models import EventKind, Session
+from nugget.models import EventKind, Session, SessionFile
 from nugget.sources.nugget_store import known_workspaces
+from nugget.sources.records import parse_record
+
+VERSION = 1
+"""Version of what the heuristics find. A session that an earlier version read is read again."""
 
 
 @dataclass(slots=True)
 class WorkspaceFinder:
-    """Finds the workspaces of folders, each asked of git once."""
+    """Find the workspaces of folders, asking git once for each."""
 
     home: Path
     found: dict[str, Workspace] = field(default_factory=dict)
@@ -20,13 +29,13 @@ class WorkspaceFinder:
     roots: dict[str, str] | None = None
 
     def of_folder(self, folder: str) -> Workspace:
-        """The workspace of a folder, there or gone."""
+        """Return the workspace of a folder, even if the folder is gone."""
         if folder not in self.found:
             self.found[folder] = self._ask(Path(folder))
         return self.found[folder]
 
     def of_session(self, session: Session) -> dict[str, list[Workspace]]:
-        """The workspaces that a session worked in, each with its checkouts; that of its own folder first.
+        """Return the workspaces that a session worked in with their checkouts, that of its own folder first.
 
         Files that it edited in another repository count, whether it ever went there or not.
         """
@@ -62,8 +71,50 @@ class WorkspaceFinder:
 
 
 def _top(folder: Path) -> Path | None:
-    """The nearest folder upwards that holds a `.git`, without asking git."""
+    """Return the nearest folder upwards that holds a `.git`."""
     try:
         return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
     except OSError:
         return None
+
+
+@dataclass(slots=True)
+class ReadState:
+    """The sessions read for provenance, by locator: [size, mtime, version, workspaces, how].
+
+    `how` is the method of extraction, `nothing` if nothing is kept of the session, empty if it is of other workspaces.
+    """
+
+    file: Path
+    entries: dict[str, list[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, home: Path) -> ReadState:
+        """Load the state of earlier runs, empty at first."""
+        file = home / "provenance" / "seen.json"
+        try:
+            entries = parse_record(file.read_bytes()) or {}
+        except OSError:
+            entries = {}
+        return cls(file, {key: one for key, one in entries.items() if isinstance(one, list) and len(one) == 5})
+
+    def workspaces(self, found: SessionFile) -> list[str] | None:
+        """Return the workspaces of a session that has not changed since it was read; None if it has to be read."""
+        entry = self.entries.get(found.locator)
+        if entry is None or entry[:3] != [found.size, found.mtime, VERSION] or not isinstance(entry[3], list):
+            return None
+        return entry[3]
+
+    def how(self, found: SessionFile) -> str:
+        """Return how the session was extracted; empty if it was not."""
+        entry = self.entries.get(found.locator)
+        return str(entry[4]) if entry is not None else ""
+
+    def note(self, found: SessionFile, workspaces: Iterable[str], *, how: str) -> None:
+        """Remember a session as read."""
+        self.entries[found.locator] = [found.size, found.mtime, VERSION, list(workspaces), how]
+
+    def save(self) -> None:
+        """Write the state; after a failure the sessions are read again."""
+        with suppress(OSError):
+            files.replace(self.file, json.dumps(self.entries).encode())

@@ -23,7 +23,7 @@ from nugget.index.writes import indexed_title
 from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, FileState, Problem, SourceName
-from nugget.sources.documents import DocumentSource, ReadDocument
+from nugget.sources.notes import DocumentSource, ReadDocument
 from nugget.text import estimate_tokens
 
 __all__ = ["DocumentChanges", "DocumentSource", "ReadDocument", "document_changes", "sync_documents"]

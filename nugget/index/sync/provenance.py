@@ -10,7 +10,7 @@ from nugget.index.provenance import put_record, remove_record
 from nugget.index.sync.documents import document_changes, sync_documents
 from nugget.index.sync.result import Progress, SyncResult
 from nugget.infra.embedding import Embedder
-from nugget.sources.documents import ReadDocument
+from nugget.sources.notes import ReadDocument
 from nugget.sources.nugget_units import NuggetUnits, RecordDocument
 
 

@@ -9,6 +9,7 @@ import sqlite3
 from contextlib import closing
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from import_stage import bring_in
@@ -31,7 +32,7 @@ def test_an_export_of_claude_mem_gives_what_was_learned_and_not_what_was_done(
             "created_at": "2026-01-05T10:00:00.000Z", "created_at_epoch": 1,
         }  # fmt: skip
 
-    export = {
+    export: dict[str, Any] = {
         "exportedAt": "2026-02-01T00:00:00Z", "query": "all", "totalObservations": 5, "sessions": [], "summaries": [],
         "prompts": [], "observations": [
             observation(1, "bugfix", "Pool exhausted by early return", ["problem-solution"]),
@@ -54,10 +55,9 @@ def test_an_export_of_claude_mem_gives_what_was_learned_and_not_what_was_done(
     assert [entry.reason for entry in result.left_out] == [
         "only says what was done (feature)", "only says what was done (refactor)", "is marked as sensitive",
     ]  # fmt: skip
-    lines = file.read_text().split("\n")
+    entries = [entry["title"] for entry in export["observations"]]
     for title, unit in found.items():
-        path, _, line = unit.evidence[0].session.rpartition(":")
-        assert path == f"{tmp_path.name}/memories.json" and title in lines[int(line) - 1]
+        assert unit.evidence[0].session == f"{tmp_path.name}/memories.json:{entries.index(title) + 1}"
         assert "- And a second one." in unit.body and unit.domain == "shop" and unit.created == date(2026, 1, 5)
 
 
@@ -156,7 +156,7 @@ def test_a_database_that_is_no_memory_or_is_damaged_is_one_sentence(brain: Path,
         other.execute("CREATE TABLE history (url TEXT)")
     (tmp_path / "claude-mem.db").write_bytes(b"SQLite format 3\0" + os.urandom(5000))
     (tmp_path / "text.db").write_text("no database")
-    for name, reason in (("history.db", "is no database that is known"), ("claude-mem.db", "cannot be read"),
-                         ("text.db", "is no JSON")):  # fmt: skip
+    for name, reason in (("history.db", "is not a known database"), ("claude-mem.db", "cannot be read"),
+                         ("text.db", "cannot be read")):  # fmt: skip
         (left,) = bring_in(tmp_path / name, brain, home).left_out
         assert reason in left.reason

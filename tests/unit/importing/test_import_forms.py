@@ -146,7 +146,7 @@ def test_a_note_of_basic_memory_is_of_the_type_that_most_observations_are() -> N
         ("v/a.md", "# Why we use Postgres for sessions\n\n", "decision", "it reads like a decision"),
         ("v/a.md", "# How to rotate keys\n\n", "pattern", "it reads like a pattern"),
         ("v/a.md", "# The pool leaks connections\n\n", "bug", "it reads like a bug"),
-        ("v/a.md", "# Vector clocks\n\n", "concept", "nothing says otherwise"),
+        ("v/a.md", "# Vector clocks\n\n", "concept", "no other type fits"),
         ("v/a.md", "# Slow pages\n\n## Symptoms\n\nSlow.\n\n", "bug", "it has a section 'symptoms'"),
         ("v/a.md", "# Small pull requests matter\n\n", "belief", "it reads like a belief"),
     ],

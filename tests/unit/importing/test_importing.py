@@ -123,6 +123,7 @@ def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path,
         + "# Bomb clocks\n\nTicking is all that they do, and nobody should open one at home.\n"
     )
     (folder / "link.md").symlink_to("/etc/passwd")
+    (folder / "alias.md").symlink_to(folder / "good.md")
     (folder / "loop").symlink_to(folder)
     (folder / ".git").mkdir()
     (folder / ".git" / "notes.md").write_text(good)
@@ -133,13 +134,12 @@ def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path,
     result = bring_in(folder, brain, home)
     said = {entry.path: entry.reason for entry in result.left_out}
     assert said == {
-        "notes/binary.md": "is binary", "notes/latin.md": "is no UTF-8 text",
-        "notes/link.md": "is a link, which is not followed",
-        "notes/huge.md": "is larger than 1,000,000 bytes", "notes/deep.json": "is no JSON that can be read",
-        "notes/pipe.md": "is no ordinary file",
+        "notes/binary.md": "is binary", "notes/latin.md": "is not UTF-8 text",
+        "notes/alias.md": "is a link, which is not followed",
+        "notes/huge.md": "is larger than 1,000,000 bytes", "notes/deep.json": "is not valid JSON",
     }  # fmt: skip
     (alone,) = bring_in(folder / "package.json", brain, home).left_out
-    assert alone.reason == "is no export that is known (mem0, claude-mem)"
+    assert alone.reason == "is not a known export (mem0, claude-mem)"
     ids = {change.unit.id for change in result.changes}
     assert {"concept/vector-clocks", "concept/bomb-clocks"} <= ids and len(ids) == 3
     for change in result.changes:
@@ -158,9 +158,7 @@ def test_what_ignore_files_leave_out_is_not_imported_and_said(brain: Path, home:
     result = bring_in(folder, brain, home)
     places = sorted(change.unit.evidence[0].session for change in result.changes)
     assert places == ["notes/sub/harbour.md:1", "notes/walnut.md:1"]
-    assert [str(left) for left in result.left_out] == [
-        "notes: 4 files and folders left out by .gitignore, .ignore, .nuggetignore"
-    ]
+    assert [str(left) for left in result.left_out] == ["notes: 4 paths left out by .gitignore, .ignore, .nuggetignore"]
     named = bring_in(folder / "log.md", brain, home)
     assert [change.unit.title for change in named.changes] == ["log"], "a file that is named is meant"
 
@@ -211,7 +209,7 @@ def test_what_cannot_be_imported_is_one_sentence(brain: Path, home: Path, tmp_pa
     with pytest.raises(BrainError, match="no git repository"):
         bring_in(tmp_path, tmp_path / "none", home)
     (tmp_path / "circle").symlink_to("circle")
-    with pytest.raises(UsageError, match="is no file or folder"):
+    with pytest.raises(UsageError, match="is not a file or folder"):
         bring_in(tmp_path / "circle", brain, home)
 
 

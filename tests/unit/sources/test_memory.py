@@ -15,7 +15,7 @@ from nugget.index.home import open_home
 from nugget.index.memory import memory_index_file, open_memory, read_memory
 from nugget.index.sync.documents import sync_documents
 from nugget.models import SourceName, Unit
-from nugget.sources.memory import Memory, check_identity
+from nugget.sources.note_folders import Memory, check_identity
 
 
 @pytest.fixture
