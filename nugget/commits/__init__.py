@@ -75,7 +75,7 @@ def prepare(
     limits: Limits | None = None,
     only_with_sessions: bool = False,
 ) -> Commit | None:
-    """The commit that `git commit` in `folder` would make, with a message for it.
+    """Return the commit that `git commit` in `folder` would make, with a message for it.
 
     None with `only_with_sessions` where no recent session had a part in it. `variables` are those that git gave its
     hook. Raises GitError outside a repository, in a bare one, and where nothing is staged.
@@ -124,7 +124,7 @@ def recent_sessions(
     now: datetime,
     limits: Limits,
 ) -> Iterator[SessionRecord]:
-    """The recent sessions that touched one of the staged files, newest first. What cannot be read is passed over."""
+    """Yield the recent sessions that touched a staged file, newest first; unreadable ones are skipped."""
     since = (now - timedelta(days=settings.commit.recent_days)).timestamp()
     named = {name for file in staged for name in (file.path, file.previous) if name}
     files = {file: file.stat().st_mtime for file in provenance.session_files(environment.home, workspace.identity)}
@@ -167,7 +167,7 @@ def _spellings(name: str) -> set[bytes]:
 def _transcripts(
     workspace: Workspace, environment: Environment, settings: Settings, *, since: float
 ) -> Iterator[SessionFile]:
-    """The recent transcripts, newest first, of the agents that capture is switched on for."""
+    """Yield the recent transcripts, newest first, of the agents that capture is switched on for."""
     from nugget.sources.sessions import find_sessions
 
     files = list(find_sessions(environment, settings.capture.agents))
@@ -254,7 +254,7 @@ def _prompted(session: Session, roots: Sequence[Workspace]) -> Iterator[Nugget]:
 
 
 def _held(repo: Path, staged: Sequence[StagedFile]) -> dict[str, frozenset[str]]:
-    """The lines, without space at their ends, that the staged files hold in HEAD, by their present path."""
+    """Return the lines, without space at their ends, that the staged files hold in HEAD, by their present path."""
     files = [file for file in staged if file.status != "A" and file.added and has_lines(file)]
     plain = [file for file in files if "\n" not in (file.previous or file.path)]
     contents = git.read_objects(repo, [f"HEAD:{file.previous or file.path}" for file in plain])
@@ -272,7 +272,7 @@ def _matched(
     attribution: Attribution,
     variables: Mapping[str, str] | None,
 ) -> list[SessionRecord]:
-    """The sessions that had a part in the commit: that wrote lines of it, else left a file just as it is staged."""
+    """Return the sessions that wrote lines of the commit, else left a file just as it is staged."""
     by_id = {record.session: record for record in records}
     found = {name: by_id[name] for name in attribution.sessions}
     explained = {touch.path for record in found.values() for touch in record.touches}

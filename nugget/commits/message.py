@@ -100,7 +100,7 @@ class Draft:
 
 
 def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons: Sequence[str] = ()) -> Draft:
-    """A message by rules alone.
+    """Return a message by rules alone.
 
     `intents` are what the person asked for, the likeliest first; `reasons` are decisions and constraints that are
     known of the files. Both are untrusted text, redacted already.
@@ -121,7 +121,7 @@ def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons:
 
 
 def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
-    """The conventional type: by the paths where they agree, else by what was asked for, else by the diff."""
+    """Return the conventional type: by the paths if they agree, else by the request, else by the diff."""
     kinds = {_kind(file.path) for file in staged}
     if kinds == {"lock"} or kinds == {"build", "lock"}:
         return "build"
@@ -148,7 +148,7 @@ def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
 
 
 def common_scope(staged: Sequence[StagedFile]) -> str:
-    """The name of the folder, or file, that the change is about; empty where it is about several."""
+    """Return the name of the folder, or file, that the change is about; empty if it is about several."""
     paths = [file.path for file in staged if _kind(file.path) == "code"] or [file.path for file in staged]
     parts = [PurePosixPath(path).parts[:-1] for path in paths]
     common = list(parts[0])
@@ -191,7 +191,7 @@ def subject_of(intent: str) -> str:
 
 
 def described(staged: Sequence[StagedFile]) -> str:
-    """The subject where nobody said what for: what happened to which files."""
+    """Return a subject made of the changed files alone."""
     verbs = Counter(_verb(file) for file in staged)
     verb = verbs.most_common(1)[0][0] if len(verbs) == 1 else "update"
     if len(staged) == 1:
@@ -212,7 +212,7 @@ def described(staged: Sequence[StagedFile]) -> str:
 def trailers(
     attribution: Attribution, *, sessions: Sequence[str], name: str, co_authors: bool = True
 ) -> list[tuple[str, str]]:
-    """The trailers that say which sessions a commit comes from and whose its lines are."""
+    """Return the trailers for the sessions of a commit and for the authors of its lines."""
     found = [("Nugget-Session", _plain(session)) for session in sessions[:_MAX_SESSIONS]]
     shares, human = attribution.shares()
     if attribution.lines and (shares or sessions):
@@ -225,7 +225,7 @@ def trailers(
 
 
 def rendered(made: Draft, ends: Sequence[tuple[str, str]] = ()) -> str:
-    """The whole message, wrapped at 72 characters, with a line end."""
+    """Return the whole message, wrapped at 72 characters, with a line end."""
     parts = [made.header]
     parts += ["\n".join(wrapped for line in part.splitlines() for wrapped in _wrapped(line)) for part in made.body]
     if ends:
@@ -234,7 +234,7 @@ def rendered(made: Draft, ends: Sequence[tuple[str, str]] = ()) -> str:
 
 
 def cut(text: str, max_chars: int) -> str:
-    """The text on one line in at most `max_chars` characters, cut at a word."""
+    """Return the text on one line in at most `max_chars` characters, cut at a word."""
     line = " ".join(text.split())
     if len(line) <= max_chars:
         return line
@@ -244,7 +244,7 @@ def cut(text: str, max_chars: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text as a sentence of a body."""
+    """Return the text as a sentence of a body."""
     line = cut(text, 300)
     return line[:1].upper() + line[1:] + ("" if line.endswith((".", "!", "?", "…", ":")) else ".")
 
@@ -297,6 +297,6 @@ def _printable(path: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without what would end a trailer or its brackets."""
+    """Return the text without characters that would end a trailer or its brackets."""
     kept = text.encode("utf-8", "replace").decode()
     return " ".join(re.sub(r"[\x00-\x1f\x7f()<>]", " ", kept).split())[:200]

@@ -45,7 +45,7 @@ def worded(
     settings: Settings,
     model: str | None = None,
 ) -> Draft:
-    """The message in the words of `model` (`commit.model` where None). Raises LLMUnavailable."""
+    """Return the message in the words of `model` (by default `commit.model`). Raises LLMUnavailable."""
     from nugget.infra.llm import Request
 
     asked = "\n".join(f"- {text[:1000]}" for text in intents[:5])
@@ -69,7 +69,7 @@ def worded(
 
 
 def _diff(staged: Sequence[StagedFile]) -> str:
-    """The changed lines of each file, as much of them as there is room for."""
+    """Return the changed lines of each file, as many as fit."""
     parts = []
     left = MAX_DIFF_CHARS
     for file in staged:
@@ -85,6 +85,6 @@ def _diff(staged: Sequence[StagedFile]) -> str:
 
 
 def _paragraph(text: str) -> str:
-    """A paragraph without control characters, and without lines that git would take for trailers of ours."""
+    """Return a paragraph without control characters, and without lines that git would take for trailers of ours."""
     kept = [line for line in text.splitlines() if not line.startswith(("Nugget-", "Co-authored-by:", "Signed-off-by:"))]
     return "\n".join("".join(letter for letter in line if letter.isprintable()) for line in kept).strip()

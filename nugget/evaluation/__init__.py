@@ -49,7 +49,7 @@ class Pipeline:
     now: datetime
 
     def ask(self, text: str, filter_: Filter) -> Bundle:
-        """The first `LISTED` units for a question, whatever their length."""
+        """Return the first `LISTED` units for a question, whatever their length."""
         query = Query(text=text, filter=filter_, limit=LISTED, budget_tokens=10**9, depth=Depth.SUMMARY)
         return retrieve(
             query, self.profile, self.index, embedder=self.embedder, reranker=self.reranker, now=self.now
@@ -166,7 +166,7 @@ def evaluate(
 
 
 def metrics(found: Sequence[str], gains: Mapping[str, float]) -> dict[str, float]:
-    """The metrics of one ranked list; `gains` are the relevant ids with their gain (1 where all are alike)."""
+    """Return the metrics of one ranked list; `gains` are the relevant ids with their gain (by default 1)."""
     found = list(found)[:_DEPTH]
     gained = sum((2 ** gains.get(id_, 0) - 1) / math.log2(rank + 1) for rank, id_ in enumerate(found, start=1))
     best = sorted(gains.values(), reverse=True)[:_DEPTH]
@@ -182,7 +182,7 @@ def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def compare(run: Run, baseline: Baseline, *, threshold: float) -> Comparison | None:
-    """The run against an earlier one, over the questions that both have; None where they have none in common."""
+    """Return the run against an earlier one, over the questions that both have; None if they have none in common."""
     shared = [outcome for outcome in run.answerable if outcome.question.key in baseline.rows]
     if not shared:
         return None
@@ -202,7 +202,7 @@ def compare(run: Run, baseline: Baseline, *, threshold: float) -> Comparison | N
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    """A run as JSON: what `nugget eval --json` prints, what is stored, and what a baseline file holds."""
+    """Return a run as JSON: what `nugget eval --json` prints, what is stored, and what a baseline file holds."""
     return {
         "version": __version__,
         "time": run.time.isoformat(timespec="seconds"),
@@ -257,7 +257,7 @@ def store(file: Path, run: Run, *, partial: bool) -> None:
 
 
 def comparison_json(found: Comparison) -> dict[str, Any]:
-    """A comparison as JSON."""
+    """Return a comparison as JSON."""
 
     def changes(pairs: Sequence[tuple[Outcome, float]]) -> list[dict[str, Any]]:
         return [
@@ -291,7 +291,7 @@ def _unknown_ids(question: GoldenQuestion, known: Collection[str], forgotten: Co
 
 
 def _without(question: GoldenQuestion, gone: Collection[str]) -> GoldenQuestion | None:
-    """The question as far as it expects units that are not gone; None where it expected nothing else."""
+    """Return the question as far as it expects units that are not gone; None if it expected nothing else."""
     left = [
         (unit_id, line) for unit_id, line in zip(question.expect, question.lines, strict=True) if unit_id not in gone
     ]

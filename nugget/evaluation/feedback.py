@@ -100,7 +100,7 @@ def _contributed(entries: Sequence[Asked]) -> dict[str, tuple[int, int]]:
 
 
 def report_json(found: Report, askings: Sequence[Asking]) -> dict[str, Any]:
-    """A report as JSON, with these of its questions."""
+    """Return a report as JSON, with these of its questions."""
     return {
         "asked": found.asked,
         "faces": dict(found.faces),
@@ -144,7 +144,7 @@ def note_uses(transcript: Path, session: str, *, capture: Capture, index: Index)
 
 
 def uses_in(session: Session, entries: Sequence[Asked], *, scope_of: Callable[[str], str | None]) -> Iterator[Use]:
-    """The returned units that a later event of the session cites by id, or whose scoped path it edits.
+    """Yield the returned units that a later event of the session cites by id, or whose scoped path it edits.
 
     What tools put out is no use: the answer itself names every id. `scope_of` gives the path of a unit's scope.
     """
@@ -183,7 +183,7 @@ def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str],
 
 
 def _headings(index: Index) -> Iterator[tuple[str, str]]:
-    """The most telling heading of each unit below its title, else the title; none that two units have."""
+    """Yield the most telling heading of each unit below its title, else the title; none that two units have."""
     seen: set[str] = set()
     for unit_id in index.unit_ids():
         unit = index.unit(unit_id)
@@ -216,7 +216,7 @@ def _most_asked(group: Sequence[Asked]) -> tuple[int, float]:
 
 
 def _percentile(values: Sequence[float], share: float) -> float | None:
-    """The nearest-rank percentile of sorted values."""
+    """Return the nearest-rank percentile of sorted values."""
     return values[max(math.ceil(share * len(values)) - 1, 0)] if values else None
 
 

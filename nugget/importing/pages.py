@@ -175,7 +175,7 @@ def _rules(page: Page, name: str) -> Iterator[Note | LeftOut]:
 
 
 def _observations(page: Page) -> Iterator[Note | LeftOut]:
-    """A note of basic-memory; its most frequent category that is a type says what it is."""
+    """Yield a note of basic-memory; its most frequent category that is a type says what it is."""
     categories = [category.lower() for category in _OBSERVATION.findall(page.body)]
     kinds = [(kind, category) for category in categories if (kind := named_kind(category)) is not None]
     named = named_kind(page.first("type"))
@@ -282,7 +282,7 @@ def _tags(page: Page) -> tuple[str, ...]:
 
 
 def _readable(text: str) -> str:
-    """The text with Obsidian's links as plain words: their targets are not in the brain."""
+    """Return the text with Obsidian's links as plain words: their targets are not in the brain."""
     return _WIKI_LINK.sub(lambda found: f"({found[2]})" if found[1] else found[3] or found[2], text).strip()
 
 

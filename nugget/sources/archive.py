@@ -65,7 +65,7 @@ def write_archive(home: Path, session: Session, *, stamps: Sequence[str] = ()) -
 
 
 def outdated(home: Path, settings: Settings) -> list[Path]:
-    """The archived sessions that were not redacted by the rules of today. Reads the first line of each only."""
+    """Return the archived sessions that were not redacted by the rules of today. Reads the first line of each only."""
     stamp = rules_stamp(settings)
     return [file for file in _files(home) if stamp not in _stamps(file)]
 
@@ -103,7 +103,7 @@ def _files(home: Path) -> list[Path]:
 
 
 def _stamps(file: Path) -> list[str]:
-    """The stamps in an archive's first line; none in one that cannot be read."""
+    """Return the stamps in an archive's first line; none in one that cannot be read."""
     try:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             named = json.loads(lines.readline(MAX_HEADER_CHARS)).get("redacted_by")
@@ -121,7 +121,7 @@ def _write(file: Path, session: Session, stamps: Sequence[str]) -> None:
 
 
 def read_archive(file: Path) -> Session:
-    """The archived session. Raises TranscriptError when the file is absent, damaged or of a newer format."""
+    """Return the archived session. Raises TranscriptError when the file is absent, damaged or of a newer format."""
     try:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             header = json.loads(next(lines))

@@ -50,7 +50,7 @@ class ReadFile:
 
 
 def changes(folder: Path, known: KnownFiles, last_state: str | None) -> Changes:
-    """The knowledge files that were modified (or added) and removed since `last_state`, cheaply.
+    """Return the knowledge files that were modified (or added) and removed since `last_state`, cheaply.
 
     A file counts as modified when its size or time differs from what is known; `read` tells whether its content does.
     """

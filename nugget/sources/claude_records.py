@@ -152,7 +152,7 @@ def _read_summary(record: Mapping[str, Any], reading: TranscriptReader) -> None:
 
 
 def _read_attachment(record: Mapping[str, Any], reading: TranscriptReader) -> None:
-    """A prompt typed while the agent was working stands in an attachment, and often in no user record."""
+    """Add a prompt typed while the agent was working: it stands in an attachment, and often in no user record."""
     attachment = mapping_of(record.get("attachment"))
     if attachment.get("type") != "queued_command" or attachment.get("commandMode", "prompt") != "prompt":
         return

@@ -73,7 +73,7 @@ def is_recall(event: Event) -> bool:
 
 
 def condense(session: Session, max_chars: int) -> str:
-    """The session as text of at most `max_chars` characters.
+    """Return the session as text of at most `max_chars` characters.
 
     Command output and edits are shortened first; when what was said is still too long, whole exchanges are
     left out from the middle, since the task stands at the start and the outcome at the end.
@@ -88,7 +88,7 @@ def condense(session: Session, max_chars: int) -> str:
 
 
 def windows(session: Session, *, max_chars: int, output_chars: int = _OUTPUT_CHARS[0]) -> list[str]:
-    """The whole session as texts of at most `max_chars` each, cut between exchanges where that is possible."""
+    """Return the whole session as texts of at most `max_chars` each, cut between exchanges if possible."""
     cut: list[str] = []
     for exchange in exchanges(session):
         text = exchange_text(exchange, output_chars=output_chars)
@@ -102,13 +102,13 @@ def windows(session: Session, *, max_chars: int, output_chars: int = _OUTPUT_CHA
 
 
 def exchange_text(exchange: Exchange, *, output_chars: int) -> str:
-    """One exchange as text; outputs, edits and results of at most `output_chars` characters each."""
+    """Return one exchange as text; outputs, edits and results of at most `output_chars` characters each."""
     lines = [line for event in exchange.events if (line := event_text(event, max_chars=output_chars))]
     return "\n".join(lines)
 
 
 def event_text(event: Event, *, max_chars: int) -> str:
-    """One event as text for people and models; empty for what says nothing on its own."""
+    """Return one event as text for people and models; empty if it says nothing on its own."""
     kind, by = event.kind, f" ({event.agent_id})" if event.agent_id else ""
     if kind is EventKind.PROMPT and event.speaker is Speaker.USER:
         return f"USER: {event.text}"
@@ -141,7 +141,7 @@ def plain(text: str) -> str:
 
 
 def clip(text: str, max_chars: int) -> str:
-    """A text of more than `max_chars` characters loses its middle, at line borders where they are near."""
+    """Return a text of at most `max_chars` characters, without its middle if it is longer, cut at near line ends."""
     text = text.strip()
     if len(text) <= max_chars:
         return text

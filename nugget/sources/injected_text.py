@@ -69,7 +69,7 @@ _SHELL_OUTPUT = re.compile(r"<bash-(?:stdout|stderr)>(.*?)</bash-(?:stdout|stder
 
 
 def strip_injected(text: str) -> str:
-    """The text without reminders, editor notices and the like that the client wove into it."""
+    """Return the text without reminders, editor notices and the like that the client wove into it."""
     if "<" not in text:
         return text
     return _BLOCKS.sub("", text)
@@ -96,7 +96,7 @@ def typed_text(text: str) -> str:
 
 
 def shell_input(text: str) -> str:
-    """The command of a `!` line that the person ran in the client; empty for any other text."""
+    """Return the command of a `!` line that the person ran in the client; empty for any other text."""
     found = _SHELL_INPUT.search(text) if "<bash-input>" in text else None
     return found.group(1).strip() if found else ""
 
@@ -136,7 +136,7 @@ def refused_by_hook(record: Mapping[str, Any]) -> bool:
 
 
 def refusal_reason(text: str) -> str:
-    """The reason that a person gave when they refused a call; empty if they gave none."""
+    """Return the reason that a person gave when they refused a call; empty if they gave none."""
     found = _SAID.search(text)
     said = found.group("said").strip() if found else ""
     return "" if said.startswith(_CLARIFY) else said

@@ -31,11 +31,11 @@ class NuggetUnits:
         return SourceName.PROVENANCE
 
     def files(self) -> Iterator[tuple[str, Path]]:
-        """Every file of the store."""
+        """Yield every file of the store."""
         return ((f"{file.parent.name}/{file.name}", file) for file in session_files(self.home))
 
     def read(self, key: str, file: Path) -> RecordDocument:
-        """A session's nuggets as units. Lines that cannot be taken are problems. Raises TranscriptError."""
+        """Return a session's nuggets as units. Invalid lines are problems. Raises TranscriptError."""
         record, problems = read_session_file(file)
         # The folder is what the store is asked by, whatever a file that came from elsewhere says of itself.
         record = replace(record, workspace=file.parent.name)
@@ -47,7 +47,7 @@ class NuggetUnits:
 
 
 def unit_of(nugget: Nugget, *, workspace: str) -> Unit:
-    """A nugget as a unit: found by its summary, its detail, its alternatives and the prompt that it came from.
+    """Return a nugget as a unit: found by its summary, its detail, its alternatives and the prompt that it came from.
 
     It is as old as its session, whenever that was extracted.
     """

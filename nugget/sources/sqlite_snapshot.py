@@ -26,7 +26,7 @@ _TRIES = 3
 
 @contextmanager
 def open_snapshot(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to the database as it is now, for reading.
+    """Yield a connection to the database as it is now, for reading.
 
     Raises TranscriptError when it is absent, damaged or no database, also for what fails inside the block.
     """
@@ -42,12 +42,12 @@ def open_snapshot(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether the database has the table."""
+    """Return whether the database has the table."""
     return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone())
 
 
 def _at_rest(path: Path) -> Path:
-    """The database itself, or a copy with its log folded in."""
+    """Return the database itself, or a copy with its log folded in."""
     for _ in range(_TRIES):
         before = _state(path)
         if not before[3] or before[1] + before[3] > MAX_COPIED_BYTES:

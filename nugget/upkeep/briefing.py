@@ -56,7 +56,7 @@ def brief(environment: Environment, folder: Path, *, session: str | None = None,
 
 
 def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime) -> str | None:
-    """The few strongest units for a prompt; None where nothing is likely to help.
+    """Return the few strongest units for a prompt; None if nothing is likely to help.
 
     A server of Nugget that runs on this machine is asked, which also knows them by meaning; where there is none, or it
     does not answer at once, they are found by words alone. Raises UsageError in a brain that is not trusted.
@@ -74,7 +74,7 @@ def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime
 def recalled(
     home: Path, asked: str, brain: Path | None, folder: Path, *, embedder: Embedder | None, now: datetime
 ) -> list[str]:
-    """The strongest units of a brain and of the code repository of a folder, as lines; none where none would help."""
+    """Return the strongest units of a brain and of a folder's code repository as lines; empty if none would help."""
     hits = [
         *_of_brain(brain, asked, now, embedder), *_of_workspace(home, asked, folder, now, embedder),
     ]  # fmt: skip
@@ -199,7 +199,7 @@ def _strongest(
 
 
 def _brain_of(environment: Environment, folder: Path) -> Path | None:
-    """The brain in use. The default is read without a YAML parser where it stands as `nugget init` writes it."""
+    """Return the brain in use. The default is read without a YAML parser if it stands as `nugget init` writes it."""
     if environment.brain is None:
         if around := brain_around(environment, folder):
             return around
@@ -218,7 +218,7 @@ def _brain_of(environment: Environment, folder: Path) -> Path | None:
 
 
 def _fenced(lines: Sequence[str], *, max_tokens: int) -> str:
-    """The lines between tags that they cannot close, as many as there is room for."""
+    """Return the lines between tags that they cannot close, as many as fit."""
     room = max_tokens * CHARS_PER_TOKEN - 2 * len(MEMORY_TAG) - 8
     kept: list[str] = []
     for line in lines:

@@ -89,7 +89,7 @@ class Draft:
 
 
 def open_settings(scope: Scope, environment: Environment, cwd: Path, *, is_root: bool = False) -> tuple[Draft, Draft]:
-    """The settings, and the file that holds the MCP servers."""
+    """Return the settings, and the file that holds the MCP servers."""
     if scope is Scope.PROJECT:
         root = cwd if is_root else _project(cwd)
         paths = (root / ".claude" / "settings.json", root / ".mcp.json")
@@ -120,7 +120,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _project(cwd: Path) -> Path:
-    """The folder that holds a project's settings: the root of its repository, else the folder itself."""
+    """Return the folder that holds a project's settings: the root of its repository, else the folder itself."""
     from nugget.infra import git
 
     try:
@@ -171,7 +171,7 @@ def put_server(draft: Draft, command: str) -> None:
 
 
 def wanted_hook(command: str, entry: Mapping[str, Any], *, flags: Sequence[str] | None = None) -> dict[str, Any]:
-    """The hook in exec form, without a shell; what a person set beside that stays, and so do flags not named."""
+    """Return the hook in exec form, without a shell; what a person set beside that stays, and so do flags not named."""
     kept = flags_of(entry) if flags is None else flags
     start = {"type": "command", "command": command, "args": ["capture-session", *kept]}
     return {"timeout": TIMEOUT_S, **entry, **start} if entry else {**start, "timeout": TIMEOUT_S}
@@ -183,7 +183,7 @@ def flags_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def wanted_server(command: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The server, shown to the model from the first request on; arguments and variables that a person set stay."""
+    """Return the server, shown to the model from the first request; arguments that a person set stay."""
     return {"type": "stdio", "command": command, **entry, **{"type": "stdio", "command": command, "alwaysLoad": True}}
 
 
@@ -217,7 +217,7 @@ def is_own_command(command: str) -> bool:
 
 
 def command_line(entry: Mapping[str, Any]) -> list[str]:
-    """The command line of a hook or a server: exec form, or a shell line taken apart."""
+    """Return the command line of a hook or a server: exec form, or a shell line taken apart."""
     command, arguments = entry.get("command"), entry.get("args")
     if not isinstance(command, str):
         return []

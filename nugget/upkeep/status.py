@@ -227,7 +227,7 @@ def capture_state(home: Path) -> CaptureState:
 
 
 def when(stamp: str | None) -> str:
-    """A stored time as people read it, `never` for none."""
+    """Return a stored time as people read it, `never` for none."""
     try:
         return datetime.fromisoformat(stamp or "").strftime("%Y-%m-%d %H:%M")
     except ValueError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime
@@ -168,17 +167,6 @@ def test_the_brief_comes_with_the_notice_in_one_document(known: Path, home: Path
     assert said["systemMessage"] == NOTICE and "additionalContext" in said["hookSpecificOutput"]
 
 
-@pytest.mark.proves("BRIEF-START")
-def test_another_folder_is_told_nothing_of_this_one(known: Path, tmp_path: Path, home: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    assert hook(start(other), "--brief").stdout == b""
-    (home / "queue/failed").mkdir(parents=True)
-    (home / "queue/failed/1.json").write_text("{}")
-    text = added(hook(start(other), "--brief"), "SessionStart")
-    assert "1 session could not be captured" in text and "pytest" not in text
-
-
 @pytest.mark.proves("RECALL")
 def test_a_prompt_brings_back_the_strongest_units_and_nothing_where_none_is(known: Path, brain: Path) -> None:
     with Brain(brain) as opened:
@@ -265,18 +253,6 @@ def test_it_takes_little_more_than_starting_python(known: Path, brain: Path) -> 
     limit_s = 0.3 * slowness()
     assert min(cpu_s(start(known), "--brief") for _ in range(3)) < limit_s
     assert min(cpu_s(typed(known, PROMPT), "--recall") for _ in range(3)) < limit_s
-
-
-@pytest.mark.proves("BRIEF-SILENT")
-def test_a_machine_that_is_out_of_breath_tells_nothing_and_the_session_starts(known: Path, home: Path) -> None:
-    hasty = "from nugget import __main__ as m; from nugget.hooks import session; session._TELL_S = 0.0001; m.console()"
-    for payload, flag in ((start(known), "--brief"), (typed(known, PROMPT), "--recall")):
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", hasty, "capture-session", flag], input=json.dumps(payload).encode(),
-            capture_output=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=PATIENCE_S,
-        )  # fmt: skip
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert (home / "log/hook.log").read_text().count("TimeoutError: nothing to tell within") == 2
 
 
 def test_the_command_line_shows_the_same(

@@ -150,25 +150,6 @@ def test_a_commit_that_only_deletes_names_the_session_and_has_no_lines_to_attrib
     assert last_message(repo) == f"docs(readme): remove the readme\n\nNugget-Session: {agent.session}"
 
 
-@pytest.mark.proves("HOOK-ANY-COMMIT")
-def test_submodules_and_signed_commits(repo: Path, agent: Agent, tmp_path: Path) -> None:
-    library = make_shop(tmp_path / "library")
-    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "vendor/library")
-    work(agent)
-    git(repo, "add", "-A")
-    signer = tmp_path / "signer"
-    signature = "-----BEGIN PGP SIGNATURE-----\\n\\nx\\n-----END PGP SIGNATURE-----\\n"
-    signs = f"cat >/dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\nprintf -- '{signature}'\n"
-    write_hook(signer, f"#!/bin/sh\n{signs}")
-    git(repo, "config", "gpg.program", str(signer))
-    git(repo, "config", "commit.gpgSign", "true")
-    assert commit(repo).returncode == 0
-    assert "-----BEGIN PGP SIGNATURE-----" in git(repo, "cat-file", "commit", "HEAD")
-    assert trailer(repo, "Nugget-Attribution") == ["73% agent (claude-code), 27% human (Test Person)"], ".gitmodules"
-    inside = commit(repo / "vendor/library", "--allow-empty", "-m", "inside")
-    assert inside.returncode == 0
-
-
 @pytest.mark.proves("HOOK-NEVER-BLOCKS")
 @pytest.mark.parametrize("trouble", ["settings", "store", "gone", "home", "transcript"])
 def test_whatever_fails_in_the_hook_the_commit_goes_on(

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from github_description import described, reply_misfits, request_misfits
+from github_description import described
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 
 from nugget.config import read_environment
@@ -58,13 +58,6 @@ def test_only_a_remote_on_github_has_a_name_there(url: str, name: str | None) ->
     assert repository_name(url, api_url=None) == name
 
 
-def test_an_enterprise_server_is_known_by_its_api_address() -> None:
-    api_url = "https://git.example.com/api/v3"
-    assert repository_name("git@git.example.com:acme/brain.git", api_url=api_url) == "acme/brain"
-    assert repository_name("https://github.com/acme/brain.git", api_url=api_url) is None
-    assert repository_name("https://acme.ghe.com/a/b", api_url="https://api.acme.ghe.com") == "a/b"
-
-
 @pytest.mark.proves("GITHUB-TOKEN")
 def test_a_token_travels_encrypted_or_to_the_api_server_itself() -> None:
     assert may_see_token("https://github.com/acme/brain", api_url=None)
@@ -98,18 +91,6 @@ def test_a_rate_limit_is_waited_for_as_long_as_github_asks(server: GitHubServer)
     assert waits == [7.0, 3.0, 3.0] and made.state == "open" and len(server.pulls) == 1
 
 
-@pytest.mark.proves("GITHUB-WAITS")
-def test_a_longer_wait_is_told_instead(server: GitHubServer) -> None:
-    repository, waits = connect(server)
-    server.fail(403, message="API rate limit exceeded for user ID 7.", headers={"Retry-After": "900"})
-    with pytest.raises(GitHubError, match="used up for another 900 s"):
-        repository.find_pull(BRANCH)
-    server.fail(403, message="You have exceeded a secondary rate limit.", times=2)
-    with pytest.raises(GitHubError, match="rate limit"):
-        repository.find_pull(BRANCH)
-    assert sum(waits) <= github.MAX_WAIT_S
-
-
 @pytest.mark.proves("GITHUB-SENTENCE", "GITHUB-TOKEN")
 def test_every_refusal_is_one_sentence_without_the_token(server: GitHubServer) -> None:
     cases = [
@@ -131,15 +112,6 @@ def test_every_refusal_is_one_sentence_without_the_token(server: GitHubServer) -
     with pytest.raises(GitHubError, match="a fault of its own"):
         repository.find_pull(BRANCH)
     assert len(waits) == github.MAX_TRIES - 1
-
-
-@pytest.mark.proves("GITHUB-SENTENCE")
-def test_a_server_that_is_not_there_is_one_sentence(server: GitHubServer) -> None:
-    repository, waits = connect(server)
-    server.stop()
-    with pytest.raises(GitHubError, match="cannot be reached"):
-        repository.find_pull(BRANCH)
-    assert sum(waits) < github.MAX_WAIT_S
 
 
 def test_a_pull_request_that_exists_is_found_and_its_state_read(server: GitHubServer) -> None:
@@ -172,43 +144,6 @@ def test_every_request_and_reply_is_held_against_the_description_that_github_pub
     }  # fmt: skip
     assert used == templates, "the cut holds exactly the operations that are used"
     assert server.misfits == []
-
-
-@pytest.mark.proves("GITHUB-OPENAPI")
-@pytest.mark.parametrize(
-    ("method", "address", "body", "said"),
-    [
-        ("POST", "/repos/a/b/pulls", b'{"title": 3, "head": "x", "base": "y"}', "3 is not of type 'string'"),
-        ("POST", "/repos/a/b/pulls", b'{"title": "t", "head": "x"}', "'base' is a required property"),
-        ("POST", "/repos/a/b/pulls", b'{"head": "x", "base": "y", "tittle": "t"}', "unknown in body: tittle"),
-        ("POST", "/repos/a/b/issues/1/labels", b'["a"]', "not valid under any"),
-        ("GET", "/repos/a/b/pulls?state=merged", b"", "is not one of"),
-        ("GET", "/repos/a/b/pulls?hed=x", b"", "unknown in query: hed"),
-        ("GET", "/repos/a/b/pulls/one", b"", "pull_number"),
-        ("PUT", "/repos/a/b/pulls/1", b"", "PUT"),
-        ("GET", "/repos/a/b/nothing", b"", "nothing"),
-    ],
-)
-def test_a_request_that_github_does_not_describe_is_named(method: str, address: str, body: bytes, said: str) -> None:
-    (misfit,) = request_misfits(method, address, body)
-    assert said in misfit
-
-
-@pytest.mark.proves("GITHUB-OPENAPI")
-def test_a_reply_that_github_does_not_describe_is_named(server: GitHubServer) -> None:
-    connect(server)[0].open_pull(BRANCH, base="main", title="T", body="B")
-    whole = server.view(server.pulls[0])
-    address = f"/repos/{OWNER}/{NAME}/pulls/1"
-    for status, said, fits in [
-        (200, whole, True),
-        (200, {name: value for name, value in whole.items() if name != "head"}, False),
-        (200, whole | {"state": "merged"}, False),
-        (200, whole | {"head": whole["head"] | {"sha": None}}, False),
-        (202, whole, False),
-        (401, {"message": "Bad credentials"}, True),
-        (401, whole, False),
-    ]:
-        assert (not list(reply_misfits("GET", address, status, json.dumps(said).encode()))) == fits, (status, said)
 
 
 SOUND = {

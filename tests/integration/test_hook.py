@@ -107,12 +107,6 @@ def test_a_pipe_that_stays_open_does_not_hold_the_hook(home: Path, queue_lock: N
     assert len(queue.jobs(home, "pending")) == 1
 
 
-def test_a_pipe_that_says_nothing_is_given_up(home: Path) -> None:
-    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, env=variables()) as process:
-        assert process.wait(timeout=PATIENCE_S) == 0
-
-
 @pytest.mark.proves("HOOK-NOTICE")
 def test_a_session_start_tells_the_person_where_the_client_shows_it(home: Path, queue_lock: None) -> None:
     start = PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}
@@ -151,16 +145,6 @@ def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(
     assert job.transcript == str(projects / "one.jsonl")
     assert job.reason == "There is no brain yet."
     assert job.next_try is not None
-
-
-def test_a_home_that_is_named_relative_to_the_current_folder_is_the_workers_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert hook(PAYLOAD, NUGGET_HOME="near").returncode == 0
-    wait_for(lambda: queue.overview(tmp_path / "near").counts["pending"] == 0 and is_idle(tmp_path / "near"))
-    assert sum(queue.overview(tmp_path / "near").counts.values()) == 1
-    assert not (tmp_path / "near/near").exists()
 
 
 @pytest.mark.proves("HOOK-DETACHED")
@@ -237,28 +221,6 @@ def test_the_hook_imports_nothing_but_the_light_part_of_the_standard_library() -
         "nugget.infra.spool",
     }  # fmt: skip
     assert not loaded & {"subprocess", "dataclasses", "inspect", "pathlib", "typer", "yaml", "logging"}
-
-
-@pytest.mark.proves("HOOK-QUEUES")
-@pytest.mark.parametrize("named", ["~/my nugget", "nested/home"])
-def test_hook_and_commands_mean_the_same_home(
-    isolated_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
-) -> None:
-    from nugget.config import read_environment
-    from nugget.hooks.session import home_folder
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NUGGET_HOME", named)
-    meant = isolated_home / "my nugget" if named.startswith("~") else tmp_path / named
-    assert read_environment().home == meant == Path(home_folder())
-    os.close(files.try_lock(meant / "queue/worker.lock") or -1)
-    lock = files.try_lock(meant / "queue/worker.lock")
-    assert lock is not None
-    try:
-        assert hook(PAYLOAD, NUGGET_HOME=named).returncode == 0
-    finally:
-        os.close(lock)
-    assert len(queue.jobs(meant, "pending")) == 1
 
 
 @pytest.mark.proves("HOOK-NEVER-FAILS")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_anthropic import AnthropicServer, Message, Raw, status, text, value
-from served import Served, read_all, served
+from loopback_anthropic import AnthropicServer, Raw, status, text, value
+from served import Served, served
 from waiting import wait_for
 
 from nugget.infra.llm import spending
@@ -104,22 +104,6 @@ def test_the_mode_decides_whether_something_is_put_in(
 
 
 @pytest.mark.proves("HTTP-COMPLETE")
-def test_limits_and_explanation_are_those_of_the_logs_endpoint(server: Served, api: AnthropicServer) -> None:
-    body = {"session_id": "sess_1", "context_mode": "always", "context_explain": True,
-            "context_max_chars": 200, "context_include_artifacts": False, "context_max_incidents": 1,
-            "messages": user("what went wrong")}  # fmt: skip
-    answer = server.ask("/v1/completions", body=body).json
-    assert answer["content"][0]["text"] == "ok"
-    shown = answer["context"]
-    assert (shown["mode"], shown["injected"], shown["artifacts"]) == ("always", True, [])
-    assert len(shown["context_text"]) <= 200 and shown["explain"]["profile"]["category_caps"]
-    plain = server.ask(
-        "/v1/logs/context/sess_1?q=what+went+wrong&explain=1&max_chars=200&include_artifacts=0&max_incidents=1"
-    )
-    assert {name: shown[name] for name in plain.json} == plain.json
-
-
-@pytest.mark.proves("HTTP-COMPLETE")
 def test_a_model_can_choose_what_is_put_in(server: Served, api: AnthropicServer) -> None:
     api.script(value({"labels": ["e1"]}), text("answered"))
     body = {"session_id": "sess_1", "context_mode": "llm-select", "context_selector_max_chunks": 2,
@@ -203,19 +187,6 @@ def test_errors_of_the_api_are_passed_on_with_their_status(server: Served, api: 
             assert answer.headers.get("retry-after") == ("17" if code == 429 else None)
             assert KEY.encode() not in answer.body
     assert len(api.requests) == 2 * len(cases), "nothing is tried again"
-
-
-@pytest.mark.proves("HTTP-STREAM")
-def test_a_reply_that_breaks_off_is_no_whole_reply(server: Served, api: AnthropicServer) -> None:
-    api.script(text("half of it", cut_after=4))
-    answer = server.ask("/v1/completions", body={"messages": user("x")})
-    assert (answer.status, answer.error.code) == (503, "llm_unavailable")
-    api.script(Message(content=[{"type": "text", "text": "half of it all"}], cut_after=12))
-    with server.socket() as connection:
-        connection.sendall(streamed(server))
-        received = read_all(connection)
-    assert b"half of it" in received and not received.endswith(b"0\r\n\r\n"), "the end of the body is missing"
-    wait_until_idle(server)
 
 
 @pytest.mark.proves("HTTP-STREAM")

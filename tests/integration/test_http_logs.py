@@ -72,27 +72,6 @@ def test_a_question_where_we_were_gives_incidents_and_working_notes(walked: dict
     assert "Edited src/lib.rs (overwrite)" in [note["text"] for note in bundle["artifacts"]]
 
 
-@pytest.mark.proves("HTTP-EXAMPLES")
-def test_intent_explain_budget_and_artifacts_are_as_asked(walked: dict[str, str]) -> None:
-    assert printed(walked, "intent=status")["intent"] == "status"
-    explained = printed(walked, "explain=true")
-    assert explained["explain"]["selected_count"] == len(explained["selected_evidence"]) > 0
-    assert explained["explain"]["candidate_count"] >= explained["explain"]["selected_count"]
-    assert explained["explain"]["profile"]["category_caps"]
-    assert all({"source_table", "source_id", "ts_ms"} <= set(one) for one in explained["selected_evidence"])
-    (small,) = [output for example, output in walked.items() if "max_chars=180" in example]
-    length, _, text = small.partition("\n")
-    assert 0 < int(length) <= 180 and len(text.rstrip("\n")) <= 180
-    without = printed(walked, "include_artifacts=false")
-    assert without["artifacts"] == [] and without["incidents"]
-
-
-@pytest.mark.proves("HTTP-EXAMPLES")
-def test_every_example_printed_an_answer(walked: dict[str, str]) -> None:
-    assert len(walked) == len(EXAMPLES) >= 9
-    assert not [output for output in walked.values() if '"error":' in output and '"code"' in output]
-
-
 def write_session(server: Served, name: str, *events: dict[str, Any], stderr: str = "") -> str:
     folder = server.logs / name
     folder.mkdir(exist_ok=True)
@@ -121,13 +100,6 @@ def test_taking_in_twice_finds_nothing_new_and_goes_on_where_it_ended(server: Se
     write_session(server, session, *failed("make check", 9000))
     again = server.ask(f"/v1/logs/ingest/{session}", method="POST", body={}).json
     assert (again["events"], again["malformed"]) == (2, 1)
-
-
-@pytest.mark.proves("HTTP-LOGS")
-def test_a_session_that_was_never_taken_in_is_taken_in_by_the_question(server: Served) -> None:
-    session = write_session(server, "sess_late", *failed("npm run build", 5000))
-    bundle = server.ask(f"/v1/logs/context/{session}", q="what failed").json
-    assert "npm run build" in bundle["context_text"]
 
 
 @pytest.mark.proves("HTTP-LOGS")

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from paths import TESTS
 from served import START, Answer, Served, read_all, served, served_brain, variables_for
-from waiting import PATIENCE_S, wait_for
+from waiting import PATIENCE_S
 
-from nugget import http as http_server
 from nugget.errors import UsageError
 from nugget.http import models, security
 from nugget.http.security import Address, access_for, parse_address
@@ -80,14 +79,6 @@ def test_pages_of_other_origins_are_refused_whatever_they_ask(server: Served) ->
     for site in ("cross-site", "same-site"):  # an <img> on a page sends no Origin
         assert server.ask("/v1/search?q=cache", headers={"sec-fetch-site": site}).status == 403
     assert server.ask("/healthz", headers={"sec-fetch-site": "none"}).status == 200
-
-
-@pytest.mark.proves("HTTP-REBINDING")
-def test_a_request_with_two_hosts_or_none_is_refused(server: Served) -> None:
-    for headers in (("host: localhost", "host: evil.example"), ()):
-        assert raw(server, get("/healthz", *headers)).startswith(b"HTTP/1.1 400 ")
-    assert b" 421 " in raw(server, b"GET /healthz HTTP/1.0\r\n\r\n")
-    assert b" 401 " in raw(server, get("http://evil.example/healthz", "host: localhost"))
 
 
 @pytest.mark.proves("HTTP-TOKEN")
@@ -264,17 +255,6 @@ def memory_kb(server: Served) -> int:
     if not status.exists():
         pytest.skip("the memory of a process is read from /proc")
     return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS"))
-
-
-@pytest.mark.proves("HTTP-FLOOD")
-def test_too_many_connections_are_refused_until_others_close(server: Served) -> None:
-    open_ones = [server.socket() for _ in range(http_server.MAX_CONNECTIONS)]
-    try:
-        assert raw(server, get("/healthz", "host: localhost")).startswith(b"HTTP/1.1 503 ")
-    finally:
-        for connection in open_ones:
-            connection.close()
-    wait_for(lambda: server.ask("/healthz").status == 200)
 
 
 @pytest.mark.proves("HTTP-ASK")

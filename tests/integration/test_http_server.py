@@ -173,16 +173,6 @@ def test_every_ref_that_a_search_gives_is_shown_whole_as_on_the_command_line(tmp
             assert (refused.status, refused.error.code) == (status, code)
 
 
-@pytest.mark.proves("HTTP-MCP")
-def test_mcp_can_offer_the_tools_of_openqed(tmp_path: Path) -> None:
-    async def talk(server: Served) -> list[str]:
-        async with mcp_client(server) as client:
-            return [tool.name for tool in (await client.list_tools()).tools]
-
-    with served(tmp_path, "--compat", "openqed") as server:
-        assert "openqed_context" in asyncio.run(asyncio.wait_for(talk(server), PATIENCE_S))
-
-
 @pytest.mark.proves("HTTP-HEALTH")
 def test_health_says_what_runs(server: Served) -> None:
     server.ask("/v1/search", q="warm")
@@ -317,11 +307,3 @@ def test_it_ends_in_order(tmp_path: Path, number: int, code: int) -> None:
     assert b"Traceback" not in b"".join(server.said)
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", server.port), timeout=2)
-
-
-@pytest.mark.proves("HTTP-START")
-def test_the_stdio_server_is_what_serve_starts_without_http(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*START, "serve"], input=b"", capture_output=True, env=variables_for(tmp_path), timeout=60, cwd=tmp_path
-    )
-    assert (done.returncode, done.stdout) == (0, b"")

@@ -20,7 +20,6 @@ from nugget import __version__
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.errors import ConflictError, InstallError
-from nugget.infra import client_files
 from nugget.infra.resources import resource
 from nugget.upkeep import install
 from nugget.upkeep.client_settings import RULE, Scope
@@ -170,13 +169,6 @@ def test_a_moved_configuration_folder_holds_both_files(
     assert not (isolated_home / ".claude.json").exists()
 
 
-@pytest.mark.proves("INSTALL-IDEMPOTENT")
-def test_a_second_time_changes_nothing(command: Path, settings: Path, servers: Path) -> None:
-    put_in(command)
-    before = settings.read_bytes(), servers.read_bytes()
-    assert put_in(command) == [] and (settings.read_bytes(), servers.read_bytes()) == before
-
-
 @pytest.mark.proves("INSTALL-IDEMPOTENT", "INSTALL-UNDO")
 def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled(
     command: Path, tmp_path: Path, settings: Path, servers: Path
@@ -267,21 +259,6 @@ def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_bac
     assert not (environment.home / "install.json").exists()
 
 
-@pytest.mark.proves("INSTALL-WRITE")
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write read-only files")
-def test_a_read_only_file_is_refused(command: Path, settings: Path) -> None:
-    settings.chmod(0o444)
-    with pytest.raises(InstallError, match="read-only"):
-        put_in(command)
-    assert settings.read_text("utf-8") == THEIRS
-
-
-@pytest.mark.proves("INSTALL-WRITE")
-def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InstallError, match="not a file"):
-        client_files.read(tmp_path)
-
-
 # --- undoing ---
 
 
@@ -305,32 +282,6 @@ def test_uninstall_leaves_the_values_and_the_order_of_the_file(command: Path, se
 
 def value_of_bytes(file: Path) -> Any:
     return json.loads(file.read_bytes().decode("utf-8-sig"))
-
-
-@pytest.mark.proves("INSTALL-UNDO")
-def test_what_changed_since_stays_and_only_our_entries_go(command: Path, settings: Path, servers: Path) -> None:
-    put_in(command)
-    changed = settings.read_text("utf-8").replace('"opus"', '"sonnet"').replace(f'"{RULE}"', f'"{RULE}",  "WebFetch"')
-    settings.write_text(changed, encoding="utf-8")
-    servers.write_text(servers.read_text().replace('"numStartups":12', '"numStartups":13'))
-    take_out()
-    expected = THEIRS.replace('"opus"', '"sonnet"').replace('/**)"', '/**)",\n            "WebFetch"')
-    assert settings.read_text("utf-8") == expected
-    assert servers.read_text() == SERVERS.replace("12", "13")
-
-
-@pytest.mark.proves("INSTALL-UNDO")
-@pytest.mark.parametrize("damage", ["{broken", "[]"])
-def test_entries_are_found_even_where_the_record_is_lost(
-    command: Path, settings: Path, isolated_home: Path, damage: str
-) -> None:
-    put_in(command)
-    record = isolated_home / ".nugget" / "install.json"
-    record.write_text(damage)
-    take_out()
-    assert str(command) not in settings.read_text("utf-8") and RULE not in settings.read_text("utf-8")
-    assert settings.read_text("utf-8") == THEIRS
-    assert take_out() == []
 
 
 @pytest.mark.proves("INSTALL-NO-COPY")
@@ -447,17 +398,6 @@ def test_doctor_sees_what_is_missing_outdated_and_broken(
     assert finding(brain).state is State.OK and "connected" in finding(brain).said
     settings.write_text("{")
     assert finding(brain).state is State.ERROR and "not valid JSON" in finding(brain).said
-
-
-@pytest.mark.proves("INSTALL-DOCTOR")
-def test_doctor_knows_projects_too(brain: Path, command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    project = tmp_path / "project"
-    project.mkdir()
-    put_in(command, Scope.PROJECT, project)
-    assert finding(brain).said.startswith(f"{project}: connected")
-    (project / ".mcp.json").unlink()
-    assert finding(brain).next_step == f"cd {project} && nugget install --scope project"
 
 
 # --- the plugin, and the real client ---

@@ -78,17 +78,6 @@ def test_uninstalling_takes_out_all_that_was_put_in(command: Path, settings: Pat
 
 
 @pytest.mark.proves("BRIEF-INSTALL")
-def test_settings_that_changed_since_keep_everything_but_our_entries(command: Path, settings: Path) -> None:
-    settings.write_text(FOREIGN)
-    put_in(command, brief=True, recall=True)
-    settings.write_text(settings.read_text().replace('"opus"', '"sonnet"'))
-    environment = read_environment()
-    install.apply(install.plan_uninstall(Scope.USER, environment, cwd=Path("/")), environment)
-    assert json.loads(settings.read_text()) == {**json.loads(FOREIGN), "model": "sonnet"}
-    assert "nugget" not in settings.read_text()
-
-
-@pytest.mark.proves("BRIEF-INSTALL")
 def test_the_command_line_switches_them(
     command: Path, settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

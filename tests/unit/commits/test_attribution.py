@@ -10,7 +10,6 @@ from nugget.commits.attribution import Attribution, attribute
 from nugget.commits.message import (
     HEADER_CHARS,
     TYPES,
-    Draft,
     commit_type,
     common_scope,
     described,
@@ -242,17 +241,3 @@ def test_trailers_say_sessions_shares_and_co_authors() -> None:
         "Nugget-Attribution", "0% agent, 100% human (Ada)",
     )  # fmt: skip
     assert trailers(Attribution(), sessions=["s"], name="Ada") == [("Nugget-Session", "s")]
-
-
-@pytest.mark.proves("COM-CONVENTIONAL")
-def test_paths_stand_as_they_are_but_for_what_a_terminal_would_obey() -> None:
-    made = draft([added("app/(shop)/page.tsx", "x = 1"), added("a\x1b[31m\udcff.py", "x = 1", status="A")])
-    assert made.body[-1].splitlines() == ["- update app/(shop)/page.tsx (+1 -1)", "- add a?[31m?.py (+1 -1)"]
-    rendered(made).encode("utf-8")
-    assert described([added("x\ny.py", "x = 1")]) == "update x?y.py"
-
-
-def test_a_scope_that_the_request_names_counts() -> None:
-    made = draft([added("src/a.py", "x = 1")], intents=["fix(auth): expire tokens"])
-    assert made.header == "fix(auth): expire tokens"
-    assert Draft(type="feat", subject="x" * 100).header == "feat: " + "x" * 65 + "…"

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 import yaml
 from commands import Nugget
-from hypothesis import given
-from hypothesis import strategies as st
 from paths import TESTS
 
 from nugget.app import Brain
@@ -29,9 +27,7 @@ from nugget.evaluation import (
     compare,
     evaluate,
     metrics,
-    read_baseline,
     run_json,
-    store,
 )
 from nugget.models import Filter
 from nugget.retrieval import profiles
@@ -66,18 +62,6 @@ def test_metrics_are_those_of_a_worked_example() -> None:
     assert values["mrr@10"] == 0.5
     gained = 1 / math.log2(3) + 1 / math.log2(5)
     assert values["ndcg@10"] == pytest.approx(gained / (1 + 1 / math.log2(3) + 1 / math.log2(4)))
-
-
-@pytest.mark.proves("EVAL-METRICS")
-@given(st.permutations(list("abcdefghijklmno")), st.sets(st.sampled_from("abcdefghijklmno"), min_size=1))
-def test_metrics_lie_between_0_and_1_and_the_ideal_order_has_the_most(found: list[str], relevant: set[str]) -> None:
-    gains = dict.fromkeys(relevant, 1.0)
-    values = metrics(found, gains)
-    ideal = metrics(sorted(found, key=lambda id_: id_ not in relevant), gains)
-    assert set(values) == set(METRICS)
-    assert all(0 <= values[name] <= ideal[name] + 1e-12 <= 1 + 1e-9 for name in METRICS)
-    assert values["recall@1"] <= values["recall@5"] <= values["recall@10"]
-    assert ideal["ndcg@10"] == pytest.approx(1) and ideal["mrr@10"] == 1
 
 
 # --- golden questions ---
@@ -148,12 +132,6 @@ def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(br
     assert {problem.path for problem in golden.problems} == {"evals/golden.yaml", "evals/out.yaml"}
 
 
-@given(st.binary(max_size=300))
-def test_any_bytes_are_read_without_an_exception(content: bytes) -> None:
-    parse(content, path="x")
-    parse(b"questions:\n" + content, path="x")
-
-
 # --- runs ---
 
 
@@ -195,17 +173,6 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
     assert means["recall@1"] == pytest.approx(sum(row["recall@1"] for row in rows) / len(rows), abs=1e-4)
 
 
-@pytest.mark.proves("EVAL-EXPLAINS")
-def test_a_unit_that_the_filters_keep_out_is_said_to_be(pipeline: Pipeline) -> None:
-    unit = pipeline.index.unit(pipeline.index.unit_ids()[0])
-    assert unit is not None
-    other = "bug" if unit.type != "bug" else "concept"
-    entry = {"question": unit.title, "expect": [unit.id], "filters": {"type": other}}
-    done = evaluate(parse(json.dumps({"questions": [entry]}).encode(), path="g").questions, pipeline)
-    (placed,) = done.outcomes[0].expected
-    assert (placed.rank, placed.why) == (None, "the filters keep it out")
-
-
 def a_run(pipeline: Pipeline, *expected: str, texts: tuple[str, ...] = ("alpha", "beta", "gamma", "delta")) -> Any:
     entries = [{"question": text, "expect": [unit_id]} for text, unit_id in zip(texts, expected, strict=False)]
     return evaluate(parse(json.dumps({"questions": entries}).encode(), path="g").questions, pipeline)
@@ -237,23 +204,6 @@ def compare_(done: Any, earlier: Baseline, threshold: float) -> Comparison:
     found = compare(done, earlier, threshold=threshold)
     assert found is not None and found.shared == 4
     return found
-
-
-@pytest.mark.proves("EVAL-COMPARES")
-def test_a_run_that_was_kept_comes_back_and_one_of_some_files_replaces_its_own_questions_only(
-    pipeline: Pipeline, tmp_path: Path
-) -> None:
-    file, ids = tmp_path / "evals" / "last.json", pipeline.index.unit_ids()
-    whole = a_run(pipeline, *ids[:4])
-    store(file, whole, partial=False)
-    kept = read_baseline(file)
-    assert kept is not None and set(kept.rows) == {outcome.question.key for outcome in whole.outcomes}
-    part = a_run(pipeline, ids[0], texts=("alpha",))
-    store(file, part, partial=True)
-    again = read_baseline(file)
-    assert again is not None and again.rows == kept.rows
-    store(file, part, partial=False)
-    assert len((read_baseline(file) or kept).rows) == 1
 
 
 # --- the command ---
@@ -313,12 +263,6 @@ def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words: Path, nu
     assert code == 1 and err.startswith("Error: There is no file") and "nugget eval --json >" in err
     (words / "bad.json").write_text("[]")
     assert "is no run of `nugget eval`" in nugget("eval", "--baseline", words / "bad.json")[2]
-
-
-@pytest.mark.proves("EVAL-GOLDEN")
-def test_without_golden_questions_eval_says_how_to_get_some(words: Path, nugget: Nugget) -> None:
-    code, out, _ = nugget("eval")
-    assert code == 0 and "There are no golden questions to ask." in out and "--suggest" in out
 
 
 @pytest.mark.proves("EVAL-SUGGESTS")
@@ -385,19 +329,3 @@ def test_a_new_brain_passes_its_checks_after_every_example_was_forgotten(
     assert shown.code == 0
     for unit_id, line in lines.items():
         assert f"evals/golden.yaml:{line}: warning: expects {unit_id}, which was forgotten" in shown.out
-
-
-@pytest.mark.proves("EVAL-UNKNOWN-ID")
-def test_a_question_that_also_expects_a_forgotten_unit_is_asked_for_the_others(pipeline: Pipeline) -> None:
-    left, gone, lost = next(iter(pipeline.index.unit_ids())), "bug/gone", "bug/lost"
-    entries = [{"question": "retry", "expect": [left, gone]}, {"question": "twice", "expect": [left, gone, lost]}]
-    golden = parse(json.dumps({"questions": entries}).encode(), path="g")
-    done = evaluate(golden.questions, pipeline, forgotten=frozenset({gone}))
-    assert [outcome.question.expect for outcome in done.outcomes] == [(left,)]
-    assert [str(problem.severity) for problem in done.problems] == ["warning", "warning", "error"]
-
-
-def test_a_new_name_is_told_to_the_questions_that_expect_the_old_one(nugget: Nugget, words: Path) -> None:
-    write_golden(words, "questions:\n  - question: x\n    expect: [concept/cache-invalidation]\n")
-    shown = nugget("mv", "concept/cache-invalidation", "--name", "stale-caches", "--json")
-    assert shown.json["golden"] == [{"path": "evals/golden.yaml", "line": 3}]

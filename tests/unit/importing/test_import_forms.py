@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from datetime import date
 
 import pytest
 from import_stage import NYGARD, RULES, VAULT
-from waiting import slowness
 
 from nugget.importing.notes import LeftOut, Note, page_of
 from nugget.importing.pages import notes_of
@@ -192,34 +190,3 @@ def test_what_is_no_knowledge_by_its_form_is_left_out(path: str, text: str, reas
     assert notes(text, path) == []
     (said,) = reasons(text, path)
     assert reason in said
-
-
-@pytest.mark.proves("IMPORT-HOSTILE")
-@pytest.mark.parametrize(
-    "part",
-    [
-        "\n",
-        " \n",
-        "* \n",
-        "[[",
-        "![[a|",
-        "<!--",
-        "- [decision] ",
-        "@a\n",
-        "**status",
-        "chosen option:'",
-        "> ",
-        "# a\n",
-        "`",
-        "[a](",
-        "#a ",
-    ],
-)
-def test_no_text_takes_long_to_read(part: str) -> None:
-    """Linear in the text, whatever it repeats: 30 kB within a second or two, where a square of it takes minutes."""
-    title = f"# {part * (10_000 // len(part))}\n\n## Decision\n\n## Status\n\n{part * 1500}"
-    began = time.process_time()
-    for text in (part * (30_000 // len(part)), title):
-        for path in ("v/a.md", "v/CLAUDE.md"):
-            list(notes_of(page_of(text, path=path)))
-    assert time.process_time() - began < 8 * slowness()

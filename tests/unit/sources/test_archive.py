@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from sessions import write_transcript
-from waiting import slowness
 
 from nugget.cli import run
 from nugget.config import CaptureSettings, RedactionSettings, Settings, load_settings, read_environment
@@ -54,13 +52,6 @@ def test_stricter_settings_take_out_of_the_archive_what_they_exclude(home: Path)
     assert archive.read_archive(file).events[2] == PAY[2]
     assert archive.outdated(home, STRICT) == []
     assert archive.redact_anew(home, STRICT).looked_at == 0
-
-
-@pytest.mark.proves("CAPTURE-RE-REDACT")
-def test_two_brains_with_rules_of_their_own_do_not_ask_for_it_in_turns(home: Path) -> None:
-    kept(home, "one", *PAY)
-    archive.redact_anew(home, STRICT)
-    assert archive.outdated(home, Settings()) == archive.outdated(home, STRICT) == []
 
 
 @pytest.mark.proves("CAPTURE-RE-REDACT")
@@ -138,19 +129,6 @@ def test_what_a_command_shows_of_an_excluded_file_is_dropped(command: str, outpu
     assert "90000" not in repr(session)
     assert kept is None or kept in session.events[1].text
     assert session.events[2] == events[2]
-
-
-@pytest.mark.proves("RED-EXCLUDE")
-def test_looking_for_excluded_files_in_output_is_no_burden(shared_data: Path, tmp_path: Path) -> None:
-    """Linear in the output: a megabyte of grep output within a second."""
-    lines = "\n".join(f"src/module_{number % 50}.py:{number}:value = {number}" for number in range(25_000))
-    events = (Event(kind=EventKind.OUTPUT, text=lines + "x" * 200_000),)
-    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*", "**/*.pem", "~/private")))
-    from nugget.redaction.paths import without_excluded
-
-    began = time.process_time()
-    assert without_excluded(events, settings.capture.exclude_paths) == list(events)
-    assert time.process_time() - began < 1.0 * slowness()
 
 
 @pytest.mark.proves("CAPTURE-ARCHIVE")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -88,13 +87,6 @@ def test_lines_are_only_added_and_what_a_later_extraction_drops_is_retracted(tmp
     assert record.touches == later.touches
 
 
-@pytest.mark.proves("PROVENANCE-STORE")
-def test_extracting_the_same_again_at_another_time_adds_no_line(tmp_path: Path) -> None:
-    before = write_session(tmp_path, FULL).read_bytes()
-    again = tuple(replace(one, extracted_at=NOW.replace(year=2027)) for one in FULL.nuggets)
-    assert write_session(tmp_path, replace(FULL, nuggets=again)).read_bytes() == before
-
-
 @pytest.mark.proves("PROVENANCE-REDACTED")
 def test_no_secret_is_written_wherever_it_stands(tmp_path: Path) -> None:
     leaky = nugget(
@@ -143,16 +135,6 @@ def test_lines_that_cannot_be_taken_are_problems_and_the_rest_is_read(tmp_path: 
     assert "leads out of the workspace" in problems[9].reason
     torn = file.read_bytes()
     assert write_session(tmp_path, replace(record, records=99)).read_bytes().startswith(torn + b'{"format"')
-
-
-def test_bytes_that_are_no_text_and_surrogates_spoil_only_their_line(tmp_path: Path) -> None:
-    file = write_session(tmp_path, FULL)
-    line = {"kind": "nugget", "id": "x-1", "type": "intent", "summary": "a\ud800b\0", "confidence": 1, "session": "s"}
-    with file.open("ab") as opened:
-        opened.write(b"\xff\xfe\x00\n" + json.dumps(line).encode() + b"\n{to")
-    record, problems = read_session_file(file)
-    assert record.nuggets[-1].summary == "a?b�"
-    assert len(problems) == 2
 
 
 def test_a_file_without_a_session_line_is_known_by_its_name_and_an_absent_one_is_an_error(tmp_path: Path) -> None:

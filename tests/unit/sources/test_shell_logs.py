@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from waiting import slowness
 
-from nugget.config import read_environment
 from nugget.errors import UsageError
 from nugget.sources.shell_logs import (
     FilePlace,
@@ -124,34 +123,6 @@ def test_malformed_lines_are_counted_and_stop_nothing(tmp_path: Path) -> None:
     assert malformed == len(bad)
 
 
-@pytest.mark.proves("EVI-SHELL-TORN")
-def test_many_events_read_at_once_are_those_that_each_line_holds(tmp_path: Path) -> None:
-    lines = [event(n, "note", text=f"schön {n}").encode() for n in range(3000)]
-    bad = (b"{\n", b"\n", b" \n", b"null\n", b"\xff{}\n", b'{"kind": "a"}, {"kind": "b"}\n', b"[" * 3000 + b"\n")
-    for number, line in enumerate(bad):
-        lines.insert(400 * (number + 1), line)
-    lines.insert(1234, b"\xef\xbb\xbf" + event(7, "marked", text="\ud800").replace("\n", " \r\n").encode())
-    log, alone = tmp_path / "events.jsonl", tmp_path / "alone.jsonl"
-    log.write_bytes(b"".join(lines))
-    events, malformed, place = all_events(log)
-    offset, expected = 0, []
-    for line in lines:
-        alone.write_bytes(line)
-        expected += [one._replace(offset=offset) for one in all_events(alone)[0]]
-        offset += len(line)
-    assert events == expected and len(events) == 3001
-    assert malformed == len(bad) - 2 and place.offset == offset
-
-
-def test_times_and_data_of_any_type_are_taken(tmp_path: Path) -> None:
-    log = tmp_path / "events.jsonl"
-    lines = ('"x"', "null", "true", "-5", "1e300", "NaN", "12.7")
-    log.write_text("".join(f'{{"kind": "k", "ts_ms": {ts}, "data": [1]}}\n' for ts in lines))
-    events, malformed, _ = all_events(log)
-    assert [e.ts_ms for e in events] == [0, 0, 0, 0, 0, 0, 12] and malformed == 0
-    assert all(e.given == {} for e in events)
-
-
 @pytest.mark.proves("EVI-SHELL-TERMINAL")
 @pytest.mark.parametrize(
     ("raw", "shown"),
@@ -243,8 +214,3 @@ def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path: Path) -
     assert list(shell_sessions(tmp_path / "absent")) == []
     with pytest.raises(UsageError, match="is not a session id"):
         require_session_id("../../etc")
-
-
-def test_the_log_folder_is_set_by_the_environment(tmp_path: Path) -> None:
-    assert read_environment({"HOME": "/h"}).shell_logs == Path("/h/.local/share/aish/logs")
-    assert read_environment({"HOME": "/h", "AISH_LOG_DIR": str(tmp_path)}).shell_logs == tmp_path

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from nugget.app import Brain
-from nugget.brain import knowledge_paths
 from nugget.capture import queue
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
-from nugget.infra import files, git, spool
+from nugget.infra import files, spool
 from nugget.upkeep.doctor import Finding, doctor
 from nugget.upkeep.status import State, Status, status
 
@@ -97,32 +95,6 @@ def test_an_index_that_is_absent_behind_or_broken_is_seen(words: Path) -> None:
 
 
 @pytest.mark.proves("HEALTH-NEXT")
-def test_a_canon_folder_that_is_read_in_part_is_told_by_doctor(words: Path, tmp_path: Path, home: Path) -> None:
-    (tmp_path / "handbook").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "handbook" / f"{name}.md").write_text("A note.")
-    assert "canon" not in findings(words)
-    home.mkdir(exist_ok=True)
-    (home / "config.yaml").write_text(f"canon:\n  folders: [{tmp_path}/handbook]\n")
-    assert findings(words)["canon"].said == "2 notes in 1 folder"
-    (home / "config.yaml").write_text(f"canon:\n  folders: [{tmp_path}/handbook]\n  max_files: 1\n")
-    told = findings(words)["canon"]
-    assert told.state is State.WARNING and "holds more than 1 note;" in told.said
-
-
-@pytest.mark.proves("HEALTH-NEXT")
-def test_damage_inside_the_index_is_seen(words: Path) -> None:
-    with Brain(words) as opened:
-        opened.sync()
-    file = words / ".nugget/index.db"
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2 : len(content) // 2 + 20_000] = b"\xff" * 20_000
-    file.write_bytes(content)
-    broken = findings(words)["index"]
-    assert (broken.state, broken.next_step) == (State.ERROR, "nugget rebuild")
-
-
-@pytest.mark.proves("HEALTH-NEXT")
 def test_each_fault_is_told_with_its_next_step(words: Path, isolated_home: Path) -> None:
     (words / "domains/coding/patterns/bad.md").write_text("---\ntags: [unclosed\n---\n")
     (words / "brain.yaml").write_text("owner: X\nretrival:\n  limit: 3\n")
@@ -196,15 +168,6 @@ def test_json_of_doctor_and_status_is_one_document(words: Path, capsys: pytest.C
 
 
 @pytest.mark.proves("HEALTH-NEXT")
-def test_a_brain_whose_index_is_not_made_yet_is_said_to_have_its_files(
-    words: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["--brain", str(words), "status"]) == 0
-    count = sum(1 for _ in knowledge_paths(words))
-    assert count > 40 and f"Files     {count} knowledge files, not read yet" in capsys.readouterr().out
-
-
-@pytest.mark.proves("HEALTH-NEXT")
 def test_a_git_that_is_not_installed_is_named_and_the_other_checks_go_on(
     words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,13 +192,3 @@ def test_a_lock_that_a_killed_git_left_is_told_with_its_age_and_what_to_do(words
     found = findings(words)["git lock"]
     assert (found.state, found.said.split(":")[0]) == (State.ERROR, f"{left} was made 3 hours ago")
     assert found.next_step == "end the git that is at work there; if there is none, nugget doctor --repair"
-
-
-@pytest.mark.proves("HEALTH-GIT-LOCK")
-def test_locks_of_a_worktree_are_found_where_git_keeps_them(words: Path, tmp_path: Path) -> None:
-    linked = tmp_path / "linked"
-    subprocess.run(["git", "-C", str(words), "worktree", "add", "-q", str(linked)], check=True)
-    made = [words / ".git/worktrees/linked/index.lock", words / ".git/packed-refs.lock"]
-    for lock in made:
-        lock.touch()
-    assert git.lock_files(linked) == made
