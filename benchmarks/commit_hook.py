@@ -86,7 +86,7 @@ def _sessions(repo: Path, home: Path, texts: list[str]) -> int:
     """A store of sessions that each touched some of the files; returns how many."""
     from nugget.infra.workspace import find_workspace
     from nugget.models import Scope
-    from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+    from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
     from nugget.sources import nugget_store as provenance
     from nugget.text import line_hash
 

@@ -22,7 +22,7 @@ from nugget.extraction.places import Places
 from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
 from nugget.extraction.touches import file_touches
 from nugget.infra.workspace import find_workspace, vanished_workspace
-from nugget.nuggets import FileTouch, SessionRecord, TouchAction
+from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
 from nugget.sources.claude_code import read_session
 from nugget.text import content_hash
 

@@ -84,7 +84,7 @@ def _make_repository(repo: Path) -> Path:
 def _fill_store(home: Path, repo: Path, count: int) -> None:
     from nugget.infra.workspace import find_workspace
     from nugget.models import Scope
-    from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+    from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
     from nugget.sources import nugget_store_lines as lines
     from nugget.sources.nugget_store import session_file
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 MAX_HASHED_CHARS = 8_000_000
@@ -46,6 +46,12 @@ _CLIENT_TAGS = re.compile(
     re.IGNORECASE,
 )
 """Where a tag begins to which a client, or the model behind it, gives a meaning."""
+DATE_FORMS = "YYYY-MM-DD, or so long back: 24h, 30d, 6w, 3m, 1y"
+"""What can be written, for helps and error sentences."""
+
+_SPAN = re.compile(r"(\d{1,5})([hdwmy])")
+_DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
+_HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
 _SLUG_BREAK = re.compile(r"[^a-z0-9]+")
 _SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n")
 
@@ -156,3 +162,44 @@ def apply_edit(content: str, before: str, after: str, *, everywhere: bool = Fals
     if not after and not before.endswith("\n") and before + "\n" in content:
         before += "\n"
     return content.replace(before, after) if everywhere else content.replace(before, after, 1)
+
+
+def parse_day(text: str, *, today: date, last: bool = False) -> date | None:
+    """Parse 2026-01-31, 2026-01, 2026, or 24h, 30d, 6w, 3m, 1y back; return None for anything else.
+
+    Of a month or a year it is the first day, or with `last` the last one. Hours count as the days that they reach into.
+    """
+    if (hours := _span_hours(text)) is not None:
+        most = today.toordinal() - 2  # to the second day that there is: a day before it can be told too
+        return today - timedelta(days=min(most, -(-hours // 24)))
+    parts = _DAY.fullmatch(text)
+    if parts is None:
+        return None
+    year, month, day = int(parts[1]), int(parts[2] or (12 if last else 1)), int(parts[3] or 1)
+    try:
+        found = date(year, month, day)
+        if last and not parts[3]:
+            return date(year + month // 12, month % 12 + 1, 1) - timedelta(1)
+    except ValueError:
+        return None
+    return found
+
+
+def parse_moment(text: str, *, now: datetime) -> datetime | None:
+    """Parse a moment as `parse_day` does, but back by the hour, or a date with a time; None for anything else.
+
+    A date or a time without a zone is that of this machine.
+    """
+    try:
+        if (hours := _span_hours(text)) is not None:
+            return now - timedelta(hours=hours)
+        if day := parse_day(text, today=now.date()):
+            return datetime.combine(day, time.min).astimezone()
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _span_hours(text: str) -> int | None:
+    span = _SPAN.fullmatch(text.lower())
+    return int(span[1]) * _HOURS[span[2]] if span else None

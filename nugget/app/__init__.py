@@ -26,7 +26,7 @@ from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
 from nugget.infra.pace import Pace
 from nugget.infra.query_log import Face, QuestionLog
 from nugget.models import Bundle, Depth, Query, SourceName
-from nugget.nuggets import NuggetBundle
+from nugget.models.nuggets import NuggetBundle
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.reranking import Reranker
 from nugget.retrieval.search import DEFAULT_LIMIT

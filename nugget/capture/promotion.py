@@ -18,7 +18,7 @@ from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Proposal
 from nugget.infra import git, ledger
 from nugget.models import Evidence, KnowledgeType, Origin, SourceName, StaleReason, Unit
-from nugget.nuggets import Nugget, NuggetType
+from nugget.models.nuggets import Nugget, NuggetType
 from nugget.redaction import allow_list, redact
 from nugget.text import shorten, slugify
 

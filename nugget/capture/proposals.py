@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from nugget.capture.compare import FileChange
 from nugget.capture.review_flags import flags_of
 from nugget.models import Origin, Session
-from nugget.speech import said_how
+from nugget.models.speech import said_how
 from nugget.text import clean, shorten, slugify
 
 BRANCH_PREFIX = "nugget/"

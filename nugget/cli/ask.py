@@ -29,10 +29,9 @@ from nugget.cli.terminal import (
     words,
 )
 from nugget.config import read_environment
-from nugget.dates import DATE_FORMS
 from nugget.errors import LLMUnavailable, NuggetError, UsageError
 from nugget.models import Bundle, Depth, KnowledgeType, SourceName
-from nugget.nuggets import TYPES
+from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json, timeline_json
 from nugget.render.terminal import (
     console,
@@ -45,7 +44,7 @@ from nugget.render.terminal import (
     print_timeline,
     print_unit,
 )
-from nugget.text import clean, estimate_tokens, one_line
+from nugget.text import DATE_FORMS, clean, estimate_tokens, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

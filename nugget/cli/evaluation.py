@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nugget.cli.terminal import BrainOption, JsonOption, current_folder, day, open_brain, print_json, progress
-from nugget.dates import DATE_FORMS
 from nugget.errors import NuggetError, UsageError
 from nugget.models import Severity
 from nugget.render.evaluation import print_query_report, print_run
 from nugget.render.terminal import console, note
-from nugget.text import clean
+from nugget.text import DATE_FORMS, clean
 
 if TYPE_CHECKING:
     from nugget.app import Brain

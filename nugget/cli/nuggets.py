@@ -23,7 +23,7 @@ from nugget.text import clean, counted, one_line
 
 if TYPE_CHECKING:
     from nugget.models import StaleReason
-    from nugget.nuggets import Nugget
+    from nugget.models.nuggets import Nugget
     from nugget.provenance.checking import Missing
 
 commands = typer.Typer(add_completion=False)

@@ -22,15 +22,14 @@ from nugget.cli.terminal import (
     progress,
 )
 from nugget.config import Environment, load_settings, read_environment
-from nugget.dates import DATE_FORMS
 from nugget.errors import BrainError, GitError, LLMUnavailable, TranscriptError
 from nugget.infra.brain_in_use import default_brain, find_brain
 from nugget.models import Depth, KnowledgeType
-from nugget.nuggets import NuggetType
+from nugget.models.nuggets import NuggetType
 from nugget.render.json import context_json, extraction_json, gaps_json
 from nugget.render.provenance import print_code_answer, print_coverage, print_extraction, print_gaps
 from nugget.render.terminal import console, note
-from nugget.text import one_line
+from nugget.text import DATE_FORMS, one_line
 
 if TYPE_CHECKING:
     from nugget.config import Environment, Settings

@@ -12,10 +12,10 @@ import typer
 from nugget.cli.provenance import brain_if_any
 from nugget.cli.terminal import JsonOption, PagerOption, current_folder, moment, paged, print_json
 from nugget.config import load_settings, read_environment
-from nugget.dates import DATE_FORMS
 from nugget.render.json import session_detail_json, session_json
 from nugget.render.sessions import print_session, print_session_detail, print_sessions
 from nugget.render.terminal import console
+from nugget.text import DATE_FORMS
 
 if TYPE_CHECKING:
     import sqlite3

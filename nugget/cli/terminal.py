@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nugget.config import read_environment
-from nugget.dates import DATE_FORMS, parse_day, parse_moment
 from nugget.errors import NuggetError, UsageError
 from nugget.models import KnowledgeType
 from nugget.render.terminal import console, note
-from nugget.text import clean, counted, one_line
+from nugget.text import DATE_FORMS, clean, counted, one_line, parse_day, parse_moment
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -264,7 +263,7 @@ def complete_type(incomplete: str) -> list[str]:
 
 def complete_any_type(incomplete: str) -> list[str]:
     """The types of the units of any source that begin so."""
-    from nugget.nuggets import TYPES
+    from nugget.models.nuggets import TYPES
 
     return _beginning(TYPES, incomplete.lower())
 

@@ -23,7 +23,7 @@ from nugget.infra import git
 from nugget.infra.git import StagedFile
 from nugget.infra.workspace import Workspace, find_workspace, relative_path
 from nugget.models import EventKind, Scope, Session, SessionFile
-from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.redaction import is_excluded_project, redact
 from nugget.sources import nugget_store as provenance
 from nugget.text import content_hash, shorten

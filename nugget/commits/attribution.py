@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from nugget.infra.git import SUBMODULE, StagedFile
-from nugget.nuggets import FileTouch, SessionRecord
+from nugget.models.nuggets import FileTouch, SessionRecord
 from nugget.text import line_hash
 
 LOCK_FILES = frozenset(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nugget.extraction.requests import cleaned, is_request, is_wish, one_line
 from nugget.extraction.speech import split
 from nugget.models import Event
-from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
+from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
 from nugget.text import counted, shorten
 
 if TYPE_CHECKING:

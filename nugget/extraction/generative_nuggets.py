@@ -28,9 +28,9 @@ from nugget.extraction.replies import Shown, find_quote, is_foreign, without_inv
 from nugget.extraction.requests import one_line, shared_words
 from nugget.infra.llm.gate import problems_in
 from nugget.models import EventKind, Scope, Session, Speaker
-from nugget.nuggets import FileTouch, Nugget, NuggetType
+from nugget.models.nuggets import FileTouch, Nugget, NuggetType
+from nugget.models.speech import is_own_words, origin_of, speaker_of
 from nugget.redaction import allow_list, redact
-from nugget.speech import is_own_words, origin_of, speaker_of
 from nugget.text import shorten
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from nugget.extraction.requests import cleaned, is_request, is_wish, one_line, s
 from nugget.extraction.speech import Channel
 from nugget.extraction.touches import TouchedFiles, is_made_edit
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Scope, Session, Speaker, SpeechOrigin
-from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType
+from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType
 from nugget.redaction import redact_session
 from nugget.sources.condense import Exchange, exchanges, without_recalled
 from nugget.sources.speakers import passes_on

@@ -31,9 +31,9 @@ from nugget.models import (
     SpeechOrigin,
     Unit,
 )
+from nugget.models.speech import is_own_words
 from nugget.redaction import redact
 from nugget.sources.speakers import said_in
-from nugget.speech import is_own_words
 from nugget.text import shorten, slugify
 
 UPDATES = "updates"

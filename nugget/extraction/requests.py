@@ -6,7 +6,7 @@ import re
 
 from nugget.extraction import titles
 from nugget.extraction.phrases import any_of
-from nugget.nuggets import SUMMARY_CHARS
+from nugget.models.nuggets import SUMMARY_CHARS
 from nugget.sources.speakers import PLAN_OPENING
 
 _FENCED = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)

@@ -17,7 +17,7 @@ from nugget.extraction.places import Places, is_excluded
 from nugget.extraction.shell_changes import ShellAction, ShellChange, shell_changes
 from nugget.extraction.traces import Traces
 from nugget.models import Event, EventKind, Session
-from nugget.nuggets import FileTouch, TouchAction
+from nugget.models.nuggets import FileTouch, TouchAction
 from nugget.sources.claude_records import SHELL_TOOLS
 from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash, line_hash
 

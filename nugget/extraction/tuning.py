@@ -21,7 +21,7 @@ from nugget.infra import git
 from nugget.infra.git.periods import PathVersion, versions_of
 from nugget.infra.workspace import Workspace
 from nugget.models import Scope
-from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.text import MAX_HASHED_CHARS, content_hash, counted, line_hash
 
 LEAST_SHARE = 0.3

@@ -16,8 +16,8 @@ from typing import Any
 from nugget.index.queries import select_in
 from nugget.index.terms import terms_of
 from nugget.models import Scope, Speaker, SpeechOrigin
-from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.speech import evidence_of
+from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.models.speech import evidence_of
 
 _LAST_CHARACTER = "\U0010ffff"
 _NUGGET_COLUMNS = (

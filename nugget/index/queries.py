@@ -24,7 +24,7 @@ from nugget.models import (
     SourceName,
     Unit,
 )
-from nugget.speech import evidence_of
+from nugget.models.speech import evidence_of
 from nugget.text import folded, printable
 
 _IN_ONE_QUERY = 500

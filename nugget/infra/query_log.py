@@ -23,7 +23,7 @@ from nugget.config import Environment, Settings
 from nugget.errors import UsageError
 from nugget.infra import files, ledger
 from nugget.models import Bundle, Filter, Hit, SourceName
-from nugget.nuggets import NuggetBundle
+from nugget.models.nuggets import NuggetBundle
 
 QUERIES, OLD_QUERIES, USES = "queries.jsonl", "queries.old.jsonl", "uses.jsonl"
 MAX_BYTES = 4_000_000

@@ -13,7 +13,7 @@ from nugget.config import load_settings
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.infra.query_log import Face
 from nugget.models import Bundle, Depth, Hit, KnowledgeType, SourceName
-from nugget.nuggets import NuggetQuery, NuggetType
+from nugget.models.nuggets import NuggetQuery, NuggetType
 from nugget.render import ORDERS, degraded_sentences, fence
 from nugget.render.json import context_json, decisions_json, file_history_json
 from nugget.render.markdown import MAX_CHARS, bundle_markdown, provenance_markdown
@@ -312,7 +312,7 @@ def _check(question: Question) -> None:
             raise UsageError(f"{argument} is {longest:,} characters long; {MAX_NAME_CHARS:,} are the limit.")
     known: Sequence[str] = [*KnowledgeType, *(NuggetType if question.path or question.symbol else ())]
     if question.is_beyond_the_brain:
-        from nugget.nuggets import TYPES
+        from nugget.models.nuggets import TYPES
 
         known = TYPES
     unknown = [name for name in question.types if name not in known]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from nugget.index import provenance as stored
 from nugget.index.provenance import BriefNugget
 from nugget.models import Scope, StaleReason, Unit
-from nugget.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
+from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.renames import follow_renames
 from nugget.provenance.staleness import stale_reason

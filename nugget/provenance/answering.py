@@ -20,7 +20,7 @@ from nugget.infra.embedding import Embedder
 from nugget.infra.query_log import Face
 from nugget.infra.workspace import Workspace
 from nugget.models import Depth, Filter, SourceName
-from nugget.nuggets import NuggetBundle, NuggetQuery, NuggetType
+from nugget.models.nuggets import NuggetBundle, NuggetQuery, NuggetType
 from nugget.provenance import Reviewed, file_names
 from nugget.provenance.asking import ask_code, find_place, has_nuggets, nuggets_meant, opened_index
 from nugget.provenance.checkout import Checkout

@@ -19,7 +19,7 @@ from nugget.index.changes import document_changes
 from nugget.index.home import open_home
 from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 from nugget.models import SourceName
-from nugget.nuggets import Nugget, NuggetBundle, NuggetQuery
+from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
 from nugget.provenance import Reviewed, why
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.renames import follow_renames

@@ -22,7 +22,7 @@ from nugget.extraction.touches import TouchedFiles, file_touches
 from nugget.extraction.tuning import find_tunings
 from nugget.infra.workspace import Workspace
 from nugget.models import EventKind, Session, SessionFile
-from nugget.nuggets import Nugget, NuggetType, SessionRecord
+from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
 from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
 from nugget.sources.files import session_file as describe_file
 from nugget.sources.files import split_locator

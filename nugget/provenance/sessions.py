@@ -17,7 +17,7 @@ from nugget.index import provenance as stored
 from nugget.index.provenance import IndexedSession
 from nugget.infra.workspace import Workspace, find_workspace
 from nugget.models import EventKind, Session, SessionFile
-from nugget.nuggets import FileTouch, Nugget, SessionRecord
+from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.sources.sessions import find_sessions, read_any
 
 _HEAD_BYTES = 65_536

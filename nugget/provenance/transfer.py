@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from nugget.config import Settings
 from nugget.models import Problem, Speaker, SpeechOrigin
-from nugget.nuggets import FileTouch, Nugget, SessionRecord
+from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.redaction import allow_list
 from nugget.sources import nugget_store_lines as lines
 from nugget.sources.nugget_store import (

@@ -8,7 +8,7 @@ from datetime import date
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nugget.nuggets import scope_text
+from nugget.models.nuggets import scope_text
 from nugget.render import iso_date, speaker_of_hit
 from nugget.text import clean_values
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nugget.index.sync.result import SyncResult
     from nugget.infra.workspace import Workspace
     from nugget.models import Bundle, Hit, Problem, StaleReason, Unit
-    from nugget.nuggets import Nugget, NuggetBundle, NuggetHit
+    from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
     from nugget.provenance.coverage import Gaps
     from nugget.provenance.extraction import Outcome
     from nugget.provenance.sessions import KnownSession, SessionDetail

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nugget.models import Bundle, Hit, SourceName
+from nugget.models.speech import standing
 from nugget.render import ORDERS, _plain, degraded_sentences, fence, origin_text, stale_words, without_title
-from nugget.speech import standing
 from nugget.text import clean as clean
 from nugget.text import one_line as one_line
 from nugget.text import shorten
 
 if TYPE_CHECKING:
     from nugget.index.provenance import IndexedSession
-    from nugget.nuggets import NuggetBundle, NuggetHit
+    from nugget.models.nuggets import NuggetBundle, NuggetHit
 
     pass
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from nugget.nuggets import scope_text
+from nugget.models.nuggets import scope_text
+from nugget.models.speech import said_how
 from nugget.render import iso_date, origin_text
 from nugget.render.terminal import console, explained_score, note
-from nugget.speech import said_how
 from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
     from nugget.infra.workspace import Workspace
     from nugget.models import StaleReason
-    from nugget.nuggets import Nugget, NuggetBundle, NuggetHit
+    from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
     from nugget.provenance.checking import Missing
     from nugget.provenance.coverage import Covered, Gaps
     from nugget.provenance.extraction import Outcome

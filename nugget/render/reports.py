@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from nugget.models import Problem, Severity, SourceName
+from nugget.models.speech import said_how
 from nugget.render.terminal import note, print_markdown, without_heading
-from nugget.speech import said_how
 from nugget.text import clean, counted, one_line
 
 if TYPE_CHECKING:

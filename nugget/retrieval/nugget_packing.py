@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nugget.models import Budget, Depth
-from nugget.nuggets import Nugget, NuggetHit, scope_text
+from nugget.models.nuggets import Nugget, NuggetHit, scope_text
 from nugget.text import counted, estimate_tokens
 
 FRAME_TOKENS = 30

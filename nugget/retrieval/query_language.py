@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from nugget.dates import parse_day
 from nugget.index.fulltext import STOP_WORDS, asked_word, has_unspaced, is_unspaced_character, pieces, prefix_match
 from nugget.models import Filter, SourceName
-from nugget.nuggets import TYPES
+from nugget.models.nuggets import TYPES
+from nugget.text import parse_day
 
 MAX_QUERY_CHARS = 8000
 NEAR_WORDS = 10

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nugget.models import Contribution
-from nugget.nuggets import NuggetType, ScopeMatch
+from nugget.models.nuggets import NuggetType, ScopeMatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ Every line is an object with a `kind`:
 
 Lines are only ever added: a session that is extracted again adds what is new or different and retracts what it no
 longer says, so that reading from the top to the end gives the present state and the file keeps how it came to be.
-Keys that are missing have the defaults of nugget/nuggets.py; unknown keys and kinds are passed over. `line_hashes`
-stand in one text, 16 hex digits each. A file is replaced whole (written aside, fsync, rename), under a lock.
+Missing keys have the defaults of nugget/models/nuggets.py; unknown keys and kinds are skipped. `line_hashes` are one
+text, 16 hex digits each. A file is replaced whole (written aside, fsync, rename), under a lock.
 
 Nothing is written unredacted, and nothing read is trusted: a line that cannot be taken is a Problem and is skipped.
 """
@@ -29,7 +29,7 @@ from nugget.errors import TranscriptError
 from nugget.infra import files
 from nugget.infra.workspace import Workspace
 from nugget.models import Problem
-from nugget.nuggets import FileTouch, Nugget, SessionRecord
+from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.sources import nugget_store_lines as lines
 from nugget.sources.records import parse_record, read_lines
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from nugget.models import Evidence, Scope, Speaker, SpeechOrigin
-from nugget.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.sources.records import mapping_of, objects_in, parse_record, parse_timestamp, storable, text_of
 from nugget.text import shorten
 

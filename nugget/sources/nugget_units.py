@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nugget.models import Origin, SourceName, Unit
-from nugget.nuggets import Nugget, SessionRecord
+from nugget.models.nuggets import Nugget, SessionRecord
 from nugget.sources.notes import ReadDocument
 from nugget.sources.nugget_store import read_session_file, session_files
 

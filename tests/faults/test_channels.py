@@ -19,7 +19,7 @@ from nugget.index.home import open_home
 from nugget.index.sync.provenance import sync_provenance
 from nugget.infra.workspace import find_workspace
 from nugget.models import Session, Speaker, Unit
-from nugget.nuggets import Nugget, SessionRecord
+from nugget.models.nuggets import Nugget, SessionRecord
 from nugget.redaction import redact_session
 from nugget.sources.nugget_store import write_session
 from nugget.sources.sessions import read_any

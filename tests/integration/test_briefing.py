@@ -26,7 +26,7 @@ from nugget.index.sync.provenance import sync_provenance
 from nugget.infra import files
 from nugget.infra.workspace import find_workspace
 from nugget.models import Evidence, Scope, Speaker, SpeechOrigin
-from nugget.nuggets import Nugget, NuggetType, SessionRecord
+from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
 from nugget.sources.claude_code import read_session
 from nugget.sources.injected_text import MEMORY_TAG, typed_text
 from nugget.sources.nugget_store import write_session

@@ -28,7 +28,7 @@ from nugget.extraction.places import Places
 from nugget.extraction.touches import file_touches
 from nugget.infra.workspace import find_workspace
 from nugget.models import Scope
-from nugget.nuggets import Nugget, NuggetType, SessionRecord
+from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
 from nugget.sources import nugget_store as provenance
 from nugget.sources.sessions import read_any
 

@@ -17,7 +17,7 @@ from nugget.index.home import open_home
 from nugget.index.sync.provenance import sync_provenance
 from nugget.infra.workspace import find_workspace
 from nugget.models import Scope
-from nugget.nuggets import FileTouch, Nugget, NuggetBundle, NuggetQuery, NuggetType, SessionRecord, TouchAction
+from nugget.models.nuggets import FileTouch, Nugget, NuggetBundle, NuggetQuery, NuggetType, SessionRecord, TouchAction
 from nugget.provenance import why
 from nugget.provenance.checkout import Checkout
 from nugget.sources.nugget_store import write_session

@@ -13,7 +13,7 @@ from nugget.brain.knowledge_file import parse
 from nugget.capture.promotion import BECOMES
 from nugget.cli import run
 from nugget.models import KnowledgeType
-from nugget.nuggets import NuggetType
+from nugget.models.nuggets import NuggetType
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from nugget.commits.message import (
     trailers,
 )
 from nugget.infra.git import StagedFile
-from nugget.nuggets import FileTouch, SessionRecord, TouchAction
+from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
 from nugget.text import line_hash
 
 

@@ -14,7 +14,7 @@ from replay import STARTED, Agent, change_by_hand, make_repository
 
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.infra.llm import LLM, open_llm, spending
-from nugget.nuggets import Nugget, NuggetType
+from nugget.models.nuggets import Nugget, NuggetType
 from nugget.provenance.extraction import Extractor, Outcome, extract_sessions
 from nugget.sources.nugget_store import read_session_file, session_files
 from nugget.sources.sessions import find_sessions

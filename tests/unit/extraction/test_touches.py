@@ -16,7 +16,7 @@ from nugget.extraction.shell_changes import shell_changes
 from nugget.extraction.touches import TouchedFiles, file_touches, line_hash
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import Event, EventKind, Session
-from nugget.nuggets import FileTouch, TouchAction
+from nugget.models.nuggets import FileTouch, TouchAction
 from nugget.sources.claude_code import read_session
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from nugget.dates import parse_day
 from nugget.index import writes
 from nugget.index.connection import create, write_transaction
 from nugget.index.queries import search_units
@@ -21,6 +20,7 @@ from nugget.index.writes import IndexedUnit
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, SourceName, Unit
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
+from nugget.text import parse_day
 
 TODAY = date(2026, 11, 21)
 

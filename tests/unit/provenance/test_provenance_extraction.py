@@ -15,7 +15,7 @@ from replay import STARTED, Agent, change_by_hand, commit, git, make_repository,
 from nugget.cli import run
 from nugget.config import CaptureSettings, Settings, read_environment
 from nugget.infra.workspace import find_workspace
-from nugget.nuggets import Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.models.nuggets import Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.provenance.extraction import Extractor, Outcome, extract_sessions, note_tunings
 from nugget.sources.nugget_store import read_session_file, session_files
 from nugget.sources.sessions import find_sessions

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from nugget.cli import run
 from nugget.config import Settings
 from nugget.models import Evidence, Scope
-from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.provenance.transfer import MAX_PROBLEMS, Imported, export_lines, import_lines
 from nugget.sources.nugget_store import read_session_file, session_files, write_session
 

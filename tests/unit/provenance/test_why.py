@@ -14,7 +14,7 @@ from replay import git
 from nugget.index import provenance as stored
 from nugget.index.sync.documents import document_changes
 from nugget.models import Scope, SourceName, StaleReason, Unit
-from nugget.nuggets import NuggetType, ScopeMatch
+from nugget.models.nuggets import NuggetType, ScopeMatch
 from nugget.provenance import Reviewed, file_names
 from nugget.provenance import checkout as checkouts
 from nugget.provenance.checkout import Checkout

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nugget.models import Depth, KnowledgeType, Scope, SourceName, Unit
-from nugget.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch, scope_text
+from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch, scope_text
 from nugget.retrieval.nugget_packing import FRAME_TOKENS, pack
 from nugget.retrieval.relevance import FILE, Signals, contributions_of, recency, relevance, scope_match
 

@@ -11,7 +11,7 @@ import pytest
 
 from nugget.errors import TranscriptError
 from nugget.models import Evidence, Scope
-from nugget.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
+from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.sources.nugget_store import provenance_folder, read_session_file, session_files, write_session
 
 NOW = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)

@@ -38,7 +38,7 @@ class ChunkLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Atom:
+class Block:
     """A span that packing does not cut, with the white space that follows it. Only prose is repeated as overlap."""
 
     text: str
@@ -61,7 +61,7 @@ class Cutter:
         """Tokens of a chunk that are not overlap."""
         return max(1, int(self.limits.max_tokens * (1 - self.limits.overlap)))
 
-    def blocks(self, starts: Sequence[tuple[int, int]], start: int, end: int, token_end: int) -> Iterator[Atom]:
+    def blocks(self, starts: Sequence[tuple[int, int]], start: int, end: int, token_end: int) -> Iterator[Block]:
         """The atoms of lines `start` to `end`, in which blocks start at the given (line, token) indexes."""
         yield from self.gap(start, starts[0][0] if starts else end)
         for (from_line, from_token), (to_line, to_token) in itertools.pairwise([*starts, (end, token_end)]):
@@ -72,18 +72,18 @@ class Cutter:
             else:
                 yield from self.block(from_line, to_line, from_token, to_token)
 
-    def gap(self, start: int, end: int) -> Iterator[Atom]:
+    def gap(self, start: int, end: int) -> Iterator[Block]:
         """The atoms of lines that belong to no block, such as link definitions."""
         if any(map(str.strip, self.lines[start:end])):
             yield from self.text("\n".join(self.lines[start:end]) + "\n", (_AFTER_LINE,))
 
-    def block(self, start: int, end: int, token_start: int, token_end: int) -> Iterator[Atom]:
+    def block(self, start: int, end: int, token_start: int, token_end: int) -> Iterator[Block]:
         """The atoms of one block: itself, or the blocks in it, or its lines or sentences."""
         text = "\n".join(self.lines[start:end]) + "\n"
         token, size = self.tokens[token_start], self.count_tokens(text)
         if size <= (max(self.room, self.limits.max_code_tokens) if token.type == "fence" else self.room):
             is_prose = token.type in ("paragraph_open", *_CONTAINERS) and "```" not in text and "~~~" not in text
-            yield Atom(text=text, size_tokens=size, is_prose=is_prose)
+            yield Block(text=text, size_tokens=size, is_prose=is_prose)
         elif token.type == "fence":
             yield from self.fence(text, token)
         elif token.type == "table_open":
@@ -101,7 +101,7 @@ class Cutter:
             boundaries = (_AFTER_SENTENCE, _AFTER_LINE) if is_prose else (_AFTER_LINE,)
             yield from self.text(text, boundaries, is_prose=is_prose)
 
-    def fence(self, text: str, token: Token) -> Iterator[Atom]:
+    def fence(self, text: str, token: Token) -> Iterator[Block]:
         """A code fence cut at its lines, closed and opened again at each cut."""
         first, _, inside = text.partition("\n")
         margin = re.sub(r"[^\s>]", " ", first[: first.find(token.markup)])
@@ -117,7 +117,7 @@ class Cutter:
             last=closing,
         )
 
-    def framed(self, inside: str, *, first: str, opening: str, closing: str = "", last: str = "") -> Iterator[Atom]:
+    def framed(self, inside: str, *, first: str, opening: str, closing: str = "", last: str = "") -> Iterator[Block]:
         """Lines cut into even parts between `opening` and `closing` (at the ends of the whole, as they are there)."""
         frame = self.count_tokens(opening) + self.count_tokens(closing)
         room = max(self.limits.max_tokens // 2, self.limits.max_tokens - frame)
@@ -136,22 +136,22 @@ class Cutter:
             is_last = number == len(parts) - 1
             text = (first if number == 0 else opening) + part + ("" if part.endswith("\n") or is_last else "\n")
             text += last if is_last else closing
-            yield Atom(text=text, size_tokens=self.count_tokens(text), is_prose=False, starts_chunk=number > 0)
+            yield Block(text=text, size_tokens=self.count_tokens(text), is_prose=False, starts_chunk=number > 0)
 
     def text(
         self, text: str, boundaries: Sequence[re.Pattern[str]], *, room: int | None = None, is_prose: bool = False
-    ) -> Iterator[Atom]:
+    ) -> Iterator[Block]:
         """Text cut at the first kind of boundary, and what is then still too long at the next; at last anywhere."""
         size, room = self.count_tokens(text), room or self.room
         if size <= room:
-            yield Atom(text=text, size_tokens=size, is_prose=is_prose)
+            yield Block(text=text, size_tokens=size, is_prose=is_prose)
         elif boundaries:
             for part in _split_after(text, boundaries[0]):
                 yield from self.text(part, boundaries[1:], room=room, is_prose=is_prose)
         else:
             yield from self.anywhere(text, max(1, len(text) * room // size), room=room, is_prose=is_prose)
 
-    def anywhere(self, text: str, chars_per_room: int, *, room: int, is_prose: bool) -> Iterator[Atom]:
+    def anywhere(self, text: str, chars_per_room: int, *, room: int, is_prose: bool) -> Iterator[Block]:
         """Text cut between words where it has any, else (CJK, base64) between characters."""
         start = 0
         while start < len(text):
@@ -164,7 +164,7 @@ class Cutter:
             if words and words[-1].end() - start > (end - start) // 2:
                 end = words[-1].end()
                 size = self.count_tokens(text[start:end])
-            yield Atom(text=text[start:end], size_tokens=size, is_prose=is_prose)
+            yield Block(text=text[start:end], size_tokens=size, is_prose=is_prose)
             start = end
 
 
@@ -173,10 +173,10 @@ def _split_after(text: str, boundary: re.Pattern[str]) -> list[str]:
     return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if start < end]
 
 
-def pack(atoms: Sequence[Atom], *, limits: ChunkLimits, count_tokens: CountTokens) -> Iterator[str]:
+def pack(atoms: Sequence[Block], *, limits: ChunkLimits, count_tokens: CountTokens) -> Iterator[str]:
     """Fill texts with atoms, in order, each starting with the end of the one before."""
     overlap_tokens = int(limits.max_tokens * limits.overlap)
-    runs: list[list[Atom]] = []
+    runs: list[list[Block]] = []
     sizes: list[int] = []
     for atom in atoms:
         fits = runs and sizes[-1] + atom.size_tokens <= limits.max_tokens - overlap_tokens and not atom.starts_chunk

@@ -12,10 +12,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from nugget.speech import Evidence as Evidence
-from nugget.speech import Speaker as Speaker
-from nugget.speech import SpeechOrigin as SpeechOrigin
-from nugget.speech import speaker_of
+from nugget.models.speech import Evidence as Evidence
+from nugget.models.speech import Speaker as Speaker
+from nugget.models.speech import SpeechOrigin as SpeechOrigin
+from nugget.models.speech import speaker_of
 
 
 class SourceName(StrEnum):

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nugget.cutting import ChunkLimits as ChunkLimits
-from nugget.cutting import CountTokens, Cutter, pack, trim
+from nugget.markdown.chunking import ChunkLimits as ChunkLimits
+from nugget.markdown.chunking import CountTokens, Cutter, pack, trim
 from nugget.models import Chunk
 from nugget.text import estimate_tokens, shorten
 
