@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,10 +62,13 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
         "[user]\n\tname = Test Person\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
     )
     yield home
-    if "nugget.app.background" in sys.modules:
-        for process in sys.modules["nugget.app.background"].STARTED:
-            process.kill()
-            process.wait()
+    if "nugget.infra.processes" in sys.modules:
+        started = sys.modules["nugget.infra.processes"].STARTED
+        for process in started:
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+        started.clear()
 
 
 @pytest.fixture

@@ -5,18 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nugget.app.machine import MACHINE_LOCK
 from nugget.config import Environment
-from nugget.infra import files
-
-if TYPE_CHECKING:
-    import subprocess
-
-
-STARTED: list[subprocess.Popen[bytes]] = []
-"""Nobody waits for these; kept, because Python takes a forgotten child for a mistake."""
+from nugget.infra import files, processes
 
 
 def sync_in_background(brain: Path, environment: Environment) -> bool:
@@ -37,8 +29,6 @@ def _start(brain: Path, lock_file: Path, *arguments: str) -> bool:
     The new process takes that lock as soon as it has started. Until then, and for as long as it lives, it holds another
     one, which is taken here and inherited: of any number of commands at the same moment one starts a process.
     """
-    import subprocess
-
     lock = files.try_lock(lock_file.with_suffix(".started"))
     if lock is None:
         return False
@@ -47,17 +37,7 @@ def _start(brain: Path, lock_file: Path, *arguments: str) -> bool:
         if others is None:
             return False
         os.close(others)
-        STARTED.append(
-            subprocess.Popen(
-                [sys.executable, "-P", "-m", "nugget", "--brain", str(brain), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=brain,
-                start_new_session=True,
-                pass_fds=(lock,) if os.name == "posix" else (),
-            )
-        )
+        processes.start_detached([sys.executable, "-P", "-m", "nugget", "--brain", str(brain), *arguments], keep=lock)
     finally:
         os.close(lock)
     return True

@@ -6,17 +6,15 @@ One worker holds the queue's lock; it ends when there is nothing left to do. Not
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from nugget.app import Brain
@@ -28,7 +26,7 @@ from nugget.capture.queue import Job, Outcome
 from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.feedback import note_uses
-from nugget.infra import files, spool
+from nugget.infra import files, processes
 from nugget.infra.brain_in_use import default_brain, find_brain
 from nugget.models import SessionFile
 from nugget.redaction import redact
@@ -56,16 +54,12 @@ class Work:
     published: Mapping[Path, Published]
 
 
-class _OutOfTime(Exception):
-    """A job took longer than `MAX_JOB_S`."""
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """A detached worker's life: `python -m nugget.app.worker [--catch-up]`. Exit code 0; failures are in the queue."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     environment = read_environment()
     _leave_the_session(environment.home)
-    inherited = environment.variables.get(spool.WORKER_LOCK, "")
+    inherited = environment.variables.get(files.WORKER_LOCK, "")
     lock = int(inherited) if inherited.isdigit() and _is_open(int(inherited)) else None
     try:
         work(environment, catch_up="--catch-up" in given, since_install=True, lock=lock, max_jobs=MAX_JOBS)
@@ -94,7 +88,7 @@ def work(
     Raises NuggetError when another worker is at work.
     """
     home = environment.home
-    lock_file = Path(spool.queue_folder(home)) / "worker.lock"
+    lock_file = Path(files.queue_folder(home)) / "worker.lock"
     held = lock if lock is not None else files.try_lock(lock_file)
     if held is None:
         raise NuggetError("A capture worker is at work already.", hint="`nugget status` shows how far it is.")
@@ -121,7 +115,7 @@ def work(
         os.close(held)
     # What was queued between the last look and here found the lock taken, and what is beyond `max_jobs` is left.
     if any(not job.is_unread for job in queue.jobs(home, "pending")):
-        spool.start_worker(home)
+        files.start_worker(home)
     return Work(found=found, jobs=tuple(ended), published=published)
 
 
@@ -152,7 +146,7 @@ def _keep_up(brain: Brain, *, publish: bool) -> Published:
 def installed_at(home: Path) -> datetime | None:
     """When the queue came to be: what ended before is only captured when a person asks for it."""
     try:
-        made = (Path(spool.queue_folder(home)) / "installed").stat().st_mtime
+        made = (Path(files.queue_folder(home)) / "installed").stat().st_mtime
     except FileNotFoundError:
         return None
     return datetime.fromtimestamp(made, UTC)
@@ -250,7 +244,7 @@ class _Brains:
         """Capture a job's session, within the time that one job may take."""
         transcript = transcript_of(job, self._environment)
         brain = self._brain_of(job)
-        with _time_limit(MAX_JOB_S):
+        with processes.time_limit(MAX_JOB_S):
             capture = open_capture(self._environment, brain, now=_now().astimezone())
             result = capture_transcript(transcript, capture)
             keep_provenance(transcript, capture)
@@ -274,29 +268,6 @@ class _Brains:
 def outcome_of(result: CaptureResult) -> Outcome:
     """Return what the queue keeps of a capture."""
     return Outcome(branch=result.branch, skipped=result.skipped)
-
-
-@contextmanager
-def _time_limit(seconds: int) -> Iterator[None]:
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise _OutOfTime(f"it took longer than {seconds} s")
-
-    try:
-        before = signal.signal(signal.SIGALRM, stop)
-    except ValueError:
-        # Not the main thread: no signals here.
-        yield
-        return
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _leave_the_session(home: Path) -> None:

@@ -22,7 +22,7 @@ from nugget.brain import knowledge_file as knowledge
 from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError, reason_of
 from nugget.infra import git
 from nugget.infra.brain_in_use import is_brain
-from nugget.infra.resources import resource
+from nugget.infra.files import resource
 from nugget.models import KnowledgeType, Problem
 from nugget.text import printable
 

@@ -15,13 +15,14 @@ from typing import Any
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.filing import forgotten
+from nugget.capture import ledger
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
 from nugget.capture.identity import brain_key, remember_brain
 from nugget.config import Settings
 from nugget.errors import BrainError, TranscriptError
 from nugget.extraction.proposals import Extraction
-from nugget.infra import files, git, ledger
+from nugget.infra import files, git
 from nugget.models import EventKind, Session, Unit
 from nugget.redaction import is_excluded_project, redact_session, rules_stamp
 from nugget.sources import archive
@@ -218,7 +219,7 @@ def _make_branch(
     title = proposal_text.title(moment)
     message = proposal_text.message(title, body, session=session, keys=keys, method=result.method)
     units = [change.unit.id for change in result.changes]
-    ledger.append(capture.home, ledger.CAPTURES, _stamped(capture, line | {"event": "planned", "branch": branch}))
+    ledger.note_capture(capture.home, _stamped(capture, line | {"event": "planned", "branch": branch}))
     files = {change.path: change.text.encode() for change in result.changes}
     base = base_commit(capture.brain)
     git.create_branch(capture.brain, branch, files=files, message=message, now=capture.now, base=base)
@@ -230,7 +231,7 @@ def _make_branch(
 
 def _note(capture: Capture, line: dict[str, Any]) -> None:
     if not capture.dry_run:
-        ledger.append(capture.home, ledger.CAPTURES, _stamped(capture, {"event": "captured"} | line))
+        ledger.note_capture(capture.home, _stamped(capture, {"event": "captured"} | line))
 
 
 def _stamped(capture: Capture, line: dict[str, Any]) -> dict[str, Any]:

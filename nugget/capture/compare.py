@@ -15,9 +15,9 @@ from datetime import date
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.filing import Forgotten
+from nugget.capture.ledger import Rejections, text_key
 from nugget.errors import KnowledgeError, NuggetError
 from nugget.extraction.proposals import Proposal
-from nugget.infra.ledger import Rejections, text_key
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Relation, RelationType, SourceName, Unit
 from nugget.text import shorten, slugify

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.guarded_yaml import YAMLRefused, read_entries
-from nugget.infra import git, ledger
+from nugget.infra import files, git
 from nugget.infra.workspace import normalised_remote
 
 BRAINS = "brains.jsonl"
@@ -31,8 +31,8 @@ def brain_key(brain: Path, home: Path) -> str:
 def remember_brain(brain: Path, home: Path) -> str:
     """Return what the ledgers call a brain, and note where it is now."""
     place = _place(brain, home)
-    if place not in ledger.read(home, BRAINS):
-        ledger.append(home, BRAINS, place)
+    if place not in files.read_lines(home / "ledger" / BRAINS):
+        files.append_line(home / "ledger" / BRAINS, place)
     return str(place["key"])
 
 
@@ -49,7 +49,11 @@ def declared_id(brain: Path) -> str | None:
 def _place(brain: Path, home: Path) -> dict[str, Any]:
     """Return the line of the ledger that says which brain is here."""
     path, remote, declared, first = os.path.realpath(brain), _remote(brain), declared_id(brain), _first_commit(brain)
-    known = [line for line in ledger.read(home, BRAINS) if line.keys() >= {"key", "id", "path", "remote", "declared"}]
+    known = [
+        line
+        for line in files.read_lines(home / "ledger" / BRAINS)
+        if line.keys() >= {"key", "id", "path", "remote", "declared"}
+    ]
     for line in reversed(known):
         is_here = line["path"] in (path, remote) or (remote is not None and line["remote"] == remote)
         # Without an id of its own a brain in the same place is the same one, whatever became of its history.

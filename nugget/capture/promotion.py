@@ -9,14 +9,14 @@ from pathlib import Path
 
 from nugget import brain as brains
 from nugget.brain.filing import forgotten
-from nugget.capture import base_commit, waiting_units
+from nugget.capture import base_commit, ledger, waiting_units
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
 from nugget.capture.identity import brain_key
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Proposal
-from nugget.infra import git, ledger
+from nugget.infra import git
 from nugget.models import Evidence, KnowledgeType, Origin, SourceName, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetType
 from nugget.redaction import allow_list, redact

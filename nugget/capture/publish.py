@@ -19,7 +19,7 @@ from nugget.capture.identity import brain_key, remember_brain
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, GitHubError, NuggetError, UsageError
-from nugget.infra import files, git, github, ledger
+from nugget.infra import files, git, github
 from nugget.infra.github import PullRequest, Repository
 
 PUBLISHED = "published.jsonl"
@@ -91,7 +91,7 @@ def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
     """Return what is known of each published proposal, by branch. Reads only."""
     key = brain_key(brain, home)
     known: dict[str, Publication] = {}
-    for line in ledger.read(home, PUBLISHED):
+    for line in files.read_lines(home / "ledger" / PUBLISHED):
         if line.get("brain") == key and isinstance(line.get("branch"), str) and isinstance(line.get("state"), str):
             number = line.get("number")
             known[line["branch"]] = Publication(
@@ -211,7 +211,9 @@ def note(brain: Path, home: Path, publication: Publication, *, known: Mapping[st
     if known.get(publication.branch) != publication:
         told = {name: getattr(publication, name) for name in Publication.__slots__}
         line = {"time": now.isoformat(), "brain": remember_brain(brain, home)}
-        ledger.append(home, PUBLISHED, line | {name: value for name, value in told.items() if value is not None})
+        files.append_line(
+            home / "ledger" / PUBLISHED, line | {name: value for name, value in told.items() if value is not None}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from nugget.capture import ledger
 from nugget.errors import NuggetError, TranscriptError
-from nugget.infra import files, ledger, spool
+from nugget.infra import files
 from nugget.models import SessionFile
 
 MAX_ATTEMPTS = 13
@@ -133,16 +134,16 @@ def release(home: Path, *, now: datetime, everything: bool = False) -> list[Job]
 
 def prune(home: Path, *, now: datetime) -> None:
     """Forget done and skipped jobs of long ago, and what interrupted writes left behind."""
-    for state in spool.STATES:
+    for state in files.JOB_STATES:
         with suppress(FileNotFoundError):
-            for entry in os.scandir(Path(spool.queue_folder(home)) / state):
+            for entry in os.scandir(Path(files.queue_folder(home)) / state):
                 age = now.timestamp() - entry.stat().st_mtime
                 old = state in ("done", "skipped") and age > KEPT.total_seconds()
                 if old or (entry.name.startswith(".") and age > 3600):
                     Path(entry.path).unlink(missing_ok=True)
 
 
-def catch_up(home: Path, files: Iterable[SessionFile], *, now: datetime, since: datetime | None = None) -> list[str]:
+def catch_up(home: Path, sessions: Iterable[SessionFile], *, now: datetime, since: datetime | None = None) -> list[str]:
     """Queue the sessions that were never captured, or grew since; returns their locators.
 
     Left out: what is in the queue already, what was written to within `QUIET`, and what is older than `since`.
@@ -151,14 +152,14 @@ def catch_up(home: Path, files: Iterable[SessionFile], *, now: datetime, since: 
     queued = {job.transcript for state in ("pending", "running", "failed") for job in jobs(home, state)}
     settled = {job.transcript: job.queued for state in ("done", "skipped") for job in jobs(home, state)}
     found: list[str] = []
-    for file in files:
+    for file in sessions:
         name = file.locator
         quiet = now.timestamp() - file.mtime >= QUIET.total_seconds()
         recent = since is None or file.mtime >= since.timestamp()
         captured = known.get(name, -1) >= file.size or settled.get(name, 0.0) >= file.mtime
         if quiet and recent and file.size and name not in queued and not captured:
             line = {"version": 1, "queued": now.timestamp(), "event": "catch-up", "transcript": name}
-            spool.put(home, line | {"session": file.id})
+            files.queue_job(home, line | {"session": file.id})
             found.append(name)
     return found
 
@@ -185,6 +186,8 @@ def drain(
             ended = finish(home, job, _attempt(job, capture))
         except NuggetError as error:
             ended = fail(home, job, str(error), now=now())
+        except TimeoutError as error:
+            ended = fail(home, job, str(error), now=now())
         except OSError as error:
             reason = f"{error.filename or 'a file'} could not be read or written ({error.strerror or error})"
             ended = fail(home, job, reason, now=now())
@@ -202,8 +205,8 @@ def drain(
 
 def overview(home: Path) -> Overview:
     """The queue at a glance; reads only."""
-    counts = {state: len(_files(home, state)) for state in spool.STATES}
-    captured = [line for line in ledger.read(home, ledger.CAPTURES) if line.get("event") == "captured"]
+    counts = {state: len(_files(home, state)) for state in files.JOB_STATES}
+    captured = [line for line in files.read_lines(home / "ledger" / ledger.CAPTURES) if line.get("event") == "captured"]
     return Overview(
         counts=counts,
         failed=tuple(jobs(home, "failed")),
@@ -217,7 +220,7 @@ def is_working(home: Path) -> bool:
 
     Whoever tests a lock holds it for a moment, and a hook at that moment would not start a worker.
     """
-    file = Path(spool.queue_folder(home)) / "worker.lock"
+    file = Path(files.queue_folder(home)) / "worker.lock"
     try:
         process = int(file.read_bytes() or b"0")
         if process <= 0:
@@ -262,7 +265,7 @@ def _can_be_a_path(text: str) -> bool:
 
 
 def _files(home: Path, state: str) -> list[Path]:
-    folder = Path(spool.queue_folder(home)) / state
+    folder = Path(files.queue_folder(home)) / state
     try:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries)
@@ -300,13 +303,13 @@ def _rewrite(home: Path, job: Job) -> Job:
     """Rewrite a job in place; its state does not change."""
     kept = {name: getattr(job, name) for name in Job.__slots__ if name not in ("name", "state", "is_unread", "other")}
     line = {**job.other, **{name: value for name, value in kept.items() if value is not None}}
-    files.replace(Path(spool.queue_folder(home)) / job.state / job.name, json.dumps(line).encode())
+    files.replace(Path(files.queue_folder(home)) / job.state / job.name, json.dumps(line).encode())
     return job
 
 
 def _move(home: Path, job: Job, state: str) -> Job | None:
     """Rename a job into a state; None when it is not where it was (another process took it)."""
-    queue = Path(spool.queue_folder(home))
+    queue = Path(files.queue_folder(home))
     files.private_folder(queue / state)
     try:
         (queue / job.state / job.name).rename(queue / state / job.name)

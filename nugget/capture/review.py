@@ -13,10 +13,11 @@ from pathlib import Path
 
 from nugget.brain import is_knowledge_path
 from nugget.brain import knowledge_file as knowledge
+from nugget.capture import ledger
 from nugget.capture.identity import remember_brain
 from nugget.capture.proposals import BRANCH_PREFIX, parse_message
 from nugget.errors import BrainError, ConflictError, ReviewError
-from nugget.infra import git, ledger
+from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
 
 

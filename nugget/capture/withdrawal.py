@@ -11,12 +11,13 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from nugget.capture import ledger
 from nugget.capture import publish as publishing
 from nugget.capture.identity import brain_key
 from nugget.capture.publish import Place, Publication, Published
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, GitHubError, NuggetError
-from nugget.infra import git, ledger
+from nugget.infra import git
 from nugget.infra.github import Repository
 
 MAX_NAMED = 20

@@ -157,7 +157,7 @@ def shell_init(
     Nothing is recorded until you have your shell read it, as in `eval "$(nugget shell-init bash)"`. A command that
     begins with a space, or that NUGGET_SHELL_IGNORE names, is not recorded.
     """
-    from nugget.infra.resources import resource
+    from nugget.infra.files import resource
 
     typer.echo(resource(f"shell_hooks/nugget.{shell.value}").read_text("utf-8"), nl=False)
 

@@ -19,7 +19,7 @@ from nugget.config import Environment, read_environment
 from nugget.demo.stage import Stage, run, title
 from nugget.demo.team import play_team
 from nugget.errors import NuggetError
-from nugget.infra.resources import resource
+from nugget.infra.files import resource
 from nugget.sources.claude_code import read_session
 from nugget.sources.sessions import CLAUDE_CODE, find_sessions
 from nugget.text import clean

@@ -10,7 +10,7 @@ from pathlib import Path
 from nugget.errors import GitError
 from nugget.extraction.shell_changes import ShellChange
 from nugget.infra import git
-from nugget.infra.git.periods import CommittedChange, commit_before, committed_between, committed_in
+from nugget.infra.git import CommittedChange, commit_before, committed_between, committed_in
 from nugget.infra.workspace import Workspace
 from nugget.models import Session
 from nugget.text import MAX_HASHED_CHARS, content_hash

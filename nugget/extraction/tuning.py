@@ -18,7 +18,7 @@ from nugget.errors import GitError
 from nugget.extraction.file_nuggets import TUNING, is_generated
 from nugget.extraction.requests import one_line
 from nugget.infra import git
-from nugget.infra.git.periods import PathVersion, versions_of
+from nugget.infra.git import PathVersion, versions_of
 from nugget.infra.workspace import Workspace
 from nugget.models import Scope
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction

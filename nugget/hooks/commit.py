@@ -6,14 +6,13 @@ it is over. What failed is noted in `$NUGGET_HOME/log/hook.log`; the message is 
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from nugget.config import Environment, load_settings, read_environment
-from nugget.infra import files
+from nugget.infra import files, processes
 
 _MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
 _READ_FOR_S = 0.15
@@ -27,15 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     """Write a message into git's file, where the person gave none; always 0."""
     environment = read_environment()
     try:
-        with_alarm = hasattr(signal, "setitimer")
-        if with_alarm:
-            signal.signal(signal.SIGALRM, _give_up)
-            signal.setitimer(signal.ITIMER_REAL, _GIVEN_UP_AFTER_S)
-        try:
+        with processes.time_limit(_GIVEN_UP_AFTER_S):
             _write(environment, *arguments[2:4])
-        finally:
-            if with_alarm:
-                signal.setitimer(signal.ITIMER_REAL, 0)
     except Exception as error:  # whatever it is, it must not stop a commit
         _note(environment, error)
     return 0
@@ -63,10 +55,6 @@ def _write(environment: Environment, file: str = "", source: str = "") -> None:
         )  # fmt: skip
 
     commits.write_message(Path(file), make, comment=lambda: git.comment_mark(here))
-
-
-def _give_up(number: int, frame: object) -> None:
-    raise TimeoutError(f"no message after {_GIVEN_UP_AFTER_S:g} s")
 
 
 def _note(environment: Environment, error: Exception) -> None:

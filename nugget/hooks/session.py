@@ -14,10 +14,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 
-from nugget.infra import files, spool
+from nugget.infra import files, processes
 
 NOTICE = "This session will be analyzed for knowledge capture"
 CATCH_UP_EVERY_S = 3600
@@ -30,10 +30,6 @@ _BRIEFED_ALREADY = ("resume", "fork")
 """The brief stands in the conversation that goes on."""
 _QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
 _JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
-
-
-class _OutOfTime(BaseException):
-    """A question took too long. Not an OSError, as TimeoutError is: readers of files go on after those."""
 
 
 def is_hook_call(arguments: Sequence[str]) -> bool:
@@ -49,7 +45,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     worker look for sessions that were never captured. Inside a session that Nugget itself started: nothing.
     `--brief`, or NUGGET_BRIEF, adds the brief to SessionStart; `--recall`, or NUGGET_RECALL, answers UserPromptSubmit.
     """
-    if os.environ.get(spool.GUARD):
+    if os.environ.get(files.GUARD):
         return 0
     home = home_folder()
     try:
@@ -61,7 +57,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             _say(_told(payload, "recall"))
         elif event in _QUEUED_EVENTS and (payload.get("transcript_path") or payload.get("session_id")):
             _session_ends(home, payload, str(event))
-    except (Exception, _OutOfTime) as error:
+    except Exception as error:
         _note(home, error)
     return 0
 
@@ -108,8 +104,8 @@ def _session_ends(home: str, payload: dict[str, object], event: str) -> None:
             job[ours] = value
     if os.environ.get("NUGGET_BRAIN"):
         job["brain"] = os.path.abspath(os.path.expanduser(os.environ["NUGGET_BRAIN"]))
-    spool.put(home, job)
-    spool.start_worker(home)
+    files.queue_job(home, job)
+    files.start_worker(home)
 
 
 def _session_starts(home: str, payload: dict[str, object], *, is_briefed: bool) -> None:
@@ -121,12 +117,12 @@ def _session_starts(home: str, payload: dict[str, object], *, is_briefed: bool) 
         except Exception as error:
             _note(home, error)
     _say(said)
-    stamp = os.path.join(spool.make_queue(home), "catch-up.stamp")
+    stamp = os.path.join(files.make_queue(home), "catch-up.stamp")
     try:
         due = time.time() - os.stat(stamp).st_mtime >= CATCH_UP_EVERY_S
     except FileNotFoundError:
         due = True
-    if due and spool.start_worker(home, "--catch-up"):
+    if due and files.start_worker(home, "--catch-up"):
         files.private_file(stamp)
         os.utime(stamp)
 
@@ -140,7 +136,7 @@ def _told(payload: dict[str, object], what: str) -> dict[str, object]:
     from datetime import UTC, datetime
     from pathlib import Path
 
-    with _at_most(_TELL_S):
+    with processes.time_limit(_TELL_S):
         from nugget.config import read_environment
         from nugget.errors import UsageError
         from nugget.upkeep import briefing
@@ -157,27 +153,6 @@ def _told(payload: dict[str, object], what: str) -> dict[str, object]:
     if not text:
         return {}
     return {"hookSpecificOutput": {"hookEventName": payload["hook_event_name"], "additionalContext": text}}
-
-
-@contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the middle of work that takes too long: a client waits for it."""
-    import signal
-
-    def give_up(*_: object) -> None:
-        raise _OutOfTime
-
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
-    signal.signal(signal.SIGALRM, give_up)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        yield
-    except _OutOfTime:
-        raise TimeoutError(f"nothing to tell within {seconds:g} s") from None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _say(said: dict[str, object]) -> None:

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nugget.brain.filing import forgotten
-from nugget.capture import base_commit, waiting_units
+from nugget.capture import base_commit, ledger, waiting_units
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
 from nugget.capture.identity import brain_key
@@ -37,7 +37,7 @@ from nugget.importing.notes import (
     read_text,
 )
 from nugget.importing.pages import notes_of
-from nugget.infra import git, ledger
+from nugget.infra import git
 from nugget.infra.brain_in_use import is_brain
 from nugget.infra.files import locked
 from nugget.models import Evidence, Origin, SourceName, Unit

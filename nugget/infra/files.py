@@ -1,20 +1,32 @@
 """Nugget's own files: private whatever the umask is, written whole or not at all, locked by the kernel.
 
 Everything under `$NUGGET_HOME` and in a brain's `.nugget` is made here, so that nobody else on the machine can read it.
-Standard library only, because the hooks import it.
+Standard library only, because the hooks import it: they must end within a fraction of the 1.5 s that Claude Code gives
+all SessionEnd hooks together.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+
+from nugget.infra import processes
 
 TYPE_CHECKING = False  # `typing` costs a hook more than the rest of this module
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import IO, Any
 
+JOB_STATES = ("pending", "running", "failed", "done", "skipped")
+GUARD = "NUGGET_CAPTURING"
+"""Set for the worker and so for every process that it starts: a session that we started is not captured."""
+WORKER_LOCK = "NUGGET_WORKER_LOCK"
+"""Names the descriptor of the queue's lock that a worker inherits from who started it."""
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 _PRIVATE = 0o077
@@ -125,6 +137,90 @@ def locked(path: StrPath, *, wait: bool = True) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def append_line(file: StrPath, line: Mapping[str, object], *, durable: bool = True, once: bool = False) -> None:
+    """Append one line of JSON to a file, with `once` unless it is there; if durable, wait until it is on the disk.
+
+    A line that a crash or a full disk cut short is closed off first, so that it spoils nothing but itself.
+    """
+    with locked(os.path.splitext(file)[0] + ".lock"), open_private(file, "ab+") as opened:
+        if once and dict(line) in read_lines(file):
+            return
+        end = opened.seek(0, os.SEEK_END)
+        if end:
+            opened.seek(end - 1)
+        prefix = b"\n" if end and opened.read(1) != b"\n" else b""
+        opened.write(prefix + json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        opened.flush()
+        if durable:
+            os.fsync(opened.fileno())
+
+
+def read_lines(file: StrPath) -> Iterator[dict[str, Any]]:
+    """Yield every line of a file of JSON objects that can be read, oldest first; nothing if there is no such file."""
+    with suppress(FileNotFoundError), open(file, "rb") as opened:
+        for raw in opened:
+            with suppress(ValueError):
+                if isinstance(line := json.loads(raw), dict):
+                    yield line
+
+
+def queue_folder(home: StrPath) -> str:
+    """Return the folder of the capture queue, with a folder for each of JOB_STATES."""
+    return os.path.join(home, "queue")
+
+
+def make_queue(home: StrPath) -> str:
+    """Make the queue's folder if it is missing, with a file whose time says since when it exists."""
+    queue = queue_folder(home)
+    private_folder(queue)
+    private_file(os.path.join(queue, "installed"))
+    return queue
+
+
+def queue_job(home: StrPath, job: Mapping[str, object]) -> str:
+    """Write one pending job and return its name. Raises OSError if the disk is full or not writable."""
+    make_queue(home)
+    name = f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}.json"
+    pending = os.path.join(queue_folder(home), "pending")
+    replace(os.path.join(pending, name), json.dumps(job).encode())
+    sync_folder(pending)
+    return name
+
+
+def start_worker(home: StrPath, *arguments: str, python: str = "") -> bool:
+    """Start a detached worker on the queue and return True, unless one is at work.
+
+    The lock is taken here and inherited, so of any number of hooks at the same moment one starts a worker.
+    """
+    lock = try_lock(os.path.join(queue_folder(home), "worker.lock"))
+    if lock is None:
+        return False
+    try:
+        command = [python or sys.executable, "-P", "-m", "nugget.app.worker", *arguments]
+        # The worker leaves the folder that a relative path starts from. One thread is enough for what numpy does
+        # here, and starting more costs 50 ms.
+        variables = {GUARD: "1", "NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
+        if os.name == "posix":  # elsewhere a descriptor is not inherited
+            variables[WORKER_LOCK] = str(lock)
+        processes.start_detached(command, keep=lock, variables=variables)
+    finally:
+        os.close(lock)
+    return True
+
+
+def resource(name: str) -> Path:
+    """Return a folder or file that comes with Nugget, such as `brain-template`, from a wheel or a checkout."""
+    from pathlib import Path
+
+    from nugget.errors import NuggetError
+
+    package = Path(__file__).parent.parent
+    for candidate in (package / "_bundled" / name, package / name, package.parent / name):
+        if candidate.exists():
+            return candidate
+    raise NuggetError(f"Nugget's own file {name} is missing.", hint="Install Nugget again.")
 
 
 def exposed(*roots: StrPath) -> list[str]:

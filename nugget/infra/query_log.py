@@ -21,7 +21,7 @@ from typing import Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import UsageError
-from nugget.infra import files, ledger
+from nugget.infra import files
 from nugget.models import Bundle, Filter, Hit, SourceName
 from nugget.models.nuggets import NuggetBundle
 
@@ -185,7 +185,7 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
     line |= {name: value for name in ("path", "workspace") if (value := getattr(entry, name)) is not None}
     try:
         _make_room(home / "ledger" / QUERIES)
-        ledger.append(home, QUERIES, line, durable=False)
+        files.append_line(home / "ledger" / QUERIES, line, durable=False)
     except OSError:
         return False
     return True
@@ -219,7 +219,7 @@ def read(
     """The entries of a brain (or all), of a session (or all), from a day on; oldest first. Spoilt lines are skipped."""
     found: list[Asked] = []
     for name in (OLD_QUERIES, QUERIES):
-        for line in ledger.read(home, name):
+        for line in files.read_lines(home / "ledger" / name):
             if brain is not None and line.get("brain") != str(brain):
                 continue
             if session is not None and line.get("session") != session:
@@ -236,13 +236,13 @@ def record_uses(home: Path, uses: Sequence[Use], *, now: datetime) -> int:
     fresh = [use for use in dict.fromkeys(uses) if use not in known]
     for use in fresh:
         line = {"time": now.isoformat(timespec="seconds"), "asked": use.asked, "unit": use.unit, "how": use.how}
-        ledger.append(home, USES, line)
+        files.append_line(home / "ledger" / USES, line)
     return len(fresh)
 
 
 def read_uses(home: Path) -> Iterator[Use]:
     """Every use that was recorded, oldest first."""
-    for line in ledger.read(home, USES):
+    for line in files.read_lines(home / "ledger" / USES):
         yield Use(asked=str(line.get("asked")), unit=str(line.get("unit")), how=str(line.get("how")))
 
 

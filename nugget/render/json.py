@@ -272,7 +272,7 @@ def proposal_json(proposal: ProposalBranch) -> dict[str, Any]:
 
 
 def _proposed_json(file: ProposedFile) -> dict[str, Any]:
-    from nugget.capture.review_flags import flags_of
+    from nugget.capture.proposals import flags_of
 
     unit = file.unit
     value = fields(file, "id", "path", "status")

@@ -56,7 +56,7 @@ def print_proposed_line(out: Console, file: ProposedFile) -> None:
 
 def print_proposed(out: Console, file: ProposedFile) -> None:
     """Print one proposed file with its evidence and flags."""
-    from nugget.capture.review_flags import flags_of
+    from nugget.capture.proposals import flags_of
 
     print_proposed_line(out, file)
     out.print(f"   {clean(file.path)}", style="dim")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from nugget.config import Environment
 from nugget.errors import NuggetError
-from nugget.infra import server_socket, spool
+from nugget.infra import files, server_socket
 from nugget.infra.brain_in_use import brain_around, find_brain, is_brain
 from nugget.models.speech import is_typed, standing
 from nugget.sources.injected_text import MEMORY_TAG, strip_injected, typed_text
@@ -141,7 +141,7 @@ def _capture_lines(home: Path, *, is_quiet: bool) -> list[str]:
 
 def _count(home: Path, state: str) -> int:
     try:
-        names = os.listdir(os.path.join(spool.queue_folder(home), state))  # noqa: PTH118, PTH208
+        names = os.listdir(os.path.join(files.queue_folder(home), state))  # noqa: PTH118, PTH208
     except OSError:
         return 0
     return sum(name.endswith(".json") for name in names)

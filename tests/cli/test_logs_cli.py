@@ -22,7 +22,7 @@ from nugget.evidence import BundleOptions, bundle_json, put_evidence_units, work
 from nugget.index.home import read_home
 from nugget.index.sync.missing_vectors import embed_missing
 from nugget.infra.embedding import open_embedder
-from nugget.infra.resources import resource
+from nugget.infra.files import resource
 from nugget.sources.shell_logs import FilePlace, read_events
 
 Run = Callable[..., "Done"]

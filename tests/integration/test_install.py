@@ -20,7 +20,7 @@ from nugget import __version__
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.errors import ConflictError, InstallError
-from nugget.infra.resources import resource
+from nugget.infra.files import resource
 from nugget.upkeep import install
 from nugget.upkeep.client_settings import RULE, Scope
 from nugget.upkeep.doctor import Finding, doctor

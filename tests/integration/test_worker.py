@@ -24,7 +24,7 @@ from nugget.capture.compare import LIKELY_DUPLICATE
 from nugget.capture.queue import Job
 from nugget.config import read_environment
 from nugget.errors import NuggetError
-from nugget.infra import files, git, spool
+from nugget.infra import files, git
 
 
 @pytest.mark.proves("WORKER-EXACTLY-ONCE")
@@ -104,7 +104,7 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
         part, fault, rule = parts[number // 2], faults[number % 2], rules[number % 2]
         lesson = f"The root cause is that the {part} {fault}. In the {part}, always {rule}, as it hides {part} bugs."
         session = write_transcript(transcript, [(f"Why does the {part} fail?", lesson)])
-        spool.put(home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
+        files.queue_job(home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
     command = [sys.executable, "-P", "-m", "nugget.app.worker"]
     environment = variables(tmp_path, NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain))
     workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
@@ -196,7 +196,7 @@ def test_every_real_transcript_goes_through_the_whole_pipeline(
     monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "brain"))
     transcripts = sorted((shared_data / "transcripts").rglob("*.jsonl"))
     for transcript in transcripts:
-        spool.put(home, {"queued": time.time(), "session": transcript.stem, "transcript": str(transcript)})
+        files.queue_job(home, {"queued": time.time(), "session": transcript.stem, "transcript": str(transcript)})
     done = work(read_environment())
     assert len(done.jobs) == len(transcripts) + 1
     odd = [(job.transcript, job.reason) for job in done.jobs if job.state == "failed" and not expected(job)]
@@ -207,7 +207,7 @@ def test_every_real_transcript_goes_through_the_whole_pipeline(
         assert all(not file.problems for file in proposal.files), proposal.branch
     again = [transcript for transcript in transcripts if "claude-code/" in str(transcript)]
     for transcript in again:
-        spool.put(home, {"queued": time.time(), "session": transcript.stem, "transcript": str(transcript)})
+        files.queue_job(home, {"queued": time.time(), "session": transcript.stem, "transcript": str(transcript)})
     assert [job.branch for job in work(read_environment()).jobs if job.branch] == []
 
 

@@ -10,7 +10,7 @@ from knowledge_files import commit
 from paths import REPOSITORY
 from sessions import write_transcript
 
-from nugget.infra import git, spool
+from nugget.infra import files, git
 
 LESSONS = [
     (
@@ -38,7 +38,7 @@ def lay_out(home: Path) -> None:
     commit(brain, ["brain.yaml", ".gitignore"], "First")
     transcript = home / ".claude/projects/-srv-shop/s.jsonl"
     session = write_transcript(transcript, LESSONS)
-    spool.put(home / ".nugget", {"queued": time.time(), "session": session, "transcript": str(transcript)})
+    files.queue_job(home / ".nugget", {"queued": time.time(), "session": session, "transcript": str(transcript)})
 
 
 def variables(home: Path, **more: str) -> dict[str, str]:

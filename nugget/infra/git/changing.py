@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from nugget.errors import BrainError, ConflictError, GitError, NuggetError
-from nugget.infra import ledger
+from nugget.infra import files
 from nugget.infra.git.checkout import DURABLE, place, refuse_uncommitted, stage, stage_index, write
-from nugget.infra.git.locking import lock_files, wait_until_free
 from nugget.infra.git.process import PATIENCE_S, locked, run, start
 from nugget.infra.git.reading import (
     EMPTY_TREE,
@@ -40,6 +39,8 @@ _WAITING = (
     ("core.filesRefLockTimeout", f"{PATIENCE_S * 1000:.0f}"),
     ("core.packedRefsTimeout", f"{PATIENCE_S * 1000:.0f}"),
 )
+_LOCKS_OF_CHECKOUT = ("index.lock", "HEAD.lock")
+_LOCKS_OF_REPOSITORY = ("packed-refs.lock", "reftable/tables.list.lock", "config.lock")
 _UPDATE_TAKES_S = 1.0
 """A `git update-ref` that outlived its killed parent has ended after so long."""
 
@@ -179,7 +180,7 @@ def _finish(repo: Path) -> None:
         _drop_stale_locks(repo, since=(work / "intent.json").stat().st_mtime)
         if _reached(repo, intent.refs[0]):
             for home, name, line in intent.lines:
-                ledger.append(home, name, line, once=True)
+                files.append_line(home / "ledger" / name, line, once=True)
             if intent.checkout:
                 _hold_index(repo, work)
                 changed = _changed_files(repo, intent.refs[0])
@@ -283,3 +284,25 @@ def _move_ref(repo: Path, change: RefChange, message: str) -> None:
 def _moved(change: RefChange) -> ConflictError:
     name = change.ref.removeprefix("refs/heads/")
     return ConflictError(f"{name} moved meanwhile; nothing was changed.", hint="Try again.")
+
+
+def lock_files(repo: Path) -> list[Path]:
+    """Return the lock files of git's own that are in its folder now (gitrepository-layout(5)).
+
+    git deletes them when it has done its work; the lock of a git that was killed stays, and refuses every later one.
+    """
+    folder = git_dir(repo)
+    shared = folder
+    with suppress(OSError):  # a worktree of its own shares all but index and HEAD
+        shared = Path(os.path.normpath(folder / (folder / "commondir").read_text("utf-8").strip()))
+    named = [*(folder / name for name in _LOCKS_OF_CHECKOUT), *(shared / name for name in _LOCKS_OF_REPOSITORY)]
+    return [*filter(os.path.lexists, named), *sorted((shared / "refs").rglob("*.lock"))]
+
+
+def wait_until_free(repo: Path, *, wait_s: float = PATIENCE_S) -> None:
+    """Wait until no other git process changes index or branches. Raises GitError if one still does after `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    while held := [lock for lock in lock_files(repo) if lock.name != "config.lock"]:
+        if time.monotonic() > deadline:
+            raise locked(repo, held[0])
+        time.sleep(0.1)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.errors import LLMUnavailable
-from nugget.infra import files, spool
+from nugget.infra import files
 from nugget.infra.llm.gate import Call, Gate, Reply, Request, open_call, utc_now
 from nugget.text import shorten
 
@@ -82,7 +82,7 @@ class ClaudeCli(Gate):
         files.private_folder(folder)
         kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
         with subprocess.Popen(
-            [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", spool.GUARD: "1"}, stdin=subprocess.PIPE,
+            [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", files.GUARD: "1"}, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         ) as process:  # fmt: skip
             try:

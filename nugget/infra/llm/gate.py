@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.errors import LLMUnavailable
-from nugget.infra import ledger
+from nugget.infra import files
 from nugget.infra.llm.prices import cost_usd, estimate_cost_usd, price_of
 from nugget.redaction import redact
 from nugget.text import shorten
@@ -218,7 +218,7 @@ def spending(
     """Sum up the cost ledger from `since` (an aware time) on: all calls, or those of a session or a face."""
     lines = [
         line
-        for line in ledger.read(home, _COSTS)
+        for line in files.read_lines(home / "ledger" / _COSTS)
         if (since is None or _time(line) >= since)
         and (session is None or line.get("session") == session)
         and (face is None or line.get("face") == face)
@@ -329,7 +329,7 @@ class Gate(ABC):
             "seconds": round(time.monotonic() - call.started, 3),
         }  # fmt: skip
         try:
-            ledger.append(self._home, _COSTS, line)
+            files.append_line(self._home / "ledger" / _COSTS, line)
         except OSError as error:
             # The reply is paid for: using it unrecorded is better than throwing it away.
             _log.warning("The cost ledger in %s cannot be written (%s).", self._home / "ledger", error.strerror)

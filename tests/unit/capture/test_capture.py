@@ -13,11 +13,11 @@ import pytest
 from sessions import NOW, STARTED, ScriptedExtraction, capture_into, fork, nothing_similar, unit, write_transcript
 
 from nugget.brain import knowledge_file as knowledge
-from nugget.capture import CaptureResult, capture_transcript, waiting_units
+from nugget.capture import CaptureResult, capture_transcript, ledger, waiting_units
 from nugget.capture.proposals import parse_message
 from nugget.config import CaptureSettings, Settings
 from nugget.errors import BrainError, GitError, TranscriptError
-from nugget.infra import git, ledger
+from nugget.infra import files, git
 from nugget.models import Relation, RelationType, Unit
 from nugget.sources import archive
 
@@ -123,7 +123,7 @@ def test_real_resumed_and_forked_sessions_share_what_was_captured(brain: Path, h
     captured: set[str] = set()
     for transcript in sorted(folder.glob("*.jsonl")):
         capture_transcript(transcript, capture_into(brain, home, extract))
-    for line in ledger.read(home, ledger.CAPTURES):
+    for line in files.read_lines(home / "ledger" / ledger.CAPTURES):
         records = set(str(line.get("records") or "").split())
         assert not records & captured
         captured |= records
@@ -131,12 +131,12 @@ def test_real_resumed_and_forked_sessions_share_what_was_captured(brain: Path, h
 
 
 def test_growing_real_sessions_never_repeat_a_record(brain: Path, home: Path, shared_data: Path) -> None:
-    files = sorted((shared_data / "transcripts/claude-code").glob("2026-01-28_cc432c40_*.jsonl"))
-    assert len(files) == 3
+    transcripts = sorted((shared_data / "transcripts/claude-code").glob("2026-01-28_cc432c40_*.jsonl"))
+    assert len(transcripts) == 3
     seen: list[str] = []
-    for transcript in files:
+    for transcript in transcripts:
         capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([])))
-    for line in ledger.read(home, ledger.CAPTURES):
+    for line in files.read_lines(home / "ledger" / ledger.CAPTURES):
         seen += str(line.get("records") or "").split()
     assert seen and len(seen) == len(set(seen))
 
@@ -438,7 +438,7 @@ def test_a_dry_run_shows_the_files_and_writes_nothing(brain: Path, home: Path, p
     result = capture_transcript(transcript, capture)
     assert [change.path for change in result.changes] == ["domains/coding/patterns/retry-only-idempotent-calls.md"]
     assert git.branches(brain, "nugget/") == []
-    assert list(ledger.read(home, ledger.CAPTURES)) == []
+    assert list(files.read_lines(home / "ledger" / ledger.CAPTURES)) == []
     assert list((home / "archive").glob("*.jsonl.gz")) == []
 
 

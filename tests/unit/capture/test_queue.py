@@ -15,11 +15,11 @@ import pytest
 from paths import REPOSITORY
 from sessions import write_transcript
 
-from nugget.capture import queue
+from nugget.capture import ledger, queue
 from nugget.capture.queue import Job, Outcome
 from nugget.config import read_environment
 from nugget.errors import GitError, TranscriptError
-from nugget.infra import files, ledger, spool
+from nugget.infra import files
 from nugget.sources.sessions import find_sessions
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -27,7 +27,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 def put(home: Path, session: str = "s", **more: object) -> None:
     job = {"version": 1, "queued": NOW.timestamp(), "session": session, "transcript": f"/x/{session}"}
-    spool.put(home, job | more)
+    files.queue_job(home, job | more)
 
 
 def states(home: Path) -> dict[str, int]:
@@ -184,7 +184,7 @@ def test_catch_up_finds_what_was_never_captured_and_nothing_else(home: Path, iso
     (folder / "empty.jsonl").write_text("")
     for file, less in ((captured, 0), (grown, 10)):
         line = {"event": "captured", "transcript": str(file), "size": file.stat().st_size - less}
-        ledger.append(home, ledger.CAPTURES, line)
+        files.append_line(home / "ledger" / ledger.CAPTURES, line)
     put(home, "waiting", transcript=str(waiting), queued=now.timestamp())
     environment = read_environment({"HOME": str(isolated_home)})
     found = queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30))
@@ -216,10 +216,10 @@ def test_the_lock_is_free_again_when_its_holder_is_killed(home: Path) -> None:
 def test_a_full_disk_leaves_no_half_job(home: Path) -> None:
     """A limit on the size of files stands in for the full disk: writing fails in the middle."""
     code = (
-        "import resource, signal, sys; from nugget.infra import spool\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); spool.make_queue(sys.argv[1])\n"
+        "import resource, signal, sys; from nugget.infra import files\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); files.make_queue(sys.argv[1])\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
-        "try: spool.put(sys.argv[1], {'cwd': 'x' * 1000})\n"
+        "try: files.queue_job(sys.argv[1], {'cwd': 'x' * 1000})\n"
         "except OSError as error: print(error.errno)"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
@@ -230,12 +230,12 @@ def test_a_full_disk_leaves_no_half_job(home: Path) -> None:
 
 
 def test_a_ledger_line_cut_short_spoils_only_itself(home: Path) -> None:
-    ledger.append(home, "x.jsonl", {"n": 1})
+    files.append_line(home / "ledger" / "x.jsonl", {"n": 1})
     with (home / "ledger/x.jsonl").open("ab") as file:
         file.write(b'{"n": 2, "cut')
-    ledger.append(home, "x.jsonl", {"n": 3})
-    assert [line["n"] for line in ledger.read(home, "x.jsonl")] == [1, 3]
-    assert list(ledger.read(home, "absent.jsonl")) == []
+    files.append_line(home / "ledger" / "x.jsonl", {"n": 3})
+    assert [line["n"] for line in files.read_lines(home / "ledger" / "x.jsonl")] == [1, 3]
+    assert list(files.read_lines(home / "ledger" / "absent.jsonl")) == []
 
 
 @pytest.mark.proves("QUEUE-MEMORY")
@@ -249,7 +249,7 @@ def test_a_thousand_jobs_drain_without_growth(home: Path) -> None:
         "    return queue.Outcome(branch='b')\n"
         "print(queue.drain(home, capture, now=lambda: datetime.now(UTC)), max(peaks) / peaks[100])"
     )
-    pending = Path(spool.make_queue(home)) / "pending"
+    pending = Path(files.make_queue(home)) / "pending"
     pending.mkdir()
     for number in range(1000):
         (pending / f"{number:04d}.json").write_text(json.dumps({"session": f"s{number}", "transcript": "/x"}))

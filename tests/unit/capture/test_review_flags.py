@@ -9,7 +9,7 @@ from sessions import unit
 
 from nugget.capture import proposals
 from nugget.capture.compare import FileChange
-from nugget.capture.review_flags import MAX_FLAGS, flags_of
+from nugget.capture.proposals import MAX_FLAGS, flags_of
 from nugget.models import Evidence, Speaker, SpeechOrigin
 
 

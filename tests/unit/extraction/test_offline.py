@@ -21,7 +21,7 @@ from nugget.extraction.phrases import end_of
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.speech import sentences_of, split
 from nugget.extraction.titles import TITLE_CHARS, title_of
-from nugget.infra.resources import resource
+from nugget.infra.files import resource
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session

@@ -19,7 +19,7 @@ from sessions import write_transcript
 from nugget.cli import run
 from nugget.index.connection import connect
 from nugget.index.home import open_home
-from nugget.infra import files, ledger, spool
+from nugget.infra import files
 from nugget.infra.server_socket import ServerSocket, socket_file
 
 
@@ -51,8 +51,8 @@ def test_every_way_of_making_a_file_is_private_under_any_umask(tmp_path: Path, u
         log.write("line\n")
     with files.locked(home / "locks" / "one.lock"):
         assert files.try_lock(home / "locks" / "one.lock") is None
-    ledger.append(home, "captures.jsonl", {"event": "planned"})
-    spool.put(home, {"session": "s"})
+    files.append_line(home / "ledger" / "captures.jsonl", {"event": "planned"})
+    files.queue_job(home, {"session": "s"})
     with closing(open_home(home)) as database:
         database.execute("CREATE TABLE kept (x)")
         assert (home / "index.db-wal").is_file()

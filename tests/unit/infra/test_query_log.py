@@ -25,7 +25,7 @@ from nugget.app.agent_session import AgentSession
 from nugget.app.worker import work
 from nugget.config import EmbeddingSettings, RedactionSettings, RetrievalSettings, Settings, read_environment
 from nugget.evaluation.feedback import report, uses_in
-from nugget.infra import ledger, query_log, spool
+from nugget.infra import files, query_log
 from nugget.infra.query_log import Asked, Face, Use
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
@@ -41,7 +41,7 @@ def entry(text: str = "x", **values: Any) -> Asked:
 
 
 def logged(home: Path) -> list[dict[str, Any]]:
-    return list(ledger.read(home, query_log.QUERIES))
+    return list(files.read_lines(home / "ledger" / query_log.QUERIES))
 
 
 # --- what is recorded ---
@@ -303,7 +303,7 @@ def test_the_worker_notes_use_once_when_it_captures_the_session(tmp_path: Path, 
     assert query_log.record(home, asked, settings=Settings())
     assert query_log.record(home, replace(asked, id="q2", session="another"), settings=Settings())
     for number in range(2):
-        spool.put(home, {"queued": time.time(), "session": session, "transcript": str(file)})
+        files.queue_job(home, {"queued": time.time(), "session": session, "transcript": str(file)})
         work(environment)
         write_transcript(
             file, [(f"And {number}?", "Yes.")], session=session, started=STARTED + timedelta(hours=1 + number)

@@ -14,7 +14,7 @@ from nugget.app import Brain
 from nugget.capture import queue
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
-from nugget.infra import files, spool
+from nugget.infra import files
 from nugget.upkeep.doctor import Finding, doctor
 from nugget.upkeep.status import State, Status, status
 
@@ -98,7 +98,7 @@ def test_an_index_that_is_absent_behind_or_broken_is_seen(words: Path) -> None:
 def test_each_fault_is_told_with_its_next_step(words: Path, isolated_home: Path) -> None:
     (words / "domains/coding/patterns/bad.md").write_text("---\ntags: [unclosed\n---\n")
     (words / "brain.yaml").write_text("owner: X\nretrival:\n  limit: 3\n")
-    spool.put(isolated_home / ".nugget", {"session": "s1"})
+    files.queue_job(isolated_home / ".nugget", {"session": "s1"})
     pending = isolated_home / ".nugget/queue/pending"
     failed = isolated_home / ".nugget/queue/failed"
     failed.mkdir()
@@ -116,7 +116,7 @@ def test_each_fault_is_told_with_its_next_step(words: Path, isolated_home: Path)
 
 @pytest.mark.proves("HEALTH-NEXT")
 def test_a_waiting_queue_without_a_worker_is_seen(words: Path, isolated_home: Path) -> None:
-    spool.put(isolated_home / ".nugget", {"session": "s1"})
+    files.queue_job(isolated_home / ".nugget", {"session": "s1"})
     found = findings(words)["capture"]
     assert (found.state, found.next_step) == (State.WARNING, "nugget capture")
     lock = files.try_lock(isolated_home / ".nugget/queue/worker.lock")

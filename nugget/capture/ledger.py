@@ -9,9 +9,7 @@ says whether the plan was carried out: its commit carries the plan's trailer.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -33,38 +31,9 @@ class Rejections:
     quotes: frozenset[str] = frozenset()
 
 
-def append(home: Path, name: str, line: Mapping[str, Any], *, durable: bool = True, once: bool = False) -> None:
-    """Add one line to a ledger and, if it has to be durable, wait until it is on disk; with `once` unless it is there.
-
-    A line that a crash or a full disk cut short is closed off first, so that it spoils nothing but itself.
-    """
-    file = home / "ledger" / name
-    with files.locked(file.with_suffix(".lock")), files.open_private(file, "ab+") as ledger:
-        if once and dict(line) in read(home, name):
-            return
-        end = ledger.seek(0, os.SEEK_END)
-        if end:
-            ledger.seek(end - 1)
-        prefix = b"\n" if end and ledger.read(1) != b"\n" else b""
-        ledger.write(prefix + json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-        ledger.flush()
-        if durable:
-            os.fsync(ledger.fileno())
-
-
-def read(home: Path, name: str) -> Iterator[dict[str, Any]]:
-    """Every line of a ledger that can be read, oldest first."""
-    try:
-        with (home / "ledger" / name).open("rb") as ledger:
-            for raw in ledger:
-                try:
-                    line = json.loads(raw)
-                except ValueError:
-                    continue
-                if isinstance(line, dict):
-                    yield line
-    except FileNotFoundError:
-        return
+def note_capture(home: Path, line: Mapping[str, Any]) -> None:
+    """Add a line about a capture to the ledger."""
+    files.append_line(home / "ledger" / CAPTURES, line)
 
 
 def record_key(event: Event, session_id: str) -> str:
@@ -93,7 +62,7 @@ def captured_keys(
     wanted = set(keys)
     open_plans: dict[str, dict[str, Any]] = {}
     found: set[str] = set()
-    for line in read(home, CAPTURES):
+    for line in files.read_lines(home / "ledger" / CAPTURES):
         if line.get("brain") != brain:
             continue
         plan = open_plans.pop(str(line.get("capture")), None)
@@ -113,7 +82,7 @@ def captured_keys(
 def captured_sizes(home: Path) -> dict[str, int]:
     """Transcript path -> the size in bytes up to which it was captured, for any brain."""
     sizes: dict[str, int] = {}
-    for line in read(home, CAPTURES):
+    for line in files.read_lines(home / "ledger" / CAPTURES):
         size = line.get("size")
         if line.get("event") == "captured" and isinstance(size, int):
             path = str(line.get("transcript"))
@@ -142,7 +111,7 @@ def rejected_lines(
 def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
     """Return the rejected ids by the branch that proposed them; edits are not among them."""
     found: dict[str, list[str]] = {}
-    for line in read(home, REJECTED):
+    for line in files.read_lines(home / "ledger" / REJECTED):
         if line.get("brain") == brain:
             found.setdefault(str(line.get("branch")), []).extend(filter(None, [str(line.get("id") or "")]))
     return found
@@ -150,7 +119,7 @@ def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
 
 def rejections(home: Path, *, brain: str) -> Rejections:
     """Everything that was turned down for a brain."""
-    lines = [line for line in read(home, REJECTED) if line.get("brain") == brain]
+    lines = [line for line in files.read_lines(home / "ledger" / REJECTED) if line.get("brain") == brain]
     return Rejections(
         ids=frozenset(str(line.get("id")) for line in lines),
         bodies=frozenset(str(line.get("body")) for line in lines),
