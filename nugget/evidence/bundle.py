@@ -250,6 +250,7 @@ def _incident(one: Scored, names: Mapping[int, str], reasons: tuple[str, ...]) -
     return Incident(
         id=row[0], title=row[5], summary=tuple(details["summary"]), reasons=reasons, score=one.score, ts_ms=row[1],
         first_ms=row[2], command=row[7], failures=row[8], fixed_by=row[9], session=names.get(row[0] >> 34, ""),
+        speaker=one.candidate.said[0], origin=one.candidate.said[1],
     )  # fmt: skip
 
 
@@ -258,6 +259,7 @@ def _note(one: Scored, names: Mapping[int, str]) -> WorkingNote:
     return WorkingNote(
         id=row[0], type=row[2], text=row[3], is_open=bool(row[4]), ts_ms=row[1], score=one.score,
         session=names.get(store.session_key_of(row[0]), ""),
+        speaker=one.candidate.said[0], origin=one.candidate.said[1],
     )  # fmt: skip
 
 
@@ -267,6 +269,7 @@ def _selected(one: Scored, names: Mapping[int, str], reasons: tuple[str, ...]) -
         kind=candidate.kind, text=candidate.text, score=one.score, reasons=reasons,
         source_table=store.table_of(candidate.id), source_id=candidate.id, ts_ms=candidate.ts_ms,
         session=names.get(store.session_key_of(candidate.id), ""),
+        speaker=candidate.said[0], origin=candidate.said[1],
     )  # fmt: skip
 
 
@@ -275,6 +278,7 @@ def _incident_json(one: Incident, *, many: bool) -> dict[str, Any]:
         "title": one.title, "summary": list(one.summary), "reasons": list(one.reasons), "score": one.score,
         "command": one.command or None, "failures": one.failures, "fixed_by": one.fixed_by,
         "source_table": "incidents", "source_id": one.id, "first_ts_ms": one.first_ms, "ts_ms": one.ts_ms,
+        "speaker": one.speaker.value, "origin": one.origin.value,
     }  # fmt: skip
     return {**shown, "session_id": one.session} if many else shown
 
@@ -283,6 +287,7 @@ def _note_json(one: WorkingNote, *, many: bool) -> dict[str, Any]:
     shown = {
         "kind": one.type, "text": one.text, "open": one.is_open, "score": one.score,
         "source_table": "working_notes", "source_id": one.id, "ts_ms": one.ts_ms,
+        "speaker": one.speaker.value, "origin": one.origin.value,
     }  # fmt: skip
     return {**shown, "session_id": one.session} if many else shown
 
@@ -291,5 +296,6 @@ def _selected_json(one: SelectedEvidence, *, many: bool) -> dict[str, Any]:
     shown = {
         "kind": one.kind, "text": one.text, "score": one.score, "reasons": list(one.reasons),
         "source_table": one.source_table, "source_id": one.source_id, "ts_ms": one.ts_ms,
+        "speaker": one.speaker.value, "origin": one.origin.value,
     }  # fmt: skip
     return {**shown, "session_id": one.session} if many else shown

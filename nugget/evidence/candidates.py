@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from nugget.extraction.fixes import bare_command
 from nugget.index import events as store
 from nugget.index.events import LogSession
 from nugget.index.fulltext import STOP_WORDS
+from nugget.speech import Speaker, SpeechOrigin
 
 _LIMITS = {
     "failures": 300, "outputs": 400, "latest": 400, "edits": 250, "notes": 300, "incidents": 200, "commands": 150,
@@ -53,6 +54,7 @@ class Candidate:
     marks: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     row: tuple[Any, ...] = ()
+    said: tuple[Speaker, SpeechOrigin] = (Speaker.AGENT, SpeechOrigin.WRITTEN)
 
 
 @dataclass(slots=True)
@@ -117,7 +119,7 @@ def candidates_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> lis
     found: list[Candidate] = []
     for table, ids in by_table.items():
         rows = store.rows_by_id(connection, table, ids)
-        found += _made(table, rows, _command_texts(connection, rows) if table == "pane_output" else {})
+        found += _made(connection, table, rows)
     return found
 
 
@@ -155,8 +157,7 @@ def _load(connection: sqlite3.Connection, session: LogSession) -> SessionView:
     for table, where, limit in wanted:
         rows = store.rows_in(connection, table, first, end, where=where, limit=_LIMITS[limit], newest=True)
         view.is_whole = view.is_whole and len(rows) < _LIMITS[limit]
-        commands = _command_texts(connection, rows) if table == "pane_output" else {}
-        for candidate in _made(table, rows, commands):
+        for candidate in _made(connection, table, rows):
             seen.setdefault(candidate.id, candidate)
         if limit == "latest":
             for row in rows:
@@ -171,13 +172,17 @@ def _command_texts(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...
     return {row[0]: row[4] for row in store.rows_by_id(connection, "events", commands)} if commands else {}
 
 
-def _made(table: str, rows: Sequence[tuple[Any, ...]], commands: dict[int, str]) -> list[Candidate]:
+def _made(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> list[Candidate]:
     if table == "pane_output":
-        return [_output(row, commands.get(row[5] or 0, "")) for row in rows]
+        commands = _command_texts(connection, rows)
+        said = (Speaker.TOOL, SpeechOrigin.TOOL_RESULT)
+        return [replace(_output(row, commands.get(row[5] or 0, "")), said=said) for row in rows]
+    speech = store.speech_of(connection, [row[0] for row in rows])
     make = {
         "incidents": _incident, "events": _event, "command_inputs": _input, "file_edits": _edit, "working_notes": _note,
     }[table]  # fmt: skip
-    return [candidate for row in rows if (candidate := make(row)) is not None]
+    made = filter(None, map(make, rows))
+    return [replace(candidate, said=speech.get(candidate.id, candidate.said)) for candidate in made]
 
 
 _NOTHING: frozenset[str] = frozenset()

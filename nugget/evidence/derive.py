@@ -145,7 +145,7 @@ def _derive_notes(connection: sqlite3.Connection, ids: Ids, *, first_new: int) -
     for row in store.each_row_in(connection, "file_edits", first_new, end):
         if row[4] != 0:
             wanted["edit", edit_note(row[2], row[3])] = (row[1], True, row[0])
-    said = "kind IN ('command.start', 'prompt')"
+    said = "(kind = 'command.start' OR (kind = 'prompt' AND coalesce(speaker, 'user') = 'user'))"
     for row in store.each_row_in(connection, "events", first_new, end, where=said):
         find = notes_of_speech if row[2] == "prompt" else notes_of_command
         for kind, text in find(row[4][:_SPEECH_CHARS]):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nugget.speech import Speaker, SpeechOrigin
+
 INTENTS = ("debug", "resume", "what-changed", "status", "general")
 """The modes of a question about a session, in the order in which they are looked for."""
 
@@ -46,6 +48,8 @@ class Incident:
     failures: int
     fixed_by: str | None
     session: str
+    speaker: Speaker
+    origin: SpeechOrigin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,8 @@ class WorkingNote:
     ts_ms: int
     score: float
     session: str
+    speaker: Speaker
+    origin: SpeechOrigin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,8 @@ class SelectedEvidence:
     source_id: int
     ts_ms: int
     session: str
+    speaker: Speaker
+    origin: SpeechOrigin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

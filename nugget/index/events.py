@@ -14,6 +14,7 @@ from typing import Any
 
 from nugget.index.queries import select_in
 from nugget.models import SourceName
+from nugget.speech import Speaker, SpeechOrigin
 
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")
@@ -245,6 +246,26 @@ def row_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
         table: connection.execute(f"SELECT count(*) FROM {table} WHERE id >= ? AND id < ?", id_range(key)).fetchone()[0]
         for table in TABLES
     }
+
+
+def speech_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> dict[int, tuple[Speaker, SpeechOrigin]]:
+    """Return who says what stands in each row, and how it came into the session; of derived rows, in their source."""
+    by_table: dict[str, list[int]] = {}
+    for row_id in row_ids:
+        by_table.setdefault(table_of(row_id), []).append(row_id)
+    found = dict.fromkeys(by_table.pop("pane_output", ()), (Speaker.TOOL, SpeechOrigin.TOOL_RESULT))
+    found |= dict.fromkeys(by_table.pop("command_inputs", ()), (Speaker.USER, SpeechOrigin.TYPED))
+    found |= dict.fromkeys(by_table.pop("file_edits", ()), (Speaker.AGENT, SpeechOrigin.WRITTEN))
+    said = select_in(connection, "SELECT id, speaker, origin FROM events WHERE id IN", by_table.pop("events", []))
+    for row_id, speaker, origin in said:  # those of a shell have neither
+        found[row_id] = (Speaker(speaker or Speaker.USER), SpeechOrigin(origin or SpeechOrigin.TYPED))
+    for table, own in by_table.items():
+        column = "about" if table == "working_notes" else "last_event"
+        sources = dict(select_in(connection, f"SELECT id, {column} FROM {table} WHERE id IN", own))
+        known = speech_of(connection, filter(None, sources.values()))
+        unknown = (Speaker.AGENT, SpeechOrigin.WRITTEN)
+        found |= {row_id: known.get(source, unknown) for row_id, source in sources.items()}
+    return found
 
 
 def rows_in(

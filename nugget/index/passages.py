@@ -14,15 +14,17 @@ from datetime import UTC, date, datetime, time, timedelta
 from nugget.index.events import MARKS, id_range, table_of
 from nugget.index.queries import select_in
 from nugget.models import Filter, SourceName
+from nugget.speech import Evidence, Speaker, SpeechOrigin
 
 _SESSION = "s.key, s.source, s.id, coalesce(s.agent, ''), coalesce(s.folder, ''), coalesce(s.workspace, ''), " \
     "coalesce(s.title, '')"  # fmt: skip
 _ROWS = {
-    "events": "SELECT r.id, r.kind, r.number, r.ts_ms / 1000, r.text, coalesce(r.speaker, ''), coalesce(f.part, ''), "
+    "events": "SELECT r.id, r.kind, r.number, r.ts_ms / 1000, r.text, coalesce(r.speaker, ''), coalesce(r.origin, ''), "
+    "coalesce(f.part, ''), "
     f"coalesce(f.path, s.path), {_SESSION} FROM events r LEFT JOIN read_files f ON f.key = r.file",
-    "command_inputs": "SELECT r.id, 'command.start', r.number, r.ts_ms / 1000, r.text, '', '', s.path || '/stdin.log', "
-    f"{_SESSION} FROM command_inputs r",
-    "pane_output": "SELECT r.id, 'output', r.number, r.ts_ms / 1000, r.text, '', "
+    "command_inputs": "SELECT r.id, 'command.start', r.number, r.ts_ms / 1000, r.text, 'user', 'typed', '', "
+    f"s.path || '/stdin.log', {_SESSION} FROM command_inputs r",
+    "pane_output": "SELECT r.id, 'output', r.number, r.ts_ms / 1000, r.text, 'tool', 'tool_result', "
     "CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log', s.path || '/' || "
     f"CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log', {_SESSION} FROM pane_output r",
 }
@@ -46,6 +48,7 @@ class StoredPassage:
     at: int
     text: str
     speaker: str
+    origin: str
     part: str
     path: str
     session_key: int
@@ -58,8 +61,10 @@ class StoredPassage:
 
     @property
     def role(self) -> str:
-        """Who speaks: `you`, `agent`, `message`, `command` or `output`."""
-        return _ROLES[self.kind.partition(".")[0]]
+        """Who speaks: `you`, `agent`, `quoted`, `tool`, `message`, `command` or `output`."""
+        kind = self.kind.partition(".")[0]
+        is_others = kind in ("prompt", "paste") and self.speaker not in ("", Speaker.USER)
+        return self.speaker if is_others else _ROLES[kind]
 
     @property
     def ref(self) -> str:
@@ -71,6 +76,14 @@ class StoredPassage:
         kind = "session" if self.source == SourceName.SESSIONS else self.source
         part = f"/{self.part}" if self.part else ""
         return f"{kind}:{self.session}{part}#{self.number}"
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """Who said it, and how it came into the session; empty for a message between agents."""
+        if self.source == SourceName.BRIDGE or not self.speaker:
+            return ()
+        origin = SpeechOrigin(self.origin) if self.origin else None
+        return (Evidence(session=self.session, quote=self.text, speaker=Speaker(self.speaker), origin=origin),)
 
     @property
     def author(self) -> str:

@@ -128,9 +128,13 @@ def _lines_of(exchange: Exchange, *, full: bool) -> Iterator[Line]:
         yield from _shown(event, full=full)
 
 
+_OTHERS = {Speaker.AGENT: "Agent", Speaker.TOOL: "Tool", Speaker.QUOTED: "Quoted"}
+"""Names for who stands behind a prompt that the user did not type."""
+
+
 def _speaker(event: Event) -> str:
     if event.kind is EventKind.PROMPT and not event.agent_id:
-        return "You" if event.speaker is Speaker.USER else "You, pasted"
+        return "You" if event.speaker is Speaker.USER else _OTHERS[event.speaker]
     if event.kind is EventKind.REPLY or event.kind in _RUN:
         return f"Agent ({one_line(event.agent_id)[:40]})" if event.agent_id else "Agent"
     return ""

@@ -255,7 +255,10 @@ def put_parts(out: Console, *pieces: tuple[str, str]) -> None:
 _RESULT_INDENT = "  "
 
 
-_SPEAKERS = {"you": "You", "agent": "Agent", "message": "Message", "command": "Command", "output": "Output"}
+_SPEAKERS = {
+    "you": "You", "agent": "Agent", "quoted": "Quoted", "tool": "Tool",
+    "message": "Message", "command": "Command", "output": "Output",
+}  # fmt: skip
 
 
 _SPOKEN = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})

@@ -241,7 +241,7 @@ def _hit(passage: StoredPassage, excerpt: str, score: float) -> Hit:
         id=passage.ref.partition(":")[2], source=SourceName(passage.source), type=passage.role,
         title=passage.title or passage.session, body=excerpt,
         path=passage.path.removesuffix(f"#{passage.session}") or None, session=passage.session, created=day,
-        last_modified=day,
+        last_modified=day, evidence=passage.evidence,
     )  # fmt: skip
     return Hit(
         unit=unit, score=score, chunks=(HitChunk(breadcrumb=passage.author, text=excerpt, score=score),),

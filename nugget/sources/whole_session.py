@@ -14,6 +14,7 @@ from nugget.models import Event, EventKind, Session
 from nugget.redaction import is_excluded_project, redact_session
 from nugget.sources import sessions
 from nugget.sources.claude_code import exchange_numbers
+from nugget.text import clean_values
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _REF = re.compile(r"sessions?:(?P<id>[^/#]+)(?:/[^#]*)?(?:#\d+)?")
@@ -67,7 +68,7 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
 def whole_session_json(whole: WholeSession) -> dict[str, Any]:
     """Return the session as `nugget sessions show --json` prints it."""
     session = whole.session
-    return {
+    return clean_values({
         "id": session.id,
         "agent": session.agent,
         "title": session.title,
@@ -86,7 +87,7 @@ def whole_session_json(whole: WholeSession) -> dict[str, Any]:
             }
             for exchange in whole.exchanges
         ],
-    }
+    })  # fmt: skip
 
 
 def _event_json(event: Event) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from forking import Commands
 from laboratory import FAULTS, NAMES, WRITINGS, Stage, prepare, survives
 
-FREE_KB = [24] if FAULTS == 1 else [0, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024]
+FREE_KB = {0: [0, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024], 1: [24]}.get(FAULTS, [0, 16, 48, 128])
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
-from paths import TESTS
+from paths import REPOSITORY, TESTS
 
 from nugget.app import Brain
 from nugget.brain.knowledge_file import serialise

@@ -240,7 +240,7 @@ def test_two_ingests_at_once_take_each_part_in_once(logs: Logs) -> None:
 def test_a_session_that_was_never_ingested_is_named(logs: Logs) -> None:
     with pytest.raises(NuggetError, match="Nothing is known of a session 'nope'"):
         evidence_bundle(logs.index, "nope", "why", now=NOW)
-    with pytest.raises(UsageError, match="no session id"):
+    with pytest.raises(UsageError, match="is not a session id"):
         find_log(logs.environment, "../../etc/passwd")
     assert find_log(logs.environment, "absent") is None
 

@@ -9,9 +9,9 @@ from datetime import UTC, date, datetime
 
 import pytest
 import yaml
-from conftest import REPOSITORY
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from paths import REPOSITORY
 
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
