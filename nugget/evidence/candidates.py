@@ -16,7 +16,7 @@ from nugget.extraction.fixes import bare_command
 from nugget.index import events as store
 from nugget.index.events import LogSession
 from nugget.index.fulltext import STOP_WORDS
-from nugget.speech import Speaker, SpeechOrigin
+from nugget.models.speech import Speaker, SpeechOrigin
 
 _LIMITS = {
     "failures": 300, "outputs": 400, "latest": 400, "edits": 250, "notes": 300, "incidents": 200, "commands": 150,

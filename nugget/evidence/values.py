@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nugget.speech import Speaker, SpeechOrigin
+from nugget.models.speech import Speaker, SpeechOrigin
 
 INTENTS = ("debug", "resume", "what-changed", "status", "general")
 """The modes of a question about a session, in the order in which they are looked for."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from nugget.index.queries import select_in
 from nugget.models import SourceName
-from nugget.speech import Speaker, SpeechOrigin
+from nugget.models.speech import Speaker, SpeechOrigin
 
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from nugget.index.events import MARKS, id_range, table_of
 from nugget.index.queries import select_in
 from nugget.models import Filter, SourceName
-from nugget.speech import Evidence, Speaker, SpeechOrigin
+from nugget.models.speech import Evidence, Speaker, SpeechOrigin
 
 _SESSION = "s.key, s.source, s.id, coalesce(s.agent, ''), coalesce(s.folder, ''), coalesce(s.workspace, ''), " \
     "coalesce(s.title, '')"  # fmt: skip
