@@ -23,7 +23,7 @@ from pathlib import Path
 
 from nugget.config import Settings, read_environment
 from nugget.evidence import BundleOptions, evidence_bundle, find_log, ingest
-from nugget.index.home import open_home
+from nugget.index.connection import open_home
 
 QUESTIONS = (
     "what went wrong with cargo test", "why did module 17 fail", "resume from where we left off", "what changed",

@@ -31,9 +31,9 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from nugget.config import Settings, read_environment
+from nugget.index.connection import home_index_file, open_home
 from nugget.index.events import SAID
 from nugget.index.fulltext import STOP_WORDS
-from nugget.index.home import home_index_file, open_home
 from nugget.index.ingest import ingest_all
 from nugget.index.passages import passage_count
 from nugget.retrieval.history import search_history
@@ -293,7 +293,7 @@ def search(home: Path, passages: int) -> None:
     connection.close()
     ask_server(home, queries_of(wording))
     code = (
-        "import sys,time; from nugget.config import read_environment; from nugget.index.home import open_home;"
+        "import sys,time; from nugget.config import read_environment; from nugget.index.connection import open_home;"
         "from nugget.retrieval.history import search_history;"
         "search_history(open_home(read_environment({'HOME': sys.argv[1]}).home), sys.argv[2])"
     )

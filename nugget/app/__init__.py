@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nugget.app.asked import as_depth, as_filter, as_sources, at_least_one
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError
-from nugget.index import Index, Unusable
-from nugget.index.connection import find_damage, is_damage
-from nugget.index.home import discard_damaged, read_home
-from nugget.index.sync import Freshness, Progress, SyncResult, index_folder, pending_changes, sync
+from nugget.index import Index, Unusable, read_home
+from nugget.index.connection import discard_damaged, find_damage, is_damage
+from nugget.index.sync import IndexState, Progress, SyncResult, index_folder, pending_changes, sync
 from nugget.infra import git
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
@@ -122,7 +121,7 @@ class Brain:
             self._reopen()
         return result
 
-    def freshen(self, *, progress: Progress | None = None) -> Freshness:
+    def freshen(self, *, progress: Progress | None = None) -> IndexState:
         """Sync what little changed since the last question; leave much, or another model, to a sync of its own.
 
         Where there is no usable index at all, make it now: there is nothing to answer from. An index that cannot be
@@ -133,11 +132,11 @@ class Brain:
         git.finish_pending(self.path)
         pending = pending_changes(self.path, self.environment)
         if pending is None:
-            return Freshness(synced=self.sync(progress=progress))
+            return IndexState(synced=self.sync(progress=progress))
         embedder = self.embedder
-        stands = Freshness()
+        stands = IndexState()
         if embedder is not None and embedder.model != self.index.embedding_model:
-            stands = Freshness(other_model=True, model_problem=self.index.model_problem(embedder.model))
+            stands = IndexState(other_model=True, model_problem=self.index.model_problem(embedder.model))
         if pending == 0 or pending > INLINE_CHANGES:
             return replace(stands, behind=pending)
         try:
@@ -181,7 +180,7 @@ class Brain:
             depth=as_depth(depth),
             explain=explain,
         )
-        state = self.freshen() if fresh else Freshness()
+        state = self.freshen() if fresh else IndexState()
         chosen = profiles.configured(profile, defaults)
         moment = now or datetime.now(UTC)
         bundle = self._guarded(
@@ -232,7 +231,7 @@ class Brain:
         query = replace(query, filter=replace(merged, sources=()), lists=lists)
         chosen = chosen_sources(merged.sources, identity=as_identity)
         wanted = at_least_one("limit", limit)
-        state = self.freshen() if fresh and SourceName.BRAIN in chosen else Freshness()
+        state = self.freshen() if fresh and SourceName.BRAIN in chosen else IndexState()
         beside = self.freshen_machine(chosen) if fresh else None
 
         def search_once() -> Results:

@@ -13,10 +13,11 @@ from nugget import evidence
 from nugget.config import Environment, Settings
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError
 from nugget.evidence import BundleOptions, EvidenceBundle, Ingested
+from nugget.index import read_home
+from nugget.index.connection import open_home
+from nugget.index.embed import embed_missing
 from nugget.index.events import LogSession, log_sessions
-from nugget.index.home import open_home, read_home
-from nugget.index.sync.missing_vectors import embed_missing
-from nugget.index.sync.result import Progress
+from nugget.index.sync import Progress
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.config import Environment, Settings, expanded
-from nugget.index import Index
-from nugget.index.home import discard_damaged, home_index_file, open_home
-from nugget.index.memory import open_memory, read_memory
-from nugget.index.sync.documents import document_changes, sync_documents
-from nugget.index.sync.result import Progress, SyncResult
+from nugget.index import Index, read_memory
+from nugget.index.connection import discard_damaged, home_index_file, open_home, open_memory
+from nugget.index.documents import document_changes, sync_documents
+from nugget.index.sync import Progress, SyncResult
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.infra.pace import Pace
@@ -117,7 +116,7 @@ def _sync_all(
         if SourceName.CANON in sources:
             done[SourceName.CANON] = _sync_canon(connection, environment, settings, brain, embedder, progress)
         if SourceName.PROVENANCE in sources:
-            from nugget.index.sync.provenance import sync_provenance
+            from nugget.index.documents import sync_provenance
 
             done[SourceName.PROVENANCE] = sync_provenance(
                 environment.home, connection, embedder=embedder, progress=progress
@@ -125,7 +124,7 @@ def _sync_all(
         if _HISTORY & {*sources}:
             done[SourceName.SESSIONS] = _sync_history(connection, environment, settings, brain, now, progress)
         if embedder and done:
-            from nugget.index.sync.missing_vectors import embed_missing
+            from nugget.index.embed import embed_missing
 
             embed_missing(
                 connection, embedder=embedder, cache_folder=environment.home / "embeddings", progress=progress
@@ -172,7 +171,7 @@ def freshen_machine(
 
 
 def _lacks_vectors(connection: sqlite3.Connection, embedder: Embedder | None) -> bool:
-    from nugget.index.sync.missing_vectors import any_missing
+    from nugget.index.embed import any_missing
 
     return embedder is not None and any_missing(connection)
 
@@ -257,7 +256,7 @@ def _freshen_canon(
 
 
 def _freshen_provenance(connection: sqlite3.Connection, environment: Environment, embedder: Embedder | None) -> Behind:
-    from nugget.index.sync.provenance import sync_provenance
+    from nugget.index.documents import sync_provenance
     from nugget.sources.nugget_units import NuggetUnits
 
     if not (environment.home / "provenance").is_dir():

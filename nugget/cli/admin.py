@@ -138,7 +138,7 @@ def doctor(
 
 
 def _repair(folder: Path, home: Path, brain: Path | None) -> list[str]:
-    from nugget.index.home import home_index_file
+    from nugget.index.connection import home_index_file
     from nugget.upkeep.repair import repair
 
     had_home_index = home_index_file(home).exists()

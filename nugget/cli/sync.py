@@ -18,7 +18,7 @@ from nugget.text import clean
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.index.sync.result import SyncResult
+    from nugget.index.sync import SyncResult
 
 commands = typer.Typer(add_completion=False)
 

@@ -17,9 +17,9 @@ from nugget.evidence.values import BundleOptions, EvidenceBundle
 from nugget.index import Index, queries, writes
 from nugget.index import events as store
 from nugget.index.connection import write_transaction
+from nugget.index.documents import chunks_of
 from nugget.index.events import LogSession
 from nugget.infra.embedding import Embedder
-from nugget.markdown import chunk_markdown
 from nugget.models import Filter, Scope, SourceName, Unit
 from nugget.retrieval.candidates import embed_question
 
@@ -123,8 +123,7 @@ def _put_units(connection: sqlite3.Connection, session: LogSession) -> None:
     made = [_unit(session, row[0], "incident", row[5], row[6], row[1]) for row in rows]
     made += [_unit(session, row[0], row[2], row[3], row[3], row[1]) for row in notes]
     for unit in made:
-        title = writes.indexed_title(unit.title, unit.body)
-        writes.put_unit(connection, writes.IndexedUnit(unit=unit, chunks=chunk_markdown(unit.body, title=title)))
+        writes.put_unit(connection, unit, chunks_of(unit))
     connection.execute("UPDATE log_sessions SET unit_generation = generation WHERE key = ?", (session.key,))
     writes.put_statistics(connection)
 

@@ -18,8 +18,8 @@ from nugget.config import Environment, Settings
 from nugget.errors import NuggetError
 from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
 from nugget.http.models import LogsContextRequest, Refusal, SessionRequest
+from nugget.index.connection import home_index_file, open_home
 from nugget.index.events import find_log_session
-from nugget.index.home import home_index_file, open_home
 from nugget.infra import files
 from nugget.redaction import allow_list, redact
 from nugget.sources.shell_logs import is_session_id

@@ -14,26 +14,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.index import queries, vectors
-from nugget.index.connection import SCHEMA_VERSION, Unusable, load_sqlite_vec, open_existing
+from nugget.index.connection import (
+    SCHEMA_VERSION,
+    Unusable,
+    home_index_file,
+    home_version,
+    load_sqlite_vec,
+    memory_index_file,
+    open_existing,
+    open_memory,
+)
 from nugget.index.queries import Edge, StoredChunk
 from nugget.index.terms import Terms, terms_of
 from nugget.models import FileState, Filter, SourceName, Unit
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from nugget.infra.embedding import Vector
 
-__all__ = ["Edge", "Index", "StoredChunk", "Terms", "Unusable"]
+__all__ = ["Edge", "Index", "StoredChunk", "Terms", "Unusable", "read_home", "read_memory"]
 
 
 class Index:
     """An index file, opened for reading. Thread-safe: each thread has a connection of its own.
 
-    `resident=True` is for a process that stays: it keeps vectors and the scores of words in memory between questions.
-    `use_sqlite_vec=False` searches vectors with numpy even where sqlite-vec could be loaded.
-    Raises Unusable when the file must be rebuilt first.
+    `resident=True` is for a long-lived process: it keeps the vectors in memory between questions.
+    `use_sqlite_vec=False` searches vectors with numpy even if sqlite-vec could be loaded.
+    Raises Unusable if the file must be rebuilt first.
     """
 
     def __init__(
@@ -46,7 +52,7 @@ class Index:
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
-        self._snapshot: vectors.Snapshot | None = None
+        self._vectors: vectors.Snapshot | None = None
         _ = self.connection
 
     @property
@@ -146,36 +152,23 @@ class Index:
         allowed_sql, parameters = queries.allowed_chunks(filter_)
         if self.vector_search == "sqlite-vec":
             return vectors.search_by_sql(self.connection, vector, k, allowed_sql, parameters)
-        snapshot = self._current_snapshot()
-        admitted = vectors.rows_admitted(self.connection, snapshot, allowed_sql, parameters)
-        cosines = self._cosines(snapshot, vector)
-        return vectors.search_snapshot(self.connection, snapshot, vector, k, cosines=cosines, admitted=admitted)
+        return self._snapshot().search(self.connection, vector, k, allowed_sql, parameters)
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
         """The cosines with each of these units that has vectors: of its nearest chunk, of the whole, of its title."""
         if self.vector_search == "sqlite-vec":
             return vectors.unit_cosines_by_sql(self.connection, vector, unit_keys)
-        snapshot = self._current_snapshot()
-        return vectors.unit_cosines(self.connection, snapshot, self._best_of_units(snapshot, vector), vector, unit_keys)
+        return self._snapshot().unit_cosines(vector, unit_keys)
 
     def nearest_chunk(self, vector: Vector, unit_key: int) -> int | None:
-        """The chunk of a unit that is nearest; None where it has no vectors."""
+        """The chunk of a unit that is nearest; None if it has no vectors."""
         if self.vector_search == "sqlite-vec":
-            found = vectors.best_chunks_by_sql(self.connection, vector, [unit_key])
-        else:
-            snapshot = self._current_snapshot()
-            cosines = self._cosines(snapshot, vector)
-            if cosines is not None:
-                return vectors.nearest_chunk(snapshot, cosines, unit_key)
-            found = vectors.best_chunks(self.connection, vector, [unit_key])
-        return found[unit_key][0] if found else None
+            found = vectors.nearest_chunks_by_sql(self.connection, vector, [unit_key])
+            return found[unit_key][0] if found else None
+        return self._snapshot().nearest_chunk(vector, unit_key)
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """The unit of each of these chunks: chunk key -> unit key."""
-        snapshot = self._snapshot
-        if snapshot is not None and snapshot.generation == self.generation:
-            known = {key: snapshot.unit_of[key] for key in keys if key in snapshot.unit_of}
-            return known | queries.units_of_chunks(self.connection, [key for key in keys if key not in known])
         return queries.units_of_chunks(self.connection, keys)
 
     def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
@@ -226,31 +219,23 @@ class Index:
         for connection in getattr(self, "_opened", ()):
             connection.close()
 
-    def _cosines(self, snapshot: vectors.Snapshot, vector: Vector) -> NDArray[np.float32] | None:
-        """The cosines of every row with a vector, made once a question; None where only signs are kept."""
-        if snapshot.matrix is None:
-            return None
-        made: tuple[object, object, NDArray[np.float32]] | None = getattr(self._local, "cosines", None)
-        if made is None or made[0] is not snapshot or made[1] is not vector:
-            row = vectors.as_row(vector)
-            made = (snapshot, vector, snapshot.matrix @ row if len(snapshot.matrix) else snapshot.matrix.ravel())
-            self._local.cosines = made
-        return made[2]
-
-    def _best_of_units(self, snapshot: vectors.Snapshot, vector: Vector) -> NDArray[np.float32] | None:
-        """The cosine of every unit's nearest chunk, made once a question; None where only signs are kept."""
-        cosines = self._cosines(snapshot, vector)
-        if cosines is None:
-            return None
-        made: tuple[object, NDArray[np.float32]] | None = getattr(self._local, "best_of_units", None)
-        if made is None or made[0] is not cosines:
-            made = (cosines, vectors.best_of_units(snapshot, cosines))
-            self._local.best_of_units = made
-        return made[1]
-
-    def _current_snapshot(self) -> vectors.Snapshot:
+    def _snapshot(self) -> vectors.Snapshot:
         generation = self.generation
         with self._lock:
-            if self._snapshot is None or self._snapshot.generation != generation:
-                self._snapshot = vectors.take_snapshot(self.connection, generation)
-            return self._snapshot
+            if self._vectors is None or self._vectors.generation != generation:
+                self._vectors = vectors.Snapshot(self.connection, generation)
+            return self._vectors
+
+
+def read_home(home: Path, *, resident: bool = False) -> Index:
+    """Open the machine's index for reading. Raises Unusable if nothing has been synced into it yet."""
+    return Index(home_index_file(home), resident=resident, version=home_version())
+
+
+def read_memory(home: Path, identity: str, *, resident: bool = False) -> Index:
+    """Open the index of an identity's memory for reading; create it if there is none."""
+    open_memory(home, identity).close()
+    index = Index(memory_index_file(home, identity), resident=resident)
+    if index.meta("identity") != identity:
+        raise Unusable("the index is another identity's")
+    return index

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from nugget.index.connection import home_index_file, home_version
 from nugget.index.events import LogSession, id_range, log_sessions
-from nugget.index.home import home_index_file, home_version
 
 _SESSIONS = 30
 """How many of the latest sessions of a workspace are looked at."""

@@ -1,8 +1,13 @@
-"""Opening the index file: pragmas, schema, the sqlite-vec extension, and what counts as unusable."""
+"""Open index files: pragmas, schema, the sqlite-vec extension, and which file holds what.
+
+A brain's index lies beside it; the machine's and those of memory lie in `$NUGGET_HOME`. All are derived: one that is
+missing, damaged or of another version is replaced by an empty one, and the next sync fills it.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -43,7 +48,7 @@ def connect(file: Path | str) -> sqlite3.Connection:
 
 
 def create(file: Path | str, *, schemas: Sequence[str] = (), version: str = SCHEMA_VERSION) -> sqlite3.Connection:
-    """A new, empty index at a path where nothing is yet; `schemas` are SQL that adds tables to the common ones."""
+    """Create an empty index at a path where nothing is yet; `schemas` are SQL that adds tables to the common ones."""
     connection = connect(file)
     tables = "".join((_SCHEMA.read_text("utf-8"), *schemas))
     connection.executescript(f"BEGIN;\n{tables}")  # one transaction, for the disk is waited for once in each
@@ -110,19 +115,19 @@ def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Conne
         raise Unusable("the index was made by another version of Nugget")
     if missing:
         connection.close()
-        raise Unusable(f"the index lacks the {max(missing)}")  # a table, where there is one, rather than its index
+        raise Unusable(f"the index lacks the {max(missing)}")  # a table rather than its index
     return connection
 
 
 def _shape(connection: sqlite3.Connection) -> set[str]:
-    """What a file consists of: its tables, those that SQLite keeps for full text among them, indexes and the rest."""
+    """Return what a file consists of: its tables, also those that SQLite keeps for full text, indexes and the rest."""
     named = connection.execute("SELECT type || ' ' || name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
     return {name for (name,) in named}
 
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing, one writer at a time; raises the generation, by which readers know that they must look again."""
+    """Write all or nothing, one writer at a time; raise the generation, so that readers look again."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -135,10 +140,10 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def load_sqlite_vec(connection: sqlite3.Connection) -> bool:
-    """Make sqlite-vec's functions available on this connection; False where this Python cannot.
+    """Make sqlite-vec's functions available on this connection; return False if this Python cannot.
 
-    Two ways: loading the extension, where Python was built to allow it; else registering the library as an
-    auto-extension of the very SQLite that Python is linked with, which `connect` has then done beforehand.
+    Either the extension is loaded, if Python was built to allow that, or `connect` has registered the library as an
+    auto-extension of the SQLite that Python is linked with.
     """
     if _has_vec(connection):
         return True
@@ -164,7 +169,7 @@ def _has_vec(connection: sqlite3.Connection) -> bool:
 
 @cache
 def _vec_library() -> Path | None:
-    """sqlite-vec's loadable library, found without importing the package (which would import numpy)."""
+    """Return sqlite-vec's loadable library, found without importing the package (which would import numpy)."""
     spec = find_spec("sqlite_vec")
     if spec is None or spec.origin is None:
         return None
@@ -185,3 +190,105 @@ def _register_everywhere() -> bool:
         return bool(sqlite.sqlite3_auto_extension(ctypes.cast(vec.sqlite3_vec_init, ctypes.c_void_p)) == 0)
     except (OSError, AttributeError, ImportError):
         return False
+
+
+def home_index_file(home: Path) -> Path:
+    """Return where the machine's index lies, for `home` = `$NUGGET_HOME`."""
+    return home / "index.db"
+
+
+@cache
+def home_version() -> str:
+    """Return the version of the machine's index, which changes with every change of its schema."""
+    return f"{SCHEMA_VERSION}-{hashlib.sha256(''.join(_home_schemas()).encode()).hexdigest()[:12]}"
+
+
+def _home_schemas() -> list[str]:
+    return [Path(__file__).with_name(name).read_text("utf-8") for name in ("provenance.sql", "events.sql")]
+
+
+def open_home(home: Path) -> sqlite3.Connection:
+    """Open the machine's index for reading and writing; create it if there is none that can be used.
+
+    It holds what belongs to no single brain: provenance, sessions, shell logs, canon and channels. It is derived like
+    the others. Raises IndexUnavailable if it can neither be opened nor created.
+    """
+    return _open_or_create(home_index_file(home), schemas=_home_schemas(), version=home_version())
+
+
+def memory_index_file(home: Path, identity: str) -> Path:
+    """Return where the index of an identity's memory lies: a file of its own, which no query of another one reaches."""
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]  # Zealot and zealot are two, on any file system
+    return home / "memory-indexes" / f"{identity}-{digest}.db"
+
+
+def open_memory(home: Path, identity: str) -> sqlite3.Connection:
+    """Open the index of an identity's memory for reading and writing; create it if there is none that can be used."""
+    connection = _open_or_create(memory_index_file(home, identity), schemas=(), version=SCHEMA_VERSION)
+    if connection.execute("SELECT 1 FROM meta WHERE key = 'identity'").fetchone() is None:
+        connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (identity,))
+    return connection
+
+
+def discard_damaged(home: Path) -> bool:
+    """Remove the machine's index if it is damaged, for the next sync to rebuild; return whether it was."""
+    file = home_index_file(home)
+    if not file.exists() or find_damage(file) is None:
+        return False
+    remove_database(file)
+    return True
+
+
+def _open_or_create(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3.Connection:
+    with suppress(Unusable):
+        return open_existing(file, version=version)
+    try:
+        with files.locked(file.with_suffix(".lock")):
+            with suppress(Unusable):
+                return open_existing(file, version=version)  # another process has just created it
+            fresh = file.with_name(f"{file.name}.new")
+            remove_database(fresh)
+            with closing(create(fresh, schemas=schemas, version=version)) as made:
+                if schemas and file.is_file():
+                    _keep_gone_sessions(made, file)
+            remove_database(file)
+            fresh.replace(file)
+            return open_existing(file, version=version)
+    except (OSError, sqlite3.Error) as error:
+        raise IndexUnavailable(f"{file} cannot be made ({error}).", hint="Check space and permissions.") from error
+
+
+def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
+    """Copy the sessions whose files are gone from an older index: all else is read again from files.
+
+    Incidents and notes are derived again. An index that cannot be read has nothing to give.
+    """
+    from nugget.index.events import index_rows
+
+    tables = ("events", "command_inputs", "pane_output", "file_edits")
+    with suppress(sqlite3.Error):
+        connection.execute("ATTACH ? AS old", (str(old),))
+        try:
+            rows = connection.execute("SELECT key, path FROM old.log_sessions WHERE source != 'bridge'").fetchall()
+            keys = ", ".join(str(int(key)) for key, path in rows if not Path(path).exists())
+            connection.execute("BEGIN IMMEDIATE")
+            for table in ("log_sessions", *tables):
+                own, theirs = (
+                    [row[1] for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]
+                    for schema in ("main", "old")
+                )
+                names = ", ".join(name for name in own if name in theirs and name != "file")  # files have other numbers
+                which = "key" if table == "log_sessions" else "id >> 34"
+                connection.execute(
+                    f"INSERT INTO main.{table} ({names}) SELECT {names} FROM old.{table} WHERE {which} IN ({keys})"
+                )
+            for table in tables:
+                index_rows(connection, table, 0, 1 << 62)
+            connection.execute("UPDATE log_sessions SET gone = 1, derived = 0, generation = 1, unit_generation = 0")
+            if keys:  # by which rules they were redacted is not known
+                connection.execute("UPDATE meta SET value = 'unknown' WHERE key = 'events_rules'")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.execute("DETACH old")

@@ -37,6 +37,8 @@ _WRITTEN = _COLUMNS | {
 }
 MARKS = {SourceName.SHELL: "zqnuggetsourceshell", SourceName.BRIDGE: "zqnuggetsourcebridge"}
 """Stand in the `parts` of every row that is searched of a small source, to find it among a million of sessions."""
+MORE = ".more"
+"""In the kind of a row that goes on with what the row before it says."""
 SAID = ("events", "command_inputs", "pane_output")
 """The tables with rows that people search: those with a number, in events_fts."""
 _ASKED = {

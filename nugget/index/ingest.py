@@ -23,7 +23,8 @@ from nugget.errors import NuggetError
 from nugget.index import events as store
 from nugget.index.connection import write_transaction
 from nugget.index.fulltext import said_parts
-from nugget.index.log_ingest import Run, read_log, remove_messages, reset_session
+from nugget.index.log_ingest import read_log, remove_messages, reset_session
+from nugget.index.session_rows import Run
 from nugget.infra import files
 from nugget.models import Problem, SourceName
 from nugget.redaction import allow_list, redact, rules_stamp
@@ -171,7 +172,7 @@ def _run(connection: sqlite3.Connection, settings: Settings, now: datetime | Non
 def _result(run: Run, **counts: object) -> Ingested:
     return Ingested(
         sessions=tuple(run.sessions), rows=run.rows, redacted=run.redacted, malformed=run.malformed,
-        bytes_read=run.bytes_read, anew=tuple(run.anew), **counts,  # type: ignore[arg-type]
+        bytes_read=run.bytes_read, anew=tuple(run.reread), **counts,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

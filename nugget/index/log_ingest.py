@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from nugget.config import Settings
 from nugget.errors import NuggetError, reason_of
 from nugget.index import events as store
 from nugget.index.connection import write_transaction
@@ -21,6 +18,7 @@ from nugget.index.session_rows import (
     LEFT,
     RECALLED,
     RowMaker,
+    Run,
     cleaned_events,
     hash_of,
     message_hash,
@@ -29,10 +27,10 @@ from nugget.index.session_rows import (
     read_calls,
     stored_calls,
 )
-from nugget.index.shell_ingest import ShellIngest, ingest_shell
+from nugget.index.shell_ingest import read_shell
 from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models import Event, EventKind, Session, SourceName
-from nugget.redaction import is_excluded_project, redact
+from nugget.redaction import is_excluded_project
 from nugget.sources.channels import Message, channel_of_session, read_channel
 from nugget.sources.claude_code import SAID, TranscriptPart, read_part, session_named_in
 from nugget.sources.files import FilePlace, LogFile, place_of, resumed
@@ -43,42 +41,17 @@ EXCLUDED = "excluded"
 """The problem of a file of which nothing is kept, because its project is excluded."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Run:
-    """An ingest under way: what it works with, and what it has done so far. `sessions` are keys."""
-
-    connection: sqlite3.Connection
-    settings: Settings
-    allow: Sequence[re.Pattern[str]]
-    now_ms: int
-    rows: Counter[str] = field(default_factory=Counter)
-    redacted: Counter[str] = field(default_factory=Counter)
-    sessions: dict[int, None] = field(default_factory=dict)
-    malformed: int = 0
-    bytes_read: int = 0
-    anew: list[str] = field(default_factory=list)
-
-    def clean(self, text: str) -> str:
-        """Return a text without secrets."""
-        return redact(text, allow=self.allow).text if text else text
-
-
 def read_log(run: Run, log: Log) -> None:
     """Read what is new in a log; what cannot be read is noted as a problem of its file."""
     states = store.read_states(run.connection, [file.path for file in log.files])
     if log.reader is Reader.SHELL:
-        shell = ShellIngest(
-            connection=run.connection, log=log, allow=run.allow, now_ms=run.now_ms, states=states, rows=run.rows,
-            redacted=run.redacted,
-        )  # fmt: skip
-        session = ingest_shell(shell)
-        if shell.bytes_read:
+        read_bytes = run.bytes_read
+        session = read_shell(run, log, states)
+        if run.bytes_read > read_bytes:
             run.sessions[session.key] = None
             with write_transaction(run.connection):
                 ids = Ids(session.key, session.last_number)
                 store.put_session(run.connection, ids, workspace=_workspace_of(session.folder))
-        run.malformed, run.bytes_read = run.malformed + shell.malformed, run.bytes_read + shell.bytes_read
-        run.anew += shell.anew
         return
     if any(not _has_grown(state) for state in states.values()):
         for state in states.values():
@@ -124,7 +97,7 @@ def remove_messages(connection: sqlite3.Connection, file: int) -> None:
 
 
 def _has_grown(state: ReadState) -> bool:
-    """Whether what was read of a file still stands at its beginning."""
+    """Return whether what was read of a file still stands at its beginning."""
     if not state.taken:
         return True
     with suppress(OSError), Path(state.path).open("rb") as file:
@@ -190,7 +163,7 @@ def _put_part(run: Run, session: LogSession, state: ReadState, part: TranscriptP
     )  # fmt: skip
     for call in part.settled:
         maker.settle(call)
-    events = cleaned_events(part.events, run.settings, run.redacted, calls=[call.event for call in calls.values()])
+    events = cleaned_events(run, part.events, calls=[call.event for call in calls.values()])
     for event, number in zip(events, part.numbers, strict=True):
         maker.add(event, number)
     _put_made(run, session, maker)
@@ -206,12 +179,8 @@ def _put_part(run: Run, session: LogSession, state: ReadState, part: TranscriptP
 
 
 def _put_made(run: Run, session: LogSession, maker: RowMaker) -> None:
-    rows = maker.rows
-    for table in ("events", "pane_output", "file_edits"):
-        made = getattr(rows, table)
-        store.put_rows(run.connection, table, made)
-        run.rows[table] += len(made)
-    run.connection.executemany("UPDATE file_edits SET ok = ? WHERE id = ?", rows.settled)
+    run.put_rows(maker.rows)
+    run.connection.executemany("UPDATE file_edits SET ok = ? WHERE id = ?", maker.settled)
     run.sessions[session.key] = None
 
 
@@ -236,7 +205,7 @@ def _forget_dead_branch(run: Run, session: LogSession, state: ReadState, part: T
 
 
 def _repeated(run: Run, state: ReadState, events: Sequence[Event]) -> set[int]:
-    """The records of these events that search finds in another file: what a fork repeats."""
+    """Return the records of these events that search finds in another file: what a fork repeats."""
     records = {hash_of(event.uuid) for event in events if event.uuid and event.kind in SAID}
     sql = (
         "SELECT e.record FROM events e JOIN log_sessions s ON s.key = e.id >> 34 AND s.gone = 0 "
@@ -296,7 +265,7 @@ def _read_whole(run: Run, log: Log, file: LogFile, state: ReadState) -> None:
     if _is_excluded(run, session, read.folders or ((read.cwd,) if read.cwd else ())):
         _exclude(run, session, replace(state, size=file.size))
         return
-    events = cleaned_events(read.events, run.settings, run.redacted)
+    events = cleaned_events(run, read.events)
     cwd = run.clean(read.cwd or "")
     with write_transaction(run.connection):
         before = store.row_counts(run.connection, session.key)
@@ -334,7 +303,7 @@ def _whole_session(log: Log) -> Session:
 
 
 def _claimed(run: Run, log: Log, file: LogFile, session_id: str) -> LogSession:
-    """The session of a file; one that had been gone is begun again."""
+    """Return the session of a file; one that had been gone is begun again."""
     with write_transaction(run.connection):
         known = store.find_log_session(run.connection, session_id, SourceName.SESSIONS)
         if known is not None and known.gone:
@@ -366,7 +335,7 @@ def _exclude(run: Run, session: LogSession, state: ReadState) -> None:
 
 @lru_cache(maxsize=256)
 def _workspace_of(folder: str | None) -> str | None:
-    """The identity of the code repository of a folder, also if the folder is gone."""
+    """Return the identity of the code repository of a folder, also if the folder is gone."""
     if not folder or not folder.startswith("/"):
         return None
     with suppress(OSError, NuggetError, ValueError):

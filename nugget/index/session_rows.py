@@ -1,9 +1,11 @@
-"""An agent's session becomes rows: what was said, commands with their outcome, output, edits, failures."""
+"""Make rows of an agent's session: what was said, commands with their outcome, output, edits, failures."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import sqlite3
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,10 +13,11 @@ from datetime import datetime
 from typing import Any
 
 from nugget.config import Settings
+from nugget.index import events as store
 from nugget.index.events import MARKS, Ids, table_of
 from nugget.index.fulltext import said_parts
 from nugget.models import Event, EventKind, SourceName
-from nugget.redaction import allow_list
+from nugget.redaction import redact
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, within
 from nugget.redaction.paths import without_excluded
 from nugget.sources.channels import Message
@@ -32,14 +35,12 @@ _TEXT_CHARS = {
 }  # fmt: skip
 _ROW_CHARS = 6000
 """What was said at more length becomes several rows, or a single word could not be weighed."""
-MORE = ".more"
-"""In the kind of a row that goes on with what the row before it says."""
 LEFT = ".left"
 """In the kind of what was said on a branch that the person went back on: found by a search, no evidence of anything."""
 _RESULTS = (EventKind.OUTPUT, EventKind.TOOL_RESULT)
 _WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
 RECALLED = -1
-"""In place of the row of a call whose result becomes none: it recalls what Nugget knows, or was gone back on."""
+"""Stands for the row of a call whose result becomes no row: it recalls what Nugget knows, or was gone back on."""
 _MOST_CALLS = 200
 
 
@@ -52,23 +53,42 @@ class Call:
     label: str
 
 
-@dataclass(slots=True)
-class SessionRows:
-    """Rows for the tables of the same names; `settled` are (ok, id) of edits that stand in the table already."""
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """An ingest under way: what it works with, and what it has done so far.
 
-    events: list[list[Any]] = field(default_factory=list)
-    pane_output: list[list[Any]] = field(default_factory=list)
-    file_edits: list[list[Any]] = field(default_factory=list)
-    settled: list[tuple[int, int]] = field(default_factory=list)
+    `sessions` are keys, `rows` counts by table, `reread` names of files that were read from their beginning again.
+    """
+
+    connection: sqlite3.Connection
+    settings: Settings
+    allow: Sequence[re.Pattern[str]]
+    now_ms: int
+    rows: Counter[str] = field(default_factory=Counter)
+    redacted: Counter[str] = field(default_factory=Counter)
+    sessions: dict[int, None] = field(default_factory=dict)
+    malformed: int = 0
+    bytes_read: int = 0
+    reread: list[str] = field(default_factory=list)
+
+    def clean(self, text: str) -> str:
+        """Return a text without secrets."""
+        return redact(text, allow=self.allow).text if text else text
+
+    def put_rows(self, rows: Mapping[str, Sequence[Sequence[Any]]]) -> None:
+        """Write rows by table."""
+        for table, made in rows.items():
+            store.put_rows(self.connection, table, made)
+            self.rows[table] += len(made)
 
 
 @dataclass(slots=True, kw_only=True)
 class RowMaker:
-    """Turns the events of one file of a session into rows. `calls` are those without a result, by call id.
+    """Turn the events of one file of a session into rows. `calls` are those without a result, by call id.
 
     `dead` are the records that the person went back on, `repeated` those that another session has too: search finds
-    them there. `ts_ms` is the time of what has
-    none.
+    them there. `ts_ms` is the time of events that have none. `rows` are by table; `settled` are (ok, id) of edits that
+    stand in the table already.
     """
 
     ids: Ids
@@ -79,7 +99,10 @@ class RowMaker:
     dead: Collection[str] = ()
     repeated: Collection[int] = ()
     calls: dict[str, Call] = field(default_factory=dict)
-    rows: SessionRows = field(default_factory=SessionRows)
+    rows: dict[str, list[list[Any]]] = field(
+        default_factory=lambda: {"events": [], "pane_output": [], "file_edits": []}
+    )
+    settled: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, event: Event, number: int) -> None:
         """Take the next event, redacted; `number` is that of its exchange."""
@@ -102,7 +125,7 @@ class RowMaker:
         """Note the outcome of an edit that was read before its result."""
         known = self.calls.get(call.call_id or "")
         if known is not None and known.row > 0 and table_of(known.row) == "file_edits" and call.ok is not None:
-            self.rows.settled.append((int(call.ok), known.row))
+            self.settled.append((int(call.ok), known.row))
             if call.ok:
                 self._close(call)
 
@@ -112,9 +135,9 @@ class RowMaker:
         found = None if record in self.repeated or not event.text.strip() else number
         for place, (start, stop) in enumerate(cut_text(event.text, _ROW_CHARS)):
             text = event.text[start:stop]
-            kind = event.kind.value + (MORE if place else "") + (LEFT if event.uuid in self.dead else "")
+            kind = event.kind.value + (store.MORE if place else "") + (LEFT if event.uuid in self.dead else "")
             parts = said_parts(text) if found is not None else None
-            self.rows.events.append([
+            self.rows["events"].append([
                 self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None, None,
                 event.speaker.value, event.origin.value, found, self.file, record,
                 hash_of(parent) if parent and not place else None, parts,
@@ -124,7 +147,7 @@ class RowMaker:
         row = self.ids.next("file_edits")
         action = "overwrite" if event.tool == "Write" else "edit"
         path = _inside(event.path or event.text, self.cwd)
-        self.rows.file_edits.append([row, self.ts_ms, path, action, None if event.ok is None else int(event.ok)])
+        self.rows["file_edits"].append([row, self.ts_ms, path, action, None if event.ok is None else int(event.ok)])
         if not event.ok:
             self._open(event, row, f"{event.tool} {path}".strip())
 
@@ -153,7 +176,7 @@ class RowMaker:
         for line in event.text.split("\n"):
             if shown := line.rstrip()[:MAX_LINE_CHARS]:
                 row = self.ids.next("pane_output")
-                self.rows.pane_output.append(
+                self.rows["pane_output"].append(
                     [row, self.ts_ms, "merged", shown, int(looks_failed(shown)), begun, None, None, None]
                 )
         was_stopped = event.ok is False and event.exit_code is None and "[Request interrupted" in event.text
@@ -162,7 +185,7 @@ class RowMaker:
         self._close(event)
 
     def _put(self, event: Event, row: int, kind: str, text: str, *, ok: int | None, begun: int | None) -> None:
-        self.rows.events.append([
+        self.rows["events"].append([
             row, self.ts_ms, kind, event.tool, text, ok, event.exit_code, begun, None, event.speaker.value,
             event.origin.value, None, self.file, None, None, None,
         ])  # fmt: skip
@@ -175,19 +198,18 @@ class RowMaker:
         self.calls.pop(event.call_id or "", None)
 
 
-def cleaned_events(
-    events: Sequence[Event], settings: Settings, counts: Counter[str], *, calls: Sequence[Event] = ()
-) -> list[Event]:
+def cleaned_events(run: Run, events: Sequence[Event], *, calls: Sequence[Event] = ()) -> list[Event]:
     """Return the events cut to what is kept, without secrets and without what `capture.exclude_paths` names.
 
-    `calls` are those before them whose results may be among them. `counts` gathers what kinds of secrets there were.
+    `calls` are those before them whose results may be among them.
     """
-    trimmed = without_excluded([*calls, *map(_trimmed, events)], settings.capture.exclude_paths)[len(calls) :]
-    allow = allow_list(settings)
-    texts = redacted_all([event.text for event in trimmed], allow=allow, counts=counts)
+    excluded = run.settings.capture.exclude_paths
+    trimmed = without_excluded([*calls, *map(_trimmed, events)], excluded)[len(calls) :]
+    texts = redacted_all([event.text for event in trimmed], allow=run.allow, counts=run.redacted)
     names = redacted_all(
-        [name for event in trimmed for name in (event.path or "", event.tool or "")], allow=allow, counts=counts
-    )
+        [name for event in trimmed for name in (event.path or "", event.tool or "")], allow=run.allow,
+        counts=run.redacted,
+    )  # fmt: skip
     return [
         replace(
             event, text=within(text, _TEXT_CHARS[event.kind], was=len(event.text)),
@@ -264,7 +286,7 @@ def _bare(event: Event) -> Event:
 
 
 def _trimmed(event: Event) -> Event:
-    """The event with little more of its text than is kept."""
+    """Return the event with little more of its text than is kept."""
     text = event.text[: _TEXT_CHARS[event.kind] + MARGIN_CHARS]
     if event.kind is EventKind.OUTPUT:
         text = "\n".join(_kept(plain(_end_of(event.text)).split("\n")))
@@ -272,7 +294,7 @@ def _trimmed(event: Event) -> Event:
 
 
 def _end_of(text: str) -> str:
-    """The last lines of an output; of one that is all one line, the last characters."""
+    """Return the last lines of an output; of one that is all one line, the last characters."""
     if len(text) <= _OUTPUT_CHARS:
         return text
     _, border, lines = text[-_OUTPUT_CHARS:].partition("\n")
@@ -280,12 +302,12 @@ def _end_of(text: str) -> str:
 
 
 def _inside(path: str, folder: str | None) -> str:
-    """A path below the folder that the session worked in as seen from there; any other as it is."""
+    """Return a path below the folder that the session worked in as seen from there; any other as it is."""
     return path.removeprefix(f"{folder.rstrip('/')}/") if folder else path
 
 
 def _kept(lines: Sequence[str]) -> Sequence[str]:
-    """Of a long output the beginning, what looks like failures, and the end."""
+    """Return of a long output the beginning, what looks like failures, and the end."""
     lines = [line for line in lines if line.strip() and not is_opaque(line)]
     if len(lines) <= _WHOLE_LINES:
         return lines

@@ -1,15 +1,13 @@
 """Exact nearest neighbours over the vectors table: by sqlite-vec in SQL, or by numpy over a snapshot in memory.
 
-Both give the same order. A process that asks once lets sqlite-vec scan the file; one that stays (a server), and
-any Python that cannot load sqlite-vec, keeps a snapshot. Up to EXACT_LIMIT vectors that is the float32 matrix;
-beyond it only their signs, packed to bits, choose RESCORED candidates whose true vectors are then read.
+Both give the same order. A process that asks once lets sqlite-vec scan the file; a long-lived one (a server), and any
+Python that cannot load sqlite-vec, keeps a snapshot.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nugget.index.queries import select_in
@@ -20,46 +18,17 @@ if TYPE_CHECKING:
 
     from nugget.infra.embedding import Vector
 
-EXACT_LIMIT = 20_000
-"""Vectors kept whole in memory (30 MB at 384 dimensions); more are kept as bits (5 MB for 100,000)."""
-
-RESCORED = 400
-"""Candidates by sign that are scored by their true vectors; recall of the top 50 is then .99 and more."""
-
 _ROWS_A_READ = 8192
 _FILTERS_KEPT = 8
 
 UnitCosines: TypeAlias = tuple[float, float, float | None]
-"""With the nearest chunk of a unit, with the unit as a whole, and with its title where it has one of its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """The vectors of one generation of the index, in memory.
-
-    `keys` (of the chunks) have shape (n,), int64, ascending. `matrix` has shape (n, dimensions) float32, or is None
-    and `signs` has shape (n, dimensions / 64) uint64. The chunks of a unit stand in one run of rows: `starts` are the
-    first rows of the runs, `runs` the number of each unit's run; `unit_of` is the unit of each chunk. `whole_and_title`
-    has shape (runs, 2, dimensions), float32; a unit without a title of its own has zeros there and False in
-    `has_title`. `admitted` keeps which rows the last filters admit.
-    """
-
-    generation: int
-    keys: NDArray[np.int64]
-    matrix: NDArray[np.float32] | None
-    signs: NDArray[np.uint64] | None
-    starts: NDArray[np.intp]
-    runs: Mapping[int, int]
-    unit_of: Mapping[int, int]
-    whole_and_title: NDArray[np.float32]
-    has_title: NDArray[np.bool_]
-    admitted: dict[tuple[object, ...], NDArray[np.intp]] = field(default_factory=dict)
+"""With the nearest chunk of a unit, with the unit as a whole, and with its title (None if it has none of its own)."""
 
 
 def search_by_sql(
     connection: sqlite3.Connection, vector: Vector, k: int, allowed_sql: str, parameters: Sequence[object]
 ) -> list[tuple[int, float]]:
-    """The k chunks of highest cosine as (chunk key, cosine), scanned by sqlite-vec.
+    """Return the k chunks of highest cosine as (chunk key, cosine), scanned by sqlite-vec.
 
     `allowed_sql` selects the chunk keys that may be found; empty for all.
     """
@@ -72,186 +41,24 @@ def search_by_sql(
     return [(key, _cosine(distance)) for key, distance in rows]
 
 
-def take_snapshot(connection: sqlite3.Connection, generation: int) -> Snapshot:
-    """Read the vectors into memory, a few thousand rows at a time."""
-    import numpy as np
-
-    count = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
-    keys: list[int] = []
-    starts: list[int] = []
-    runs: dict[int, int] = {}
-    unit_of: dict[int, int] = {}
-    blocks: list[Any] = []
-    size = 0
-    cursor = connection.execute(
-        "SELECT chunk_key, unit_key, embedding FROM vectors JOIN chunks ON key = chunk_key ORDER BY chunk_key"
-    )
-    while part := cursor.fetchmany(_ROWS_A_READ):
-        for key, unit, _ in part:
-            if unit not in runs:  # its chunks were given their keys in one go
-                runs[unit] = len(starts)
-                starts.append(len(keys))
-            keys.append(key)
-            unit_of[key] = unit
-        size = len(part[0][2])
-        block = np.frombuffer(b"".join(row[2] for row in part), dtype="<f4").reshape(len(part), -1)
-        blocks.append(block if count <= EXACT_LIMIT else _signs(block))
-    stacked: Any = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.float32)
-    whole_and_title, has_title = _unit_matrices(connection, list(runs), size)
-    return Snapshot(
-        generation=generation,
-        keys=np.array(keys, dtype=np.int64),
-        matrix=stacked if count <= EXACT_LIMIT else None,
-        signs=None if count <= EXACT_LIMIT else stacked,
-        starts=np.array(starts, dtype=np.intp),
-        runs=runs,
-        unit_of=unit_of,
-        whole_and_title=whole_and_title,
-        has_title=has_title,
-    )
-
-
-def _unit_matrices(
-    connection: sqlite3.Connection, units: Sequence[int], size: int
-) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """The vectors (of so many bytes) of these units as a whole and of their titles, and which have a title."""
-    import numpy as np
-
-    rows = connection.execute("SELECT unit_key, embedding, title_embedding FROM unit_vectors")
-    read = {row[0]: row[1:] for row in rows}
-    found = [read.get(unit, (None, None)) for unit in units]
-    blobs = b"".join(vector or bytes(size) for pair in found for vector in pair)
-    both = np.frombuffer(blobs, dtype="<f4").reshape(len(found), 2, -1 if found else 0)
-    return both, np.array([title is not None for _, title in found], dtype=np.bool_)
-
-
-def rows_admitted(
-    connection: sqlite3.Connection, snapshot: Snapshot, allowed_sql: str, parameters: Sequence[object]
-) -> NDArray[np.intp] | None:
-    """The rows of the chunks that a SELECT of keys admits, ascending; None for an empty one, which admits all.
-
-    Those of the last filters are kept: the same few come back, as each source has one, and some admit most of an index.
-    """
-    import numpy as np
-
-    if not allowed_sql:
-        return None
-    rows = snapshot.admitted.get((allowed_sql, *parameters))
-    if rows is None:
-        keys = np.array([row[0] for row in connection.execute(allowed_sql, parameters)], dtype=np.int64)
-        rows = np.flatnonzero(np.isin(snapshot.keys, keys))
-        if len(snapshot.admitted) >= _FILTERS_KEPT:
-            snapshot.admitted.clear()
-        snapshot.admitted[(allowed_sql, *parameters)] = rows
-    return rows
-
-
-def search_snapshot(
-    connection: sqlite3.Connection,
-    snapshot: Snapshot,
-    vector: Vector,
-    k: int,
-    *,
-    cosines: NDArray[np.float32] | None,
-    admitted: NDArray[np.intp] | None,
-) -> list[tuple[int, float]]:
-    """The k chunks of highest cosine as (chunk key, cosine); `admitted` are the rows that may be found, None for all.
-
-    `cosines` are those of every row, where the snapshot holds whole vectors.
-    """
-    import numpy as np
-
-    rows = np.arange(len(snapshot.keys)) if admitted is None else admitted
-    if not len(rows):
-        return []
-    if cosines is not None:
-        best = rows[_largest(cosines if admitted is None else cosines[rows], k)]
-        return list(zip(snapshot.keys[best].tolist(), cosines[best].tolist(), strict=True))
-    assert snapshot.signs is not None
-    signs = snapshot.signs if admitted is None else snapshot.signs[rows]
-    differing = np.bitwise_count(signs ^ _signs(as_row(vector).reshape(1, -1))).sum(axis=1, dtype=np.int32)
-    near = snapshot.keys[rows[_largest(-differing, max(RESCORED, 4 * k))]]
-    scored = cosines_of(connection, vector, [int(key) for key in near])
-    return sorted(scored.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
-
-
-def cosines_of(connection: sqlite3.Connection, vector: Vector, keys: Sequence[int]) -> dict[int, float]:
-    """The exact cosine of each of these chunks that has a vector."""
-    rows = list(select_in(connection, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", keys))
-    cosines = _cosines([row[1] for row in rows], vector)
-    return {row[0]: cosine for row, cosine in zip(rows, cosines, strict=True)}
-
-
-def best_chunks(connection: sqlite3.Connection, vector: Vector, units: Sequence[int]) -> dict[int, tuple[int, float]]:
-    """The nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
-    sql = "SELECT unit_key, key, embedding FROM chunks JOIN vectors ON chunk_key = key WHERE unit_key IN"
-    found = list(select_in(connection, sql, units))
-    cosines = _cosines([row[2] for row in found], vector)
-    return _best((unit, key, cosine) for (unit, key, _), cosine in zip(found, cosines, strict=True))
-
-
-def best_chunks_by_sql(
+def nearest_chunks_by_sql(
     connection: sqlite3.Connection, vector: Vector, units: Sequence[int]
 ) -> dict[int, tuple[int, float]]:
-    """The same as `best_chunks`, by sqlite-vec."""
+    """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
     sql = (
         "SELECT unit_key, key, vec_distance_L2(embedding, ?) FROM chunks JOIN vectors ON chunk_key = key "
         "WHERE unit_key IN"
     )
-    found = select_in(connection, sql, units, [vector.tobytes()])
-    return _best((unit, key, _cosine(distance)) for unit, key, distance in found)
-
-
-def _best(found: Iterable[tuple[int, int, float]]) -> dict[int, tuple[int, float]]:
     best: dict[int, tuple[int, float]] = {}
-    for unit, key, cosine in found:
-        if unit not in best or cosine > best[unit][1]:
-            best[unit] = (key, cosine)
+    for unit, key, distance in select_in(connection, sql, units, [vector.tobytes()]):
+        if unit not in best or _cosine(distance) > best[unit][1]:
+            best[unit] = (key, _cosine(distance))
     return best
 
 
-def best_of_units(snapshot: Snapshot, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The cosine of each unit's nearest chunk, in the order of runs, from the cosines of every row of a snapshot."""
-    import numpy as np
-
-    return np.maximum.reduceat(cosines, snapshot.starts) if len(cosines) else cosines
-
-
-def nearest_chunk(snapshot: Snapshot, cosines: NDArray[np.float32], unit: int) -> int | None:
-    """The chunk of a unit whose cosine is highest."""
-    run = snapshot.runs.get(unit)
-    if run is None:
-        return None
-    start = int(snapshot.starts[run])
-    end = int(snapshot.starts[run + 1]) if run + 1 < len(snapshot.starts) else len(snapshot.keys)
-    return int(snapshot.keys[start + int(cosines[start:end].argmax())])
-
-
-def unit_cosines(
-    connection: sqlite3.Connection, snapshot: Snapshot, best: NDArray[np.float32] | None,
-    vector: Vector, units: Sequence[int],
-) -> dict[int, UnitCosines]:  # fmt: skip
-    """The cosines with each of these units that has vectors. `best` is what `best_of_units` gave for the snapshot."""
-    present = [unit for unit in units if unit in snapshot.runs]
-    rows = [snapshot.runs[unit] for unit in present]
-    # Of two axes, not three: only that is one call of BLAS.
-    row = as_row(vector)
-    both = (snapshot.whole_and_title[rows].reshape(-1, len(row)) @ row).reshape(-1, 2).tolist()
-    titled = snapshot.has_title[rows].tolist()
-    if best is None:
-        found = best_chunks(connection, vector, present)
-        nearest = [found[unit][1] for unit in present]
-    else:
-        nearest = best[rows].tolist()
-    return {
-        unit: (chunk, whole, title if has_title else None)
-        for unit, chunk, (whole, title), has_title in zip(present, nearest, both, titled, strict=True)
-    }
-
-
 def unit_cosines_by_sql(connection: sqlite3.Connection, vector: Vector, units: Sequence[int]) -> dict[int, UnitCosines]:
-    """The same as `unit_cosines`, by sqlite-vec."""
-    nearest = best_chunks_by_sql(connection, vector, units)
+    """Return the cosines with each of these units that has vectors, by sqlite-vec."""
+    nearest = nearest_chunks_by_sql(connection, vector, units)
     sql = (
         "SELECT unit_key, vec_distance_L2(embedding, ?), "
         "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
@@ -264,41 +71,109 @@ def unit_cosines_by_sql(connection: sqlite3.Connection, vector: Vector, units: S
     return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
 
 
+class Snapshot:
+    """The vectors of one generation of an index, in memory.
+
+    `keys` (of the chunks) have shape (n,), int64, ascending; `matrix` has shape (n, dimensions), float32. The chunks of
+    a unit stand in one run of rows: `_starts` are the first rows of the runs, `_runs` the number of each unit's run.
+    `_whole_and_title` has shape (runs, 2, dimensions); a unit without a title of its own has zeros there.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, generation: int) -> None:
+        import numpy as np
+
+        self.generation = generation
+        self.unit_of: dict[int, int] = {}
+        self._runs: dict[int, int] = {}
+        self._rows: dict[tuple[object, ...], NDArray[np.intp]] = {}
+        self._last: tuple[Vector, NDArray[np.float32], NDArray[np.float32]] | None = None
+        starts: list[int] = []
+        blocks: list[Any] = []
+        cursor = connection.execute(
+            "SELECT chunk_key, unit_key, embedding FROM vectors JOIN chunks ON key = chunk_key ORDER BY chunk_key"
+        )
+        while part := cursor.fetchmany(_ROWS_A_READ):
+            for key, unit, _ in part:
+                if unit not in self._runs:  # its chunks were given their keys in one go
+                    self._runs[unit] = len(starts)
+                    starts.append(len(self.unit_of))
+                self.unit_of[key] = unit
+            blocks.append(np.frombuffer(b"".join(row[2] for row in part), dtype="<f4").reshape(len(part), -1))
+        self._keys = np.array(list(self.unit_of), dtype=np.int64)
+        self._starts = np.array(starts, dtype=np.intp)
+        self._matrix: NDArray[np.float32] = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.float32)
+        rows = connection.execute("SELECT unit_key, embedding, title_embedding FROM unit_vectors")
+        read = {row[0]: row[1:] for row in rows}
+        found = [read.get(unit, (None, None)) for unit in self._runs]
+        blobs = b"".join(vector or bytes(4 * self._matrix.shape[1]) for pair in found for vector in pair)
+        self._whole_and_title = np.frombuffer(blobs, dtype="<f4").reshape(len(found), 2, -1 if found else 0)
+        self._has_title = [title is not None for _, title in found]
+
+    def search(
+        self, connection: sqlite3.Connection, vector: Vector, k: int, allowed_sql: str, parameters: Sequence[object]
+    ) -> list[tuple[int, float]]:
+        """Return the k chunks of highest cosine as (chunk key, cosine), as `search_by_sql` does."""
+        import numpy as np
+
+        cosines, _ = self._cosines(vector)
+        rows = self._allowed(connection, allowed_sql, parameters) if allowed_sql else np.arange(len(cosines))
+        values = cosines[rows]
+        best = np.arange(len(values)) if len(values) <= k else np.sort(np.argpartition(-values, k - 1)[:k])
+        best = rows[best[np.argsort(-values[best], kind="stable")]]
+        return list(zip(self._keys[best].tolist(), cosines[best].tolist(), strict=True))
+
+    def unit_cosines(self, vector: Vector, units: Sequence[int]) -> dict[int, UnitCosines]:
+        """Return the cosines with each of these units that has vectors."""
+        import numpy as np
+
+        present = [unit for unit in units if unit in self._runs]
+        rows = [self._runs[unit] for unit in present]
+        row = np.asarray(vector, dtype="<f4")
+        # Of two axes, not three: only that is one call of BLAS.
+        both = (self._whole_and_title[rows].reshape(-1, len(row)) @ row).reshape(-1, 2).tolist()
+        nearest = self._cosines(vector)[1][rows].tolist()
+        return {
+            unit: (chunk, whole, title if self._has_title[run] else None)
+            for unit, run, chunk, (whole, title) in zip(present, rows, nearest, both, strict=True)
+        }
+
+    def nearest_chunk(self, vector: Vector, unit: int) -> int | None:
+        """Return the chunk of a unit whose cosine is highest."""
+        run = self._runs.get(unit)
+        if run is None:
+            return None
+        start = int(self._starts[run])
+        end = int(self._starts[run + 1]) if run + 1 < len(self._starts) else len(self._keys)
+        return int(self._keys[start + int(self._cosines(vector)[0][start:end].argmax())])
+
+    def _cosines(self, vector: Vector) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the cosines of every chunk, and of every unit's nearest chunk; made once a question."""
+        import numpy as np
+
+        last = self._last
+        if last is None or last[0] is not vector:
+            row = np.asarray(vector, dtype="<f4")
+            cosines = self._matrix @ row if len(self._matrix) else self._matrix.ravel()
+            nearest = np.maximum.reduceat(cosines, self._starts) if len(cosines) else cosines
+            self._last = last = (vector, cosines, nearest)
+        return last[1], last[2]
+
+    def _allowed(
+        self, connection: sqlite3.Connection, allowed_sql: str, parameters: Sequence[object]
+    ) -> NDArray[np.intp]:
+        """Return the rows of the chunks that a SELECT of keys admits; those of the last filters are kept."""
+        import numpy as np
+
+        rows = self._rows.get((allowed_sql, *parameters))
+        if rows is None:
+            keys = np.array([row[0] for row in connection.execute(allowed_sql, parameters)], dtype=np.int64)
+            rows = np.flatnonzero(np.isin(self._keys, keys))
+            if len(self._rows) >= _FILTERS_KEPT:
+                self._rows.clear()
+            self._rows[(allowed_sql, *parameters)] = rows
+        return rows
+
+
 def _cosine(distance: float) -> float:
-    """Of two unit vectors at this Euclidean distance: |a-b|^2 = 2 - 2 cos(a, b)."""
+    """Return the cosine of two unit vectors at this Euclidean distance: |a-b|^2 = 2 - 2 cos(a, b)."""
     return 1.0 - distance * distance / 2.0
-
-
-def as_row(vector: Vector) -> NDArray[np.float32]:
-    """A vector as numpy has it, not copied."""
-    import numpy as np
-
-    return np.asarray(vector, dtype="<f4")
-
-
-def _cosines(blobs: Sequence[bytes], vector: Vector) -> list[float]:
-    import numpy as np
-
-    if not blobs:
-        return []
-    matrix = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(blobs), -1)
-    cosines: list[float] = (matrix @ as_row(vector)).tolist()
-    return cosines
-
-
-def _signs(block: NDArray[np.float32]) -> NDArray[np.uint64]:
-    import numpy as np
-
-    packed = np.packbits(block > 0, axis=1)
-    padding = -packed.shape[1] % 8
-    if padding:
-        packed = np.pad(packed, ((0, 0), (0, padding)))
-    return np.ascontiguousarray(packed).view(np.uint64)
-
-
-def _largest(values: NDArray[np.float32] | NDArray[np.int32], k: int) -> NDArray[np.intp]:
-    """Positions of the k largest values, largest first, equal ones in their order."""
-    import numpy as np
-
-    positions = np.arange(len(values)) if len(values) <= k else np.sort(np.argpartition(-values, k - 1)[:k])
-    return positions[np.argsort(-values[positions], kind="stable")]

@@ -5,49 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from nugget.index.fulltext import chunk_columns, unit_columns
 from nugget.index.terms import LARGE_INDEX_CHUNKS
 from nugget.markdown import body_below_title
-from nugget.models import Chunk, FileState, Problem, SourceName, Unit
+from nugget.models import Chunk, FileState, Problem, Scope, SourceName, Unit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 _WHOLE_UNIT_CHARS = 4000
-
-
-class TextColumns(NamedTuple):
-    """What the full-text tables hold of a unit, as (title, body, parts): of each chunk, and of the whole."""
-
-    chunks: list[tuple[str, str, str]]
-    whole: tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedUnit:
-    """A unit with its chunks and their vectors, each of shape (dimensions,); no vectors at all is fine.
-
-    `vectors` are those of `embedded_texts`: one for each chunk, that of the whole unit, and that of the title.
-    `columns` are made from the rest where they are not given.
-    """
-
-    unit: Unit
-    chunks: Sequence[Chunk]
-    vectors: Sequence[NDArray[np.float32]] = ()
-    columns: TextColumns | None = None
-
-
-def text_columns(unit: Unit, chunks: Sequence[Chunk]) -> TextColumns:
-    """The full text of a unit, ready to be written."""
-    title = indexed_title(unit.title, unit.body)
-    return TextColumns(
-        [chunk_columns(title, unit.tags, chunk.breadcrumb, chunk.text) for chunk in chunks],
-        unit_columns(title, unit.tags, body_below_title(unit.body)),
-    )
 
 
 def embedded_texts(unit: Unit, chunks: Sequence[Chunk]) -> list[str]:
@@ -68,62 +38,45 @@ def indexed_title(title: str, body: str) -> str:
     return "" if beginning.startswith(title.removesuffix("[…]").strip()) else title
 
 
-def put_unit(connection: sqlite3.Connection, entry: IndexedUnit) -> None:
-    """Add a unit, or replace the one of the same source and id.
+def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]) -> int:
+    """Add a unit, or replace the one of the same source and id; return its key. It has no vectors yet.
 
     Raises ValueError for a unit of memory in an index that is not its identity's own.
     """
-    unit = entry.unit
     if unit.source is SourceName.MEMORY:
         _check_identity(connection, unit)
-    columns = entry.columns or text_columns(unit, entry.chunks)
     remove_unit(connection, unit.source, unit.id)
-    scope = unit.scope
+    scope = unit.scope or Scope()
     key = connection.execute(
         """INSERT INTO units (source, id, path, title, type, domain, tags, confidence, origin, created, last_modified,
                stale_after, scope_repo, scope_path, scope_symbol, session, details, content)
            VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
         (
-            unit.source,
-            unit.id,
-            unit.path,
-            unit.title,
-            unit.type,
-            unit.domain,
-            _json(unit.tags),
-            unit.confidence,
-            unit.origin,
-            _iso(unit.created),
-            _iso(unit.last_modified),
-            _iso(unit.stale_after),
-            scope and scope.repo,
-            scope and scope.path,
-            scope and scope.symbol,
-            unit.session,
-            _details(unit),
-            unit.body,
+            unit.source, unit.id, unit.path, unit.title, unit.type, unit.domain, _json(unit.tags), unit.confidence,
+            unit.origin, _iso(unit.created), _iso(unit.last_modified), _iso(unit.stale_after), scope.repo, scope.path,
+            scope.symbol, unit.session, _details(unit), unit.body,
         ),
-    ).lastrowid
+    ).lastrowid  # fmt: skip
     assert key is not None
     connection.executemany(
         "INSERT INTO relationships VALUES (?,?,?)", [(key, edge.id, edge.relation) for edge in unit.related]
     )
     first = connection.execute("SELECT coalesce(max(key), 0) + 1 FROM chunks").fetchone()[0]
-    keys = range(first, first + len(entry.chunks))
+    title = indexed_title(unit.title, unit.body)
+    rows = list(enumerate(chunks, start=first))
     connection.executemany(
         "INSERT INTO chunks VALUES (?,?,?,?,?,?)",
-        [(k, key, c.position, c.breadcrumb, c.heading_level, c.text) for k, c in zip(keys, entry.chunks, strict=True)],
+        [(k, key, c.position, c.breadcrumb, c.heading_level, c.text) for k, c in rows],
     )
     connection.executemany(
         "INSERT INTO chunks_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
-        [(k, *of_chunk) for k, of_chunk in zip(keys, columns.chunks, strict=True)],
+        [(k, *chunk_columns(title, unit.tags, c.breadcrumb, c.text)) for k, c in rows],
     )
     connection.execute(
         "INSERT INTO units_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
-        (key, *columns.whole),
+        (key, *unit_columns(title, unit.tags, body_below_title(unit.body))),
     )
-    if entry.vectors:
-        put_vectors(connection, key, keys, entry.vectors)
+    return key
 
 
 def _check_identity(connection: sqlite3.Connection, unit: Unit) -> None:

@@ -23,7 +23,7 @@ from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, 
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.renames import follow_renames
 from nugget.provenance.staleness import stale_reason
-from nugget.retrieval.nugget_packing import FRAME_TOKENS, pack
+from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 from nugget.retrieval.relevance import FILE, FileProfile, Signals, contributions_of, relevance, scope_match
 
 TEXT_CANDIDATES = 200
@@ -101,7 +101,7 @@ def why(
     """
     place, notes = _find_place(query, connection, checkout)
     candidates = _candidates(query, place, connection, checkout, now, chunks, meant or {}, symbol_words)
-    limit = query.budget_tokens // FRAME_TOKENS + 1
+    limit = query.budget_tokens // NUGGET_FRAME_TOKENS + 1
     chosen = _best(candidates, limit, connection, checkout, place, now.date(), profile)
     nuggets = stored.nuggets_by_id(connection, [candidate.brief.id for candidate, _ in chosen])
     hits = [_hit(c, reason, nuggets[c.brief.id], profile) for c, reason in chosen if c.brief.id in nuggets]
@@ -109,7 +109,7 @@ def why(
     both = query.path is not None and query.text is not None
     hits = sorted([*hits, *of_brain], key=lambda hit: _order_of(hit, both=both))
     count = len(candidates) + len(of_brain)
-    packed, budget, hint = pack(hits, budget_tokens=query.budget_tokens, depth=query.depth, candidates=count)
+    packed, budget, hint = pack_nuggets(hits, budget_tokens=query.budget_tokens, depth=query.depth, candidates=count)
     notes += _notes_on(packed, place, checkout)
     return NuggetBundle(
         query=replace(query, path=place.path), hits=packed, budget=budget, candidates=count, more_context_hint=hint,

@@ -144,7 +144,7 @@ def _meant(
     """The nuggets that mean the like of a text, by the vectors of the machine's index: id -> cosine."""
     if connection.execute("SELECT 1 FROM unit_vectors LIMIT 1").fetchone() is None:
         return {}
-    from nugget.index.home import read_home
+    from nugget.index import read_home
     from nugget.retrieval.candidates import embed_question
 
     index = read_home(home)

@@ -15,8 +15,8 @@ from nugget.config import expanded
 from nugget.errors import UsageError
 from nugget.index import provenance as stored
 from nugget.index import queries
-from nugget.index.changes import document_changes
-from nugget.index.home import open_home
+from nugget.index.connection import open_home
+from nugget.index.documents import document_changes, sync_provenance
 from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 from nugget.models import SourceName
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
@@ -45,8 +45,6 @@ def opened_index(home: Path) -> Iterator[sqlite3.Connection]:
     with closing(open_home(home)) as connection:
         source = NuggetUnits(home)
         if document_changes(source, connection):
-            from nugget.index.sync.provenance import sync_provenance
-
             sync_provenance(home, connection)
         yield connection
 

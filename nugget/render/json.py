@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nugget.capture.review import ProposalBranch, ProposedFile
     from nugget.importing import ImportResult
     from nugget.index.provenance import IndexedSession
-    from nugget.index.sync.result import SyncResult
+    from nugget.index.sync import SyncResult
     from nugget.infra.workspace import Workspace
     from nugget.models import Bundle, Hit, Problem, StaleReason, Unit
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nugget.capture import CaptureResult
     from nugget.capture.review import ProposedFile
     from nugget.importing import ImportResult
-    from nugget.index.sync.result import SyncResult
+    from nugget.index.sync import SyncResult
     from nugget.models import Unit
     from nugget.upkeep.doctor import Finding
     from nugget.upkeep.status import Status

@@ -1,108 +1,158 @@
-"""Packing hits into a token budget, in three passes: summaries, then passages, then whole units.
+"""Pack hits into a budget, in passes: a little of each as far as there is room, then more of each, the best first.
 
-Tokens are estimated at four characters each. The budget covers everything that is shown of a unit, the lines
-around its text included.
+Tokens are estimated at four characters each. The budget covers everything that is shown of a hit, the lines around
+its text included.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from nugget.models import Budget, Depth, Hit, HitChunk
-from nugget.text import estimate_tokens, shorten
+from nugget.models.nuggets import NuggetHit, scope_text
+from nugget.text import counted, estimate_tokens, shorten
 
 FRAME_TOKENS = 60
 """What the frame of one unit costs when it is shown: title, id, path, dates and the fence around it."""
-
+NUGGET_FRAME_TOKENS = 30
+"""Type, confidence, date and agent of one nugget, with their keys."""
 SUMMARY_CHARS = 240
 
 _HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
+_Item = TypeVar("_Item")
+_Shown = TypeVar("_Shown")
+_Chunks = tuple[HitChunk, ...]
+
+
+def fill(
+    items: Sequence[_Item],
+    room: int,
+    *,
+    cost: Callable[[_Shown], int],
+    passes: Sequence[Callable[[_Item, _Shown | None, int], _Shown | None]],
+) -> tuple[list[_Shown], int, list[int]]:
+    """Return what is shown of the items that fit, the room that is left, and how many each later pass left as it was.
+
+    A pass is given an item, what is shown of it so far (None at first) and the room for it; it returns what to show, or
+    None if that does not fit. The first pass admits items until one does not fit.
+    """
+    shown: list[_Shown] = []
+    for item in items:
+        first = passes[0](item, None, room)
+        if first is None or cost(first) > room:
+            break
+        shown.append(first)
+        room -= cost(first)
+    left_out = []
+    for widen in passes[1:]:
+        left_out.append(0)
+        for at, now in enumerate(shown):
+            wider = widen(items[at], now, room + cost(now))
+            if wider is None or cost(wider) > room + cost(now):
+                left_out[-1] += 1
+                continue
+            room += cost(now) - cost(wider)
+            shown[at] = wider
+    return shown, room, left_out
 
 
 def pack(hits: Sequence[Hit], *, budget_tokens: int, depth: Depth) -> tuple[tuple[Hit, ...], Budget, str | None]:
-    """The hits that fit, best first, with the budget used and a hint at what was left out.
+    """Return the hits that fit, best first, with the budget used and a hint at what was left out.
 
-    Each hit comes with all its matching chunks, best first. Pass 1 admits as many units as fit with a summary each.
-    Pass 2 (`standard`, `deep`) puts the matching passages in place of the summaries, then whole units in place of
-    the passages, best unit first, as far as there is room. Pass 3 (`deep`) adds the evidence that a unit rests on.
+    Each hit comes with all its matching chunks, best first. First every unit is shown with a summary; then (`standard`,
+    `deep`) the matching passages take the place of the summaries, and whole units that of the passages; then (`deep`)
+    the evidence that a unit rests on is added.
     """
-    shown: list[tuple[HitChunk, ...]] = []
-    room = budget_tokens
-    for hit in hits:
-        summary = (_summary(hit),)
-        cost = FRAME_TOKENS + _cost(summary)
-        if cost > room:
-            break
-        shown.append(summary)
-        room -= cost
-    shortened = 0
-    if depth is not Depth.SUMMARY:
-        room, shortened = _widen(hits, shown, room, _passages)
-        room, _ = _widen(hits, shown, room, _whole)
-    if depth is Depth.DEEP:
-        room, _ = _widen(hits, shown, room, _with_evidence)
+    passes = [_summary, _passages, _whole, _with_evidence]
+    count = {Depth.SUMMARY: 1, Depth.STANDARD: 3, Depth.DEEP: 4}[depth]
+    shown, room, shortened = fill(hits, budget_tokens, cost=_cost, passes=passes[:count])
     packed = tuple(replace(hit, chunks=chunks) for hit, chunks in zip(hits, shown, strict=False))
     left_out = [hit.unit.id for hit in hits[len(packed) :]]
-    budget = Budget(requested=budget_tokens, used=budget_tokens - room, truncated=bool(left_out or shortened))
-    return packed, budget, _hint(left_out, shortened)
-
-
-def _widen(
-    hits: Sequence[Hit],
-    shown: list[tuple[HitChunk, ...]],
-    room: int,
-    choose: Callable[[Hit, tuple[HitChunk, ...], int], tuple[HitChunk, ...]],
-) -> tuple[int, int]:
-    """Show more of each unit, best first; gives the room that is left and how many got less than they would like."""
-    shortened = 0
-    for position, hit in enumerate(hits[: len(shown)]):
-        now = shown[position]
-        chosen = choose(hit, now, room + _cost(now))
-        shortened += chosen is now
-        room += _cost(now) - _cost(chosen)
-        shown[position] = chosen
-    return room, shortened
-
-
-def _passages(hit: Hit, now: tuple[HitChunk, ...], room: int) -> tuple[HitChunk, ...]:
-    fitting: list[HitChunk] = []
-    for chunk in hit.chunks:
-        if _cost([*fitting, chunk]) > room:
-            break
-        fitting.append(chunk)
-    return tuple(sorted(fitting, key=lambda chunk: chunk.position)) or now  # chosen by match, read in order
-
-
-def _whole(hit: Hit, now: tuple[HitChunk, ...], room: int) -> tuple[HitChunk, ...]:
-    whole = (HitChunk(breadcrumb=hit.unit.title, text=hit.unit.body.strip(), score=hit.score),)
-    return whole if _cost(whole) <= room else now
-
-
-def _with_evidence(hit: Hit, now: tuple[HitChunk, ...], room: int) -> tuple[HitChunk, ...]:
-    quotes = "\n".join(f"- {entry.session}: “{entry.quote}”" for entry in hit.unit.evidence)
-    if not quotes:
-        return now
-    wider = (*now, HitChunk(breadcrumb=f"{hit.unit.title} > Evidence", text=quotes, score=0.0))
-    return wider if _cost(wider) <= room else now
-
-
-def _summary(hit: Hit) -> HitChunk:
-    best = hit.chunks[0]
-    text = _HEADING.sub("", best.text).strip() or best.text  # on one line a heading would run into its text
-    return HitChunk(breadcrumb=best.breadcrumb, text=shorten(text, SUMMARY_CHARS), score=best.score)
-
-
-def _cost(chunks: Sequence[HitChunk]) -> int:
-    return sum(estimate_tokens(chunk.breadcrumb) + estimate_tokens(chunk.text) for chunk in chunks)
-
-
-def _hint(left_out: Sequence[str], shortened: int) -> str | None:
     parts = []
     if left_out:
         names = ", ".join(left_out[:5]) + (", …" if len(left_out) > 5 else "")
         parts.append(f"{len(left_out)} more relevant: {names}")
-    if shortened:
-        parts.append(f"{shortened} shown as a summary only")
-    return f"{'; '.join(parts)}. Ask again with a larger token budget." if parts else None
+    if shortened and shortened[0]:
+        parts.append(f"{shortened[0]} shown as a summary only")
+    hint = f"{'; '.join(parts)}. Ask again with a larger token budget." if parts else None
+    return packed, Budget(requested=budget_tokens, used=budget_tokens - room, truncated=bool(parts)), hint
+
+
+def _summary(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
+    best = hit.chunks[0]
+    text = _HEADING.sub("", best.text).strip() or best.text  # on one line a heading would run into its text
+    return (HitChunk(breadcrumb=best.breadcrumb, text=shorten(text, SUMMARY_CHARS), score=best.score),)
+
+
+def _passages(hit: Hit, now: _Chunks | None, room: int) -> _Chunks | None:
+    fitting: list[HitChunk] = []
+    for chunk in hit.chunks:
+        if _cost((*fitting, chunk)) > room:
+            break
+        fitting.append(chunk)
+    return tuple(sorted(fitting, key=lambda chunk: chunk.position)) or None  # chosen by match, read in order
+
+
+def _whole(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
+    return (HitChunk(breadcrumb=hit.unit.title, text=hit.unit.body.strip(), score=hit.score),)
+
+
+def _with_evidence(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
+    quotes = "\n".join(f"- {entry.session}: “{entry.quote}”" for entry in hit.unit.evidence)
+    evidence = HitChunk(breadcrumb=f"{hit.unit.title} > Evidence", text=quotes, score=0.0)
+    return (*(now or ()), *([evidence] if quotes else []))
+
+
+def _cost(chunks: Sequence[HitChunk]) -> int:
+    return FRAME_TOKENS + sum(estimate_tokens(chunk.breadcrumb) + estimate_tokens(chunk.text) for chunk in chunks)
+
+
+def pack_nuggets(
+    hits: Sequence[NuggetHit], *, budget_tokens: int, depth: Depth, candidates: int | None = None
+) -> tuple[tuple[NuggetHit, ...], Budget, str | None]:
+    """Return the nuggets that fit, in order, with the budget used and a hint at what was left out.
+
+    First every nugget is shown with its summary; then (`standard`, `deep`) details and alternatives are added, then
+    (`deep`) the prompts that they came from. `candidates` is how many nuggets there are, if `hits` are only the best.
+    """
+    count = {Depth.SUMMARY: 1, Depth.STANDARD: 2, Depth.DEEP: 3}[depth]
+    passes = [_nugget_summary, _with_detail, _with_prompt][:count]
+    packed, room, left = fill(hits, budget_tokens, cost=_nugget_cost, passes=passes)
+    parts = zip(("details", "prompts"), left, strict=False)
+    missing = [f"the {name} of {counted(count, 'nugget')}" for name, count in parts if count]
+    total = max(len(hits), candidates or 0)
+    if total > len(packed):
+        missing.insert(0, _left_out(hits[len(packed) :], total - len(packed)))
+    hint = f"Left out for lack of room: {'; '.join(missing)}. A larger budget shows more." if missing else None
+    return tuple(packed), Budget(requested=budget_tokens, used=budget_tokens - room, truncated=bool(missing)), hint
+
+
+def _nugget_summary(hit: NuggetHit, now: NuggetHit | None, room: int) -> NuggetHit:
+    return replace(hit, nugget=replace(hit.nugget, detail="", alternatives=(), source_prompt=""))
+
+
+def _with_detail(hit: NuggetHit, now: NuggetHit | None, room: int) -> NuggetHit:
+    return replace(hit, nugget=replace(hit.nugget, source_prompt=""))
+
+
+def _with_prompt(hit: NuggetHit, now: NuggetHit | None, room: int) -> NuggetHit:
+    assert now is not None
+    return replace(now, nugget=replace(now.nugget, source_prompt=hit.nugget.source_prompt))
+
+
+def _nugget_cost(hit: NuggetHit) -> int:
+    nugget = hit.nugget
+    texts = (nugget.summary, scope_text(nugget), nugget.detail, *nugget.alternatives, nugget.source_prompt)
+    return NUGGET_FRAME_TOKENS + sum(map(estimate_tokens, texts))
+
+
+def _left_out(hits: Sequence[NuggetHit], total: int) -> str:
+    """Return `12 nuggets (3 constraint, 9 intent)`; the types only if all of them are known."""
+    if len(hits) < total:
+        return counted(total, "nugget")
+    types = Counter(hit.unit.type if hit.unit else str(hit.nugget.type) for hit in hits)
+    return f"{counted(total, 'nugget')} ({', '.join(f'{count} {name}' for name, count in types.most_common())})"

@@ -17,8 +17,8 @@ from nugget.brain.frontmatter import plain_line_ends
 from nugget.errors import NuggetError, TranscriptError, UsageError
 from nugget.index import Index
 from nugget.index import passages as tables
+from nugget.index.events import MORE
 from nugget.index.passages import StoredPassage
-from nugget.index.session_rows import MORE
 from nugget.markdown import headings_of
 from nugget.models import SourceName, Unit
 from nugget.retrieval.history import HISTORY_SOURCES

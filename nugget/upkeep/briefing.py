@@ -165,8 +165,8 @@ def _of_brain(brain: Path | None, asked: str, now: datetime, embedder: Embedder 
 
 def _of_workspace(home: Path, asked: str, folder: Path, now: datetime, embedder: Embedder | None) -> list[Hit]:
     """Nuggets of the code repository that the session works in."""
-    from nugget.index import Unusable
-    from nugget.index.home import home_index_file, read_home
+    from nugget.index import Unusable, read_home
+    from nugget.index.connection import home_index_file
     from nugget.infra.workspace import find_workspace
     from nugget.models import SourceName
 

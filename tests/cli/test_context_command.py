@@ -17,7 +17,7 @@ from nugget.cli import run
 from nugget.cli.terminal import moment
 from nugget.config import load_settings, read_environment
 from nugget.errors import UsageError
-from nugget.index.sync.provenance import sync_provenance
+from nugget.index.documents import sync_provenance
 from nugget.infra import query_log
 from nugget.infra.embedding import open_embedder
 from nugget.infra.workspace import find_workspace

@@ -19,8 +19,8 @@ from waiting import slowness
 from nugget import cli
 from nugget.config import Settings
 from nugget.evidence import BundleOptions, bundle_json, put_evidence_units, workspace_bundle
-from nugget.index.home import read_home
-from nugget.index.sync.missing_vectors import embed_missing
+from nugget.index import read_home
+from nugget.index.embed import embed_missing
 from nugget.infra.embedding import open_embedder
 from nugget.infra.files import resource
 from nugget.sources.shell_logs import FilePlace, read_events

@@ -16,8 +16,8 @@ from nugget.extraction.offline import extract_offline
 from nugget.extraction.places import Places
 from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
 from nugget.extraction.touches import TouchedFiles
-from nugget.index.home import open_home
-from nugget.index.sync.provenance import sync_provenance
+from nugget.index.connection import open_home
+from nugget.index.documents import sync_provenance
 from nugget.infra.workspace import find_workspace
 from nugget.models import Session, Speaker, Unit
 from nugget.models.nuggets import Nugget, SessionRecord

@@ -38,7 +38,6 @@ PROMISES = {
     "ASK-BUDGET": "An answer never exceeds its token budget and says what was left out; depth widens it.",
     "RRF-FORMULA": "Fusion is reciprocal rank fusion, independent of the order of the lists.",
     "ASK-BAD-SETTINGS": "A setting or argument that makes no sense is one clear sentence.",
-    "INDEX-LARGE-VECTORS": "A large index is searched by packed signs, then true vectors, and finds what a scan finds.",
     "INDEX-EXTENSION": "sqlite-vec is loaded as an extension, or registered with Python's own SQLite.",
     "INDEX-NARROW": "A large index is asked for the rare words of a question, for frequent ones only without others.",
     "INDEX-FORGETS": "A unit that is taken out of the index leaves nothing behind in any table.",

@@ -11,7 +11,7 @@ from typing import Any
 from sessions import write_transcript
 
 from nugget.config import Environment, Settings, read_environment
-from nugget.index.home import open_home
+from nugget.index.connection import open_home
 from nugget.index.ingest import Ingested, ingest_all
 from nugget.models import Filter, Hit
 from nugget.retrieval.history import search_history

@@ -12,7 +12,7 @@ from typing import Any
 
 from nugget.config import Environment, Settings, read_environment
 from nugget.evidence import BundleOptions, EvidenceBundle, Ingested, evidence_bundle, find_log, ingest
-from nugget.index.home import open_home
+from nugget.index.connection import open_home
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -16,8 +16,8 @@ from nugget.errors import NuggetError, UsageError
 from nugget.evidence import bundle_json, detect_intent, evidence_bundle, find_log, ingest, is_diagnostic
 from nugget.evidence.packing import TRUNCATED
 from nugget.evidence.profiles import PROFILES
+from nugget.index.connection import open_home
 from nugget.index.events import TABLES
-from nugget.index.home import open_home
 
 SESSION = "sess_walkthrough"
 

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from nugget.errors import EmbeddingUnavailable, KnowledgeError
 from nugget.index import queries
-from nugget.index.home import open_home
-from nugget.index.sync.documents import ReadDocument, SyncResult, document_changes, sync_documents
+from nugget.index.connection import open_home
+from nugget.index.documents import SyncResult, document_changes, sync_documents
 from nugget.models import SourceName, Unit
+from nugget.sources.notes import ReadDocument
 
 CANON = SourceName.CANON
 

@@ -16,7 +16,6 @@ from nugget.index import writes
 from nugget.index.connection import create, write_transaction
 from nugget.index.queries import search_units
 from nugget.index.terms import terms_of
-from nugget.index.writes import IndexedUnit
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, SourceName, Unit
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
@@ -41,7 +40,7 @@ def index(tmp_path: Path) -> Iterator[sqlite3.Connection]:
                 unit = Unit(
                     id=name, source=SourceName.CANON, type="document", title=name, body=body, path=f"x/{name}.md"
                 )
-                writes.put_unit(connection, IndexedUnit(unit=unit, chunks=chunk_markdown(body, title=name)))
+                writes.put_unit(connection, unit, chunk_markdown(body, title=name))
             writes.put_statistics(connection)
         yield connection
 

@@ -17,8 +17,7 @@ from commands import Nugget
 from sessions import write_transcript
 
 from nugget.cli import run
-from nugget.index.connection import connect
-from nugget.index.home import open_home
+from nugget.index.connection import connect, open_home
 from nugget.infra import files
 from nugget.infra.server_socket import ServerSocket, socket_file
 

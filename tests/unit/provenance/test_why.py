@@ -12,7 +12,7 @@ from provenance_store import NOW, Shop, ids, make_shop, summaries
 from replay import git
 
 from nugget.index import provenance as stored
-from nugget.index.sync.documents import document_changes
+from nugget.index.documents import document_changes
 from nugget.models import Scope, SourceName, StaleReason, Unit
 from nugget.models.nuggets import NuggetType, ScopeMatch
 from nugget.provenance import Reviewed, file_names

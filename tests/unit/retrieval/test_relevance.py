@@ -8,7 +8,7 @@ import pytest
 
 from nugget.models import Depth, KnowledgeType, Scope, SourceName, Unit
 from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch, scope_text
-from nugget.retrieval.nugget_packing import FRAME_TOKENS, pack
+from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 from nugget.retrieval.relevance import FILE, Signals, contributions_of, recency, relevance, scope_match
 
 EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
@@ -133,22 +133,22 @@ def hit(
 
 
 # A summary of 40 characters is 10 tokens, `src/a.py` 2: with its frame 42. A detail of 80 with its alternative is 22.
-SUMMARY_TOKENS = FRAME_TOKENS + 12
+SUMMARY_TOKENS = NUGGET_FRAME_TOKENS + 12
 
 
 @pytest.mark.proves("WHY-TOKENS")
 def test_four_characters_are_a_token_and_two_thousand_tokens_the_budget() -> None:
     assert NuggetQuery().budget_tokens == 2000
-    _, budget, _ = pack([hit(1)], budget_tokens=2000, depth=Depth.STANDARD)
+    _, budget, _ = pack_nuggets([hit(1)], budget_tokens=2000, depth=Depth.STANDARD)
     assert (budget.requested, budget.used, budget.available) == (2000, SUMMARY_TOKENS, 2000 - SUMMARY_TOKENS)
-    _, longer, _ = pack([hit(1, summary="s" * 44)], budget_tokens=2000, depth=Depth.STANDARD)
+    _, longer, _ = pack_nuggets([hit(1, summary="s" * 44)], budget_tokens=2000, depth=Depth.STANDARD)
     assert longer.used == budget.used + 1
 
 
 @pytest.mark.proves("WHY-PACKING")
 def test_depth_decides_what_is_shown_of_a_nugget() -> None:
     hits = [hit(1, detail="d" * 80, prompt="p" * 400)]
-    shown = {depth: pack(hits, budget_tokens=2000, depth=depth) for depth in Depth}
+    shown = {depth: pack_nuggets(hits, budget_tokens=2000, depth=depth) for depth in Depth}
     tokens = {depth: budget.used for depth, (_, budget, _) in shown.items()}
     assert tokens == {
         Depth.SUMMARY: SUMMARY_TOKENS, Depth.STANDARD: SUMMARY_TOKENS + 22, Depth.DEEP: SUMMARY_TOKENS + 122,
@@ -166,7 +166,7 @@ def test_depth_decides_what_is_shown_of_a_nugget() -> None:
 @pytest.mark.proves("WHY-PACKING", "WHY-TRUNCATED")
 def test_all_summaries_come_before_the_first_detail_and_the_best_get_theirs_first() -> None:
     hits = [hit(number, detail="d" * 80) for number in range(4)]
-    packed, budget, hint = pack(hits, budget_tokens=4 * SUMMARY_TOKENS + 50, depth=Depth.STANDARD)
+    packed, budget, hint = pack_nuggets(hits, budget_tokens=4 * SUMMARY_TOKENS + 50, depth=Depth.STANDARD)
     assert [bool(entry.nugget.detail) for entry in packed] == [True, True, False, False]
     assert budget.truncated and budget.used == 4 * SUMMARY_TOKENS + 44
     assert hint == "Left out for lack of room: the details of 2 nuggets. A larger budget shows more."
@@ -175,12 +175,12 @@ def test_all_summaries_come_before_the_first_detail_and_the_best_get_theirs_firs
 @pytest.mark.proves("WHY-TRUNCATED")
 def test_what_does_not_fit_is_counted_by_type() -> None:
     hits = [hit(1), hit(2, type_="intent"), hit(3, type_="intent"), hit(4, type_="constraint")]
-    packed, budget, hint = pack(hits, budget_tokens=SUMMARY_TOKENS + 5, depth=Depth.SUMMARY)
+    packed, budget, hint = pack_nuggets(hits, budget_tokens=SUMMARY_TOKENS + 5, depth=Depth.SUMMARY)
     assert [entry.nugget.id for entry in packed] == ["abc-1"] and budget.truncated
     assert hint and "3 nuggets (2 intent, 1 constraint)" in hint
-    nothing, budget, hint = pack(hits, budget_tokens=10, depth=Depth.SUMMARY)
+    nothing, budget, hint = pack_nuggets(hits, budget_tokens=10, depth=Depth.SUMMARY)
     assert nothing == () and budget.used == 0 and budget.truncated and hint and "4 nuggets" in hint
-    _, _, hint = pack(hits[:1], budget_tokens=2000, depth=Depth.SUMMARY, candidates=900)
+    _, _, hint = pack_nuggets(hits[:1], budget_tokens=2000, depth=Depth.SUMMARY, candidates=900)
     assert hint and "899 nuggets" in hint
 
 
@@ -195,5 +195,5 @@ def test_a_scope_is_shown_as_path_symbol_or_workspace() -> None:
 def test_units_of_the_brain_are_counted_by_their_own_types() -> None:
     unit = Unit(id="pattern/x", source=SourceName.BRAIN, type=KnowledgeType.PATTERN, title="X", body="")
     reviewed = NuggetHit(nugget=hit(1).nugget, score=1, match=EXACT, unit=unit)
-    _, _, hint = pack([reviewed], budget_tokens=1, depth=Depth.SUMMARY)
+    _, _, hint = pack_nuggets([reviewed], budget_tokens=1, depth=Depth.SUMMARY)
     assert hint and "1 nugget (1 pattern)" in hint

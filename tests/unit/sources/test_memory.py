@@ -10,10 +10,9 @@ import pytest
 
 from nugget.config import read_environment
 from nugget.errors import UsageError
-from nugget.index import writes
-from nugget.index.home import open_home
-from nugget.index.memory import memory_index_file, open_memory, read_memory
-from nugget.index.sync.documents import sync_documents
+from nugget.index import read_memory, writes
+from nugget.index.connection import memory_index_file, open_home, open_memory
+from nugget.index.documents import sync_documents
 from nugget.models import SourceName, Unit
 from nugget.sources.note_folders import Memory, check_identity
 
@@ -94,7 +93,7 @@ def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(wor
     )
     note = Unit(id="zealot/plan.md", source=SourceName.MEMORY, type="document", title="x", body="x")
     with closing(open_home(environment.home)) as machine, pytest.raises(ValueError, match="its identity"):
-        writes.put_unit(machine, writes.IndexedUnit(unit=note, chunks=[]))
+        writes.put_unit(machine, note, [])
     with closing(open_memory(environment.home, "roast")) as other, pytest.raises(ValueError, match="its identity"):
-        writes.put_unit(other, writes.IndexedUnit(unit=note, chunks=[]))
+        writes.put_unit(other, note, [])
     assert memory_index_file(environment.home, "a") != memory_index_file(environment.home, "A")
