@@ -27,6 +27,7 @@ from nugget.config import Environment, Settings, read_environment
 from nugget.index.connection import open_existing
 from nugget.index.sync import pending_changes, sync
 from nugget.infra.embedding import Embedder, open_embedder
+from nugget.models import Query
 
 
 def main() -> None:
@@ -114,7 +115,7 @@ def ask(root: Path, environment: Environment, embedder: Embedder, *, chunks: int
         opened.ask(asked[0], fresh=False)
         times = [timed(lambda question=question: opened.ask(question, fresh=False)) for question in asked]
         alone = [timed(lambda question=question: embedder.embed_query(question)) for question in asked]
-        stages = [opened.ask(question, fresh=False, explain=True).explain for question in asked[:20]]
+        stages = [opened.ask(Query(question, explain=True), fresh=False).explain for question in asked[:20]]
     limit = {True: "6.00", False: "12.00"}[chunks <= 10_000]
     row(f"question to a server, {held} chunks, p50", statistics.median(times), statistics.median(alone), limit)
     names = stages[0]["timings_ms"] if stages[0] else {}

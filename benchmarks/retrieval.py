@@ -29,7 +29,7 @@ from nugget.app import Brain
 from nugget.brain.knowledge_file import serialise
 from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
 from nugget.evaluation import metrics
-from nugget.models import Depth, Filter, KnowledgeType, Relation, RelationType, SourceName, Unit
+from nugget.models import Depth, Filter, KnowledgeType, Query, Relation, RelationType, SourceName, Unit
 
 CONVERSATIONS = Path(__file__).resolve().parent / "conversations"
 MODES = ("bm25", "vectors", "rrf", "default")
@@ -128,7 +128,7 @@ def asking(brain: Path, scope: Scope) -> Iterator[dict[str, Callable[[str], list
 
 def api_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str]:
     """The documents as `ask` orders them."""
-    bundle = brain.ask(question, limit=_DEPTH, budget_tokens=10**9, depth=Depth.SUMMARY, fresh=False)
+    bundle = brain.ask(Query(question, limit=_DEPTH, budget_tokens=10**9, depth=Depth.SUMMARY), fresh=False)
     return [names[hit.unit.id] for hit in bundle.hits]
 
 

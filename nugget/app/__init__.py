@@ -5,17 +5,17 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from nugget.app.asked import as_depth, as_filter, as_sources, at_least_one
+from nugget.app.params import checked, source_names
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
-from nugget.errors import BrainError, IndexUnavailable, NuggetError
+from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
 from nugget.index import Index, Unusable, read_home
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.index.sync import IndexState, Progress, SyncResult, index_folder, pending_changes, sync
@@ -25,19 +25,24 @@ from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
 from nugget.infra.pace import Pace
 from nugget.infra.query_log import Face, QuestionLog
 from nugget.models import Bundle, Depth, Query, SourceName
-from nugget.models.nuggets import NuggetBundle
+from nugget.models.nuggets import NuggetBundle, NuggetQuery
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.reranking import Reranker
 from nugget.retrieval.search import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from nugget.app.machine import Behind
+    from nugget.app.local_sources import PendingChanges
     from nugget.importing import ImportResult
+    from nugget.infra.llm import LLM
     from nugget.retrieval.refs import Shown
     from nugget.retrieval.search import Indexes, Results
 
 T = TypeVar("T")
 
+IMPORT_LIMIT = 100
+"""Units that an import proposes at once."""
+SEARCH = Query("", limit=DEFAULT_LIMIT, depth=Depth.SUMMARY, profile="search")
+"""What a search leaves open."""
 INLINE_CHANGES = 50
 """Up to this many changed files are synced before a question is answered; more are left to a sync of their own."""
 
@@ -54,22 +59,22 @@ class Brain:
         *,
         environment: Environment | None = None,
         settings: Settings | None = None,
-        resident: bool = False,
+        long_lived: bool = False,
         face: Face | None = None,
     ) -> None:
         self.path = path
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
-        self._resident = resident
+        self._long_lived = long_lived
         self._asks_once = face is Face.CLI
         self.query_log: QuestionLog | None = None
         if face is not None and self.settings.retrieval.log_queries:
             self.query_log = QuestionLog(path, face=face, environment=self.environment, settings=self.settings)
         self._lock = threading.RLock()
         self._index: Index | None = None
-        self._machine: Index | None = None
+        self._local: Index | None = None
         self._model = ConfiguredModel(self.settings, self.environment)
-        self._pace: Pace[Behind] | None = Pace() if resident else None
+        self._pace: Pace[PendingChanges] | None = Pace() if long_lived else None
 
     def __enter__(self) -> Brain:
         return self
@@ -100,28 +105,23 @@ class Brain:
             if self._index is None:
                 file = index_folder(self.path, self.environment) / "index.db"
                 try:
-                    self._index = Index(file, resident=self._resident)
+                    self._index = Index(file, resident=self._long_lived)
                 except Unusable:
                     self.sync()
-                    self._index = Index(file, resident=self._resident)
+                    self._index = Index(file, resident=self._long_lived)
             return self._index
 
     def sync(self, *, rebuild: bool = False, in_passing: bool = False, progress: Progress | None = None) -> SyncResult:
         """Bring the index in line with the files. Raises IndexUnavailable when it cannot be written."""
         result = sync(
-            self.path,
-            self.environment,
-            embedder=self.embedder,
-            unavailable=self.embedder_problem,
-            rebuild=rebuild,
-            in_passing=in_passing,
-            progress=progress,
-        )
+            self.path, self.environment, embedder=self.embedder, unavailable=self.embedder_problem, rebuild=rebuild,
+            in_passing=in_passing, progress=progress,
+        )  # fmt: skip
         if result.rebuilt:
             self._reopen()
         return result
 
-    def freshen(self, *, progress: Progress | None = None) -> IndexState:
+    def refresh(self, *, progress: Progress | None = None) -> IndexState:
         """Sync what little changed since the last question; leave much, or another model, to a sync of its own.
 
         Where there is no usable index at all, make it now: there is nothing to answer from. An index that cannot be
@@ -146,45 +146,28 @@ class Brain:
 
     def ask(
         self,
-        text: str,
+        question: Query | str,
         *,
-        limit: int | None = None,
-        budget_tokens: int | None = None,
-        depth: Depth | str = Depth.STANDARD,
-        types: Sequence[str] = (),
-        domains: Sequence[str] = (),
-        tags: Sequence[str] = (),
-        sources: Sequence[SourceName | str] = (),
-        since: date | None = None,
-        profile: str = "task",
-        explain: bool = False,
         reranker: Reranker | None = None,
         now: datetime | None = None,
         fresh: bool = True,
         log: bool = True,
     ) -> Bundle:
-        """Answer a question from the brain: the whole pipeline, without writing an answer.
+        """Answer a question from the brain with its best passages; `answer` writes them up.
 
         `fresh=False` skips the look at what changed, `log=False` keeps the question out of the query log.
         Raises UsageError for a filter that names nothing known.
         """
-        started = time.perf_counter()
+        started, moment = time.perf_counter(), now or datetime.now(UTC)
         defaults = self.settings.retrieval
-        query = Query(
-            text=text.encode("utf-8", "replace").decode("utf-8"),  # lone surrogates are no text that can be stored
-            filter=as_filter(types, domains, tags, sources, since),
-            limit=at_least_one("limit", limit if limit is not None else defaults.limit),
-            budget_tokens=at_least_one(
-                "budget", budget_tokens if budget_tokens is not None else defaults.budget_tokens
-            ),
-            depth=as_depth(depth),
-            explain=explain,
-        )
-        state = self.freshen() if fresh else IndexState()
-        chosen = profiles.configured(profile, defaults)
-        moment = now or datetime.now(UTC)
+        usual = Query("", limit=defaults.limit, budget_tokens=defaults.budget_tokens, profile="task")
+        query = checked(question, usual)
+        state = self.refresh() if fresh else IndexState()
+        profile = profiles.configured(query.profile or "task", defaults)
         bundle = self._guarded(
-            lambda: retrieve(query, chosen, self.index, embedder=self._question_embedder, reranker=reranker, now=moment)
+            lambda: retrieve(
+                query, profile, self.index, embedder=self._question_embedder, reranker=reranker, now=moment
+            )
         )
         if state.is_behind:
             bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
@@ -192,76 +175,82 @@ class Brain:
             self.query_log.note(bundle, started=started, now=moment)
         return bundle
 
-    def search(self, text: str, *, limit: int = DEFAULT_LIMIT, **options: Any) -> Bundle:
-        """`search_all` as one Bundle: its hits source by source, without memory unless `as_identity` names one."""
-        return self.search_all(text, limit=limit, **options)[0]
+    def search(
+        self, question: Query | str, *, now: datetime | None = None, fresh: bool = True, log: bool = True
+    ) -> Bundle:
+        """Search every source at once, `limit` results of each, and return them source by source.
 
-    def search_all(
-        self,
-        text: str,
-        *,
-        limit: int = DEFAULT_LIMIT,
-        types: Sequence[str] = (),
-        domains: Sequence[str] = (),
-        tags: Sequence[str] = (),
-        sources: Sequence[SourceName | str] = (),
-        since: date | None = None,
-        sessions: Sequence[str] = (),
-        as_identity: str | None = None,
-        profile: str = "search",
-        depth: Depth | str = Depth.SUMMARY,
-        explain: bool = False,
-        now: datetime | None = None,
-        fresh: bool = True,
-        log: bool = True,
-    ) -> tuple[Bundle, Results]:
-        """Search every source at once, `limit` results of each: one Bundle, and the same by source.
-
-        `text` is of the query language (docs/search.md). Memory is searched only for `as_identity`. `fresh` and `log`
-        are as in `ask`. Raises UsageError for a filter that names nothing known, or memory without an identity.
+        The text is of the query language (docs/search.md). Memory is searched only for the query's `identity`. `fresh`
+        and `log` are as in `ask`. Raises UsageError for a filter that names nothing known, or memory without identity.
         """
+        return self.search_groups(question, now=now, fresh=fresh, log=log)[0]
+
+    def search_groups(
+        self, question: Query | str, *, now: datetime | None = None, fresh: bool = True, log: bool = True
+    ) -> tuple[Bundle, Results]:
+        """Return the Bundle of `search`, and the same results in one group a source."""
         from nugget.retrieval.query_language import merge_filters, parse_search
         from nugget.retrieval.search import as_bundle, chosen_sources, search_everything
 
-        started = time.perf_counter()
-        moment = now or datetime.now(UTC)
-        query = parse_search(text, today=moment.date())
-        merged = merge_filters(as_filter(types, domains, tags, sources, since, sessions), query.filter)
-        lists = not query.text.strip() and not merged.is_empty
-        query = replace(query, filter=replace(merged, sources=()), lists=lists)
-        chosen = chosen_sources(merged.sources, identity=as_identity)
-        wanted = at_least_one("limit", limit)
-        state = self.freshen() if fresh and SourceName.BRAIN in chosen else IndexState()
-        beside = self.freshen_machine(chosen) if fresh else None
-
-        def search_once() -> Results:
-            return search_everything(
-                query, self.indexes(as_identity), sources=chosen, settings=self.settings.retrieval,
-                embedder=self._question_embedder, now=moment, limit=wanted, depth=as_depth(depth), profile=profile,
-                explain=explain,
-            )  # fmt: skip
-
-        results = self._guarded(search_once)
-        if state.is_behind or (beside and beside.total):
+        started, moment = time.perf_counter(), now or datetime.now(UTC)
+        asked = checked(question, SEARCH)
+        parsed = parse_search(asked.text, today=moment.date())
+        merged = merge_filters(asked.filter, parsed.filter)
+        lists = not parsed.text.strip() and not merged.is_empty
+        parsed = replace(parsed, filter=replace(merged, sources=()), lists=lists)
+        chosen = chosen_sources(merged.sources, identity=asked.identity)
+        state = self.refresh() if fresh and SourceName.BRAIN in chosen else IndexState()
+        pending = self.refresh_local_sources(chosen) if fresh else None
+        results = self._guarded(
+            lambda: search_everything(
+                parsed, asked, self.indexes(asked.identity), sources=chosen, settings=self.settings.retrieval,
+                embedder=self._question_embedder, now=moment,
+            )
+        )  # fmt: skip
+        if state.is_behind or (pending and pending.total):
             results = replace(results, degraded=(*results.degraded, "index_behind"))
-        if beside and beside.lacks_vectors:
+        if pending and pending.lacks_vectors:
             results = replace(results, degraded=(*results.degraded, "vectors_behind"))
-        bundle = as_bundle(results, limit=wanted, depth=as_depth(depth), profile=profile, explain=explain)
+        bundle = as_bundle(results, asked)
         of_memory_alone = chosen == (SourceName.MEMORY,)  # of which the log may not even say that it was of use
-        if self.query_log and log and query.text.strip() and not of_memory_alone:
+        if self.query_log and log and parsed.text.strip() and not of_memory_alone:
             self.query_log.note(bundle, started=started, now=moment)
         return bundle, results
 
-    def related(self, given: str, **options: Any) -> tuple[Bundle, Results]:
-        """Return what is similar to a ref or to a thought in words; `options` are those of `neighbours.near_to`.
+    def related(self, question: Query | str, *, fresh: bool = True, log: bool = True) -> tuple[Bundle, Results]:
+        """Return what is similar to a ref or to a thought in words, as one Bundle and in one group a source.
 
-        Raises UsageError for memory without its identity, NuggetError for a ref by which nothing is known.
+        Raises UsageError for memory without its identity, NuggetError for an unknown ref.
         """
-        from nugget.app.neighbours import near_to
+        from nugget.app.similar_units import related
 
-        return near_to(self, given, **options)
+        return related(self, checked(question, SEARCH), fresh=fresh, log=log)
 
-    def get(self, ref: str, *, as_identity: str | None = None, neighbours: int = 1, fresh: bool = True) -> Shown:
+    def llm(self) -> LLM | None:
+        """Return the LLM of the settings; None without a key."""
+        from nugget.infra.llm import open_llm
+
+        return open_llm(self.settings, self.environment)
+
+    def reranker(self, llm: LLM | None) -> Reranker | None:
+        """Return the re-ranker of the settings, which may be the LLM."""
+        from nugget.retrieval.reranking import choose_reranker
+
+        return choose_reranker(self.settings, llm, self.environment)
+
+    def answer(self, bundle: Bundle, llm: LLM | None) -> Bundle:
+        """Return the bundle with a written answer, if there is an LLM and something to answer from."""
+        from nugget.retrieval.answering import answered
+
+        return answered(bundle, llm, self.settings)
+
+    def stream_answer(self, bundle: Bundle, llm: LLM) -> Iterator[str]:
+        """Yield a written answer in parts. Raises LLMUnavailable."""
+        from nugget.retrieval.answering import answer
+
+        return answer(bundle.query.text, bundle.hits, llm, self.settings)
+
+    def get(self, ref: str, *, identity: str | None = None, around: int = 1, fresh: bool = True) -> Shown:
         """Return what a ref names: a unit or a section of it, an exchange or message with its neighbours.
 
         Raises UsageError for what is no ref, NuggetError where nothing is known by it.
@@ -270,58 +259,53 @@ class Brain:
 
         source, _ = split_ref(ref)
         if fresh and source is SourceName.BRAIN:
-            self.freshen()
+            self.refresh()
         elif fresh:
-            self.freshen_machine((source,))
-        return show(
-            ref, self.indexes(as_identity), identity=as_identity, neighbours=neighbours,
+            self.refresh_local_sources((source,))
+        return show(ref, self.indexes(identity), identity=identity, neighbours=around)
 
-        )  # fmt: skip
-
-    def indexes(self, as_identity: str | None = None) -> Indexes:
-        """Return the indexes a search reads: the brain's, the machine's if it exists, an identity's memory if named."""
+    def indexes(self, identity: str | None = None) -> Indexes:
+        """Return the indexes a search reads: the brain's, that of local sources, an identity's memory if named."""
         from nugget.retrieval.search import Indexes
 
         brain = self.index
         with self._lock:
-            if self._machine is None:
+            if self._local is None:
                 with suppress(Unusable):
-                    self._machine = read_home(self.environment.home, resident=self._resident)
-            memory = self._memory_of(as_identity) if as_identity is not None else None
-            return Indexes(brain=brain, machine=self._machine, memory=memory)
+                    self._local = read_home(self.environment.home, resident=self._long_lived)
+            memory = self._memory_of(identity) if identity is not None else None
+            return Indexes(brain=brain, machine=self._local, memory=memory)
 
-    def freshen_machine(self, sources: Sequence[SourceName]) -> Behind:
-        """Take in the little that changed beside the brain; how much was left to `sync_machine`."""
-        from nugget.app.machine import Behind, freshen_machine
+    def refresh_local_sources(self, sources: Sequence[SourceName]) -> PendingChanges:
+        """Take in the little that changed beside the brain; how much was left to `sync_local_sources`."""
+        from nugget.app.local_sources import PendingChanges, refresh_local_sources
 
         try:
-            return freshen_machine(
+            return refresh_local_sources(
                 self.environment, self.settings, brain=self.path, sources=sources, embedder=self.embedder,
                 pace=self._pace,
             )  # fmt: skip
         except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
-            return Behind()
+            return PendingChanges()
 
-    def sync_machine(
+    def sync_local_sources(
         self, sources: Sequence[SourceName | str] = (), *, progress: Progress | None = None
     ) -> dict[SourceName, SyncResult]:
         """Bring what is searched beside the brain in line with its files; what was done, by source."""
-        from nugget.app.machine import MACHINE_SOURCES, sync_machine
+        from nugget.app.local_sources import LOCAL_SOURCES, sync_local_sources
 
-        named = as_sources(sources)
-        return sync_machine(
-            self.environment, self.settings, brain=self.path, sources=named or MACHINE_SOURCES,
+        named = source_names(sources)
+        return sync_local_sources(
+            self.environment, self.settings, brain=self.path, sources=named or LOCAL_SOURCES,
             embedder=self.embedder, now=datetime.now(UTC), progress=progress,
         )  # fmt: skip
 
     def _memory_of(self, identity: str) -> Index:
-        from nugget.app.machine import open_memory_of
-        from nugget.infra.workspace import find_workspace
+        from nugget.app.local_sources import open_memory_of
 
-        here = find_workspace(Path.cwd())
         return open_memory_of(
-            identity, self.environment, self.settings, brain=self.path, workspaces=[here.root] if here else [],
-            embedder=self.embedder, resident=self._resident,
+            identity, self.environment, self.settings, brain=self.path, embedder=self.embedder,
+            long_lived=self._long_lived,
         )  # fmt: skip
 
     def _guarded(self, ask: Callable[[], T]) -> T:
@@ -334,7 +318,7 @@ class Brain:
             if isinstance(error, sqlite3.Error) and not is_damage(error):
                 raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
             if discard_damaged(self.environment.home):  # the files are the truth
-                self._machine = None
+                self._local = None
             elif isinstance(error, (sqlite3.Error, Unusable)) or self._is_damaged():
                 self._reopen()
                 self.sync(rebuild=True)
@@ -346,34 +330,44 @@ class Brain:
         return find_damage(index_folder(self.path, self.environment) / "index.db") is not None
 
     def context(
-        self, path: str | None = None, *, query: str | None = None, folder: Path | None = None,
-        now: datetime | None = None, **options: Any,
-    ) -> NuggetBundle:  # fmt: skip
+        self, query: NuggetQuery | str, *, folder: Path | None = None, now: datetime | None = None
+    ) -> NuggetBundle:
         """Explain why code is the way it is, from nuggets of earlier sessions and this brain's units on the same code.
 
-        A relative path is meant from `folder`, the current one unless given; `options` are those of
-        `provenance.answering.code_query` (symbol, types, since, depth, budget_tokens). Raises UsageError for a place or
-        symbol that cannot be found.
+        A string is a path, meant from `folder`, by default the current one. Raises UsageError for a place or symbol
+        that cannot be found.
         """
         from nugget.provenance.answering import answer_code, code_query, log_answer
 
         moment = now or datetime.now(UTC)
         answer = answer_code(
-            code_query(path=path, text=query, **options), home=self.environment.home, folder=folder or Path.cwd(),
-            now=moment, brain_index=self.index, embedder=lambda: self.embedder,
+            code_query(path=query) if isinstance(query, str) else query, home=self.environment.home,
+            folder=folder or Path.cwd(), now=moment, brain_index=self.index, embedder=lambda: self.embedder,
         )  # fmt: skip
         if self.query_log:
             log_answer(answer, self.environment, self.settings, face=self.query_log.face, now=moment)
         return answer.bundle
 
-    def import_notes(self, path: Path | str, **options: Any) -> ImportResult:
-        """Propose units from notes or an export, on a branch; `options` are those of `bringing.bring_in`.
+    def import_notes(
+        self, path: Path | str, *, domain: str | None = None, limit: int = IMPORT_LIMIT, dry_run: bool = False
+    ) -> ImportResult:
+        """Propose units from a folder of notes or an export, on a branch, with a pull request as for sessions.
 
-        Raises UsageError for a path or domain that is none, BrainError and GitError; nothing was proposed then.
+        `domain` files all of it; otherwise folders do. At most `limit` units are proposed; `dry_run` writes nothing.
+        Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
         """
-        from nugget.app.bringing import bring_in
+        from nugget.app.similar_units import similar_units
+        from nugget.brain import validate_domain
+        from nugget.importing import Import, import_and_publish
 
-        return bring_in(self, path, **options)
+        if limit < 1:
+            raise UsageError(f"limit must be at least 1, not {limit}.")
+        run = Import(
+            brain=self.path, home=self.environment.home, settings=self.settings, similar=similar_units(self),
+            now=datetime.now(UTC).astimezone(), domain=validate_domain(domain) if domain else None, limit=limit,
+            dry_run=dry_run,
+        )  # fmt: skip
+        return import_and_publish(expanded(path), run, self.environment)
 
     def close(self) -> None:
         """Let go of the index, and log what is not logged yet.
@@ -383,7 +377,7 @@ class Brain:
         if self.query_log:
             self.query_log.write()
         with self._lock:
-            self._index = self._machine = None
+            self._index = self._local = None
 
     def _reopen(self) -> None:
         """Let go of the index. Other threads may be reading it: it closes itself when the last of them is done."""

@@ -12,6 +12,7 @@ from nugget.config import Environment
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.query_log import Face
+from nugget.models import Query
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -56,7 +57,7 @@ class AgentSession:
         with self._lock:
             if self._brain is None:
                 path = find_brain(self.environment, flag=self._flag, cwd=self.cwd)
-                self._brain = Brain(path, environment=self.environment, resident=True, face=self._face)
+                self._brain = Brain(path, environment=self.environment, long_lived=True, face=self._face)
                 threading.Thread(target=self._warm_up, args=(self._brain,), name="nugget-warm-up", daemon=True).start()
             return self._brain
 
@@ -109,9 +110,9 @@ class AgentSession:
     def _warm_up(self, brain: Brain) -> None:
         """Make the index if it is missing, then ask once, which loads the model, the index and numpy."""
         try:
-            brain.freshen(progress=self._note_progress)
+            brain.refresh(progress=self._note_progress)
             self._is_warm.set()
-            brain.ask("What is known?", limit=1, fresh=False, log=False)
+            brain.ask(Query("What is known?", limit=1), fresh=False, log=False)
         except NuggetError as error:
             warn(str(error))
         except Exception as error:
@@ -126,7 +127,7 @@ class AgentSession:
         try:
             brain.sync()
             if beside:
-                brain.sync_machine()
+                brain.sync_local_sources()
         except NuggetError as error:
             warn(str(error))
         except Exception as error:

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from nugget.app.machine import MACHINE_LOCK
+from nugget.app.local_sources import LOCAL_LOCK
 from nugget.config import Environment
 from nugget.infra import files, processes
 
@@ -18,9 +18,9 @@ def sync_in_background(brain: Path, environment: Environment) -> bool:
     return _start(brain, index_folder(brain, environment) / "sync.lock", "sync", "--source", "brain")
 
 
-def sync_machine_in_background(brain: Path, environment: Environment) -> bool:
+def sync_local_in_background(brain: Path, environment: Environment) -> bool:
     """Start a `nugget sync` of what is searched beside the brain; False when one is at work already."""
-    return _start(brain, environment.home / MACHINE_LOCK, "sync", "--source", "machine")
+    return _start(brain, environment.home / LOCAL_LOCK, "sync", "--source", "machine")
 
 
 def _start(brain: Path, lock_file: Path, *arguments: str) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.app import Brain
-from nugget.app.neighbours import neighbours, similar_units
+from nugget.app.similar_units import neighbours, similar_units
 from nugget.capture import Capture, CaptureResult, capture_transcript, queue, withdrawal
 from nugget.capture import publish as publishing
 from nugget.capture.publish import Published

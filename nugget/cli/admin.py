@@ -146,7 +146,7 @@ def _repair(folder: Path, home: Path, brain: Path | None) -> list[str]:
     with open_brain(brain) as opened:
         opened.sync()
         if had_home_index and not home_index_file(home).exists():
-            opened.sync_machine()
+            opened.sync_local_sources()
     return told or ["There was nothing to repair."]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -20,17 +20,17 @@ from nugget.cli.terminal import (
     complete_type,
     current_folder,
     day,
-    freshen,
-    freshen_machine,
     listed,
     open_brain,
     paged,
     print_json,
+    refresh,
+    refresh_local_sources,
     words,
 )
 from nugget.config import read_environment
 from nugget.errors import LLMUnavailable, NuggetError, UsageError
-from nugget.models import Bundle, Depth, KnowledgeType, SourceName
+from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json, timeline_json
 from nugget.render.terminal import (
@@ -108,21 +108,18 @@ def ask(
     With an LLM key (ANTHROPIC_API_KEY) the answer is written out, with its sources; without one you get the best
     passages themselves.
     """
-    from nugget.infra.llm import open_llm
-    from nugget.retrieval.reranking import choose_reranker
-
     text = words(question, "a question")
     with open_brain(brain) as opened:
-        llm = None if no_llm else open_llm(opened.settings, opened.environment)
-        behind = freshen(opened)
-        bundle = opened.ask(
-            text, limit=limit, budget_tokens=budget, depth=depth, types=known_types(types), domains=listed(domains),
-            tags=listed(tags), since=day(since), explain=explain, fresh=False,
-            reranker=None if no_llm else choose_reranker(opened.settings, llm, opened.environment),
+        llm = None if no_llm else opened.llm()
+        behind = refresh(opened)
+        query = Query(
+            text, filter=_filter(known_types(types), domains, tags, since), limit=limit, budget_tokens=budget,
+            depth=depth, explain=explain,
         )  # fmt: skip
+        bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
         bundle = _with_degraded(bundle, "index_behind" if behind else "", "" if llm else "no_llm")
         if as_json:
-            print_json(bundle_json(_answered(opened, bundle, llm)))
+            print_json(bundle_json(opened.answer(bundle, llm)))
         elif llm and bundle.hits and not bundle.weak:
             _print_written_answer(opened, bundle, llm, explain=explain)
         else:
@@ -143,19 +140,6 @@ def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
     return replace(bundle, degraded=(*bundle.degraded, *(name for name in names if name)))
 
 
-def _written(brain: Brain, bundle: Bundle, llm: LLM) -> Iterator[str]:
-    from nugget.retrieval.answering import answer
-
-    return answer(bundle.query.text, bundle.hits, llm, brain.settings)
-
-
-def _answered(brain: Brain, bundle: Bundle, llm: LLM | None) -> Bundle:
-    """Return the bundle with a written answer, if there is an LLM and something to answer from."""
-    from nugget.retrieval.answering import answered
-
-    return answered(bundle, llm, brain.settings)
-
-
 def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bool) -> None:
     """Stream the answer, then name its sources; where the LLM fails, the passages stand in."""
     from nugget.retrieval.answering import citations_in
@@ -163,7 +147,7 @@ def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bo
     out = console()
     written = ""
     try:
-        for part in _written(brain, bundle, llm):
+        for part in brain.stream_answer(bundle, llm):
             written += part
             out.print(clean(part), end="")
     except LLMUnavailable as error:
@@ -239,20 +223,16 @@ def search(
     text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
     _check_identity(identity)
     with open_brain(brain) as opened:
-        behind = freshen(opened)
+        behind = refresh(opened)
+        filter_ = _filter(_known(types), domains, tags, since, sources=sources_of(source) if source else ())
+        asked = Query(related or text, filter=filter_, limit=limit, identity=identity, explain=explain)
         if related is not None:
-            sources = sources_of(source) if source else ()
-            bundle, found = opened.related(
-                related, limit=limit, sources=sources, as_identity=identity, explain=explain, fresh=False
-            )
+            bundle, found = opened.related(asked, fresh=False)
         else:
-            behind = freshen_machine(opened, sources_of(source), is_quiet=quiet) or behind
-            bundle, found = opened.search_all(
-                text, limit=limit, sources=listed(source), types=_known(types), domains=listed(domains),
-                tags=listed(tags), since=day(since), as_identity=identity, explain=explain, fresh=False,
-            )  # fmt: skip
+            behind = refresh_local_sources(opened, sources_of(source), is_quiet=quiet) or behind
+            bundle, found = opened.search_groups(asked, fresh=False)
     if behind:
-        bundle = _behind(bundle)
+        bundle = replace(bundle, degraded=tuple(dict.fromkeys((*bundle.degraded, "index_behind"))))
     if sources_of(source) == (SourceName.CANON,) and not opened.settings.canon.folders:
         note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
     _show(bundle, found, timeline=timeline, quiet=quiet, explain=explain, as_json=as_json)
@@ -297,9 +277,9 @@ def get(
     """  # fmt: skip
     _check_identity(identity)
     with open_brain(brain) as opened:
-        freshen(opened)
+        refresh(opened)
         try:
-            shown = opened.get(ref, as_identity=identity, neighbours=max(0, around), fresh=":" in ref)
+            shown = opened.get(ref, identity=identity, around=max(0, around), fresh=":" in ref)
         except UsageError:
             raise
         except NuggetError as error:
@@ -326,7 +306,7 @@ def suggest(
     from nugget.retrieval.exploring import suggest as look
 
     with open_brain(brain) as opened:
-        freshen(opened)
+        refresh(opened)
         found = look(prefix.strip(), opened.indexes(), brain=opened.path, limit=limit)
     kinds = {name: getattr(found, name) for name in ("domains", "tags", "types", "paths", "people", "terms")}
     if as_json:
@@ -340,11 +320,21 @@ def suggest(
             out.print(f"{name.title():<8} {', '.join(f'{one_line(text)} ({count})' for text, count in kind)}")
 
 
+def _filter(
+    types: tuple[str, ...],
+    domains: Sequence[str] | None,
+    tags: Sequence[str] | None,
+    since: str | None,
+    sources: tuple[SourceName, ...] = (),
+) -> Filter:
+    return Filter(sources=sources, types=types, domains=listed(domains), tags=listed(tags), since=day(since))
+
+
 def sources_of(given: Sequence[str] | None) -> tuple[SourceName, ...]:
     """The sources that an option names, all for none. Raises UsageError for one that does not exist."""
-    from nugget.app.asked import as_sources
+    from nugget.app.params import source_names
 
-    return as_sources([name.lower() for name in listed(given)]) or tuple(SourceName)
+    return source_names([name.lower() for name in listed(given)]) or tuple(SourceName)
 
 
 def _check_identity(identity: str | None) -> None:
@@ -363,19 +353,13 @@ def _known(values: list[str] | None) -> tuple[str, ...]:
     return types
 
 
-def _behind(bundle: Bundle) -> Bundle:
-    from dataclasses import replace
-
-    return replace(bundle, degraded=tuple(dict.fromkeys((*bundle.degraded, "index_behind"))))
-
-
 def _with_near(opened: Brain, ref: str, error: NuggetError) -> NuggetError:
     """The error, with what is near in the brain as its hint where the ref was one of the brain."""
     name = ref.removeprefix("brain:")
     if ":" in name:
         return error
     text = name.replace("/", " ").replace("-", " ")
-    near = opened.ask(text, limit=3, profile="search", fresh=False, log=False).hits
+    near = opened.ask(Query(text, limit=3, profile="search"), fresh=False, log=False).hits
     if near:
         error.hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
     return error

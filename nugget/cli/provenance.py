@@ -326,7 +326,7 @@ def promote_nugget(
 
     It waits on a branch, as what capture finds does; `nugget review` shows, accepts or rejects it.
     """
-    from nugget.app.neighbours import similar_units
+    from nugget.app.similar_units import similar_units
     from nugget.capture.promotion import Promotion, promote
     from nugget.provenance import stale_reasons
     from nugget.provenance.asking import find_here, find_nugget, opened_index

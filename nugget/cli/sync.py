@@ -57,7 +57,7 @@ def sync(
                 obstacle = _pull(opened)
             result = opened.sync(rebuild=rebuild, progress=tell)
         others = [name for name in names if name is not SourceName.BRAIN]
-        beside = opened.sync_machine(others, progress=tell) if others else {}
+        beside = opened.sync_local_sources(others, progress=tell) if others else {}
     if as_json:
         value = sync_json(result) if result else {}
         print_json(value | {"sources": {str(name): sync_json(its) for name, its in beside.items()}})

@@ -332,7 +332,7 @@ def _no_date(text: str) -> UsageError:
     return UsageError(f"{text!r} is no date.", hint=f"Write {DATE_FORMS}.")
 
 
-def freshen(brain: Brain) -> bool:
+def refresh(brain: Brain) -> bool:
     """Sync what changed; return True if that is so much that it runs in the background and this answer is older.
 
     An index without vectors of the configured model is made anew in the background too.
@@ -341,7 +341,7 @@ def freshen(brain: Brain) -> bool:
     from nugget.index.connection import NO_INDEX
 
     with progress() as tell:
-        state = brain.freshen(progress=tell)
+        state = brain.refresh(progress=tell)
     if brain.embedder_problem:
         note(f"{brain.embedder_problem} Searching by words alone.")
     if state.synced and state.synced.rebuilt and state.synced.rebuilt != NO_INDEX:
@@ -358,16 +358,16 @@ def freshen(brain: Brain) -> bool:
     return state.behind > 0
 
 
-def freshen_machine(opened: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:
+def refresh_local_sources(opened: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:
     """Take in what little changed beside the brain; True when more waits, which is then synced in the background."""
-    from nugget.app.background import sync_machine_in_background
+    from nugget.app.background import sync_local_in_background
 
-    state = opened.freshen_machine(sources)
+    state = opened.refresh_local_sources(sources)
     for problem in () if is_quiet else state.problems:
         note(str(problem))
     if not state.total and not state.lacks_vectors:
         return False
-    started = sync_machine_in_background(opened.path, opened.environment)
+    started = sync_local_in_background(opened.path, opened.environment)
     if not state.total or is_quiet:
         return state.total > 0
     doing = "they are being indexed in the background" if started else "another process is indexing them"

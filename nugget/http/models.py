@@ -7,7 +7,7 @@ does not go unnoticed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 from nugget import evidence
 from nugget.evidence.bundle import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
 from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, SelectorOptions
-from nugget.models import Depth, KnowledgeType, SourceName
+from nugget.models import Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.redaction import redact
 
 MAX_QUESTION_CHARS = 8_000
@@ -75,11 +75,24 @@ class Finding(Parameters):
     since: date | None = Field(default=None, description="Only units created or changed since (YYYY-MM-DD)")
     explain: bool = Field(default=False, description="Add how each score came about")
 
+    def filter(self, sources: Sequence[SourceName] = ()) -> Filter:
+        """Return the filter of the request."""
+        return Filter(
+            sources=tuple(sources), types=tuple(self.types), domains=tuple(self.domains), tags=tuple(self.tags),
+            since=self.since,
+        )  # fmt: skip
+
 
 class SearchRequest(Finding):
     """Parameters of `nugget search`."""
 
     sources: Sources = Field(default=[], description="Only these sources")
+
+    def query(self, identity: str | None) -> Query:
+        """Return the query of the request."""
+        return Query(
+            self.q, filter=self.filter(self.sources), limit=self.limit, identity=identity, explain=self.explain
+        )
 
 
 class AskRequest(Finding):
@@ -88,6 +101,13 @@ class AskRequest(Finding):
     budget: int | None = Field(default=None, ge=100, le=100_000, description="Maximum tokens in the answer")
     depth: Depth = Field(default=Depth.STANDARD, description="How much of each unit")
     no_llm: bool = Field(default=False, description="Only passages, even with a key")
+
+    def query(self) -> Query:
+        """Return the query of the request."""
+        return Query(
+            self.q, filter=self.filter(), limit=self.limit, budget_tokens=self.budget, depth=self.depth,
+            explain=self.explain,
+        )  # fmt: skip
 
 
 class SessionRequest(Parameters):

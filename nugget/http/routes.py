@@ -129,7 +129,7 @@ def unit(
 ) -> Response:
     """Show what a ref names, whole: the JSON of `nugget get --json`."""
     try:
-        shown = server.session.ready().get(ref, as_identity=server.identity, neighbours=around)
+        shown = server.session.ready().get(ref, identity=server.identity, around=around)
     except errors.NuggetError as error:
         if type(error) not in (errors.NuggetError, errors.TranscriptError):
             raise
@@ -177,25 +177,17 @@ async def completions(request: models.CompletionRequest, server: Running) -> Res
 
 
 def _search(request: models.SearchRequest, server: Server) -> Response:
-    given = request.model_dump(exclude={"q", "limit"})
-    brain = server.session.ready()
-    bundle, _ = brain.search_all(request.q, limit=request.limit or 50, as_identity=server.identity, **given)
-    return _sent(bundle_json(bundle), server)
+    return _sent(bundle_json(server.session.ready().search(request.query(server.identity))), server)
 
 
 async def _ask(request: models.AskRequest, server: Server) -> Response:
-    from nugget.retrieval.answering import answered
-    from nugget.retrieval.reranking import choose_reranker
-
     def work() -> Response:
         brain = server.session.ready()
         llm = None if request.no_llm else open_llm(brain.settings, brain.environment, budget=server.budget)
-        given = request.model_dump(exclude={"q", "budget", "no_llm"})
-        reranker = None if request.no_llm else choose_reranker(brain.settings, llm, brain.environment)
-        bundle = brain.ask(request.q, budget_tokens=request.budget, reranker=reranker, **given)
+        bundle = brain.ask(request.query(), reranker=None if request.no_llm else brain.reranker(llm))
         if llm is None:
             bundle = replace(bundle, degraded=(*bundle.degraded, "no_llm"))
-        return _sent(bundle_json(answered(bundle, llm, brain.settings)), server)
+        return _sent(bundle_json(brain.answer(bundle, llm)), server)
 
     waits_for_llm = not request.no_llm and server.settings.llm.enabled and server.environment.anthropic_api_key
     return await to_thread.run_sync(work, limiter=server.llm_threads if waits_for_llm else None)

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from nugget.app.params import depth_named, source_names
 from nugget.config import load_settings
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.infra.query_log import Face
-from nugget.models import Bundle, Depth, Hit, KnowledgeType, SourceName
+from nugget.models import Bundle, Depth, Filter, Hit, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import NuggetQuery, NuggetType
 from nugget.render import ORDERS, degraded_sentences, fence
 from nugget.render.json import context_json, decisions_json, file_history_json
@@ -144,8 +145,6 @@ def openqed_decisions(session: AgentSession, *, path: str | None, budget: float)
 
 def _answer_brain(session: AgentSession, question: Question) -> str:
     """Answer from the brain, with what is known of the code before it."""
-    from nugget.retrieval.reranking import choose_reranker
-
     code = _code_part(session, question, budget_tokens=question.budget_tokens // 2)
     types = [name for name in question.types if name in list(KnowledgeType)]
     if code.text and question.types and not types:
@@ -156,11 +155,12 @@ def _answer_brain(session: AgentSession, question: Question) -> str:
         if code.text:
             return code.text
         raise
-    bundle = brain.ask(
-        question.words, budget_tokens=max(question.budget_tokens - code.used, _MIN_TOKENS), depth=question.depth,
-        types=types, sources=question.sources, profile=question.profile, limit=question.limit,
-        reranker=choose_reranker(brain.settings, session.llm(brain), session.environment),
+    query = Query(
+        question.words, filter=Filter(types=tuple(types), sources=source_names(question.sources)), limit=question.limit,
+        budget_tokens=max(question.budget_tokens - code.used, _MIN_TOKENS), depth=depth_named(question.depth),
+        profile=question.profile,
     )  # fmt: skip
+    bundle = brain.ask(query, reranker=brain.reranker(session.llm(brain)))
     if "index_behind" in bundle.degraded:
         session.catch_up()
     if not code.text:
@@ -209,13 +209,18 @@ def _search(
     if sessions and SourceName.SESSIONS in sources:
         others = [name for name in sources if name != SourceName.SESSIONS]
         searches = [*([(others, ())] if others else []), ([SourceName.SESSIONS], sessions)]
+    asked = Query(
+        question.words,
+        limit=question.limit or _HITS_A_SOURCE,
+        identity=identity,
+        profile="task",
+        depth=depth_named(question.depth),
+    )
+    types = tuple(question.types)
     bundles = [
-        brain.search_all(
-            question.words, limit=question.limit or _HITS_A_SOURCE, sources=names, sessions=ids, types=question.types,
-            as_identity=identity, profile="task", depth=question.depth,
-        )[0]
+        brain.search(replace(asked, filter=Filter(sources=source_names(names), sessions=tuple(ids), types=types)))
         for names, ids in searches
-    ]  # fmt: skip
+    ]
     hits = [hit for bundle in bundles for hit in bundle.hits]
     degraded = tuple(dict.fromkeys(reason for bundle in bundles for reason in bundle.degraded))
     return replace(bundles[0], degraded=degraded, weak=all(bundle.weak for bundle in bundles)), hits
@@ -266,7 +271,7 @@ def _code_part(session: AgentSession, question: Question, *, budget_tokens: int)
 def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:
     """Return what a ref names, whole as far as the budget goes, fenced as reference material."""
     _check_memory(ref.strip().startswith(f"{SourceName.MEMORY}:"), session.identity)
-    shown = session.ready().get(ref, as_identity=session.identity)
+    shown = session.ready().get(ref, identity=session.identity)
     body, room = clean(_text_of(shown)), budget_tokens * CHARS_PER_TOKEN
     if len(body) > room:
         body = f"{body[:room].rpartition(chr(10))[0] or body[:room]}\n[…]"

@@ -6,7 +6,7 @@ The words are those of docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -310,18 +310,25 @@ class Filter:
         return self == Filter()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A question. `match_any` is an FTS5 expression to rank words by, in place of those of `text`."""
+    """A question with its filter and limits; None stands for what is usual for that kind of question.
+
+    `text` is a task for `ask`, the query language of docs/search.md for `search`, a ref or a thought for `related`.
+    `identity` is whose memory may be searched. `match_any` is an FTS5 expression to rank words by instead of `text`.
+    """
 
     text: str
+    _: KW_ONLY
     match_any: str = ""
     path: str | None = None
     symbol: str | None = None
     filter: Filter = field(default_factory=Filter)
-    limit: int = 8
-    budget_tokens: int = 2000
-    depth: Depth = Depth.STANDARD
+    limit: int | None = None
+    budget_tokens: int | None = None
+    depth: Depth | None = None
+    profile: str | None = None
+    identity: str | None = None
     explain: bool = False
 
 

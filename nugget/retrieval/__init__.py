@@ -16,7 +16,7 @@ from typing import Any
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.index import Index
 from nugget.infra.embedding import QuestionEmbedder
-from nugget.models import Bundle, Contribution, Hit, Query
+from nugget.models import Bundle, Contribution, Depth, Hit, Query
 from nugget.retrieval.candidates import Gathered, gather
 from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.packing import pack
@@ -24,6 +24,8 @@ from nugget.retrieval.profiles import Profile
 from nugget.retrieval.reranking import Passage, Reranker
 from nugget.retrieval.scoring import is_weak, rank
 
+BUDGET_TOKENS = 2000
+"""Length of an answer to a query that names none."""
 RERANKED = 30
 """Units that a re-ranker is shown."""
 
@@ -56,7 +58,9 @@ def retrieve(
         hits, problem = _rerank(query.text, hits, reranker)
         degraded = (*degraded, problem) if problem else degraded
         clock.lap("re-rank")
-    packed, budget, hint = pack(hits[: query.limit], budget_tokens=query.budget_tokens, depth=query.depth)
+    packed, budget, hint = pack(
+        hits[: query.limit], budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD
+    )
     clock.lap("pack")
     explain = None
     if query.explain:

@@ -18,7 +18,7 @@ from nugget.index.fulltext import STOP_WORDS
 from nugget.index.queries import unit_keys
 from nugget.infra import git
 from nugget.infra.embedding import Embedder
-from nugget.models import Contribution, Depth, Filter, Hit, HitChunk, SourceName, Unit
+from nugget.models import Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
 from nugget.retrieval.query_language import parse_search
 from nugget.retrieval.search import BUDGET_TOKENS, Group, Indexes, Results, search_everything
 
@@ -65,8 +65,9 @@ def related(
     query = replace(parse_search("", today=today), given=text, text=text)
     vector = _vector(thing, indexes, embedder)
     if vector is None:
-        found = search_everything(query, indexes, sources=sources, settings=settings, embedder=embedder, now=now,
-                                  limit=limit + 1)  # fmt: skip
+        found = search_everything(
+            query, Query(text, limit=limit + 1), indexes, sources=sources, settings=settings, embedder=embedder, now=now
+        )
         groups = [_without(group, thing) for group in found.groups]
         merged = _with_links(groups, thing, indexes, sources)
         return replace(found, groups=_bounded(merged, limit), degraded=("no_vectors",))

@@ -29,7 +29,7 @@ def to_hits(
     today: date,
 ) -> list[Hit]:
     """Return hits in their final local order: `at_least` so many if there are, and some spare ones."""
-    wanted = scored[: max(2 * query.limit, at_least)]
+    wanted = scored[: max(2 * (query.limit or len(scored)), at_least)]
     keys = [entry.candidate.unit_key for entry in wanted]
     units = index.units(keys)
     stale = stale_reasons(units, index, today=today)

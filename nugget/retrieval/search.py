@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = 50
 """Results of each source, at most."""
+PROFILE = "search"
+"""The profile of a search that names none."""
 ORDER = (
     SourceName.BRAIN, SourceName.PROVENANCE, SourceName.SESSIONS, SourceName.BRIDGE, SourceName.SHELL,
     SourceName.MEMORY, SourceName.CANON,
@@ -105,20 +107,19 @@ def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tupl
     return tuple(name for name in ORDER if name in named and (name is not SourceName.MEMORY or identity is not None))
 
 
-def as_bundle(results: Results, *, limit: int, depth: Depth, profile: str, explain: bool) -> Bundle:
-    """All hits as one Bundle. `weak` where nothing found is likely to be what was looked for."""
+def as_bundle(results: Results, asked: Query) -> Bundle:
+    """Return all hits as one Bundle, which is `weak` if nothing found is likely to be what was looked for."""
     hits = results.hits
     query = results.query
     used = sum(estimate_tokens(chunk.breadcrumb + chunk.text) for hit in hits for chunk in hit.chunks)
     explained = None
-    if explain:
+    if asked.explain:
         explained = dict((results.explain or {}).get(str(SourceName.BRAIN)) or {})
         explained["sources"] = {name: its for name, its in (results.explain or {}).items() if name != SourceName.BRAIN}
         explained["contributed"] = results.counts
-    asked = Query(text=query.given, filter=query.filter, limit=limit, depth=depth, explain=explain)
     return Bundle(
-        query=asked,
-        profile=profile,
+        query=replace(asked, text=query.given, filter=query.filter),
+        profile=asked.profile or PROFILE,
         hits=hits,
         budget=Budget(requested=BUDGET_TOKENS, used=used),
         degraded=results.degraded,
@@ -130,25 +131,23 @@ def as_bundle(results: Results, *, limit: int, depth: Depth, profile: str, expla
 
 def search_everything(
     query: SearchQuery,
+    asked: Query,
     indexes: Indexes,
     *,
     sources: Sequence[SourceName],
     settings: RetrievalSettings,
     embedder: QuestionEmbedder | None,
     now: datetime,
-    limit: int = DEFAULT_LIMIT,
-    depth: Depth = Depth.SUMMARY,
-    profile: str = "search",
-    explain: bool = False,
 ) -> Results:
-    """Search each of these sources; `limit` results of each."""
+    """Search each of these sources for a parsed query, with the limit, depth and profile of `asked` for each."""
+    limit, depth = asked.limit or DEFAULT_LIMIT, asked.depth or Depth.SUMMARY
     if query.lists:
         listed = _listed(query, indexes, sources, limit=limit, depth=depth)
         return Results(query=query, groups=tuple(listed))
     once = None if embedder is None else CachedEmbedder(embedder)
     # History goes without vectors: the model may still be loading in another process meanwhile.
     passages = _passages(query, indexes, sources, limit=limit)
-    chosen = profiles.configured(profile, settings)
+    chosen = profiles.configured(asked.profile or PROFILE, settings)
     groups: list[Group] = []
     degraded: list[str] = []
     hint: str | None = None
@@ -160,8 +159,8 @@ def search_everything(
         hits: list[Hit] = []
         weak = False
         if source is SourceName.BRAIN or queries.has_source(index.connection, source):
-            asked = _asked_of(source, query, limit=limit, depth=depth, explain=explain)
-            bundle = retrieve(asked, chosen, index, embedder=once, now=now)
+            part = _asked_of(source, query, limit=limit, depth=depth, explain=asked.explain)
+            bundle = retrieve(part, chosen, index, embedder=once, now=now)
             hits, weak = _units_of(source, query, bundle, index)
             degraded += bundle.degraded
             explained[str(source)] = bundle.explain
@@ -177,7 +176,7 @@ def search_everything(
         groups=tuple(sorted(groups, key=lambda group: group.weak)),  # what is likely comes before what is not
         degraded=tuple(dict.fromkeys([*([f"plain_text: {query.problem}"] if query.problem else []), *degraded])),
         more_hint=hint,
-        explain=explained if explain else None,
+        explain=explained if asked.explain else None,
     )
 
 
@@ -273,7 +272,7 @@ def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: I
     if not words or len(words) > 8:
         return list(hits)
     connection = index.connection
-    named = dict(queries.units_named(connection, words, asked.filter)[: asked.limit * 4])
+    named = dict(queries.units_named(connection, words, asked.filter)[: (asked.limit or DEFAULT_LIMIT) * 4])
     if not named:
         return list(hits)
     known = {hit.unit.path: hit for hit in hits}

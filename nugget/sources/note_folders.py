@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from nugget.config import Environment, expanded
+from nugget.config import Environment, Settings, expanded
 from nugget.errors import GitError, TranscriptError, UsageError
 from nugget.infra import git
 from nugget.models import Problem, SourceName
@@ -274,3 +274,21 @@ def _short_name(folder: Path) -> str:
     """Return a workspace's name with a few digits that tell it from others of that name."""
     digest = hashlib.sha256(str(folder).encode("utf-8", "replace")).hexdigest()[:6]
     return f"{slugify(folder.name or 'root')}-{digest}"
+
+
+def redacting(settings: Settings) -> Callable[[str], str]:
+    """Return a function that removes secrets from a text. The rules are loaded when it is first called."""
+
+    def redact_text(text: str) -> str:
+        from nugget.redaction import allow_list, redact
+
+        return redact(text, allow=allow_list(settings)).text
+
+    return redact_text
+
+
+def open_canon(environment: Environment, settings: Settings, brain: Path) -> Canon:
+    """Return the folders of canon that the settings name, without what is memory."""
+    folders = canon_folders(settings.canon.folders, base=brain)
+    private = private_places(environment, brain)
+    return Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files, private=private)

@@ -128,11 +128,11 @@ def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:
 
 
 def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
-    from nugget.app.machine import canon_of
+    from nugget.sources.note_folders import open_canon
 
     if not settings.canon.folders:
         return
-    source = canon_of(environment, settings, brain)
+    source = open_canon(environment, settings, brain)
     notes = sum(1 for _ in source.files())
     told = (*source.problems, *source.left_out)
     for problem in told:

@@ -30,7 +30,7 @@ from nugget.errors import NuggetError, UsageError
 from nugget.infra import query_log
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
-from nugget.models import SourceName
+from nugget.models import Query, SourceName
 from nugget.retrieval.refs import section_of
 
 GOLDEN = TESTS / "golden" / "search"
@@ -111,7 +111,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
     }  # fmt: skip
     with Brain(brain, environment=read_environment(variables)) as opened:
         opened.sync()
-        opened.sync_machine()
+        opened.sync_local_sources()
     return World(home, brain, canon, variables)
 
 
@@ -379,14 +379,14 @@ def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, w
         assert "zealot/" not in result.out + result.err.replace(ref, ""), arguments
         assert f"needs a {SECRET}" not in result.out + result.err, arguments
     for bundle in (opened.search("architecture needs"), opened.ask("architecture needs"),
-                   opened.search("architecture needs", as_identity="roast")):  # fmt: skip
+                   opened.search(Query("architecture needs", identity="roast"))):  # fmt: skip
         assert SECRET not in repr(bundle.hits)
     with pytest.raises(NuggetError):
         opened.get(ref)
     with pytest.raises(UsageError):
-        opened.search("plan", sources=["memory"])
+        opened.search("plan source:memory")
     with pytest.raises(UsageError):
-        opened.search("plan", as_identity="../zealot")
+        opened.search(Query("plan", identity="../zealot"))
     entries = query_log.read(read_environment().home)
     assert not any(unit.startswith(("memory:", "zealot")) for entry in entries for unit in entry.unit_ids)
     assert not any("memory" in entry.sources for entry in entries)
@@ -449,7 +449,7 @@ def test_what_is_much_is_taken_in_behind_an_agents_answer(world: World) -> None:
         for thread in threading.enumerate():
             if thread.name == "nugget-warm-up":
                 thread.join()
-        session.open().sync_machine(["canon"])
+        session.open().sync_local_sources(["canon"])
         session.close()
 
 
@@ -555,7 +555,7 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, ope
     days = [hit.unit.last_modified or hit.unit.created for hit in decisions]
     assert len(decisions) > 3 and {hit.unit.type for hit in decisions} == {"decision"}
     assert days == sorted(days, key=str, reverse=True)
-    found = opened.search("type:decision", sources=["brain"], limit=2)
+    found = opened.search(Query("type:decision source:brain", limit=2))
     assert [hit.ref for hit in found.hits] == [hit.ref for hit in decisions[:2]]
     assert (found.weak, found.degraded) == (False, ())
     assert SECRET not in nugget("search", "since:2020").out
@@ -588,9 +588,9 @@ def test_notes_that_a_search_takes_in_by_their_words_get_their_vectors_behind_it
     for name in ("kodkod", "colocolo", "oncilla"):
         (notes / f"{name}.md").write_text(f"The {name} is a small cat.")
     with Brain(brain, environment=read_environment()) as opened:
-        assert opened.search("margay", sources=["canon"]).degraded == ("vectors_behind",)
-        opened.sync_machine(["canon"])
-        assert opened.search("margay", sources=["canon"]).degraded == ()
+        assert opened.search("margay source:canon").degraded == ("vectors_behind",)
+        opened.sync_local_sources(["canon"])
+        assert opened.search("margay source:canon").degraded == ()
 
 
 def test_related_stands_for_words_and_filters(nugget: Nugget, world: World) -> None:

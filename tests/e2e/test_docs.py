@@ -15,6 +15,7 @@ import pytest
 from paths import REPOSITORY
 from typer.main import get_command
 
+import nugget
 from nugget import config, errors
 from nugget.cli import app
 from nugget.models import KnowledgeType, RelationType
@@ -105,6 +106,18 @@ def what_is_wrong(root: Any, command: str) -> str | None:
     known = {name for entry in [*root.params, *here.params] for name in (*entry.opts, *entry.secondary_opts)}
     options = {word.split("=")[0] for word in words if word.startswith("-") and len(word) > 1}
     return f"no option {unknown[0]}" if (unknown := sorted(options - known - {"--help"})) else None
+
+
+@pytest.mark.proves("API-LINES")
+def test_the_lines_of_the_python_page_run(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text_of("docs/api.md"), re.MULTILINE | re.DOTALL)
+    told: dict[str, Any] = {}
+    exec(block, told)
+    assert [name for name in nugget.__all__ if not hasattr(nugget, name)] == []
+    assert told["bundle"].hits[0].ref == told["whole"].ref and told["found"].hits and told["related"].hits
+    assert told["written"].answer is None and told["result"].unchanged
+    assert {hit.unit.type for hit in told["strict"].hits} <= {"pattern", "bug"}
 
 
 @pytest.mark.proves("HOUSE-DOCS-GENERATED")

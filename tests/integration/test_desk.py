@@ -17,6 +17,7 @@ from nugget.config import read_environment
 from nugget.errors import BrainError
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
+from nugget.models import Query
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_what_does_not_fit_into_the_budget_is_not_told_to_be_nothing(
     shown = nugget("--brain", brain, "ask", "cache invalidation", "--budget", "10", "--no-llm").out
     assert shown.startswith("Nothing that matches fits into 10 tokens.\nAllow more with --budget.\n")
     with session.open() as opened:
-        bundle = opened.ask("cache invalidation", budget_tokens=10)
+        bundle = opened.ask(Query("cache invalidation", budget_tokens=10))
     assert bundle.hits == () and "concept/cache-invalidation" in (bundle.more_context_hint or "")
 
 

@@ -12,7 +12,7 @@ from paths import REPOSITORY, TESTS
 from nugget.app import Brain
 from nugget.brain.knowledge_file import serialise
 from nugget.config import EmbeddingSettings, Settings, read_environment
-from nugget.models import SourceName, Unit
+from nugget.models import Depth, Query, SourceName, Unit
 
 SET = TESTS / "languages"
 
@@ -57,7 +57,9 @@ def asked(request: pytest.FixtureRequest, brain: Path) -> Iterator[dict[str, int
     with Brain(brain, environment=read_environment(models), settings=chosen) as opened:
         opened.sync()
         for question in lines("queries.jsonl"):
-            bundle = opened.ask(question["text"], limit=10, budget_tokens=10**6, depth="summary", fresh=False)
+            bundle = opened.ask(
+                Query(question["text"], limit=10, budget_tokens=10**6, depth=Depth.SUMMARY), fresh=False
+            )
             found = [hit.unit.id in wanted()[question["id"]] for hit in bundle.hits]
             ranks[question["id"]] = found.index(True) + 1 if True in found else 99
     yield ranks

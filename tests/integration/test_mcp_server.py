@@ -320,7 +320,7 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
     handbook.mkdir()
     (handbook / "jitter.md").write_text("# Jitter\n\nPayments wait for jitter everywhere.")
     with nugget.open(brain) as opened:
-        opened.sync_machine()
+        opened.sync_local_sources()
 
     async def talk(client: Client) -> None:
         async def told(**arguments: Any) -> str:

@@ -20,6 +20,7 @@ import nugget
 from nugget.cli import run
 from nugget.errors import UsageError
 from nugget.infra import query_log
+from nugget.provenance.answering import code_query
 
 
 @pytest.fixture
@@ -162,9 +163,9 @@ def test_without_a_brain_provenance_still_answers_and_cannot_close_its_fence(sho
 def test_python_asks_too(shop: Shop, brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shop.repo)
     with nugget.open(brain) as opened:
-        found = opened.context("src/auth.ts", types=["decision"])
+        found = opened.context(code_query(path="src/auth.ts", types=["decision"]))
         assert [hit.nugget.summary for hit in found.hits] == ["chose JWT over session cookies"]
-        assert opened.context(path="auth.ts", folder=shop.repo / "src").query.path == "src/auth.ts"
-        assert opened.context(query="Node").hits[0].nugget.type == "constraint"
+        assert opened.context("auth.ts", folder=shop.repo / "src").query.path == "src/auth.ts"
+        assert opened.context(code_query(text="Node")).hits[0].nugget.type == "constraint"
         with pytest.raises(UsageError):
-            opened.context()
+            opened.context(code_query())

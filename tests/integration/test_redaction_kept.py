@@ -97,7 +97,7 @@ def test_no_password_of_a_session_reaches_anything_that_is_kept(
     ]
     with Brain(words, environment=read_environment()) as opened:
         opened.sync()
-        opened.sync_machine()
+        opened.sync_local_sources()
     told += [str(nugget("search", "database password staging", "--json")), str(nugget("ask", "the database password"))]
     branches = subprocess.run(["git", "-C", str(words), "branch"], check=True, capture_output=True, text=True).stdout
     assert "nugget/session-" in branches

@@ -16,7 +16,7 @@ from waiting import PATIENCE_S, wait_for
 from worker_stage import lay_out, variables
 
 import nugget
-from nugget.app.neighbours import similar_units
+from nugget.app.similar_units import similar_units
 from nugget.app.worker import work
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import queue, review

@@ -29,7 +29,7 @@ from nugget.evaluation import (
     metrics,
     run_json,
 )
-from nugget.models import Filter
+from nugget.models import Filter, Query
 from nugget.retrieval import profiles
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -156,7 +156,7 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
         asked = [{"question": entry["question"], "expect": [entry["expect"][0], ids[0]]} for entry in golden[:12]]
         done = evaluate(parse(yaml.safe_dump({"questions": asked}).encode(), path="g").questions, pipeline)
         for outcome in done.outcomes:
-            bundle = opened.ask(outcome.question.text, limit=50, budget_tokens=10**9, fresh=False, now=NOW)
+            bundle = opened.ask(Query(outcome.question.text, limit=50, budget_tokens=10**9), fresh=False, now=NOW)
             order = [hit.unit.id for hit in bundle.hits]
             assert [unit_id for unit_id, _ in outcome.first] == order[:3], "evaluation asks as `ask` does"
             for placed in outcome.expected:

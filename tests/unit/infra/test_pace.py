@@ -68,9 +68,9 @@ def test_a_process_that_stays_finds_new_sessions_among_thousands_soon(tmp_path: 
         for number in range(3):
             world.write_line(2000 + number, f"the walnut {number} is new")
             given_up = time.monotonic() + 60
-            while not staying.search(f"walnut {number}", sources=["sessions"], log=False).hits:
+            while not staying.search(f"walnut {number} source:sessions", log=False).hits:
                 assert time.monotonic() < given_up
     with Brain(brain, environment=world.environment) as asking:
         for number in range(3):
             world.write_line(3000 + number, f"the chestnut {number} is new")
-            assert asking.search(f"chestnut {number}", sources=["sessions"], log=False).hits, "a command always looks"
+            assert asking.search(f"chestnut {number} source:sessions", log=False).hits, "a command always looks"

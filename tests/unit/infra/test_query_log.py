@@ -29,7 +29,7 @@ from nugget.infra import files, query_log
 from nugget.infra.query_log import Asked, Face, Use
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
-from nugget.models import Event, EventKind, Session
+from nugget.models import Event, EventKind, Filter, Query, Session
 from nugget.redaction import redact
 
 CORPUS = TESTS / "redaction_corpus"
@@ -56,7 +56,7 @@ def test_each_face_records_its_questions_with_what_came_back(
     assert nugget("ask", "cache invalidation", "--type", "concept,bug", "--limit", "2")[0] == 0
     assert nugget("search", "retries", "--domain", "coding")[0] == 0
     with package.open() as opened:
-        bundle = opened.ask("money", since=date(2020, 1, 1))
+        bundle = opened.ask(Query("money", filter=Filter(since=date(2020, 1, 1))))
     session = AgentSession(flag=None, environment=environment, cwd=words)
     answer_question(session, Question(text="how are errors wrapped"))
     session.close()

@@ -17,7 +17,7 @@ from nugget.app import Brain
 from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.index import Index, Terms
-from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, SourceName, StaleReason, Unit
+from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, StaleReason, Unit
 from nugget.retrieval.fusion import fuse
 from nugget.retrieval.packing import pack
 from nugget.retrieval.reranking import Passage
@@ -98,7 +98,7 @@ def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, rankin
     chosen = Settings(retrieval=RetrievalSettings(ranking=ranking), embedding=EmbeddingSettings(model=model))
     with Brain(asked.path, settings=chosen) as brain:
         for question in ("cache invalidation", "why is the session store slow", "retryWithBackoff", "dough"):
-            bundle = brain.ask(question, fresh=False, explain=True, now=NOW)
+            bundle = brain.ask(Query(question, explain=True), fresh=False, now=NOW)
             assert bundle.hits
             for hit in bundle.hits:
                 assert 0 <= hit.score <= 1
@@ -122,8 +122,8 @@ def test_the_bare_rrf_order_is_an_option_and_is_the_order_of_fused_ranks(asked: 
 @pytest.mark.parametrize("question", ["cache invalidation", "how do we retry payments", "vegan sourdough starter"])
 def test_search_ranks_units_of_the_brain_as_ask_does(asked: Brain, question: str) -> None:
     with with_settings(asked, hops=0) as brain:
-        bundle = brain.ask(question, limit=10, budget_tokens=100_000, fresh=False, now=NOW)
-        found = brain.search(question, limit=10, fresh=False, now=NOW).hits
+        bundle = brain.ask(Query(question, limit=10, budget_tokens=100_000), fresh=False, now=NOW)
+        found = brain.search(Query(question, limit=10), fresh=False, now=NOW).hits
     assert [hit.unit.id for hit in found if hit.unit.source is SourceName.BRAIN] == ids(bundle)
     assert len(bundle.hits) == 10
 
@@ -167,19 +167,20 @@ def test_odd_questions_go_through_the_whole_pipeline(asked: Brain, text: str) ->
 
 @pytest.mark.proves("ASK-FILTER")
 def test_filters_admit_only_what_they_name_related_units_included(asked: Brain) -> None:
-    question = "retry and cache"
-    for hit in asked.ask(question, types=["bug", "decision"], fresh=False, now=NOW).hits:
-        assert hit.unit.type in ("bug", "decision")
-    domains = {hit.unit.domain for hit in asked.ask(question, domains=["coding"], fresh=False, now=NOW).hits}
-    assert any("/" in (domain or "") for domain in domains), "sub-domains are admitted too"
-    assert all((domain or "").startswith("coding") for domain in domains)
-    tag = asked.ask(question, fresh=False, now=NOW).hits[0].unit.tags[0]
-    assert all(tag in hit.unit.tags for hit in asked.ask(question, tags=[tag.upper()], fresh=False, now=NOW).hits)
-    for hit in asked.ask(question, since=date(2026, 1, 1), fresh=False, now=NOW).hits:
+    def hits(filter_: Filter) -> Sequence[Hit]:
+        return asked.ask(Query("retry and cache", filter=filter_), fresh=False, now=NOW).hits
+
+    assert {hit.unit.type for hit in hits(Filter(types=("bug", "decision")))} <= {"bug", "decision"}
+    domains = {hit.unit.domain or "" for hit in hits(Filter(domains=("coding",)))}
+    assert any("/" in domain for domain in domains), "sub-domains are admitted too"
+    assert all(domain.startswith("coding") for domain in domains)
+    tag = hits(Filter())[0].unit.tags[0]
+    assert all(tag in hit.unit.tags for hit in hits(Filter(tags=(tag.upper(),))))
+    for hit in hits(Filter(since=date(2026, 1, 1))):
         assert max(filter(None, (hit.unit.created, hit.unit.last_modified))) >= date(2026, 1, 1)
-    assert not asked.ask(question, sources=["canon"], fresh=False, now=NOW).hits
+    assert not hits(Filter(sources=(SourceName.CANON,)))
     with pytest.raises(UsageError, match="attic"):
-        asked.ask(question, sources=["attic"], fresh=False, now=NOW)
+        hits(Filter(sources=("attic",)))  # type: ignore[arg-type]
 
 
 @pytest.mark.proves("ASK-FILTER", "INDEX-NUMPY")
@@ -201,7 +202,7 @@ def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked: Bra
 
 @pytest.mark.proves("ASK-RELATED")
 def test_related_units_of_the_best_hits_are_added_and_say_how_they_were_reached(asked: Brain) -> None:
-    bundle = asked.ask("how do we retry payments", fresh=False, now=NOW, limit=10, budget_tokens=6000)
+    bundle = asked.ask(Query("how do we retry payments", limit=10, budget_tokens=6000), fresh=False, now=NOW)
     relations = " ".join(reason for hit in bundle.hits for reason in hit.reasons)
     assert "concept/idempotency-keys" in ids(bundle)
     assert any(word in relations for word in ("uses", "often_combined_with", "informed_by"))
@@ -284,7 +285,7 @@ def test_packing_never_exceeds_its_budget_and_says_what_was_left_out(
 @pytest.mark.proves("ASK-BUDGET")
 def test_depth_widens_from_summary_to_passages_to_evidence(asked: Brain) -> None:
     sizes = [
-        asked.ask("how do we retry payments", depth=depth, budget_tokens=8000, fresh=False, now=NOW).budget.used
+        asked.ask(Query("how do we retry payments", depth=depth, budget_tokens=8000), fresh=False, now=NOW).budget.used
         for depth in (Depth.SUMMARY, Depth.STANDARD)
     ]
     assert sizes[0] < sizes[1]
@@ -312,4 +313,4 @@ def test_settings_that_make_no_sense_are_said_in_one_sentence(asked: Brain) -> N
             brain.ask("x", fresh=False, now=NOW)
     for wrong in ({"limit": 0}, {"budget_tokens": -1}, {"depth": "bottomless"}, {"profile": "nope"}):
         with pytest.raises(UsageError):
-            asked.ask("x", fresh=False, now=NOW, **wrong)  # type: ignore[arg-type]
+            asked.ask(Query("x", **wrong), fresh=False, now=NOW)  # type: ignore[arg-type]

@@ -1,13 +1,13 @@
-"""The sources beside the brain, kept in the machine's indexes: canon, provenance, history and memory.
+"""The sources on this machine other than the brain: canon, provenance, sessions, shells, channels and memory.
 
-`sync_machine` brings everything in line. `freshen_machine` is for a search: it takes in the little that changed and
-says how much it left to a sync of its own. Memory is synced only for the identity that was named.
+`sync_local_sources` indexes everything that changed. `refresh_local_sources` is for a search: it indexes a few changes
+and returns how many it left to a sync. Memory is synced only for the identity that was named.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,12 +23,14 @@ from nugget.index.sync import Progress, SyncResult
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.infra.pace import Pace
+from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
+from nugget.sources.note_folders import open_canon, redacting
 
 if TYPE_CHECKING:
-    from nugget.sources.note_folders import Canon
+    pass
 
-MACHINE_SOURCES = (
+LOCAL_SOURCES = (
     SourceName.CANON,
     SourceName.PROVENANCE,
     SourceName.SESSIONS,
@@ -37,7 +39,7 @@ MACHINE_SOURCES = (
 )
 """The sources of the machine's index, in the order in which they are synced. Memory has indexes of its own."""
 
-MACHINE_LOCK = "machine-sync.lock"
+LOCAL_LOCK = "machine-sync.lock"
 """Held in `$NUGGET_HOME` while these sources are synced."""
 INLINE_FILES = 50
 """Up to this many changed files are taken in before a search; more are left to a sync of their own."""
@@ -49,7 +51,7 @@ _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behind:
+class PendingChanges:
     """Changed files a search does not know of yet, by source. `problems` are of the folders that were walked.
 
     `lacks_vectors`: what was taken in is found by its words alone, until a sync of its own gives it vectors.
@@ -65,23 +67,12 @@ class Behind:
         return sum(self.files.values())
 
 
-def redacting(settings: Settings) -> Callable[[str], str]:
-    """A function that takes the secrets out of a text. The rules are loaded when it is first called."""
-
-    def redact_text(text: str) -> str:
-        from nugget.redaction import allow_list, redact
-
-        return redact(text, allow=allow_list(settings)).text
-
-    return redact_text
-
-
-def sync_machine(
+def sync_local_sources(
     environment: Environment,
     settings: Settings,
     *,
     brain: Path,
-    sources: Sequence[SourceName] = MACHINE_SOURCES,
+    sources: Sequence[SourceName] = LOCAL_SOURCES,
     embedder: Embedder | None,
     now: datetime,
     progress: Progress | None = None,
@@ -91,7 +82,7 @@ def sync_machine(
     Sessions, shells and channels are read in one go and reported as sessions. A damaged index is made anew. Raises
     IndexUnavailable where it cannot be written.
     """
-    with files.locked(environment.home / MACHINE_LOCK):  # one process at a time, the others wait
+    with files.locked(environment.home / LOCAL_LOCK):  # one process at a time, the others wait
         try:
             return _sync_all(environment, settings, brain, sources, embedder, now, progress)
         except sqlite3.OperationalError:
@@ -132,21 +123,21 @@ def _sync_all(
     return done
 
 
-def freshen_machine(
+def refresh_local_sources(
     environment: Environment,
     settings: Settings,
     *,
     brain: Path,
     sources: Sequence[SourceName],
     embedder: Embedder | None,
-    pace: Pace[Behind] | None = None,
-) -> Behind:
+    pace: Pace[PendingChanges] | None = None,
+) -> PendingChanges:
     """Take in what little changed of these sources since the last search. Where nothing is to be known, do nothing.
 
     A process that stays keeps a `pace`, by which it does not walk through thousands of files for each search.
     """
     if not _anything(environment, settings, brain):
-        return Behind()
+        return PendingChanges()
     pace = pace or Pace()
     with ExitStack() as stack:
 
@@ -154,16 +145,16 @@ def freshen_machine(
         def connect() -> sqlite3.Connection:
             return stack.enter_context(closing(open_home(environment.home)))
 
-        def look(part: SourceName) -> Behind:
+        def look(part: SourceName) -> PendingChanges:
             if part is SourceName.CANON:
-                return _freshen_canon(connect(), environment, settings, brain, embedder)
+                return _refresh_canon(connect(), environment, settings, brain, embedder)
             if part is SourceName.PROVENANCE:
-                return _freshen_provenance(connect(), environment, embedder)
-            return _freshen_history(connect(), environment, settings, brain)
+                return _refresh_provenance(connect(), environment, embedder)
+            return _refresh_history(connect(), environment, settings, brain)
 
         parts = dict.fromkeys(SourceName.SESSIONS if source in _HISTORY else source for source in sources)
-        found = [pace.lately(part, partial(look, part)) for part in parts if part in MACHINE_SOURCES]
-    return Behind(
+        found = [pace.lately(part, partial(look, part)) for part in parts if part in LOCAL_SOURCES]
+    return PendingChanges(
         files={source: count for one in found for source, count in one.files.items()},
         lacks_vectors=any(one.lacks_vectors for one in found),
         problems=tuple(problem for one in found for problem in one.problems),
@@ -182,22 +173,22 @@ def open_memory_of(
     settings: Settings,
     *,
     brain: Path,
-    workspaces: Sequence[Path] = (),
     embedder: Embedder | None,
-    resident: bool = False,
+    long_lived: bool = False,
 ) -> Index:
     """Open the index of an identity's memory, synced with its files. Raises UsageError for an invalid identity."""
     from nugget.sources.note_folders import Memory
 
-    named = [expanded(folder) for folder in settings.memory.workspaces]
-    source = Memory(identity, environment, redact=redacting(settings), brain=brain, workspaces=[*workspaces, *named])
+    here = find_workspace(Path.cwd())
+    workspaces = [*([here.root] if here else []), *(expanded(folder) for folder in settings.memory.workspaces)]
+    source = Memory(identity, environment, redact=redacting(settings), brain=brain, workspaces=workspaces)
     with closing(open_memory(environment.home, identity)) as connection:
         changes = document_changes(source, connection)
         if changes or (embedder and _model_of(connection) != embedder.model):
             sync_documents(
                 source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", changes=changes
             )
-    return read_memory(environment.home, identity, resident=resident)
+    return read_memory(environment.home, identity, resident=long_lived)
 
 
 def _anything(environment: Environment, settings: Settings, brain: Path) -> bool:
@@ -214,15 +205,6 @@ def _model_of(connection: sqlite3.Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
-def canon_of(environment: Environment, settings: Settings, brain: Path) -> Canon:
-    """The folders of canon as the settings name them, without what is memory."""
-    from nugget.sources.note_folders import Canon, canon_folders, private_places
-
-    folders = canon_folders(settings.canon.folders, base=brain)
-    private = private_places(environment, brain)
-    return Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files, private=private)
-
-
 def _sync_canon(
     connection: sqlite3.Connection,
     environment: Environment,
@@ -231,53 +213,55 @@ def _sync_canon(
     embedder: Embedder | None,
     progress: Progress | None,
 ) -> SyncResult:
-    source = canon_of(environment, settings, brain)
+    source = open_canon(environment, settings, brain)
     result = sync_documents(
         source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", progress=progress
     )
     return replace(result, problems=(*source.problems, *source.left_out, *result.problems))
 
 
-def _freshen_canon(
+def _refresh_canon(
     connection: sqlite3.Connection,
     environment: Environment,
     settings: Settings,
     brain: Path,
     embedder: Embedder | None,
-) -> Behind:
-    source = canon_of(environment, settings, brain)
+) -> PendingChanges:
+    source = open_canon(environment, settings, brain)
     changes = document_changes(source, connection)
     problems = tuple(source.problems)
     if not changes or len(changes.modified) > INLINE_FILES:
         return _waiting(SourceName.CANON, len(changes), problems)
     model = embedder if embedder and len(changes) <= _WITH_VECTORS and _model_of(connection) == embedder.model else None
     sync_documents(source, connection, embedder=model, cache_folder=environment.home / "embeddings", changes=changes)
-    return Behind(lacks_vectors=_lacks_vectors(connection, embedder), problems=problems)
+    return PendingChanges(lacks_vectors=_lacks_vectors(connection, embedder), problems=problems)
 
 
-def _freshen_provenance(connection: sqlite3.Connection, environment: Environment, embedder: Embedder | None) -> Behind:
+def _refresh_provenance(
+    connection: sqlite3.Connection, environment: Environment, embedder: Embedder | None
+) -> PendingChanges:
     from nugget.index.documents import sync_provenance
     from nugget.sources.nugget_units import NuggetUnits
 
     if not (environment.home / "provenance").is_dir():
-        return Behind()
+        return PendingChanges()
     changes = document_changes(NuggetUnits(environment.home), connection)
     if not changes or len(changes) > INLINE_FILES:
         return _waiting(SourceName.PROVENANCE, len(changes))
     sync_provenance(environment.home, connection)
-    return Behind(lacks_vectors=_lacks_vectors(connection, embedder))
+    return PendingChanges(lacks_vectors=_lacks_vectors(connection, embedder))
 
 
-def _freshen_history(
+def _refresh_history(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path
-) -> Behind:
+) -> PendingChanges:
     from nugget.index.ingest import changed_logs, ingest_all, is_outdated
 
     changed, gained, gone = changed_logs(connection, environment, settings, brain)
     if is_outdated(connection, settings):
         return _waiting(SourceName.SESSIONS, len(changed))
     if not changed and not gone:
-        return Behind()
+        return PendingChanges()
     waiting = len(changed)
     if gained <= INLINE_BYTES and len(changed) <= INLINE_FILES:
         result = ingest_all(connection, environment, settings, brain=brain, wait=False)
@@ -285,8 +269,8 @@ def _freshen_history(
     return _waiting(SourceName.SESSIONS, waiting)
 
 
-def _waiting(source: SourceName, count: int, problems: tuple[Problem, ...] = ()) -> Behind:
-    return Behind(files={source: count} if count else {}, problems=problems)
+def _waiting(source: SourceName, count: int, problems: tuple[Problem, ...] = ()) -> PendingChanges:
+    return PendingChanges(files={source: count} if count else {}, problems=problems)
 
 
 def _sync_history(

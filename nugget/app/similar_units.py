@@ -8,10 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nugget.app.asked import as_sources, at_least_one
 from nugget.capture.compare import Similar
 from nugget.errors import EmbeddingUnavailable, NuggetError
-from nugget.models import Bundle, Depth, Hit, SourceName, Unit
+from nugget.models import Bundle, Hit, Query, SourceName, Unit
 from nugget.retrieval.search import DEFAULT_LIMIT, Results, as_bundle, chosen_sources
 
 if TYPE_CHECKING:
@@ -24,34 +23,20 @@ NEIGHBOURS = 5
 """How many of the brain's units a new one is compared with."""
 
 
-def near_to(
-    brain: Brain,
-    given: str,
-    *,
-    limit: int = DEFAULT_LIMIT,
-    sources: Sequence[SourceName | str] = (),
-    as_identity: str | None = None,
-    explain: bool = False,
-    fresh: bool = True,
-    log: bool = True,
-) -> tuple[Bundle, Results]:
-    """Return what is similar to a ref or a thought, `limit` results of each source: one Bundle, and the same by source.
-
-    Memory takes part only for `as_identity`, and the query log tells nothing of it. Raises UsageError where it is asked
-    for without one, NuggetError for a ref by which nothing is known.
-    """
+def related(brain: Brain, query: Query, *, fresh: bool, log: bool) -> tuple[Bundle, Results]:
+    """Return what is similar to a ref or a thought, as one Bundle and by source: `Brain.related`."""
     from nugget.retrieval.exploring import related
 
     started, moment = time.perf_counter(), datetime.now(UTC)
-    chosen = chosen_sources(as_sources(sources), identity=as_identity)
+    chosen = chosen_sources(query.filter.sources, identity=query.identity)
     results = related(
-        _named(brain, given, as_identity, fresh=fresh), brain.indexes(as_identity), sources=chosen,
-        settings=brain.settings.retrieval, embedder=brain.embedder, limit=at_least_one("limit", limit),
+        _named(brain, query.text, query.identity, fresh=fresh), brain.indexes(query.identity), sources=chosen,
+        settings=brain.settings.retrieval, embedder=brain.embedder, limit=query.limit or DEFAULT_LIMIT,
         today=moment.date(), now=moment,
     )  # fmt: skip
-    results = replace(results, query=replace(results.query, given=given))
-    bundle = as_bundle(results, limit=limit, depth=Depth.SUMMARY, profile="search", explain=explain)
-    of_memory = given.strip().startswith(f"{SourceName.MEMORY}:") or chosen == (SourceName.MEMORY,)
+    results = replace(results, query=replace(results.query, given=query.text))
+    bundle = as_bundle(results, query)
+    of_memory = query.text.strip().startswith(f"{SourceName.MEMORY}:") or chosen == (SourceName.MEMORY,)
     if brain.query_log and log and not of_memory:
         brain.query_log.note(bundle, started=started, now=moment, related=True)
     return bundle, results
@@ -60,7 +45,7 @@ def near_to(
 def _named(brain: Brain, given: str, identity: str | None, *, fresh: bool) -> Unit | str:
     """Return the unit a ref names, or what was said in its exchange; a text that is not a ref is a thought in words."""
     try:
-        shown = brain.get(given, as_identity=identity, neighbours=0, fresh=fresh)
+        shown = brain.get(given, identity=identity, around=0, fresh=fresh)
     except NuggetError:
         source, colon, _ = given.partition(":")
         looks_like_an_id = "/" in given and " " not in given.strip()
@@ -112,4 +97,4 @@ def similar_units(brain: Brain) -> Similar:
 
 def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
     """Return the brain's units that are nearest to a text."""
-    return brain.ask(text, limit=NEIGHBOURS, budget_tokens=100_000, sources=["brain"], log=False).hits
+    return brain.ask(Query(text, limit=NEIGHBOURS, budget_tokens=100_000), log=False).hits
