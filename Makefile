@@ -30,7 +30,7 @@ faults: $(INSTALLED)  ## The fault laboratory in full: every command killed at e
 	NUGGET_FAULTS=all $(BIN)/pytest -n 2 --dist worksteal tests/faults
 
 demo: $(INSTALLED)  ## From a bundled session to an answer over MCP, and by pull request, in a temporary HOME
-	$(BIN)/python -m nugget.demo
+	$(BIN)/python examples/demo
 
 bench: $(INSTALLED)  ## The benchmarks, as ratios against the bare tools
 	@for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done

@@ -217,7 +217,7 @@ def test_a_transcript_that_is_not_there_is_told(nugget: Nugget, words: Path) -> 
 
 @pytest.mark.proves("CLI-CAPTURE")
 def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) -> None:
-    session = REPOSITORY / "nugget" / "demo" / "session.jsonl"
+    session = REPOSITORY / "examples/demo/session.jsonl"
     capture = ("capture-session", "--transcript", session, "--method", "heuristic")
     tried = nugget(*capture, "--dry-run")
     assert tried.code == 0 and "would be proposed (heuristic)" in tried.out

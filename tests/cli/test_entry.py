@@ -159,7 +159,7 @@ def test_a_home_that_cannot_be_written_is_one_sentence_with_its_path(brain: Path
     lines = (
         ["--brain", str(brain), "sync"],
         ["init", str(tmp_path / "new"), "--no-install"],
-        ["--brain", str(brain), "capture-session", "--transcript", str(REPOSITORY / "nugget/demo/session.jsonl")],
+        ["--brain", str(brain), "capture-session", "--transcript", str(REPOSITORY / "examples/demo/session.jsonl")],
     )
     for line in lines:
         code, _, err = without_privileges(home, *line)

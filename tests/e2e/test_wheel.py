@@ -58,7 +58,6 @@ def test_the_wheel_carries_everything_and_nothing_else(wheel: Path) -> None:
         "nugget/_bundled/hooks/session-end",
         "nugget/_bundled/plugin/.claude-plugin/plugin.json",
         "nugget/_bundled/plugin/.mcp.json",
-        "nugget/demo/session.jsonl",
         "nugget/infra/embedding/minilm/tokenizer.json",
         "nugget/index/schema.sql",
         "nugget/py.typed",
@@ -99,7 +98,7 @@ def test_init_add_and_ask_work_where_only_the_wheel_is_installed(
 
 @pytest.mark.proves("HOUSE-WHEEL", "HOUSE-DEMO")
 def test_the_demo_plays_where_only_the_wheel_is_installed(installed: Path, isolated_home: Path) -> None:
-    shown = run(installed / "python", "-m", "nugget.demo", cwd=isolated_home)
+    shown = run(installed / "python", str(REPOSITORY / "examples/demo"), cwd=isolated_home)
     for step in ("Make a brain", "Capture a session", "Review", "Ask", "What the next agent gets", "Now with your own"):
         assert step in shown
     asked, later = shown.split("What the next agent gets")

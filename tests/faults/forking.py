@@ -68,7 +68,7 @@ def _import_everything() -> None:
     import nugget
 
     for module in pkgutil.walk_packages(nugget.__path__, "nugget."):
-        if not module.name.startswith(("nugget.demo", "nugget.http", "nugget.mcp")) and "__main__" not in module.name:
+        if not module.name.startswith(("nugget.http", "nugget.mcp")) and "__main__" not in module.name:
             __import__(module.name)
 
 

@@ -8,7 +8,7 @@ PROMISES: dict[str, str] = {
     "HOUSE-ERRORS": "The error tree drawn in errors.py is the tree of the classes, exit codes included.",
     "ASK-BORROWED": "A command that asks once has its question embedded by a running server if there is one.",
     "HOUSE-STARTUP": "`import nugget`, `nugget --help` and a search without vectors import no heavy package.",
-    "HOUSE-WHEEL": "The wheel, installed without dev dependencies, carries template, hooks, model and demo, and "
+    "HOUSE-WHEEL": "The wheel, installed without dev dependencies, carries template, hooks and model, and "
     "init, add and ask work there.",
     "HOUSE-DOCS-RUN": "Every console block in README and docs runs as it stands, in a new HOME.",
     "HOUSE-DOCS-COMPLETE": "Every command, option, configuration key, error and profile is in the documentation.",

@@ -23,9 +23,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import github_replies
+from git_over_http import GitAnswer, GitServer
 from github_description import reply_misfits, request_misfits
-
-from nugget.demo.git_over_http import GitAnswer, GitServer
 
 OWNER, NAME = "acme", "brain"
 TOKEN = "ghp_loopbackloopbackloopbackloopback0001"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from paths import REPOSITORY
 
 from nugget.config import Settings, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError, UsageError
@@ -21,7 +22,6 @@ from nugget.extraction.phrases import end_of
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.speech import sentences_of, split
 from nugget.extraction.titles import TITLE_CHARS, title_of
-from nugget.infra.files import resource
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
@@ -301,7 +301,7 @@ def test_every_quote_of_every_real_session_is_verbatim(
 
 
 def test_the_demo_session_gives_what_was_learned_in_it(embed: Callable[[Sequence[str]], Any]) -> None:
-    proposals = extract_offline(read_session(resource("demo/session.jsonl")), embed=embed, now=NOW)
+    proposals = extract_offline(read_session(REPOSITORY / "examples/demo/session.jsonl"), embed=embed, now=NOW)
     text = " ".join(proposal.unit.title + proposal.unit.body for proposal in proposals).lower()
     for learned in ("idempotency key", "raw body", "never log the webhook payload"):
         assert learned in text, learned

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from nugget.demo.git_over_http import GitAnswer, GitServer
+from git_over_http import GitAnswer, GitServer
 
 OWNER, NAME, TOKEN = "team", "brain", "demo-token"
 MERGED_AT = "2026-01-01T12:00:00Z"

@@ -15,11 +15,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
+from stage import Stage, run, title
+from team import play_team
+
 from nugget.config import Environment, read_environment
-from nugget.demo.stage import Stage, run, title
-from nugget.demo.team import play_team
 from nugget.errors import NuggetError
-from nugget.infra.files import resource
 from nugget.sources.claude_code import read_session
 from nugget.sources.sessions import CLAUDE_CODE, find_sessions
 from nugget.text import clean
@@ -97,7 +97,7 @@ def _play(stage: Stage) -> None:
 
 def _place_transcript(stage: Stage) -> Path:
     """Put the bundled session where Claude Code would have written it."""
-    bundled = resource("demo/session.jsonl")
+    bundled = Path(__file__).with_name("session.jsonl")
     session = read_session(bundled)
     project = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in session.cwd or "project")
     folder = stage.home / ".claude" / "projects" / project

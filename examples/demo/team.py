@@ -10,8 +10,9 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from nugget.demo.stage import Stage, run, title
-from nugget.demo.stand_in import TOKEN, PullRequest, StandIn
+from stage import Stage, run, title
+from stand_in import TOKEN, PullRequest, StandIn
+
 from nugget.errors import NuggetError
 from nugget.text import clean
 

@@ -1,7 +1,0 @@
-"""`python -m nugget.demo` (and `make demo`)."""
-
-import sys
-
-from nugget.demo.flywheel import main
-
-sys.exit(main())
