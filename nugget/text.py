@@ -12,7 +12,7 @@ from typing import Any
 MAX_HASHED_CHARS = 8_000_000
 """A longer file is not hashed: nobody edits one by hand, and a transcript may repeat it for every edit."""
 CHARS_PER_TOKEN = 4
-"""Tokens are estimated at four characters each where no tokenizer is at hand (openqed's rule)."""
+"""Tokens are estimated at four characters each if no tokenizer is at hand (openqed's rule)."""
 
 # Control characters, line ends, bytes that are no UTF-8, and what turns the direction of text around.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
@@ -93,7 +93,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def slugify(text: str, *, max_chars: int = 60) -> str:
-    """A file name of lower-case ASCII words joined by `-`, cut at a word; a hash where nothing is left."""
+    """Return a file name of lower-case ASCII words joined by `-`, cut at a word; a hash if nothing is left."""
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     slug = _SLUG_BREAK.sub("-", folded).strip("-")
     if len(slug) > max_chars:

@@ -138,7 +138,7 @@ def _re_redact(folder: Path, *, as_json: bool) -> int:
     from nugget.sources import archive
 
     environment = read_environment()
-    done = archive.redact_anew(environment.home, load_settings(environment, folder))
+    done = archive.redact_again(environment.home, load_settings(environment, folder))
     if as_json:
         print_json(asdict(done) | {"unreadable": [str(file) for file in done.unreadable]})
     else:

@@ -77,8 +77,8 @@ def prepare(
 ) -> Commit | None:
     """Return the commit that `git commit` in `folder` would make, with a message for it.
 
-    None with `only_with_sessions` where no recent session had a part in it. `variables` are those that git gave its
-    hook. Raises GitError outside a repository, in a bare one, and where nothing is staged.
+    None with `only_with_sessions` if no recent session had a part in it. `variables` are those that git gave its
+    hook. Raises GitError outside a repository, in a bare one, and if nothing is staged.
     """
     workspace = find_workspace(folder)
     if workspace is None or workspace.common_dir is None:
@@ -134,8 +134,8 @@ def recent_sessions(
     newest = sorted((file for file in files if file.stem not in fresh), key=lambda file: -files[file])
     found = [*fresh.values(), *_read_stored((file for file in newest if files[file] >= since), named, limits)]
     touching = [record for record in found if any(touch.path in named for touch in record.touches)]
-    lately = [record for record in touching if _moment(record).timestamp() >= since]
-    yield from sorted(lately, key=_moment, reverse=True)
+    recent = [record for record in touching if _moment(record).timestamp() >= since]
+    yield from sorted(recent, key=_moment, reverse=True)
 
 
 def _moment(record: SessionRecord) -> datetime:
@@ -238,15 +238,15 @@ def _record(session: Session, roots: Sequence[Workspace], touches: Sequence[File
 
 
 def _prompted(session: Session, roots: Sequence[Workspace]) -> Iterator[Nugget]:
-    prompt, told = "", set()
+    prompt, seen = "", set()
     for event in session.events:
         if event.kind is EventKind.PROMPT:
             prompt = redact(event.text[:_MAX_PROMPT]).text
         elif event.kind is EventKind.FILE_EDIT and event.path and prompt:
             named = (relative_path(root, event.path, folder=session.cwd) for root in roots)
             path = next(filter(None, named), None)
-            if path and (path, prompt) not in told:
-                told.add((path, prompt))
+            if path and (path, prompt) not in seen:
+                seen.add((path, prompt))
                 yield Nugget(
                     id="", type=NuggetType.INTENT, summary=shorten(prompt, SUMMARY_CHARS), confidence=0.5,
                     session=session.id, scope=Scope(path=path), source_prompt=prompt,
@@ -301,8 +301,8 @@ def _intents(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> 
             if nugget.type is NuggetType.INTENT and nugget.scope.path in paths:
                 of_files[nugget.source_prompt or nugget.summary] += 1
         of_sessions += [text for text in (record.first_prompt, record.title) if text]
-    asked = [text for text, _ in of_files.most_common()]
-    return asked if any(map(messages.subject_of, asked)) else of_sessions[:1]
+    prompts_of_files = [text for text, _ in of_files.most_common()]
+    return prompts_of_files if any(map(messages.subject_of, prompts_of_files)) else of_sessions[:1]
 
 
 def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> list[str]:

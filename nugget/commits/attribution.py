@@ -51,7 +51,7 @@ class Attribution:
         return self.human + sum(self.agents.values())
 
     def shares(self) -> tuple[dict[str, int], int]:
-        """Percentages of the agents and of the person, adding up to 100; nothing and 0 where no line counts."""
+        """Percentages of the agents and of the person, adding up to 100; empty and 0 if no line counts."""
         parts = {**self.agents, "": self.human}
         parts = {name: count for name, count in parts.items() if count}
         if not parts:

@@ -180,14 +180,14 @@ def subject_of(intent: str) -> str:
     if _SMALL_TALK.match(text):
         return ""
     text = re.split(r"(?<=[a-z0-9)\]\"'])[.!?](?:\s|$)", text, maxsplit=1)[0]
-    asked = _POLITE.sub("", text)
-    if asked == text and (_QUESTION.match(text) or text.endswith("?")):
+    request = _POLITE.sub("", text)
+    if request == text and (_QUESTION.match(text) or text.endswith("?")):
         return ""
-    asked = asked.rstrip(" .,;:!?…")
-    words = asked.split()
-    if len(words) < 2 or len(asked) > 300:
+    request = request.rstrip(" .,;:!?…")
+    words = request.split()
+    if len(words) < 2 or len(request) > 300:
         return ""
-    return asked if _is_name(words[0]) else asked[:1].lower() + asked[1:]
+    return request if _is_name(words[0]) else request[:1].lower() + request[1:]
 
 
 def described(staged: Sequence[StagedFile]) -> str:

@@ -48,10 +48,10 @@ def worded(
     """Return the message in the words of `model` (by default `commit.model`). Raises LLMUnavailable."""
     from nugget.infra.llm import Request
 
-    asked = "\n".join(f"- {text[:1000]}" for text in intents[:5])
+    requests = "\n".join(f"- {text[:1000]}" for text in intents[:5])
     known = "\n".join(f"- {reason}" for reason in reasons[:10])
     prompt = (
-        f"<material>\nAsked for:\n{asked or '(not known)'}\n\nKnown of the reasons:\n{known or '(nothing)'}\n\n"
+        f"<material>\nAsked for:\n{requests or '(not known)'}\n\nKnown of the reasons:\n{known or '(nothing)'}\n\n"
         f"By rules the message would be: {rules.header}\n\nDiff:\n{_diff(staged)}\n</material>"
     )
     request = Request(

@@ -236,7 +236,7 @@ def read_baseline(file: Path) -> Baseline | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NuggetError(
-            f"{file} is no run of `nugget eval`.", hint="Make one: nugget eval --json > evals/baseline.json"
+            f"{file} is not a run of `nugget eval`.", hint="Make one: nugget eval --json > evals/baseline.json"
         ) from error
 
 

@@ -23,7 +23,7 @@ _OF_FILES = ("claude-code", "codex", "gemini-cli")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write a message into git's file, where the person gave none; always 0."""
+    """Write a message into git's file if the person gave none; always return 0."""
     environment = read_environment()
     try:
         with processes.time_limit(_GIVEN_UP_AFTER_S):

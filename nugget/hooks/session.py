@@ -1,7 +1,7 @@
 """The hooks of Claude Code: note the session in the queue, start the worker, get out of the way.
 
-Where it was asked for, a session is told at its start what is known of its workspace (`--brief`), and at each prompt
-what is known of that (`--recall`).
+On request, a session gets at its start what is known of its workspace (`--brief`), and at each prompt what is known
+of that (`--recall`).
 
 Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Nothing that goes
 wrong here may disturb the client: the exit code is always 0, nothing is printed but the notice that the
@@ -24,8 +24,8 @@ CATCH_UP_EVERY_S = 3600
 _STDIN_WAIT_S = 1.0
 _MAX_PAYLOAD_BYTES = 4_000_000
 FLAGS = ("--brief", "--recall")
-_TELL_S = 1.5
-"""Far more than it takes; on a machine that is out of breath a session starts without being told anything."""
+_CONTEXT_S = 1.5
+"""Far more than it takes; on an overloaded machine a session starts without a brief."""
 _BRIEFED_ALREADY = ("resume", "fork")
 """The brief stands in the conversation that goes on."""
 _QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         if event == "SessionStart":
             _session_starts(home, payload, is_briefed=_wants(arguments, "--brief", "NUGGET_BRIEF"))
         elif event == "UserPromptSubmit" and _wants(arguments, "--recall", "NUGGET_RECALL"):
-            _say(_told(payload, "recall"))
+            _say(_context(payload, "recall"))
         elif event in _QUEUED_EVENTS and (payload.get("transcript_path") or payload.get("session_id")):
             _session_ends(home, payload, str(event))
     except Exception as error:
@@ -110,13 +110,13 @@ def _session_ends(home: str, payload: dict[str, object], event: str) -> None:
 
 def _session_starts(home: str, payload: dict[str, object], *, is_briefed: bool) -> None:
     source = payload.get("source")
-    said: dict[str, object] = {"systemMessage": NOTICE} if _has_brain(home) and source != "compact" else {}
+    output: dict[str, object] = {"systemMessage": NOTICE} if _has_brain(home) and source != "compact" else {}
     if is_briefed and source not in _BRIEFED_ALREADY:
         try:
-            said |= _told(payload, "brief")
+            output |= _context(payload, "brief")
         except Exception as error:
             _note(home, error)
-    _say(said)
+    _say(output)
     stamp = os.path.join(files.make_queue(home), "catch-up.stamp")
     try:
         due = time.time() - os.stat(stamp).st_mtime >= CATCH_UP_EVERY_S
@@ -131,12 +131,12 @@ def _wants(arguments: Sequence[str], flag: str, variable: str) -> bool:
     return flag in arguments or os.environ.get(variable, "").lower() in ("1", "true", "yes")
 
 
-def _told(payload: dict[str, object], what: str) -> dict[str, object]:
+def _context(payload: dict[str, object], what: str) -> dict[str, object]:
     """Return the hook output that the client adds to the conversation; empty if nothing was found in time."""
     from datetime import UTC, datetime
     from pathlib import Path
 
-    with processes.time_limit(_TELL_S):
+    with processes.time_limit(_CONTEXT_S):
         from nugget.config import read_environment
         from nugget.errors import UsageError
         from nugget.upkeep import briefing
@@ -155,10 +155,10 @@ def _told(payload: dict[str, object], what: str) -> dict[str, object]:
     return {"hookSpecificOutput": {"hookEventName": payload["hook_event_name"], "additionalContext": text}}
 
 
-def _say(said: dict[str, object]) -> None:
-    if said:
+def _say(output: dict[str, object]) -> None:
+    if output:
         with suppress(OSError):
-            os.write(1, json.dumps(said).encode() + b"\n")
+            os.write(1, json.dumps(output).encode() + b"\n")
 
 
 def _has_brain(home: str) -> bool:

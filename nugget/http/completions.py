@@ -143,8 +143,8 @@ def _question(request: CompletionRequest) -> str:
     """Return the text of the user's last message."""
     if request.prompt:
         return request.prompt
-    asked = [message for message in request.messages if message.get("role") == "user"]
-    return _text_of(asked[-1].get("content")) if asked else ""
+    from_user = [message for message in request.messages if message.get("role") == "user"]
+    return _text_of(from_user[-1].get("content")) if from_user else ""
 
 
 def _text_of(content: object) -> str:

@@ -85,16 +85,16 @@ class LogApi:
 
     def bundle(self, session: str, question: str, options: evidence.BundleOptions) -> evidence.EvidenceBundle:
         """Return the evidence for a question."""
-        connection, asked = self._known(session), redact(question, allow=self._allow).text
-        return evidence.evidence_bundle(connection, session, asked, options=options, now=datetime.now(UTC))
+        connection, text = self._known(session), redact(question, allow=self._allow).text
+        return evidence.evidence_bundle(connection, session, text, options=options, now=datetime.now(UTC))
 
     def select(
         self, session: str, question: str, options: evidence.BundleOptions, selector: SelectorOptions, *, llm: LLM
     ) -> LlmSelection:
         """Return what a model selects from the whole history of a session, with its latest output."""
-        connection, asked = self._known(session), redact(question, allow=self._allow).text
+        connection, text = self._known(session), redact(question, allow=self._allow).text
         return select_with_llm(
-            connection, session, asked, llm=llm, settings=self._settings, options=options, selector=selector,
+            connection, session, text, llm=llm, settings=self._settings, options=options, selector=selector,
             now=datetime.now(UTC),
         )  # fmt: skip
 

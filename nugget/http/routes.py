@@ -226,8 +226,8 @@ async def _invalid(_: Request, error: RequestValidationError) -> Response:
         example = "Refs look like pattern/retry-once or session:4f1c#3."
         return Refusal(422, "invalid_ref", "This is not a ref.", hint=example).reply()
     more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-    told = f"`{name}`: {message[:1].lower()}{message[1:150]}{more}."
-    return Refusal(422, "invalid_parameter", told, hint=hint).reply()
+    text = f"`{name}`: {message[:1].lower()}{message[1:150]}{more}."
+    return Refusal(422, "invalid_parameter", text, hint=hint).reply()
 
 
 async def _wrong(request: Request, error: HTTPException) -> Response:
@@ -239,8 +239,8 @@ async def _wrong(request: Request, error: HTTPException) -> Response:
         matching = [route for route in router.routes if route.matches(request.scope)[0] is not Match.NONE]
         named = {method for route in matching if isinstance(route, APIRoute) for method in route.methods or ()}
         allow = ", ".join(sorted(named)) or "POST"
-        told = f"{request.method[:20]} is not allowed here."
-        return Refusal(405, "method_not_allowed", told, hint=f"Use {allow}.", headers={"allow": allow}).reply()
+        text = f"{request.method[:20]} is not allowed here."
+        return Refusal(405, "method_not_allowed", text, hint=f"Use {allow}.", headers={"allow": allow}).reply()
     if error.status_code == 413:
         return Refusal(413, "body_too_large", f"{error.detail}.", hint="Send less.").reply()
     return Refusal(error.status_code, "malformed_json", "The body cannot be read as JSON.").reply()
@@ -255,12 +255,12 @@ async def _failed(_: Request, error: errors.NuggetError) -> Response:
 
 
 async def _unreadable(request: Request, error: sqlite3.Error) -> Response:
-    told = f"The machine's index could not be used ({error})."
-    return await _failed(request, errors.IndexUnavailable(told, hint="Try again; check the disk's space."))
+    text = f"The machine's index could not be used ({error})."
+    return await _failed(request, errors.IndexUnavailable(text, hint="Try again; check the disk's space."))
 
 
 async def _unexpected(_: Request, error: Exception) -> Response:
     """Answer a failure that nobody foresaw; whoever started the server gets the details, without secrets."""
     print_traceback(error)
-    told = f"Something unexpected went wrong ({type(error).__name__})."
-    return Refusal(500, "internal", told, hint="The server's error output has the details.").reply()
+    text = f"Something unexpected went wrong ({type(error).__name__})."
+    return Refusal(500, "internal", text, hint="The server's error output has the details.").reply()

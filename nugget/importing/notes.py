@@ -75,7 +75,7 @@ class Note:
     """One idea of somebody's notes. `path` is relative to what is imported, `line` counts from 1.
 
     `kind` is the type of the unit that it will be, `reason` says where it comes from and why it is of that type;
-    `quote` is the part that says most, where that is known; `subject` what it is filed under where no folder says so.
+    `quote` is the most telling part, if known; `subject` is used if no folder names one.
     """
 
     path: str

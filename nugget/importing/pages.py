@@ -1,7 +1,7 @@
 """Notes of markdown files: ADRs, rules for agents, Obsidian and plain notes, notes of basic-memory.
 
 One note for one idea: an ADR is one decision, rules are cut at their sections, a page of prose is one note until it
-is long. What is no knowledge by its form (journals, task lists, lists of links, templates) is left out and said.
+is long. What is no knowledge by its form (journals, task lists, lists of links, templates) is left out with a reason.
 Formats: adr.github.io/madr, github.com/npryce/adr-tools (Nygard), docs.cursor.com (rules),
 docs.basicmemory.com/concepts/knowledge-format, help.obsidian.md.
 """

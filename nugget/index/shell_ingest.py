@@ -171,7 +171,7 @@ def _read_events(shell: ShellSession, path: Path, file: LogFile, *, is_searched:
             row += [None, None, *said]
         shell.write(file, batch.place, number, {"events": events, "file_edits": edits}, malformed=batch.malformed)
         run.bytes_read += batch.bytes_read
-        run.reread += [Path(file.path).name] if batch.anew else []
+        run.reread += [Path(file.path).name] if batch.restarted else []
 
 
 def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: bool) -> None:
@@ -197,7 +197,7 @@ def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: b
         row += [number, _parts(text)] if is_searched else [None, None]
     shell.write(file, part.place, number, {table: rows})
     run.bytes_read += part.bytes_read
-    run.reread += [name] if part.anew else []
+    run.reread += [name] if part.restarted else []
 
 
 def _parts(text: str) -> str | None:

@@ -42,7 +42,7 @@ _FIRST_H1 = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))* {0,3}#[ \t]+([^\r\n]*)(?:[\r\
 class _Section:
     """A heading with what follows it up to the next heading: lines `start` (its heading) or `content` to `end`.
 
-    `levels` are those of `crumbs` (0 for the title where no heading carries it); `blocks` are the (line, token)
+    `levels` are those of `crumbs` (0 for the title if no heading carries it); `blocks` are the (line, token)
     indexes at which its top-level blocks start, `token_end` the index behind its last token.
     """
 

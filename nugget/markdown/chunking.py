@@ -152,7 +152,7 @@ class Cutter:
             yield from self.anywhere(text, max(1, len(text) * room // size), room=room, is_prose=is_prose)
 
     def anywhere(self, text: str, chars_per_room: int, *, room: int, is_prose: bool) -> Iterator[Block]:
-        """Text cut between words where it has any, else (CJK, base64) between characters."""
+        """Text cut between words, or between characters if it has none (CJK, base64)."""
         start = 0
         while start < len(text):
             end = min(len(text), start + chars_per_room)

@@ -217,10 +217,10 @@ class Event:
 
     `uuid` is the transcript record's; `text` is what was said, run or printed, `speaker` who said it and `origin` how
     it came into the session. A prompt's pasted part is a `paste` with the prompt's `uuid`. For a `file_edit`, `path` is
-    the file as the agent named it, `before`/`after` the replaced and the new text (None where unknown, `before` empty
+    the file as the agent named it, `before`/`after` the replaced and the new text (None if unknown, `before` empty
     for a file that was not there), and `before_hash`/`after_hash` the SHA-256 (hex) of the whole file in UTF-8 where
     the transcript tells its content; of several edits in one call, the first bears the one and the last the other.
-    `ok` is False for a failed command or tool, None where the outcome is unknown. `call_id` ties a
+    `ok` is False for a failed command or tool, None if the outcome is unknown. `call_id` ties a
     command to its output.
     """
 
@@ -356,7 +356,7 @@ class Hit:
     """A unit with its score (0..1, higher is better) and the reasons for it.
 
     `contributions` add up to the score; they are there where the query asked to `explain`.
-    `named` is the ref where it is not the unit's own: that of an exchange or a message, for which a unit stands in.
+    `named` is the ref if it is not the unit's own: that of an exchange or a message, for which a unit stands in.
     """
 
     unit: Unit

@@ -57,7 +57,7 @@ class FileTouch:
     """A file that a session touched.
 
     `path` is relative to the workspace, with `/`; `previous_path` is where a renamed file was before. The hashes are
-    SHA-256 (hex) of the whole content before and after, None where there was none or it is not known.
+    SHA-256 (hex) of the whole content before and after, None if absent or unknown.
     `line_hashes` are the first 16 hex digits of the SHA-256 of each line that the agent wrote, stripped of space at
     both ends, blank lines left out: enough to tell whose a line is, without keeping the line.
     """
@@ -75,7 +75,7 @@ class FileTouch:
 class Nugget:
     """One reason why code is the way it is.
 
-    `id` is `<first 8 of the session id>-<number>`, longer where that is taken; it stays the same when a session is
+    `id` is `<first 8 of the session id>-<number>`, longer if that is taken; it stays the same when a session is
     extracted again. `summary` is one sentence of at most SUMMARY_CHARS characters. A scope without a path is the
     whole workspace; `scope.repo` is the workspace's identity. `file_hash` is the SHA-256 of the scoped file as the
     session left it. `speaker` and `origin` tell who gave the reason, and how; what is not known is the agent's.
@@ -137,7 +137,7 @@ class ScopeMatch(StrEnum):
 class NuggetQuery:
     """A question about code: a place, words, or both.
 
-    `path` is relative to the workspace with `/`, empty for its root and None where only words are asked. `since`
+    `path` is relative to the workspace with `/`, empty for its root and None if only words are asked. `since`
     admits nuggets of sessions that started at that time or later.
     """
 
@@ -154,7 +154,7 @@ class NuggetQuery:
 class NuggetHit:
     """A nugget with its score (0..1) and why it has it.
 
-    `unit` is set where it is a reviewed unit of the brain that is scoped to the place, seen as a nugget. In an
+    `unit` is set if it is a reviewed unit of the brain that is scoped to the place, seen as a nugget. In an
     answer, `nugget` holds only what there was room for: no detail, alternatives or prompt where they were left out.
     """
 
@@ -169,7 +169,7 @@ class NuggetHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NuggetBundle:
-    """The answer to a `NuggetQuery`. `notes` are sentences for whoever asked: a file that is gone, a rename."""
+    """The answer to a `NuggetQuery`. `notes` are sentences for the reader: a file that is gone, a rename."""
 
     query: NuggetQuery
     hits: tuple[NuggetHit, ...]

@@ -52,7 +52,7 @@ def said_how(speaker: Speaker | None, origin: SpeechOrigin | None = None) -> str
 class Evidence:
     """Evidence of a unit: the session, the transcript records, and a short verbatim quote.
 
-    `speaker` and `origin` are None where they are not known, as in what Nugget 0.1 wrote.
+    `speaker` and `origin` are None if unknown, as in what Nugget 0.1 wrote.
     """
 
     session: str

@@ -208,7 +208,7 @@ def print_findings(out: Console, brain: Path, found: list[Finding], wrong: int) 
     out.print(f"{clean(str(brain))}\n", style="bold")
     for finding in found:
         mark = marks[finding.state]
-        out.print(Text.assemble(mark, f" {finding.name:<16}", one_line(finding.said)))
+        out.print(Text.assemble(mark, f" {finding.name:<16}", one_line(finding.message)))
         if finding.next_step:
             out.print(Text(f"                  Next: {one_line(finding.next_step)}", style="dim"))
     open_checks = sum(finding.state == "warning" for finding in found)

@@ -2,7 +2,7 @@
 
 Claude Code deletes its transcripts after 30 days; from here knowledge can be extracted again. A file holds one
 session as gzipped JSON lines: a line about the session, then one line an event. Only what redaction let
-through is in it, and its first line names the rules it was redacted by: `redact_anew` applies stricter ones later.
+through is in it, and its first line names the rules it was redacted by: `redact_again` applies stricter ones later.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ def archive_file(home: Path, session_id: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redone:
-    """What `redact_anew` came to: sessions looked at, written anew, removed as excluded, and files that stay as
-    they are because they cannot be read."""
+    """Counts of `redact_again`: sessions looked at, rewritten, removed as excluded, and files that cannot be read."""
 
     looked_at: int
     rewritten: int
@@ -70,7 +69,7 @@ def outdated(home: Path, settings: Settings) -> list[Path]:
     return [file for file in _files(home) if stamp not in _stamps(file)]
 
 
-def redact_anew(home: Path, settings: Settings) -> Redone:
+def redact_again(home: Path, settings: Settings) -> Redone:
     """Redact what `outdated` names by the rules of today; sessions of excluded projects are removed.
 
     What an earlier rule took out stays out. Each file is replaced as a whole, so this can be stopped at any time.

@@ -43,7 +43,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFile:
-    """A file as it was read: its state, and its unit where it holds a valid one."""
+    """A file as it was read: its state, and its unit if it is valid."""
 
     state: FileState
     unit: Unit | None
@@ -95,7 +95,7 @@ def read(folder: Path, path: str) -> ReadFile:
 
 
 def _look(file: Path) -> os.stat_result:
-    """Size and times of a file; of a link those of what it leads to, where it leads anywhere."""
+    """Return the status of a file, or of a link's target if there is one."""
     found = file.lstat()
     if stat.S_ISLNK(found.st_mode):
         with suppress(OSError):
@@ -119,8 +119,8 @@ def _compare_all(folder: Path, known: Mapping[str, FileState], state: git.State 
     unlisted: list[Problem] = []
     paths = list(brains.knowledge_paths(folder, unlisted=unlisted))
     found = _compare(folder, [*paths, *sorted(known.keys() - {*paths})], known, state)
-    told = tuple(f"{problem.path}/" for problem in unlisted)
-    others = [problem for problem in found.problems if not problem.path.startswith(told)]
+    unlisted_paths = tuple(f"{problem.path}/" for problem in unlisted)
+    others = [problem for problem in found.problems if not problem.path.startswith(unlisted_paths)]
     return replace(found, problems=(*unlisted, *others))
 
 

@@ -129,11 +129,11 @@ def _sent(record: Mapping[str, Any]) -> list[Message]:
 
 def _received(record: Mapping[str, Any]) -> list[Message]:
     body = text_of(mapping_of(record.get("origin")).get("body"))
-    said = "\n".join(text_of(block.get("text")) for block in blocks_of(record) if block.get("type") == "text")
-    if not said.lstrip().startswith(("<teammate-message", "<cross-session-message", "Another Claude session")):
+    content = "\n".join(text_of(block.get("text")) for block in blocks_of(record) if block.get("type") == "text")
+    if not content.lstrip().startswith(("<teammate-message", "<cross-session-message", "Another Claude session")):
         return []
     found = []
-    for match in _TAGGED.finditer(said):
+    for match in _TAGGED.finditer(content):
         attributes = dict(_ATTRIBUTE.findall(match["attributes"]))
         sender = next((attributes[key] for key in ("teammate_id", "from-name", "from") if attributes.get(key)), "peer")
         is_peer = match["tag"] == "cross-session-message"

@@ -108,50 +108,50 @@ class TranscriptReader:
         return self.titles.get("custom-title") or self.titles.get("ai-title") or (own[-1] if own else None)
 
 
-def read_line(line: bytes, reading: TranscriptReader) -> None:
+def read_line(line: bytes, reader: TranscriptReader) -> None:
     """Add the content of one line of a transcript; count a line that is not a record as skipped."""
     record = parse_record(line)
     if record is None or not isinstance(record.get("type"), str):
-        reading.skipped += 1
+        reader.skipped += 1
         return
     kind, uuid = record["type"], record.get("uuid")
     known = "message" in record if kind in _CONVERSATION_TYPES else kind in _STATE_TYPES or "sessionId" in record
     if not known:
-        reading.skipped += 1
+        reader.skipped += 1
         return
-    reading.recognised += 1
+    reader.recognised += 1
     if isinstance(uuid, str) and uuid:
-        if uuid in reading.parents:
+        if uuid in reader.parents:
             return
         parent = record.get("parentUuid")
-        reading.parents[uuid] = parent if isinstance(parent, str) else None
-    _note_envelope(record, reading)
-    if reader := _READERS.get(kind):
-        reader(record, reading)
+        reader.parents[uuid] = parent if isinstance(parent, str) else None
+    _note_envelope(record, reader)
+    if handle := _READERS.get(kind):
+        handle(record, reader)
 
 
-def _note_envelope(record: Mapping[str, Any], reading: TranscriptReader) -> None:
+def _note_envelope(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     if name := text_of(record.get("sessionId")):
-        reading.session_ids[name] = reading.session_ids.get(name, 0) + 1
+        reader.session_ids[name] = reader.session_ids.get(name, 0) + 1
     if folder := text_of(record.get("cwd")):
-        reading.folders[folder] = None
+        reader.folders[folder] = None
     branch = text_of(record.get("gitBranch"))
     if branch and branch != "HEAD":
-        reading.branch = branch
+        reader.branch = branch
 
 
-def _read_title(record: Mapping[str, Any], reading: TranscriptReader) -> None:
+def _read_title(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     title = next((text for key in ("customTitle", "aiTitle", "title") if (text := text_of(record.get(key)))), "")
     if title:
-        reading.titles[record["type"]] = storable(title)
+        reader.titles[record["type"]] = storable(title)
 
 
-def _read_summary(record: Mapping[str, Any], reading: TranscriptReader) -> None:
+def _read_summary(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     if text := text_of(record.get("summary")):
-        reading.summaries.append((text_of(record.get("leafUuid")), storable(text)))
+        reader.summaries.append((text_of(record.get("leafUuid")), storable(text)))
 
 
-def _read_attachment(record: Mapping[str, Any], reading: TranscriptReader) -> None:
+def _read_attachment(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     """Add a prompt typed while the agent was working: it stands in an attachment, and often in no user record."""
     attachment = mapping_of(record.get("attachment"))
     if attachment.get("type") != "queued_command" or attachment.get("commandMode", "prompt") != "prompt":
@@ -159,79 +159,77 @@ def _read_attachment(record: Mapping[str, Any], reading: TranscriptReader) -> No
     if not injected.is_human(attachment) or not injected.is_human(record):
         return
     if text := injected.typed_text(joined_text(attachment.get("prompt"))):
-        reading.queued.add(text)
-        _add_prompt(text, record, reading)
+        reader.queued.add(text)
+        _add_prompt(text, record, reader)
 
 
-def _read_assistant(record: Mapping[str, Any], reading: TranscriptReader) -> None:
+def _read_assistant(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     if record.get("isApiErrorMessage") or mapping_of(record["message"]).get("model") == "<synthetic>":
         return
     for block in blocks_of(record):
         if block.get("type") == "text" and (text := text_of(block.get("text")).strip()):
-            reading.add(EventKind.REPLY, text, record)
+            reader.add(EventKind.REPLY, text, record)
         elif block.get("type") == "tool_use":
-            _read_call(block, record, reading)
+            _read_call(block, record, reader)
 
 
-def _read_user(record: Mapping[str, Any], reading: TranscriptReader) -> None:
-    said = []
+def _read_user(record: Mapping[str, Any], reader: TranscriptReader) -> None:
+    texts = []
     for block in blocks_of(record):
         if block.get("type") == "tool_result":
-            _read_result(block, record, reading)
+            _read_result(block, record, reader)
         elif block.get("type") == "text":
-            said.append(text_of(block.get("text")))
-    if not said:
+            texts.append(text_of(block.get("text")))
+    if not texts:
         return
-    text = "\n".join(said)
+    text = "\n".join(texts)
     if record.get("isCompactSummary") or text.startswith(injected.COMPACTION_OPENING):
-        reading.add(EventKind.SUMMARY, text, record)
+        reader.add(EventKind.SUMMARY, text, record)
     elif injected.is_human(record):
-        _read_prompt(said, text, record, reading)
+        _read_prompt(texts, text, record, reader)
 
 
-def _read_prompt(said: list[str], text: str, record: Mapping[str, Any], reading: TranscriptReader) -> None:
+def _read_prompt(texts: list[str], text: str, record: Mapping[str, Any], reader: TranscriptReader) -> None:
     if command := injected.shell_input(text):
-        reading.add(
-            EventKind.COMMAND, command, record, tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED
-        )
+        reader.add(EventKind.COMMAND, command, record, tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED)
     elif (printed := injected.shell_output(text)) is not None:
-        reading.add(EventKind.OUTPUT, printed, record, tool=USER_SHELL)
-    elif typed := "\n".join(part for part in map(injected.typed_text, said) if part):
-        if typed in reading.queued:
-            reading.queued.remove(typed)
+        reader.add(EventKind.OUTPUT, printed, record, tool=USER_SHELL)
+    elif typed := "\n".join(part for part in map(injected.typed_text, texts) if part):
+        if typed in reader.queued:
+            reader.queued.remove(typed)
             return
-        _add_prompt(typed, record, reading)
+        _add_prompt(typed, record, reader)
         if uuid := text_of(record.get("uuid")):
-            reading.prompts.append(uuid)
+            reader.prompts.append(uuid)
 
 
-def _add_prompt(text: str, record: Mapping[str, Any], reading: TranscriptReader, **values: Any) -> None:
+def _add_prompt(text: str, record: Mapping[str, Any], reader: TranscriptReader, **values: Any) -> None:
     for part in prompt_parts(text, is_paste=record.get("promptSource") == "paste"):
-        reading.add(part.kind, part.text, record, speaker=part.speaker, origin=part.origin, **values)
+        reader.add(part.kind, part.text, record, speaker=part.speaker, origin=part.origin, **values)
 
 
-def _read_call(block: Mapping[str, Any], record: Mapping[str, Any], reading: TranscriptReader) -> None:
+def _read_call(block: Mapping[str, Any], record: Mapping[str, Any], reader: TranscriptReader) -> None:
     tool, call_id, given = text_of(block.get("name")), text_of(block.get("id")), mapping_of(block.get("input"))
-    first = len(reading.events)
+    first = len(reader.events)
     if tool in SHELL_TOOLS:
-        reading.add(EventKind.COMMAND, text_of(given.get("command")), record, tool=tool, call_id=call_id)
+        reader.add(EventKind.COMMAND, text_of(given.get("command")), record, tool=tool, call_id=call_id)
     elif edits := _edits(tool, given):
         path = text_of(given.get("file_path")) or text_of(given.get("notebook_path"))
         for before, after in edits:
-            reading.add(
+            reader.add(
                 EventKind.FILE_EDIT, f"{tool} {path}", record, tool=tool, call_id=call_id, path=storable(path),
                 before=None if before is None else storable(before), after=storable(after),
             )  # fmt: skip
     else:
         path = text_of(given.get("file_path")) or text_of(given.get("path"))
-        reading.add(EventKind.TOOL_CALL, call_text(tool, given), record, tool=tool, call_id=call_id, path=path or None)
+        reader.add(EventKind.TOOL_CALL, call_text(tool, given), record, tool=tool, call_id=call_id, path=path or None)
     if call_id:
-        reading.calls[call_id] = (tool, list(range(first, len(reading.events))))
+        reader.calls[call_id] = (tool, list(range(first, len(reader.events))))
 
 
-def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reading: TranscriptReader) -> None:
+def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: TranscriptReader) -> None:
     call_id = text_of(block.get("tool_use_id"))
-    tool, positions = reading.calls.get(call_id, ("", []))
+    tool, positions = reader.calls.get(call_id, ("", []))
     text = injected.strip_injected(joined_text(block.get("content")))
     details = mapping_of(record.get("toolUseResult"))
     failed = bool(block.get("is_error"))
@@ -239,28 +237,28 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reading: T
     by_hook = injected.refused_by_hook(record)
     origin = SpeechOrigin.HOOK if by_hook else SpeechOrigin.TOOL_RESULT
     if tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN):
-        _read_output(text, details, record, reading, tool=tool, call_id=call_id, failed=failed)
-    elif any(reading.events[position].kind is EventKind.FILE_EDIT for position in positions):
-        _note_outcome(positions, details, reading, ok=not failed)
+        _read_output(text, details, record, reader, tool=tool, call_id=call_id, failed=failed)
+    elif any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions):
+        _note_outcome(positions, details, reader, ok=not failed)
         if failed:
-            reading.add(EventKind.TOOL_RESULT, text, record, tool=tool, call_id=call_id, ok=False, origin=origin)
+            reader.add(EventKind.TOOL_RESULT, text, record, tool=tool, call_id=call_id, ok=False, origin=origin)
     else:
-        reading.add(
+        reader.add(
             EventKind.TOOL_RESULT, text, record, tool=tool or None, call_id=call_id, ok=not failed, origin=origin
         )
-    said = injected.refusal_reason(text) if refused else ""
+    answer = injected.refusal_reason(text) if refused else ""
     if tool == ANSWERED_TOOL and not failed:
-        said = injected.answer_in(details, text)
-    if said and positions and not record.get("isSidechain"):
-        del reading.calls[call_id]
+        answer = injected.answer_in(details, text)
+    if answer and positions and not record.get("isSidechain"):
+        del reader.calls[call_id]
         if tool == ANSWERED_TOOL:
-            reading.add(EventKind.PROMPT, said, record, tool=tool, call_id=call_id)
+            reader.add(EventKind.PROMPT, answer, record, tool=tool, call_id=call_id)
         else:
-            _add_prompt(said, record, reading, tool=tool, call_id=call_id)
+            _add_prompt(answer, record, reader, tool=tool, call_id=call_id)
 
 
 def _read_output(
-    text: str, details: Mapping[str, Any], record: Mapping[str, Any], reading: TranscriptReader, *,
+    text: str, details: Mapping[str, Any], record: Mapping[str, Any], reader: TranscriptReader, *,
     tool: str, call_id: str, failed: bool,
 ) -> None:  # fmt: skip
     code = _EXIT_CODE.match(text)
@@ -273,21 +271,21 @@ def _read_output(
         exit_code, ok = None, False
     elif details.get("backgroundTaskId"):
         exit_code, ok = None, None
-    reading.add(EventKind.OUTPUT, text, record, tool=tool, call_id=call_id, ok=ok, exit_code=exit_code)
+    reader.add(EventKind.OUTPUT, text, record, tool=tool, call_id=call_id, ok=ok, exit_code=exit_code)
 
 
-def _note_outcome(positions: list[int], details: Mapping[str, Any], reading: TranscriptReader, *, ok: bool) -> None:
+def _note_outcome(positions: list[int], details: Mapping[str, Any], reader: TranscriptReader, *, ok: bool) -> None:
     """Note the outcome of a call's edits, and the file's hashes before and after if the result tells them."""
     original = details.get("originalFile")
     is_new = details.get("type") == "create" or ("originalFile" in details and original is None)
     before = original if isinstance(original, str) else "" if is_new else None
     notebook = details.get("original_file")
-    edits = [(reading.events[position].before, reading.events[position].after or "") for position in positions]
+    edits = [(reader.events[position].before, reader.events[position].after or "") for position in positions]
     whole = notebook if isinstance(notebook, str) else before
     first_hash, last_hash = _edited_hashes(whole, edits, details) if ok else (None, None)
     for position in positions:
-        event = reading.events[position]
-        reading.events[position] = replace(
+        event = reader.events[position]
+        reader.events[position] = replace(
             event, ok=ok,
             before=storable(before) if event.before is None and before is not None else event.before,
             before_hash=first_hash if position == positions[0] else None,

@@ -162,8 +162,8 @@ def _read_message(payload: Mapping[str, Any], builder: EventBuilder) -> None:
         builder.reply(joined_text(content))
     elif role == "user":
         parts = content if isinstance(content, list) else [content]
-        said = [text for part in parts if (text := joined_text([part])) and not _INJECTED.match(text.lstrip())]
-        text = "\n".join(said)
+        texts = [text for part in parts if (text := joined_text([part])) and not _INJECTED.match(text.lstrip())]
+        text = "\n".join(texts)
         if shell := _USER_SHELL.match(text.strip()):
             builder.add(
                 EventKind.COMMAND, shell["command"], tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED

@@ -155,10 +155,10 @@ def clip(text: str, max_chars: int) -> str:
 
 
 def _exchange(group: Sequence[Event]) -> Exchange:
-    said = [event.text for event in group if event.kind is EventKind.REPLY and not event.agent_id]
+    replies = [event.text for event in group if event.kind is EventKind.REPLY and not event.agent_id]
     return Exchange(
         prompt=group[0].text if group[0].kind is EventKind.PROMPT and group[0].speaker is not Speaker.QUOTED else "",
-        reply="\n\n".join(said),
+        reply="\n\n".join(replies),
         events=tuple(group),
         started=next((event.timestamp for event in group if event.timestamp), None),
     )

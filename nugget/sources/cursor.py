@@ -130,8 +130,8 @@ def _read_line(record: dict[str, Any] | None, builder: EventBuilder) -> None:
             builder.reply(_HIDDEN.sub("", text))
         elif kind == "tool_use":
             given = block.get("input")
-            asked = read_call(text_of(block.get("name")), given if isinstance(given, Mapping) else {"input": given})
-            builder.call(asked, text_of(block.get("id")))
+            parsed = read_call(text_of(block.get("name")), given if isinstance(given, Mapping) else {"input": given})
+            builder.call(parsed, text_of(block.get("id")))
         elif kind == "tool_result":
             failed = bool(block.get("is_error"))
             builder.result(text_of(block.get("tool_use_id")), joined_text(block.get("content")), ok=not failed)
@@ -158,28 +158,28 @@ def _read_bubble(bubble: Mapping[str, Any], builder: EventBuilder, connection: s
 def _read_tool(call: Mapping[str, Any], builder: EventBuilder, connection: sqlite3.Connection) -> None:
     given = {**arguments(call.get("params")), **arguments(call.get("rawArgs"))}
     printed, result = text_of(call.get("result")), arguments(call.get("result"))
-    asked = read_call(text_of(call.get("name")), given)
-    if changes := _changes(asked, given, result, connection):
-        asked = Call(tool=EDIT, changes=changes)
+    parsed = read_call(text_of(call.get("name")), given)
+    if changes := _changes(parsed, given, result, connection):
+        parsed = Call(tool=EDIT, changes=changes)
     call_id = text_of(call.get("toolCallId")) or builder.uuid
-    builder.call(asked, call_id)
+    builder.call(parsed, call_id)
     ok = _STATUS.get(text_of(call.get("status")))
     if call.get("userDecision") == "rejected" or call.get("error"):
         ok = False
     if not printed and ok is None:
         return
     code = next((result[key] for key in ("exitCode", "exitCodeV2") if isinstance(result.get(key), int)), None)
-    if asked.tool == SHELL:
+    if parsed.tool == SHELL:
         printed = text_of(result.get("output")) or text_of(result.get("contents")) or printed
         ok = code == 0 if code is not None else ok
     builder.result(call_id, printed or text_of(call.get("error")), ok=ok, exit_code=code)
 
 
 def _changes(
-    asked: Call, given: Mapping[str, Any], result: Mapping[str, Any], connection: sqlite3.Connection
+    parsed: Call, given: Mapping[str, Any], result: Mapping[str, Any], connection: sqlite3.Connection
 ) -> tuple[FileChange, ...]:
     """Return the changes of an edit by its result, which is more exact than the requested sketch."""
-    path = asked.changes[0].path if asked.changes else asked.path
+    path = parsed.changes[0].path if parsed.changes else parsed.path
     if not path:
         return ()
     if (diff := mapping_of(result.get("diff"))) and (chunks := objects_in(diff.get("chunks"))):

@@ -50,7 +50,7 @@ _LEFT_OUT = re.compile(r"^\s*(?://|#|--|/\*|<!--)?\s*\.\.\.\s.*existing code.*$"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """One replacement in a file: `before` is None where the whole file is given or it is not known."""
+    """One replacement in a file: `before` is None if the whole file is given or it is unknown."""
 
     path: str
     after: str

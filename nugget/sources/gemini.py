@@ -2,7 +2,7 @@
 
 A document is `{sessionId, projectHash, startTime, lastUpdated, messages}`; the JSONL form has a message a line, and
 lines `{"$set": ...}`. A message is `{id, timestamp, type: user | gemini | info | ..., content, toolCalls}`. The folder
-that it ran in is only told by its SHA-256 (`projectHash`), which the folders above the files it named are compared
+that it ran in is only given as its SHA-256 (`projectHash`), which the folders above the files it named are compared
 with, or by the file `.project_root` beside `chats`.
 """
 
@@ -103,14 +103,14 @@ def _read_message(message: Mapping[str, Any], builder: EventBuilder) -> None:
 
 def _read_call(call: Mapping[str, Any], builder: EventBuilder) -> None:
     call_id, status = text_of(call.get("id")), text_of(call.get("status"))
-    asked = read_call(text_of(call.get("name")), mapping_of(call.get("args")))
-    builder.call(asked, call_id)
+    parsed = read_call(text_of(call.get("name")), mapping_of(call.get("args")))
+    builder.call(parsed, call_id)
     if "result" not in call and "resultDisplay" not in call:
         return
     text = _result_text(call.get("result")) or joined_text(call.get("resultDisplay"))
     ok = {"success": True, "error": False, "cancelled": False}.get(status)
     code = None
-    if asked.tool == SHELL and (found := _SHELL_RESULT.search(text)):
+    if parsed.tool == SHELL and (found := _SHELL_RESULT.search(text)):
         code = int(found["code"]) if found["code"] != "(none)" else None
         ok = code == 0 if code is not None else ok
         parts = (found["output"], found["error"] or "")

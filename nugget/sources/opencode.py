@@ -140,27 +140,27 @@ def _read_tool(part: Mapping[str, Any], builder: EventBuilder) -> None:
     state = mapping_of(part.get("state"))
     builder.begin(moment=_started(part) or _started(state), uuid=part.get("id"))
     details = mapping_of(state.get("metadata"))
-    asked = read_call(text_of(part.get("tool")), mapping_of(state.get("input")))
-    if change := _whole_change(asked, details):
-        asked = Call(tool=EDIT, changes=(change,))
+    parsed = read_call(text_of(part.get("tool")), mapping_of(state.get("input")))
+    if change := _whole_change(parsed, details):
+        parsed = Call(tool=EDIT, changes=(change,))
     call_id = text_of(part.get("callID")) or builder.uuid
-    builder.call(asked, call_id)
+    builder.call(parsed, call_id)
     ok = _STATUS.get(text_of(state.get("status")))
     if ok is None:
         return
-    code = details.get("exit") if asked.tool == SHELL else None
+    code = details.get("exit") if parsed.tool == SHELL else None
     code = code if isinstance(code, int) and not isinstance(code, bool) else None
     text = text_of(state.get("output")) if ok else text_of(state.get("error"))
     builder.result(call_id, text, ok=code == 0 if code is not None else ok, exit_code=code)
 
 
-def _whole_change(asked: Call, details: Mapping[str, Any]) -> FileChange | None:
+def _whole_change(parsed: Call, details: Mapping[str, Any]) -> FileChange | None:
     """Return the file before and after an edit, if the tool noted it."""
     noted = mapping_of(details.get("filediff"))
     before, after = noted.get("before"), noted.get("after")
-    if len(asked.changes) != 1 or not isinstance(before, str) or not isinstance(after, str):
+    if len(parsed.changes) != 1 or not isinstance(before, str) or not isinstance(after, str):
         return None
-    return FileChange(path=asked.changes[0].path, before=before, after=after)
+    return FileChange(path=parsed.changes[0].path, before=before, after=after)
 
 
 def _session_row(connection: sqlite3.Connection, name: str) -> dict[str, Any]:

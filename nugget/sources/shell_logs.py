@@ -100,12 +100,12 @@ class LogEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Some events in the order of the file; `place` is where to go on, `anew` says that the file was read again."""
+    """Some events in the order of the file; `place` is where to go on, `restarted`: the file was read again."""
 
     events: tuple[LogEvent, ...]
     malformed: int
     place: FilePlace
-    anew: bool
+    restarted: bool
     bytes_read: int
 
 
@@ -115,7 +115,7 @@ class TextPart:
 
     lines: tuple[LogLine, ...]
     place: FilePlace
-    anew: bool
+    restarted: bool
     bytes_read: int
     mtime_ms: int
 
@@ -162,7 +162,7 @@ def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
     with _opened(file) as opened:
         if opened is None:
             return
-        place, anew = resumed(opened, place, os.fstat(opened.fileno()).st_size)
+        place, restarted = resumed(opened, place, os.fstat(opened.fileno()).st_size)
         end = begin = place.offset
         events: list[LogEvent] = []
         malformed = 0
@@ -177,11 +177,11 @@ def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
                 malformed += 1
             end += length
             if end - begin >= _BATCH_BYTES:
-                yield EventBatch(tuple(events), malformed, place_of(opened, end), anew, end - begin)
-                events, malformed, anew, begin = [], 0, False, end
+                yield EventBatch(tuple(events), malformed, place_of(opened, end), restarted, end - begin)
+                events, malformed, restarted, begin = [], 0, False, end
                 opened.seek(end)
         if end > begin:
-            yield EventBatch(tuple(events), malformed, place_of(opened, end), anew, end - begin)
+            yield EventBatch(tuple(events), malformed, place_of(opened, end), restarted, end - begin)
 
 
 def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> TextPart | None:
@@ -194,14 +194,15 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
             return None
         state = os.fstat(opened.fileno())
         mtime_ms = int(state.st_mtime * 1000)
-        place, anew = resumed(opened, place, state.st_size)
+        place, restarted = resumed(opened, place, state.st_size)
         start = place.offset
         is_settled = now_ms - mtime_ms > 5000
         end = state.st_size if is_settled else _last_border(opened, start, state.st_size)
         if end <= start:
             return None
         lines = tuple(_keep_lines(opened, start, end, most_chars=most_chars))
-        return TextPart(lines=lines, place=place_of(opened, end), anew=anew, bytes_read=end - start, mtime_ms=mtime_ms)
+        place = place_of(opened, end)
+        return TextPart(lines=lines, place=place, restarted=restarted, bytes_read=end - start, mtime_ms=mtime_ms)
 
 
 def rotated_rest(file: Path, place: FilePlace) -> Path | None:

@@ -107,7 +107,7 @@ class PromptPart:
 def prompt_parts(text: str, *, is_paste: bool = False) -> list[PromptPart]:
     """Return the events that a prompt becomes: what was typed, then what was pasted into it.
 
-    A prompt of which nothing was typed, or that the client made of the agent's plan, stays one prompt of others.
+    A prompt without typed text, or made by the client of the agent's plan, stays one prompt of another speaker.
     """
     typed, pasted = ("", text) if is_paste or text.startswith(PLAN_OPENING) else split_pasted(text)
     if not typed:

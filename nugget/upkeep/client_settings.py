@@ -23,7 +23,7 @@ EVENTS = ("SessionEnd", "SessionStart")
 BRIEF_EVENT, RECALL_EVENT = "SessionStart", "UserPromptSubmit"
 ALL_EVENTS = (*EVENTS, RECALL_EVENT)
 BRIEF, RECALL = "--brief", "--recall"
-"""What a hook is started with where a session wants to be told something; without them it only captures."""
+"""Arguments of hooks that add text to a session; without them a hook only captures."""
 SERVER = "nugget"
 RULE = "mcp__nugget__get_relevant_context"
 TIMEOUT_S = 10
@@ -111,9 +111,9 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        said = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
+        reason = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
         hint = "Correct the file (it is JSON, without comments), then run the command again."
-        raise InstallError(f"{path} is not valid JSON: {said}; nothing was changed.", hint=hint) from error
+        raise InstallError(f"{path} is not valid JSON: {reason}; nothing was changed.", hint=hint) from error
     if not isinstance(value, dict):
         raise InstallError(f"{path} is not a JSON object; nothing was changed.")
     return value

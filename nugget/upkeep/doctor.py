@@ -23,11 +23,11 @@ _COMMIT_TAKES = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at. `next_step` is what to do where it is not as it should be."""
+    """One thing that was checked. `next_step` is what to do if it is not in order."""
 
     name: str
     state: State
-    said: str
+    message: str
     next_step: str | None = None
 
 
@@ -83,9 +83,9 @@ def _check_locks(brain: Path, now: datetime) -> Iterator[Finding]:
         except FileNotFoundError:
             continue
         if now - since > _COMMIT_TAKES:
-            said = f"{lock} was made {ago(since, now)}: while it is there, git refuses to commit"
+            message = f"{lock} was made {ago(since, now)}: while it is there, git refuses to commit"
             yield _wrong(
-                "git lock", said, "end the git that is at work there; if there is none, nugget doctor --repair"
+                "git lock", message, "end the git that is at work there; if there is none, nugget doctor --repair"
             )
 
 
@@ -134,10 +134,10 @@ def _check_canon(brain: Path, settings: Settings, environment: Environment) -> I
         return
     source = open_canon(environment, settings, brain)
     notes = sum(1 for _ in source.files())
-    told = (*source.problems, *source.left_out)
-    for problem in told:
+    problems = (*source.problems, *source.left_out)
+    for problem in problems:
         yield _odd("canon", str(problem), None)
-    if not told:
+    if not problems:
         yield _good("canon", f"{counted(notes, 'note')} in {counted(len(source.folders), 'folder')}")
 
 
@@ -182,8 +182,8 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
     if misplaced:
         named = ", ".join(f"{key} (line {entry.line})" for key, entry in misplaced.items())
         move = "" if misplaced.keys() <= mine.keys() else "nugget config move, then "
-        said = f"brain.yaml: ignored, because only your own configuration may set {named}"
-        yield _odd("settings", said, f"{move}delete {counted(len(misplaced), 'key')} from {brain / 'brain.yaml'}")
+        message = f"brain.yaml: ignored, because only your own configuration may set {named}"
+        yield _odd("settings", message, f"{move}delete {counted(len(misplaced), 'key')} from {brain / 'brain.yaml'}")
     if not (unknown or problems or misplaced):
         yield _good("settings", ", ".join(map(str, filter(Path.is_file, (brain / "brain.yaml", user_file)))))
 
@@ -250,13 +250,13 @@ def _check_claude_code(environment: Environment) -> Iterator[Finding]:
         yield _good("Claude Code", "not on this machine")
 
 
-def _good(name: str, said: str) -> Finding:
-    return Finding(name=name, state=State.OK, said=said)
+def _good(name: str, message: str) -> Finding:
+    return Finding(name=name, state=State.OK, message=message)
 
 
-def _odd(name: str, said: str, next_step: str | None) -> Finding:
-    return Finding(name=name, state=State.WARNING, said=said, next_step=next_step)
+def _odd(name: str, message: str, next_step: str | None) -> Finding:
+    return Finding(name=name, state=State.WARNING, message=message, next_step=next_step)
 
 
-def _wrong(name: str, said: str, next_step: str | None) -> Finding:
-    return Finding(name=name, state=State.ERROR, said=said, next_step=next_step)
+def _wrong(name: str, message: str, next_step: str | None) -> Finding:
+    return Finding(name=name, state=State.ERROR, message=message, next_step=next_step)

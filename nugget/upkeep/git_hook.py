@@ -1,7 +1,7 @@
 """The prepare-commit-msg hook in a code repository: put in beside a hook that is there, and taken out without a trace.
 
 A hook of somebody else's is kept beside ours under another name and run first, with its arguments and under its own
-name as `$0`; where it fails, the commit fails as it did before. Only our own file is ever written or removed.
+name as `$0`; if it fails, the commit fails as it did before. Only our own file is ever written or removed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def install_hook(repo: Path, *, command: Path) -> HookState:
 
 
 def uninstall_hook(repo: Path) -> HookState | None:
-    """Take the hook out and put the kept one back in its place; None where there was none of ours.
+    """Remove our hook and put the kept one back in its place; return None if ours was not there.
 
     Raises GitError outside of git, InstallError where a file cannot be changed, or somebody put a hook in the place of
     ours while we keep theirs.

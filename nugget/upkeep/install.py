@@ -89,7 +89,7 @@ def plan_install(
 ) -> list[FileChange]:
     """Return what `apply` would write so that Claude Code captures sessions with `command` and asks it.
 
-    `brief` and `recall` say whether a session is told something at its start and at each prompt; None leaves that as
+    `brief` and `recall` say whether text is added at a session's start and at each prompt; None leaves that as
     it is, which is off at first.
     Raises InstallError for settings that cannot be read, are no JSON, or have another server named `nugget`.
     """

@@ -1,4 +1,4 @@
-"""`nugget doctor --repair`: what killed processes and failing disks left behind, put right, each thing told."""
+"""`nugget doctor --repair`: what killed processes and failing disks left behind, put right, each thing reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEFTOVER = re.compile(r"\..+\.(?:(?P<process>\d+)\.[0-9a-f]{8}|[0-9a-f]{32})(?:
 _OF_GIT = ("objects/pack/tmp_*", "objects/??/tmp_obj_*", "fast_import_crash_*")
 _GIT_TAKES_S = 10.0
 _UNKNOWN_TAKES_S = 3600.0
-"""A lock or temporary file of which nobody can say whose it is, is left behind when it is so old."""
+"""Age from which a lock or temporary file of an unknown process counts as left behind."""
 
 
 def repair(brain: Path, home: Path) -> list[str]:
@@ -28,15 +28,15 @@ def repair(brain: Path, home: Path) -> list[str]:
     Returns a sentence for each thing done, and for each that could not be. Removed databases are derived: the next
     sync makes them again.
     """
-    told: list[str] = []
+    messages: list[str] = []
     for step in (_locks(brain), _half_change(brain), _leftovers(brain, home), _objects(brain), _databases(brain, home)):
         try:
-            told += step
+            messages += step
         except (NuggetError, OSError) as error:
-            told.append(f"Not repaired: {error}")
+            messages.append(f"Not repaired: {error}")
     if mended := files.make_private(*(folder for folder in (home, brain / ".nugget") if folder.is_dir())):
-        told.append(f"Took the rights of others off {counted(len(mended), 'file')} of Nugget's.")
-    return told
+        messages.append(f"Took the rights of others off {counted(len(mended), 'file')} of Nugget's.")
+    return messages
 
 
 def _locks(brain: Path) -> Iterator[str]:

@@ -377,7 +377,7 @@ def test_doctor_sees_what_is_missing_outdated_and_broken(
     brain: Path, command: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    assert "not on this machine" in finding(brain).said
+    assert "not on this machine" in finding(brain).message
     settings = isolated_home / ".claude" / "settings.json"
     settings.parent.mkdir()
     assert (finding(brain).state, finding(brain).next_step) == (State.WARNING, "nugget install")
@@ -386,18 +386,18 @@ def test_doctor_sees_what_is_missing_outdated_and_broken(
     whole = settings.read_text()
     settings.write_text(whole.replace(RULE, "Other").replace('"timeout": 10', '"x": 1'))
     seen = finding(brain)
-    assert "no permission rule" in seen.said and "an outdated SessionEnd hook" in seen.said
+    assert "no permission rule" in seen.message and "an outdated SessionEnd hook" in seen.message
     assert seen.state is State.WARNING and seen.next_step == "nugget install"
     settings.write_text(whole.replace("{", '{"disableAllHooks": true,', 1))
-    assert finding(brain).state is State.ERROR and "disableAllHooks" in finding(brain).said
+    assert finding(brain).state is State.ERROR and "disableAllHooks" in finding(brain).message
     settings.write_text(whole)
     command.unlink()
-    assert finding(brain).state is State.ERROR and f"{command}, which is not there" in finding(brain).said
+    assert finding(brain).state is State.ERROR and f"{command}, which is not there" in finding(brain).message
     settings.write_text('{"enabledPlugins": {"nugget@nugget": true}}')
     (isolated_home / ".claude.json").unlink()
-    assert finding(brain).state is State.OK and "connected" in finding(brain).said
+    assert finding(brain).state is State.OK and "connected" in finding(brain).message
     settings.write_text("{")
-    assert finding(brain).state is State.ERROR and "not valid JSON" in finding(brain).said
+    assert finding(brain).state is State.ERROR and "not valid JSON" in finding(brain).message
 
 
 # --- the plugin, and the real client ---

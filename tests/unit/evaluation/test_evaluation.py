@@ -262,7 +262,7 @@ def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words: Path, nu
     code, out, err = nugget("eval", "--baseline", words / "none.json")
     assert code == 1 and err.startswith("Error: There is no file") and "nugget eval --json >" in err
     (words / "bad.json").write_text("[]")
-    assert "is no run of `nugget eval`" in nugget("eval", "--baseline", words / "bad.json")[2]
+    assert "is not a run of `nugget eval`" in nugget("eval", "--baseline", words / "bad.json")[2]
 
 
 @pytest.mark.proves("EVAL-SUGGESTS")

@@ -46,12 +46,12 @@ def test_stricter_settings_take_out_of_the_archive_what_they_exclude(home: Path)
     gone = kept(home, "two", *PAY, cwd="/srv/secret/deep")
     assert "90000" in text_of(file) and archive.outdated(home, Settings()) == []
     assert archive.outdated(home, STRICT) == [file, gone]
-    done = archive.redact_anew(home, STRICT)
+    done = archive.redact_again(home, STRICT)
     assert (done.looked_at, done.rewritten, done.removed, done.unreadable) == (2, 1, 1, ())
     assert "90000" not in text_of(file) and not gone.exists()
     assert archive.read_archive(file).events[2] == PAY[2]
     assert archive.outdated(home, STRICT) == []
-    assert archive.redact_anew(home, STRICT).looked_at == 0
+    assert archive.redact_again(home, STRICT).looked_at == 0
 
 
 @pytest.mark.proves("CAPTURE-RE-REDACT")
@@ -63,7 +63,7 @@ def test_an_archive_of_before_there_were_stamps_is_redacted_by_the_rules_of_toda
     old = {name: value for name, value in json.loads(header).items() if name != "redacted_by"}
     file.write_bytes(gzip.compress("\n".join([json.dumps(old), *rest, ""]).encode()))
     assert KEY in text_of(file) and archive.read_archive(file).id == "one"
-    assert archive.redact_anew(home, Settings()).rewritten == 1
+    assert archive.redact_again(home, Settings()).rewritten == 1
     assert KEY not in text_of(file) and "[redacted:" in archive.read_archive(file).events[0].text
 
 
@@ -72,7 +72,7 @@ def test_a_damaged_archive_stays_and_stops_no_other(home: Path) -> None:
     broken = kept(home, "a", *PAY)
     broken.write_bytes(broken.read_bytes()[:40])
     fine = kept(home, "b", *PAY)
-    done = archive.redact_anew(home, STRICT)
+    done = archive.redact_again(home, STRICT)
     assert done.unreadable == (broken,) and broken.exists() and "90000" not in text_of(fine)
 
 

@@ -82,7 +82,7 @@ def test_a_log_that_is_another_one_now_is_read_from_its_beginning(tmp_path: Path
     else:
         out.write_text("$ make\n" + "old line\n" * 40 + "another\n" * 200)
     part = text_of(out, place)
-    assert part.anew
+    assert part.restarted
     assert part.lines[0].offset == 0
 
 
