@@ -126,7 +126,7 @@ def doctor(
     found = diagnose(folder, load_settings(environment, folder), environment, now=datetime.now(UTC))
     wrong = sum(finding.state is State.ERROR for finding in found)
     if as_json:
-        findings = [fields(finding, "name", "state", "said", "next_step") for finding in found]
+        findings = [{**fields(one, "name", "state"), "said": one.message, "next_step": one.next_step} for one in found]
         print_json({
             "ok": not wrong, "brain": str(folder), "findings": findings, **({"repaired": repaired} if mend else {}),
         })  # fmt: skip

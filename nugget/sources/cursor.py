@@ -3,8 +3,7 @@
 A line of a transcript is `{role, message: {content: [text | tool_use {name, input} | tool_result]}}`, without ids and
 times. The databases are `state.vscdb` in `User/globalStorage` and `User/workspaceStorage/*`: two tables of key and
 value. In `cursorDiskKV`, `composerData:ID` lists the bubbles of a session (or, older, holds them), `bubbleId:ID:BUBBLE`
-is one: `type` 1 is the person, 2 the agent, `toolFormerData` a tool call with its result. In `ItemTable`,
-`workbench.panel.aichat.view.aichat.chatdata` holds the chats of the first versions.
+is one: `type` 1 is the person, 2 the agent, `toolFormerData` a tool call with its result.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -35,7 +33,6 @@ from nugget.sources.sqlite_snapshot import has_table, open_snapshot
 
 AGENT = "cursor"
 
-_CHATS = "workbench.panel.aichat.view.aichat.chatdata"
 _COMPOSER, _BUBBLE = "composerData:", "bubbleId:"
 _QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
 _WOVEN_IN = re.compile(
@@ -74,19 +71,14 @@ def stored(database: Path) -> list[SessionFile]:
     """Return the sessions that a database holds. Raises TranscriptError if it cannot be read."""
     if not database.is_file():
         return []
-    mtime = database.stat().st_mtime
-
-    def found(name: str, moment: datetime | None, size: int) -> SessionFile:
-        stamp = moment.timestamp() if moment else mtime
-        return SessionFile(path=database, agent=AGENT, id=name, mtime=stamp, size=size, is_shared=True)
-
     with open_snapshot(database) as connection:
-        composers = [
-            found(name, parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt")), size)
-            for name, about, size in _composers(connection)
-        ]
-        tabs = [found(tab["tabId"], parse_moment(tab.get("lastSendTime")), len(str(tab))) for tab in _tabs(connection)]
-    return [*composers, *tabs]
+        composers = list(_composers(connection))
+    found = []
+    for name, about, size in composers:
+        moment = parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt"))
+        stamp = moment.timestamp() if moment else database.stat().st_mtime
+        found.append(SessionFile(path=database, agent=AGENT, id=name, mtime=stamp, size=size, is_shared=True))
+    return found
 
 
 def read(path: Path) -> Session:
@@ -104,13 +96,12 @@ def read_stored(database: Path, name: str) -> Session:
     builder = EventBuilder(agent=AGENT, session=name)
     with open_snapshot(database) as connection:
         about = _value(connection, "cursorDiskKV", f"{_COMPOSER}{name}")
-        tab = next((tab for tab in _tabs(connection) if tab["tabId"] == name), None) if about is None else None
-        if about is None and tab is None:
+        if about is None:
             raise TranscriptError(f"{database} holds no session {name}.")
-        for bubble in _bubbles(connection, name, about) if about else objects_in((tab or {}).get("bubbles")):
-            builder.begin(moment=bubble.get("createdAt") or (about or {}).get("createdAt"), uuid=bubble.get("bubbleId"))
+        for bubble in _bubbles(connection, name, about):
+            builder.begin(moment=bubble.get("createdAt") or about.get("createdAt"), uuid=bubble.get("bubbleId"))
             _read_bubble(bubble, builder, connection)
-    builder.title = text_of((about or {}).get("name")) or text_of((tab or {}).get("chatTitle")) or None
+    builder.title = text_of(about.get("name")) or None
     if not builder.folders and (folder := _folder_of_workspace(database, name)):
         builder.folders.setdefault(folder)
     return builder.build(f"{database}#{name}")
@@ -148,9 +139,9 @@ def _read_bubble(bubble: Mapping[str, Any], builder: EventBuilder, connection: s
         if folder := _path_of(text_of(uri)):
             builder.folders.setdefault(folder)
     if bubble.get("type") in (1, "user"):
-        _read_prompt(text_of(bubble.get("text")) or text_of(bubble.get("rawText")), builder)
+        _read_prompt(text_of(bubble.get("text")), builder)
         return
-    builder.reply(_HIDDEN.sub("", text_of(bubble.get("text")) or text_of(bubble.get("rawText"))))
+    builder.reply(_HIDDEN.sub("", text_of(bubble.get("text"))))
     if isinstance(call := bubble.get("toolFormerData"), Mapping) and call.get("name"):
         _read_tool(call, builder, connection)
 
@@ -214,12 +205,6 @@ def _bubbles(connection: sqlite3.Connection, name: str, about: Mapping[str, Any]
     for header in objects_in(about.get("fullConversationHeadersOnly")):
         if bubble := _value(connection, "cursorDiskKV", f"{_BUBBLE}{name}:{header.get('bubbleId')}"):
             yield {"bubbleId": header.get("bubbleId"), **bubble}
-
-
-def _tabs(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    chats = _value(connection, "ItemTable", _CHATS) or {}
-    tabs = objects_in(chats.get("tabs"))
-    return [tab for tab in tabs if isinstance(tab.get("tabId"), str) and objects_in(tab.get("bubbles"))]
 
 
 def _text(connection: sqlite3.Connection, key: str) -> str | None:

@@ -1,7 +1,7 @@
 """Nugget in Claude Code: two hooks, one MCP server and one permission rule, put into settings that are not ours.
 
-Only our entries change; everything else keeps its value, its order and its indent. `$NUGGET_HOME/install.json` notes
-which files we edited and which of them we made.
+Only our entries change; everything else keeps its value, its order and its indent. `$NUGGET_HOME/install.json` lists
+the files that we edited.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nugget.config import Environment
 from nugget.errors import InstallError, NuggetError
@@ -48,12 +47,12 @@ from nugget.upkeep.client_settings import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """A change to one settings file; None means no file. `record` is what is noted of it, None after uninstall."""
+    """A change to one settings file, by installing or uninstalling; None means no file."""
 
     path: Path
     before: str | None
     after: str | None
-    record: Mapping[str, Any] | None
+    is_ours: bool
     mode: int = 0o600
 
 
@@ -91,9 +90,8 @@ def plan_install(
 
     `brief` and `recall` say whether text is added at a session's start and at each prompt; None leaves that as
     it is, which is off at first.
-    Raises InstallError for settings that cannot be read, are no JSON, or have another server named `nugget`.
+    Raises InstallError for settings that cannot be read, are not JSON, or have another server named `nugget`.
     """
-    records = _read_records(environment)
     settings, servers = open_settings(scope, environment, cwd)
     for event in EVENTS:
         put_hook(settings, event, str(command), flag=BRIEF, is_wanted=brief if event == BRIEF_EVENT else None)
@@ -104,39 +102,29 @@ def plan_install(
     put_server(servers, str(command))
     mode = 0o600 if scope is Scope.USER else 0o644
     return [
-        FileChange(
-            path=draft.path, before=draft.before, after=draft.text, mode=mode,
-            record={"created": draft.before is None or _is_created(records.get(str(draft.path)))},
-        )
+        FileChange(path=draft.path, before=draft.before, after=draft.text, is_ours=True, mode=mode)
         for draft in (settings, servers)
         if draft.before != draft.text
-    ]  # fmt: skip
+    ]
 
 
 def plan_uninstall(scope: Scope, environment: Environment, *, cwd: Path) -> list[FileChange]:
     """Return what `apply` would write to remove Nugget from the settings; [] if it is not in them.
 
-    Only our entries go; the order and the indent of the file stay, and a file that we made goes when it is empty.
-    Raises InstallError for settings that cannot be read or are no JSON.
+    Only our entries go; the order and the indent of the file stay, and a file without other entries goes.
+    Raises InstallError for settings that cannot be read or are not JSON.
     """
-    records = _read_records(environment)
-    changes = []
-    for draft in open_settings(scope, environment, cwd):
-        record = records.get(str(draft.path))
-        after = None if draft.before is None else _without_ours(draft, is_created=_is_created(record))
-        if after != draft.before:
-            changes.append(FileChange(path=draft.path, before=draft.before, after=after, record=None))
-    return changes
+    drafts = [draft for draft in open_settings(scope, environment, cwd) if draft.before is not None]
+    changes = [
+        FileChange(path=draft.path, before=draft.before, after=_without_ours(draft), is_ours=False) for draft in drafts
+    ]
+    return [change for change in changes if change.after != change.before]
 
 
 def apply(changes: Sequence[FileChange], environment: Environment) -> None:
     """Write planned changes, all or none. Raises ConflictError where a file changed meanwhile, else InstallError."""
-    records = _read_records(environment)
-    kept = dict(records)
-    for change in changes:
-        if change.record is not None:
-            kept[str(change.path)] = change.record
-    _write_records(environment, kept)
+    known = _edited_files(environment)
+    _note_files(environment, known | {str(change.path) for change in changes if change.is_ours})
     written: list[FileChange] = []
     try:
         for change in changes:
@@ -146,11 +134,10 @@ def apply(changes: Sequence[FileChange], environment: Environment) -> None:
         for change in reversed(written):
             with suppress(NuggetError):
                 client_files.write(change.path, change.before, expected=change.after, mode=change.mode)
-        _write_records(environment, records)
+        _note_files(environment, known)
         raise
-    gone = {str(change.path) for change in changes if change.record is None}
-    if gone & kept.keys():
-        _write_records(environment, {path: record for path, record in kept.items() if path not in gone})
+    if gone := {str(change.path) for change in changes if not change.is_ours}:
+        _note_files(environment, known - gone)
 
 
 def diff(changes: Sequence[FileChange]) -> str:
@@ -166,7 +153,7 @@ def diff(changes: Sequence[FileChange]) -> str:
 def inspect(environment: Environment) -> list[Installation]:
     """Return the state of the person's settings, and of each project Nugget was installed into. Reads only."""
     places = [(Scope.USER, environment.claude_config)]
-    for named in _read_records(environment):
+    for named in sorted(_edited_files(environment)):
         folder = Path(named).parent
         if Path(named).name == "settings.json" and folder != environment.claude_config and folder.is_dir():
             places.append((Scope.PROJECT, folder.parent))
@@ -214,8 +201,9 @@ def _has_plugin(settings: Draft) -> bool:
     return any(name.startswith(f"{SERVER}@") and state is True for name, state in enabled.items())
 
 
-def _without_ours(draft: Draft, *, is_created: bool) -> str | None:
-    """Return a settings file without Nugget; None for a file that we made and that is empty now."""
+def _without_ours(draft: Draft) -> str | None:
+    """Return a settings file without Nugget; None if nothing else is in it."""
+    before = draft.text
     for event in ALL_EVENTS:
         take_out_hooks(draft, event, hooks_of(draft, event))
     allowed = draft.part("permissions", "allow")
@@ -225,33 +213,18 @@ def _without_ours(draft: Draft, *, is_created: bool) -> str | None:
     if is_our_server(draft.part("mcpServers").get(SERVER)):
         del draft.value["mcpServers"][SERVER]
         draft.drop_empty("mcpServers")
-    return None if is_created and not draft.value else draft.text
+    return None if draft.text != before and not draft.value else draft.text
 
 
-def _is_created(record: Mapping[str, Any] | None) -> bool:
-    return record is not None and record.get("created") is True
+def _edited_files(environment: Environment) -> set[str]:
+    """Return the settings files that we edited; empty if the list cannot be read."""
+    with suppress(InstallError, ValueError):
+        noted = json.loads(client_files.read(environment.home / "install.json") or "{}")
+        return set(noted["files"]) if isinstance(noted, dict) and isinstance(noted.get("files"), dict) else set()
+    return set()
 
 
-def _records_file(environment: Environment) -> Path:
-    return environment.home / "install.json"
-
-
-def _read_records(environment: Environment) -> dict[str, Mapping[str, Any]]:
-    """Return what is known of each settings file that we edited, by path; nothing if the file cannot be read."""
-    text = None
-    with suppress(InstallError):
-        text = client_files.read(_records_file(environment))
-    with suppress(ValueError):
-        kept = json.loads(text or "{}")
-        if isinstance(kept, dict) and isinstance(kept.get("files"), dict):
-            return {path: record for path, record in kept["files"].items() if isinstance(record, dict)}
-    return {}
-
-
-def _write_records(environment: Environment, records: Mapping[str, Mapping[str, Any]]) -> None:
-    path = _records_file(environment)
-    before = client_files.read(path)
-    if not records:
-        client_files.write(path, None, expected=before)
-        return
-    client_files.write(path, json.dumps({"version": 1, "files": records}, indent=1) + "\n", expected=before)
+def _note_files(environment: Environment, paths: Collection[str]) -> None:
+    path = environment.home / "install.json"
+    text = json.dumps({"version": 1, "files": {name: {} for name in sorted(paths)}}, indent=1) + "\n"
+    client_files.write(path, text if paths else None, expected=client_files.read(path))

@@ -104,6 +104,7 @@ def cursor_database(file: Path, *, wal: bool = False) -> sqlite3.Connection:
     }
     rows = {
         "composerData:c1": json.dumps(about),
+        "composerData:c2": json.dumps({"conversation": [{"type": 1, "text": "why"}, {"type": 2, "text": "because"}]}),
         "composerData:empty": "{}",
         "composerData:null": None,
         "composer.content.1": "one\n",
@@ -111,18 +112,6 @@ def cursor_database(file: Path, *, wal: bool = False) -> sqlite3.Connection:
     }
     rows |= {f"bubbleId:c1:{bubble['bubbleId']}": json.dumps(bubble) for bubble in BUBBLES}
     connection.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", rows.items())
-    chats = {
-        "tabs": [
-            {
-                "tabId": "tab1",
-                "chatTitle": "Old chat",
-                "bubbles": [{"type": "user", "text": "why"}, {"type": "ai", "rawText": "because"}],
-            }
-        ]
-    }
-    connection.execute(
-        "INSERT INTO ItemTable VALUES (?, ?)", ("workbench.panel.aichat.view.aichat.chatdata", json.dumps(chats))
-    )
     connection.commit()
     return connection
 
@@ -141,7 +130,7 @@ def test_sessions_in_cursors_database_are_found_and_read(tmp_path: Path) -> None
         own.commit()
     environment = read_environment({"HOME": str(tmp_path)})
     found = {file.id: file for file in find_sessions(environment)}
-    assert sorted(found) == ["c1", "tab1"]
+    assert sorted(found) == ["c1", "c2"]
     assert found["c1"].mtime == 1772359260.0
     session = read_any(found["c1"])
     assert (session.agent, session.title, session.cwd) == ("cursor", "Retry payments", "/srv/my shop")
@@ -156,7 +145,7 @@ def test_sessions_in_cursors_database_are_found_and_read(tmp_path: Path) -> None
         ("c.py", "one\n", "one\ntwo\n", True),
         ("old.py", None, "", False),
     ]
-    assert [event.text for event in read_any(found["tab1"]).events] == ["why", "because"]
+    assert [event.text for event in read_any(found["c2"]).events] == ["why", "because"]
     assert read_any(Path(found["c1"].locator)) == session
     with pytest.raises(TranscriptError, match="holds 2 sessions"):
         read_any(found["c1"].path)

@@ -69,8 +69,8 @@ def test_a_healthy_brain_has_nothing_wrong(brain: Path) -> None:
         opened.sync()
     found = findings(brain)
     assert {finding.state for finding in found.values()} == {State.OK}, found
-    assert found["index"].said.startswith("44 units, ")
-    assert found["embedding model"].said.endswith("answers, 384 dimensions")
+    assert found["index"].message.startswith("44 units, ")
+    assert found["embedding model"].message.endswith("answers, 384 dimensions")
     seen = status_of(brain)
     assert seen.index.state == "ready" and seen.index.vectors == seen.index.chunks > 100
     assert seen.index.vector_search in ("sqlite-vec", "numpy")
@@ -106,10 +106,10 @@ def test_each_fault_is_told_with_its_next_step(words: Path, isolated_home: Path)
     (failed / job.name).write_text(json.dumps({"session": "s1", "reason": "the disk was full", "attempts": 12}))
     found = findings(words)
     assert found["knowledge files"].state is State.ERROR and found["knowledge files"].next_step == "nugget lint"
-    assert "bad.md:" in found["knowledge files"].said
-    assert found["settings"].state is State.WARNING and "retrival" in found["settings"].said
+    assert "bad.md:" in found["knowledge files"].message
+    assert found["settings"].state is State.WARNING and "retrival" in found["settings"].message
     assert found["capture"].state is State.ERROR and found["capture"].next_step == "nugget capture --retry"
-    assert "the disk was full" in found["capture"].said
+    assert "the disk was full" in found["capture"].message
     assert status_of(words).capture.failures == ("s1: the disk was full",)
     assert run(["--brain", str(words), "doctor"]) == 1
 
@@ -131,7 +131,7 @@ def test_a_waiting_queue_without_a_worker_is_seen(words: Path, isolated_home: Pa
 @pytest.mark.proves("HEALTH-NEXT")
 def test_a_brain_without_git_or_in_the_middle_of_a_merge_is_seen(words: Path) -> None:
     (words / ".git/MERGE_HEAD").write_text("0" * 40 + "\n")
-    assert "in the middle of a merge" in findings(words)["git"].said
+    assert "in the middle of a merge" in findings(words)["git"].message
     repository = status_of(words).repository
     assert repository is not None and repository.unsettled == "in the middle of a merge"
     shutil.rmtree(words / ".git")
@@ -142,7 +142,7 @@ def test_a_brain_without_git_or_in_the_middle_of_a_merge_is_seen(words: Path) ->
 def test_a_model_that_cannot_be_had_is_wrong(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", str(words / "nowhere"))
     found = findings(words)["embedding model"]
-    assert found.state is State.ERROR and "cannot be used" in found.said and found.next_step
+    assert found.state is State.ERROR and "cannot be used" in found.message and found.next_step
 
 
 @pytest.mark.proves("HEALTH-KEY")
@@ -176,7 +176,7 @@ def test_a_git_that_is_not_installed_is_named_and_the_other_checks_go_on(
     assert "Git       git is not installed, or not on the PATH\n" in capsys.readouterr().out
     found = findings(words)
     assert (found["git"].state, found["git"].next_step) == (State.ERROR, "Install git and run this again.")
-    assert "is not installed" in found["git"].said
+    assert "is not installed" in found["git"].message
     assert {"index", "embedding model", "LLM", "settings", "folders", "capture", "Claude Code"} <= found.keys()
 
 
@@ -190,5 +190,5 @@ def test_a_lock_that_a_killed_git_left_is_told_with_its_age_and_what_to_do(words
     since = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).timestamp()
     os.utime(left, (since, since))
     found = findings(words)["git lock"]
-    assert (found.state, found.said.split(":")[0]) == (State.ERROR, f"{left} was made 3 hours ago")
+    assert (found.state, found.message.split(":")[0]) == (State.ERROR, f"{left} was made 3 hours ago")
     assert found.next_step == "end the git that is at work there; if there is none, nugget doctor --repair"
