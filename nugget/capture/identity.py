@@ -46,6 +46,25 @@ def declared_id(brain: Path) -> str | None:
     return value if _ID.fullmatch(value) else None
 
 
+def write_id(brain: Path, home: Path) -> str | None:
+    """Commit the id of a brain that declares none to its brain.yaml and return it; None if there is nothing to do.
+
+    Raises BrainError, ConflictError: the brain is in the middle of something, or the file has uncommitted changes.
+    """
+    if not git.is_repository(brain) or git.head(brain) is None or "id" in read_entries(brain / "brain.yaml"):
+        return None
+    with git.only_writer(brain):
+        branch, tip = git.ready_branch(brain)
+        named = str(_place(brain, home)["id"])
+        text = git.read_blob(brain, tip, "brain.yaml") or b""
+        line = f"# By this Nugget knows the brain again. Never change it.\nid: {named}\n".encode()
+        content = text if not text or text.endswith(b"\n") else text + b"\n"
+        git.commit_change(
+            brain, {"brain.yaml": content + line}, "Name the brain by its first commit", branch=branch, expect_head=tip
+        )
+    return named
+
+
 def _place(brain: Path, home: Path) -> dict[str, Any]:
     """Return the line of the ledger that says which brain is here."""
     path, remote, declared, first = os.path.realpath(brain), _remote(brain), declared_id(brain), _first_commit(brain)

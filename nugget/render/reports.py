@@ -159,6 +159,8 @@ def print_status(out: Console, seen: Status) -> None:
     ]
     if seen.publishing.remote:
         rows.insert(7, ("Published", _publishing_words(seen)))
+    if seen.misplaced:
+        rows.append(("Settings", f"brain.yaml may not set {', '.join(seen.misplaced)}. Next: nugget doctor"))
     if repository is None:
         rows[1] = ("Git", f"no repository. Next: nugget init {seen.brain}")
     for name, said in rows:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from nugget.capture.identity import write_id
 from nugget.errors import GitError, NuggetError
 from nugget.index.connection import find_damage, remove_database
 from nugget.infra import files, git
@@ -29,7 +30,11 @@ def repair(brain: Path, home: Path) -> list[str]:
     sync makes them again.
     """
     messages: list[str] = []
-    for step in (_locks(brain), _half_change(brain), _leftovers(brain, home), _objects(brain), _databases(brain, home)):
+    steps = (
+        _locks(brain), _half_change(brain), _identity(brain, home), _leftovers(brain, home), _objects(brain),
+        _databases(brain, home),
+    )  # fmt: skip
+    for step in steps:
         try:
             messages += step
         except (NuggetError, OSError) as error:
@@ -70,6 +75,12 @@ def _half_change(brain: Path) -> Iterator[str]:
         with git.only_writer(brain):
             pass
         yield "Finished or dropped the change that a killed command left."
+
+
+def _identity(brain: Path, home: Path) -> Iterator[str]:
+    """Write the id of a brain that was made before brains had one."""
+    if named := write_id(brain, home):
+        yield f"Wrote the id of the brain, {named}, to brain.yaml and committed it."
 
 
 def _leftovers(brain: Path, home: Path) -> Iterator[str]:

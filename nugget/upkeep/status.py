@@ -15,7 +15,7 @@ from pathlib import Path
 from nugget import __version__
 from nugget.brain import knowledge_paths
 from nugget.capture import queue
-from nugget.config import Environment, Settings
+from nugget.config import Environment, Settings, read_brain_file
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index import Index
 from nugget.index.sync import index_folder, pending_changes
@@ -97,7 +97,7 @@ class PublishingState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """Everything that `nugget status` shows."""
+    """Everything that `nugget status` shows. `misplaced` are keys that brain.yaml may not set, and that are ignored."""
 
     version: str
     brain: Path
@@ -109,6 +109,7 @@ class Status:
     proposals: int
     capture: CaptureState
     publishing: PublishingState
+    misplaced: tuple[str, ...]
 
 
 def status(brain: Path, settings: Settings, environment: Environment) -> Status:
@@ -125,6 +126,7 @@ def status(brain: Path, settings: Settings, environment: Environment) -> Status:
         proposals=proposals(brain),
         capture=capture_state(environment.home),
         publishing=publishing_state(brain, environment.home),
+        misplaced=tuple(read_brain_file(brain)[2]),
     )
 
 

@@ -60,6 +60,7 @@ def test_leftovers_and_stale_locks_go_and_each_is_told(words: Path, home: Path, 
 @pytest.mark.proves("REPAIR")
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="only Linux tells which processes are in a folder")
 def test_the_lock_of_a_git_at_work_stays(words: Path, home: Path) -> None:
+    repair(words, home)  # this brain had no id
     lock = words / ".git/index.lock"
     lock.write_text("")
     age(lock, seconds=7200)
@@ -76,6 +77,7 @@ def test_the_lock_of_a_git_at_work_stays(words: Path, home: Path) -> None:
 
 @pytest.mark.proves("REPAIR")
 def test_a_missing_object_is_named(words: Path, home: Path) -> None:
+    repair(words, home)  # this brain had no id
     blob = subprocess.run(["git", "-C", str(words), "rev-parse", "HEAD:brain.yaml"], capture_output=True, text=True)
     sha = blob.stdout.strip()
     (words / ".git/objects" / sha[:2] / sha[2:]).unlink()

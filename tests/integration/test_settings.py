@@ -117,6 +117,8 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugg
 
     assert "embedding.base_url (line 2)" in told() and "canon.folders (line 3)" in told()
     assert "-> nugget config move, then delete 11 keys from" in told()
+    line = next(line for line in nugget("status").out.splitlines() if line.startswith("Settings"))
+    assert "embedding.model" in line and line.endswith("Next: nugget doctor")
     refused = nugget("config", "move")
     assert refused.code == 2 and "redaction.allow: ['.*']   (brain.yaml:9)" in refused.out
     assert not (home / "config.yaml").exists()
