@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from nugget.errors import UsageError
-from nugget.guarded_yaml import Entry, YAMLRefused, read_entries
+from nugget.settings_file import Entry, YAMLRefused, read_entries
 from nugget.text import printable
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
 _S = TypeVar("_S")
 
 KNOWLEDGE_KEYS = frozenset(
-    {
-        "owner", "name", "canon.folders", "retrieval.limit", "retrieval.budget_tokens", "retrieval.candidates",
-        "retrieval.rrf_k", "retrieval.hops", "retrieval.ranking",
-    }
-)  # fmt: skip
+    "owner name canon.folders retrieval.limit retrieval.budget_tokens retrieval.candidates retrieval.rrf_k"
+    " retrieval.hops retrieval.ranking".split()
+)
 """The settings that belong to the knowledge and are taken from brain.yaml."""
 _DESCRIPTIVE = frozenset({"id", "version", "domains", "languages", "chunking"})
 """Keys of brain.yaml that describe the brain and set nothing."""
@@ -247,7 +245,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
 
 
 def absolute_folder(value: str, *, user_home: Path) -> Path:
-    """A folder as a person writes it; `~` alone or before a `/` is `user_home`, as in the hook (`hook.home_folder`)."""
+    """Return a folder as a person writes it; `~` alone or before a `/` is `user_home`, as in the hook."""
     whole = str(user_home) + value[1:] if value == "~" or value.startswith("~/") else value
     return Path(os.path.abspath(expanded(whole)))  # noqa: PTH100 - links stay links
 

@@ -15,17 +15,19 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from nugget.errors import KnowledgeError
-from nugget.guarded_yaml import MAX_CHARS, MAX_DEPTH, YAMLRefused, check
 from nugget.models import Problem, Severity
 
 if TYPE_CHECKING:
     import yaml
 
+MAX_CHARS = 256_000
+"""Longer frontmatter is refused."""
+_MAX_DEPTH = 40
 _CORE_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp", "value"))
 _NULL_TAG = "tag:yaml.org,2002:null"
 _KNOWN_TAGS = _CORE_TAGS | {_NULL_TAG, "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
 _DAY = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[Tt ].*)?")
-_DEEP_LINE = re.compile(rf"^[ \t?:-]{{{MAX_DEPTH},}}", re.MULTILINE)
+_DEEP_LINE = re.compile(rf"^[ \t?:-]{{{_MAX_DEPTH},}}", re.MULTILINE)
 _CONFLICT = re.compile(r"^(?:<{7} |>{7} )", re.MULTILINE)
 _YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
 """Characters that end a line in YAML 1.1 and nowhere else; taken as spaces, so that lines are counted alike."""
@@ -70,7 +72,7 @@ class FrontmatterError(KnowledgeError):
 
 
 def split(text: str) -> Split:
-    """Part a file into frontmatter and body. Raises FrontmatterError where it has no frontmatter."""
+    """Part a file into frontmatter and body. Raises FrontmatterError if it has no frontmatter."""
     from frontmatter.default_handlers import YAMLHandler
 
     text = plain_line_ends(text)
@@ -90,7 +92,7 @@ def split(text: str) -> Split:
 
 
 def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
-    """The key and value node of each key, none of them constructed. Raises FrontmatterError for broken YAML."""
+    """Return the key and value node of each key. Raises FrontmatterError for broken YAML."""
     mapping = _compose(split)
     found: dict[str, tuple[Node, Node]] = {}
     for key, value in mapping.value if mapping else ():
@@ -105,11 +107,19 @@ def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
 
 
 def refuse_conflict(text: str, *, first_line: int) -> None:
-    """Raise FrontmatterError where git left conflict markers in a text that starts on `first_line`."""
+    """Raise FrontmatterError if git left conflict markers in a text that starts on `first_line`."""
     conflict = _CONFLICT.search(text) if "<<<<<<< " in text or ">>>>>>> " in text else None
     if conflict:
         line = first_line + text.count("\n", 0, conflict.start())
         raise FrontmatterError("has merge conflict markers; decide between the two versions", line)
+
+
+def safe_loader(text: str) -> Any:
+    """Return the loader for a text: libyaml's, unless the text may be nested so deep as to overflow the C stack."""
+    import yaml
+
+    is_deep = text.count("[") + text.count("{") > _MAX_DEPTH or _DEEP_LINE.search(text)
+    return yaml.SafeLoader if is_deep else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _compose(split: Split) -> Node | None:
@@ -119,14 +129,8 @@ def _compose(split: Split) -> Node | None:
     text = split.frontmatter.translate(_YAML_ONLY_BREAKS)
     if len(text) > MAX_CHARS:
         raise FrontmatterError(f"has frontmatter of more than {MAX_CHARS:,} characters", split.first_line)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        if len(text) > 2000 or text.count("[") + text.count("{") > MAX_DEPTH or _DEEP_LINE.search(text):
-            check(text, loader)
-        node = cast("Node | None", yaml.compose(text, Loader=loader))
-    except YAMLRefused as refused:
-        line = split.first_line + (refused.line or 1) - 1
-        raise FrontmatterError(f"has frontmatter {refused}", line) from None
+        node = cast("Node | None", yaml.compose(text, Loader=safe_loader(text)))
     except yaml.MarkedYAMLError as error:
         # For what was opened and never closed, the place that helps is where it was opened.
         is_unclosed = any(word in str(error.context) for word in ("flow", "quoted"))
@@ -135,7 +139,9 @@ def _compose(split: Split) -> Node | None:
         line = split.first_line + (min(mark.line, max(0, text.count("\n") - 1)) if mark else 0)
         quote = "; a value with `: ` or ` #` in it needs quotes" if "mapping values" in str(error.problem) else ""
         raise FrontmatterError(f"has frontmatter that is not valid YAML ({error.problem}{quote})", line) from None
-    except (yaml.YAMLError, UnicodeEncodeError, RecursionError) as error:
+    except RecursionError:
+        raise FrontmatterError("has frontmatter that is nested too deep", split.first_line) from None
+    except (yaml.YAMLError, UnicodeEncodeError) as error:
         position = getattr(error, "position", 0)
         line = split.first_line + text.encode("utf-8", "replace")[:position].count(b"\n")
         reason = "has frontmatter that is not valid YAML (a character that YAML does not take)"
@@ -163,11 +169,11 @@ class Fields:
         self.problems.append(Problem(path=self.path, reason=reason, line=line, severity=severity))
 
     def line(self, node: Node) -> int:
-        """The line of a node in the file, from 1."""
+        """Return the line of a node in the file, from 1."""
         return self.first_line + int(node.start_mark.line)
 
     def value(self, key: str) -> Node | None:
-        """The node of a key, None where it is absent or empty."""
+        """Return the node of a key, None if it is absent or empty."""
         key_node, node = self.nodes.get(key, (None, None))
         if key_node is not None:
             self.lines[key] = self.line(key_node)
@@ -177,17 +183,17 @@ class Fields:
         return None if node is None or node.tag == _NULL_TAG else node
 
     def text(self, key: str, severity: Severity = Severity.ERROR) -> str | None:
-        """A key's text on one line, None where it is absent or empty."""
+        """Return a key's text on one line, None if it is absent or empty."""
         node = self.value(key)
         return None if node is None else self.words_of(node, f"`{key}`", severity)
 
     def words_of(self, node: Node, name: str, severity: Severity = Severity.ERROR) -> str | None:
-        """The text of a scalar on one line."""
+        """Return the text of a scalar on one line."""
         text = self.scalar(node, name, severity)
         return None if text is None else " ".join(text.split()) or None
 
     def scalar(self, node: Node, name: str, severity: Severity = Severity.ERROR) -> str | None:
-        """The text of a scalar as it is written."""
+        """Return the text of a scalar as it is written."""
         if node.id != "scalar" or node.tag not in _CORE_TAGS:
             found = {"sequence": "a list", "mapping": "keys of its own"}.get(node.id, f"the tag {node.tag}")
             self.wrong(node, f"{name} must be a single value, not {found}", severity)
@@ -195,7 +201,7 @@ class Fields:
         return str(node.value)
 
     def listed(self, key: str, severity: Severity = Severity.ERROR, *, commas: bool = True) -> tuple[str, ...]:
-        """A list of texts, each once; with `commas`, a single text `a, b` counts as a list."""
+        """Return a list of texts, each once; with `commas`, a single text `a, b` counts as a list."""
         node = self.value(key)
         if node is None:
             return ()
@@ -211,14 +217,14 @@ class Fields:
         return tuple(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
 
     def choice(self, key: str, kind: type[_Choice]) -> _Choice | None:
-        """One of the values of an enumeration, in any case of letters."""
+        """Return the member of an enumeration that a key names, in any case of letters."""
         node = self.value(key)
         return None if node is None else self.choice_of(node, key, kind, Severity.ERROR)
 
     def choice_of(
         self, node: Node, key: str, kind: type[_Choice], severity: Severity = Severity.WARNING
     ) -> _Choice | None:
-        """The member of an enumeration that a scalar names, in any case of letters."""
+        """Return the member of an enumeration that a scalar names, in any case of letters."""
         text = self.words_of(node, f"`{key}`", severity)
         if text is None:
             return None
@@ -228,7 +234,7 @@ class Fields:
         return None
 
     def day(self, key: str, severity: Severity = Severity.ERROR) -> date | None:
-        """A date, whether YAML sees one, a time stamp or a text."""
+        """Return a date, from what YAML takes for a date, a time stamp or a text."""
         text = self.text(key, severity)
         if text is None:
             return None
@@ -242,25 +248,25 @@ class Fields:
         return None
 
     def keys_of(self, node: Node) -> dict[str, Node]:
-        """The filled keys of a mapping; empty for anything else."""
+        """Return the filled keys of a mapping; empty for anything else."""
         if node.id != "mapping":
             return {}
         return {key.value: value for key, value in node.value if key.id == "scalar" and value.tag != _NULL_TAG}
 
 
 def plain_line_ends(text: str) -> str:
-    """The text without its byte order mark and with `\\n` for every line end."""
+    """Return the text without its byte order mark and with `\\n` for every line end."""
     text = text.removeprefix("\ufeff")
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def shown(text: str) -> str:
-    """A value as a message quotes it: on one line, not too long."""
+    """Return a value as a message quotes it: on one line, not too long."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def dump(mapping: Mapping[str, object]) -> str:
-    """YAML as people write it: block style, short lists in one line, texts of several lines as literal blocks."""
+    """Return YAML as people write it: block style, short lists on one line, longer texts as literal blocks."""
     import yaml
 
     return str(yaml.dump(dict(mapping), Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=10_000))

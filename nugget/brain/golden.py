@@ -18,8 +18,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget import guarded_yaml
 from nugget.brain import read_file
+from nugget.brain.frontmatter import safe_loader
 from nugget.brain.knowledge_file import MAX_FILE_BYTES
 from nugget.errors import NuggetError
 from nugget.models import Filter, KnowledgeType, Problem, SourceName
@@ -104,11 +104,8 @@ def parse(content: bytes, *, path: str) -> Golden:
     if len(content) > MAX_FILE_BYTES:
         return Golden(problems=(Problem(path=path, reason=f"larger than {MAX_FILE_BYTES:,} bytes"),))
     try:
-        text, loader = content.decode("utf-8-sig"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        guarded_yaml.check(text, loader)
-        root = yaml.compose(text, Loader=loader)
-    except guarded_yaml.YAMLRefused as refused:
-        return Golden(problems=(Problem(path=path, reason=f"is {refused}", line=refused.line),))
+        text = content.decode("utf-8-sig")
+        root = yaml.compose(text, Loader=safe_loader(text))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         return Golden(problems=(Problem(path=path, line=line, reason=f"not valid YAML ({error.problem})"),))

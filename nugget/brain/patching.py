@@ -1,12 +1,15 @@
-"""Change single keys of frontmatter, and leave every other byte of it as it is.
+"""Change single keys of frontmatter, and leave every other line of it byte for byte as it is.
 
-All functions take and return the lines of the frontmatter with their line ends; the marks of the YAML nodes say
-which of them, or which columns of one, belong to a key.
+The functions take and return the lines of the frontmatter with their line ends. The lines of a key that changes are
+read and written by ruamel.yaml, which keeps comments. Every scalar in them stays the text that it is, as it does when
+a file is read, so the versions of YAML make no difference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from io import StringIO
+from typing import Any
 
 from nugget.brain.frontmatter import Node, Split, dump, nodes
 from nugget.errors import KnowledgeError
@@ -21,56 +24,50 @@ _NOTHING: Collection[object] = (None, "", [], {})
 
 
 def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> list[str]:
-    """The lines with one key set to a plain value; an empty value takes the key away.
+    """Return the lines with one key set to a plain value; an empty value removes the key.
 
-    A key that has the value already stays as it is written. A value on one line is replaced within its line, so that a
-    comment behind it stays; a new key goes to its place in the order of KEYS.
+    A key that has the value already stays as it is written. A comment behind a value on one line stays; a new key goes
+    to its place in the order of KEYS.
     """
     found = _read(lines)
-    indent = " " * (next(iter(found.values()))[0].start_mark.column if found else 0)
-    written = [] if value in _NOTHING else [indent + line + newline for line in dump({key: value}).splitlines()]
     if key not in found:
         at = _place(lines, found, key)
-        return [*lines[:at], *written, *lines[at:]]
+        indent = next(iter(found.values()))[0].start_mark.column if found else 0
+        return [*lines[:at], *_written({key: value}, indent, newline), *lines[at:]]
     key_node, node = found[key]
-    if node.id == "scalar" and value not in _NOTHING and str(node.value) == str(value):
-        return list(lines)
     start, end = _region(lines, found, key)
-    if len(written) == 1 and key_node.start_mark.line == node.start_mark.line == node.end_mark.line:
-        line = lines[start]
-        before, behind = line[: node.start_mark.column].rstrip(), line[node.end_mark.column :]
-        changed = f"{before} {written[0].strip().removeprefix(f'{key}:').strip()}{behind}"
-        return [*lines[:start], changed, *lines[end:]]
+    written = _written({key: value}, key_node.start_mark.column, newline)
+    if [*lines[start:end]] == written or (node.id == "scalar" and written and str(node.value) == str(value)):
+        return list(lines)
+    if written and key_node.start_mark.line == node.start_mark.line == node.end_mark.line:
+        block = _load(lines, found, key)
+        block[key] = _round_trip().load(dump({key: value}))[key]
+        return _spliced(lines, found, key, block, newline=newline)
     return [*lines[:start], *written, *lines[end:]]
 
 
 def relink(lines: Sequence[str], targets: Mapping[str, str | None], *, newline: str) -> list[str]:
-    """The lines with relations to an id of `targets` pointed at its new id, or taken out where that is None."""
-    changed = list(lines)
-    for id_ in reversed([_id_node(entry) for entry in _related(_read(changed))]):
-        new = targets.get(id_.value) if id_ is not None else None
-        if id_ is not None and new is not None:
-            row, line = id_.start_mark.line, changed[id_.start_mark.line]
-            changed[row] = line[: id_.start_mark.column] + new + line[id_.end_mark.column :]
-    found = _read(changed)
-    entries = _related(found)
-    ids = [_id_node(entry) for entry in entries]
-    gone = [number for number, id_ in enumerate(ids) if id_ is not None and targets.get(id_.value, "") is None]
-    if gone and len(gone) == len(entries):
-        return set_key(changed, "related", None, newline=newline)
-    # From the last to the first, so that the places of the entries before stay true.
-    for number in reversed(gone):
-        if found["related"][1].flow_style:
-            _cut_flow_entry(changed, entries, number)
-        else:
-            start, end = _region(lines, found, "related")
-            starts = [_dash_line(lines, entry, start) for entry in entries] + [end]
-            del changed[starts[number] : starts[number + 1]]
-    return changed
+    """Return the lines with relations to an id of `targets` pointed at its new id, or taken out if that is None."""
+    found = _read(lines)
+    if "related" not in found or found["related"][1].id != "sequence":
+        return list(lines)
+    block = _load(lines, found, "related")
+    entries = block["related"]
+    for number in reversed(range(len(entries))):
+        entry = entries[number]
+        named = entry.get("id") if isinstance(entry, dict) else None
+        if isinstance(named, str) and named in targets:
+            if (new := targets[named]) is None:
+                del entries[number]
+            else:
+                entry["id"] = new
+    if not entries:
+        return set_key(lines, "related", None, newline=newline)
+    return _spliced(lines, found, "related", block, newline=newline)
 
 
 def check_untouched(before: Sequence[str], after: Sequence[str], *, touched: Collection[str]) -> None:
-    """Raise KnowledgeError where a key that was not to change reads differently now."""
+    """Raise KnowledgeError if a key that was not to change reads differently now."""
     import yaml
 
     old, new = _read(before), _read(after)
@@ -82,7 +79,7 @@ def check_untouched(before: Sequence[str], after: Sequence[str], *, touched: Col
 
 
 def _read(lines: Sequence[str]) -> dict[str, tuple[Node, Node]]:
-    text = "".join(line.rstrip("\r\n") + "\n" for line in lines)
+    text = _plain(lines)
     found = nodes(Split(frontmatter=text, first_line=2, body="", body_line=len(lines) + 3))
     rows = [key.start_mark.line for key, _ in found.values()]
     if text.lstrip().startswith(("{", "?")) or len(set(rows)) < len(rows):
@@ -90,8 +87,58 @@ def _read(lines: Sequence[str]) -> dict[str, tuple[Node, Node]]:
     return found
 
 
+def _plain(lines: Sequence[str]) -> str:
+    return "".join(line.rstrip("\r\n") + "\n" for line in lines)
+
+
+def _written(values: Mapping[str, object], indent: int, newline: str) -> list[str]:
+    """Return the lines of new keys; of an empty value none."""
+    filled = {key: value for key, value in values.items() if value not in _NOTHING}
+    return [" " * indent + line + newline for line in dump(filled).splitlines()] if filled else []
+
+
+def _round_trip() -> Any:
+    """Return a reader and writer of YAML that keeps comments and quotes, and takes every plain scalar for text."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.resolver import VersionedResolver
+
+    class Texts(VersionedResolver):
+        versioned_resolver = {}  # noqa: RUF012 - a property there
+
+    yaml = YAML()
+    yaml.Resolver = Texts
+    yaml.preserve_quotes = True
+    yaml.width = 100_000
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def _load(lines: Sequence[str], found: Mapping[str, tuple[Node, Node]], key: str) -> Any:
+    """Return the mapping of one key, read from its own lines. Raises KnowledgeError if these do not stand alone."""
+    from ruamel.yaml.error import YAMLError
+
+    start, end = _region(lines, found, key)
+    try:
+        return _round_trip().load(_plain(lines[start:end]))
+    except YAMLError as error:
+        message = f"`{key}` cannot be changed as it is written."
+        raise KnowledgeError(message, hint="Edit the file by hand.") from error
+
+
+def _spliced(
+    lines: Sequence[str], found: Mapping[str, tuple[Node, Node]], key: str, block: Any, *, newline: str
+) -> list[str]:
+    """Return the lines with those of one key replaced by `block`."""
+    start, end = _region(lines, found, key)
+    indent = found[key][0].start_mark.column
+    stream = StringIO()
+    _round_trip().dump(block, stream)
+    changed = [f"{' ' * indent}{line}".rstrip() + newline for line in stream.getvalue().splitlines()]
+    return [*lines[:start], *changed, *lines[end:]]
+
+
 def _region(lines: Sequence[str], found: Mapping[str, tuple[Node, Node]], key: str) -> tuple[int, int]:
-    """The lines of a key and its value, without the comments and blank lines behind them."""
+    """Return the lines of a key and its value, without the comments and blank lines behind them."""
     key_node, node = found[key]
     start = key_node.start_mark.line
     rows = [other.start_mark.line for other, _ in found.values()]
@@ -113,31 +160,3 @@ def _place(lines: Sequence[str], found: Mapping[str, tuple[Node, Node]], key: st
     if earlier:
         return max(_region(lines, found, name)[1] for name in earlier)
     return min((node.start_mark.line for node, _ in found.values()), default=len(lines))
-
-
-def _related(found: Mapping[str, tuple[Node, Node]]) -> list[Node]:
-    node = found["related"][1] if "related" in found else None
-    return list(node.value) if node is not None and node.id == "sequence" else []
-
-
-def _id_node(entry: Node) -> Node | None:
-    pairs = entry.value if entry.id == "mapping" else ()
-    return next((value for name, value in pairs if name.value == "id" and value.id == "scalar"), None)
-
-
-def _dash_line(lines: Sequence[str], entry: Node, first: int) -> int:
-    row = entry.start_mark.line
-    while row > first and not lines[row].lstrip().startswith("-"):
-        row -= 1
-    return row
-
-
-def _cut_flow_entry(lines: list[str], entries: Sequence[Node], number: int) -> None:
-    """Take one entry and a comma next to it out of a list in brackets."""
-    entry = entries[number]
-    is_last = number + 1 == len(entries)
-    from_mark = entries[number - 1].end_mark if is_last else entry.start_mark
-    to_mark = entry.end_mark if is_last else entries[number + 1].start_mark
-    lines[from_mark.line : to_mark.line + 1] = [
-        lines[from_mark.line][: from_mark.column] + lines[to_mark.line][to_mark.column :]
-    ]

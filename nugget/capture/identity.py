@@ -13,9 +13,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nugget.guarded_yaml import YAMLRefused, read_entries
 from nugget.infra import files, git
 from nugget.infra.workspace import normalised_remote
+from nugget.settings_file import YAMLRefused, read_entries
 
 BRAINS = "brains.jsonl"
 """The ledger of which brain was where."""

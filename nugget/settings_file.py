@@ -1,4 +1,4 @@
-"""YAML from outside, read with bounds: not too long, not too deep, no aliases that multiply."""
+"""Files of settings: brain.yaml and the user's config.yaml, read as dotted keys with their lines."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MAX_CHARS = 256_000
-"""Longer frontmatter is refused."""
-
-MAX_SETTINGS_BYTES = 64_000
+MAX_BYTES = 64_000
 """Longer files of settings are refused."""
-
-MAX_DEPTH = 40
-"""Deeper nesting is refused."""
 
 
 class YAMLRefused(ValueError):
@@ -42,9 +36,9 @@ def read_entries(file: Path) -> dict[str, Entry]:
 
     try:
         with file.open("rb") as opened:
-            content = opened.read(MAX_SETTINGS_BYTES + 1)
+            content = opened.read(MAX_BYTES + 1)
         text = content.decode("utf-8-sig")
-        root = yaml.compose(text, Loader=yaml.SafeLoader) if len(content) <= MAX_SETTINGS_BYTES else None
+        root = yaml.compose(text, Loader=yaml.SafeLoader) if len(content) <= MAX_BYTES else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise YAMLRefused(f"not valid YAML ({error.problem})", line) from None
@@ -52,8 +46,8 @@ def read_entries(file: Path) -> dict[str, Entry]:
         raise YAMLRefused("cannot be read as YAML (it is not UTF-8 text)") from None
     except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
         raise YAMLRefused(f"cannot be read as YAML ({error})") from None
-    if len(content) > MAX_SETTINGS_BYTES:
-        raise YAMLRefused(f"longer than {MAX_SETTINGS_BYTES:,} bytes")
+    if len(content) > MAX_BYTES:
+        raise YAMLRefused(f"longer than {MAX_BYTES:,} bytes")
     if root is not None and not isinstance(root, yaml.MappingNode):
         raise YAMLRefused("expected `key: value` lines")
     found: dict[str, Entry] = {}
@@ -63,18 +57,6 @@ def read_entries(file: Path) -> dict[str, Entry]:
         else:
             found[_name(key)] = _entry(key, node)
     return found
-
-
-def check(text: str, loader: Any) -> None:
-    """Raise YAMLRefused for deep nesting, found by its events: libyaml's composer would overflow the C stack."""
-    import yaml
-
-    depth = 0
-    for event in yaml.parse(text, Loader=loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            line = event.start_mark.line + 1 if event.start_mark else None
-            raise YAMLRefused(f"nested more than {MAX_DEPTH} levels deep", line)
 
 
 def _name(key: Any) -> str:
