@@ -37,7 +37,7 @@ GATEWAYS: dict[str, set[str]] = {
     "onnxruntime": {"infra.embedding"},
     "pydantic": {"config", "mcp", "http"},
     "rich": {"cli", "render"},
-    "ruamel": {"upkeep"},
+    "ruamel": {"brain.patching", "upkeep"},
     "sqlite_vec": set(),
     "starlette": {"http"},
     "tokenizers": {"infra.embedding"},
