@@ -116,7 +116,7 @@ def asking(brain: Path, scope: Scope) -> Iterator[dict[str, Callable[[str], list
     }
     with ExitStack() as stack:
         opened = {
-            mode: stack.enter_context(Brain(brain, settings=settings, resident=True))
+            mode: stack.enter_context(Brain(brain, settings=settings, long_lived=True))
             for mode, settings in chosen.items()
         }
         opened["default"].sync()

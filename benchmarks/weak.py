@@ -36,7 +36,7 @@ def main() -> int:
         for name, folder, asked in sets(options.folders, Path(root)):
             print(f"{name} ...", file=sys.stderr)
             chosen = Settings(embedding=EmbeddingSettings(model="none")) if options.words else Settings()
-            brains[name] = stack.enter_context(Brain(folder, settings=chosen, resident=True))
+            brains[name] = stack.enter_context(Brain(folder, settings=chosen, long_lived=True))
             brains[name].sync()
             questions[name] = asked[:: max(1, len(asked) // options.sample)][: options.sample]
         shares = {

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from nugget.cli.provenance import NuggetTypeOption, _brain_index, brain_if_any, settings_here, workspace_here
-from nugget.cli.terminal import BrainOption, JsonOption, current_folder, listed, print_json
-from nugget.config import Environment, expanded, read_environment
+from nugget.cli.provenance import NuggetTypeOption
+from nugget.cli.terminal import BrainOption, JsonOption, listed, print_json, provenance
+from nugget.config import expanded
 from nugget.errors import UsageError
 from nugget.infra import files
 from nugget.render.json import fields, listed_json, whole_json
@@ -22,9 +21,7 @@ from nugget.render.terminal import console, note
 from nugget.text import clean, counted, one_line
 
 if TYPE_CHECKING:
-    from nugget.models import StaleReason
-    from nugget.models.nuggets import Nugget
-    from nugget.provenance.checking import Missing
+    pass
 
 commands = typer.Typer(add_completion=False)
 
@@ -56,10 +53,9 @@ def list_nuggets(
     """
     if ctx.invoked_subcommand is not None:
         return
-
-    environment = read_environment()
+    known = provenance(brain)
     if check:
-        missing, looked_at = _check(environment, brain)
+        missing, looked_at = known.missing()
         if as_json:
             print_json(
                 {"checked": looked_at, "missing": [fields(one, "ref", "summary", "kind", "name") for one in missing]}
@@ -67,7 +63,8 @@ def list_nuggets(
         else:
             print_missing(console(), missing, looked_at)
         raise typer.Exit(1 if missing else 0)
-    listed_nuggets, reasons, total = _chosen(environment, file, [name.lower() for name in listed(types)], stale, limit)
+    names = [name.lower() for name in listed(types)]
+    listed_nuggets, reasons, total = known.nuggets(file, names, stale=stale, limit=limit)
     if as_json:
         shown = [listed_json(one, reasons.get(one.id)) for one in listed_nuggets]
         print_json({"nuggets": shown, "total": total})
@@ -81,63 +78,11 @@ def inspect_nugget(
     as_json: JsonOption = False,
 ) -> None:
     """Show one nugget with everything that is known about it."""
-    from nugget.provenance import stale_reasons
-    from nugget.provenance.asking import find_here, find_nugget, opened_index
-    from nugget.provenance.checkout import Checkout
-
-    environment = read_environment()
-    with opened_index(environment.home) as connection:
-        workspace = find_here(connection, current_folder())
-        found = find_nugget(connection, nugget, workspace=workspace.identity)
-        reason = None
-        if found.scope.repo == workspace.identity:  # of another workspace the files are not here
-            today = datetime.now(UTC).date()
-            reasons = stale_reasons([found], connection=connection, checkout=Checkout(workspace), today=today)
-            reason = reasons.get(found.id)
+    found, reason = provenance().nugget(nugget)
     if as_json:
         print_json(whole_json(found, reason))
     else:
         print_nugget(console(), found, reason)
-
-
-def _chosen(
-    environment: Environment, file: str | None, types: list[str], stale: bool, limit: int
-) -> tuple[list[Nugget], dict[str, StaleReason], int]:
-    """The nuggets to list with the reasons of those that are stale, and how many there are in all."""
-    from functools import partial
-
-    from nugget.index import provenance as stored
-    from nugget.provenance import stale_reasons
-    from nugget.provenance.answering import nugget_types
-    from nugget.provenance.asking import find_place, has_nuggets, nuggets_below, opened_index
-    from nugget.provenance.checkout import Checkout
-
-    chosen = nugget_types(types)
-    with opened_index(environment.home) as connection:
-        place = find_place(file, folder=current_folder(), has_nuggets=partial(has_nuggets, connection))
-        checkout = Checkout(place.workspace)
-        found = list(stored.nugget_list(connection, place.workspace.identity, types=chosen))
-        if place.path:
-            found = nuggets_below(found, place.path, connection, checkout)
-        asked = found if stale else found[:limit]
-        reasons = stale_reasons(asked, connection=connection, checkout=checkout, today=datetime.now(UTC).date())
-    if stale:
-        found = [one for one in found if one.id in reasons]
-    return found[:limit], reasons, len(found)
-
-
-def _check(environment: Environment, brain: Path | None) -> tuple[list[Missing], int]:
-    from nugget.provenance.asking import find_here, opened_index
-    from nugget.provenance.checking import check_names
-    from nugget.provenance.checkout import Checkout
-    from nugget.provenance.reviewed import reviewed_units
-
-    index = _brain_index(brain_if_any(brain, environment))
-    with opened_index(environment.home) as connection:
-        workspace = find_here(connection, current_folder())
-        today = datetime.now(UTC).date()
-        units = [one.unit for one in reviewed_units(index, workspace, text=None, today=today)] if index else []
-        return check_names(connection, Checkout(workspace), units)
 
 
 _HELD_OPEN = ("/dev/stdin", "/dev/fd/")
@@ -150,11 +95,7 @@ def export_nuggets(
     everything: Annotated[bool, typer.Option("--all", help="The nuggets of every workspace.")] = False,
 ) -> None:
     """Write the nuggets and file touches of this workspace as JSON lines, to be imported on another machine."""
-    from nugget.provenance.transfer import export_lines
-
-    environment = read_environment()
-    workspace = None if everything else workspace_here(environment).identity
-    told = list(export_lines(environment.home, workspace))
+    told = list(provenance().export_lines(everything=everything))
     text = "".join(f"{line}\n" for line in told)
     if file is None or str(file) == "-":
         sys.stdout.write(text)
@@ -180,13 +121,9 @@ def import_nuggets(
     as_json: JsonOption = False,
 ) -> None:
     """Take in exported nuggets. What is known already is left as it is."""
-    from nugget.provenance.transfer import import_lines
-
-    environment = read_environment()
-    settings = settings_here(environment)
     try:
         with _import_stream(file) as stream:
-            done = import_lines(environment.home, stream, name=str(file), settings=settings, dry_run=dry_run)
+            done = provenance().import_lines(stream, name=str(file), dry_run=dry_run)
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror or error}).") from error
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,32 +12,26 @@ from nugget.cli.capture import Method
 from nugget.cli.terminal import (
     BrainOption,
     JsonOption,
-    brain_folder,
     current_folder,
     listed,
     moment,
     open_brain,
     print_json,
     progress,
+    provenance,
 )
-from nugget.config import Environment, load_settings, read_environment
-from nugget.errors import BrainError, GitError, LLMUnavailable, TranscriptError
-from nugget.infra.brain_in_use import default_brain, find_brain
+from nugget.config import load_settings, read_environment
+from nugget.errors import GitError
+from nugget.infra.brain_in_use import default_brain
 from nugget.models import Depth, KnowledgeType
 from nugget.models.nuggets import NuggetType
-from nugget.render.json import context_json, extraction_json, gaps_json
+from nugget.render.json import context_json, extraction_json, fields, gaps_json
 from nugget.render.provenance import print_code_answer, print_coverage, print_extraction, print_gaps
 from nugget.render.terminal import console, note
 from nugget.text import DATE_FORMS, one_line
 
 if TYPE_CHECKING:
-    from nugget.config import Environment, Settings
-    from nugget.index import Index
-    from nugget.infra.embedding import Embedder
-    from nugget.infra.llm import LLM, ClaudeCli
-    from nugget.infra.workspace import Workspace
-    from nugget.models import SessionFile
-    from nugget.provenance.extraction import Outcome
+    pass
 
 commands = typer.Typer(add_completion=False)
 
@@ -61,81 +54,17 @@ def extract(
     The workspace is the repository that the current folder is in; any worktree or clone of it counts. A session that
     was extracted is skipped until it has grown.
     """
-    from nugget.provenance.extraction import Extractor, extract_sessions, note_tunings
-
-    environment = read_environment()
-    settings = settings_here(environment)
-    here = workspace_here(environment)
-    llm = _llm(method, settings, environment)
-    extractor = Extractor(
-        home=environment.home, settings=settings, now=datetime.now(UTC), llm=llm,
-        is_optional=method is Method.AUTO, force=force, dry_run=dry_run,
-    )  # fmt: skip
-    wanted = None if everything or session else here.identity
     with progress() as tell:
-        outcomes = list(
-            extract_sessions(_sessions_to_extract(environment, session), extractor, workspace=wanted, progress=tell)
+        done = provenance().extract(
+            session, method=method, everything=everything, force=force, dry_run=dry_run, progress=tell
         )
-    tunings = note_tunings(here, extractor) if not session or here.identity in _touched(outcomes) else 0
+    outcomes = done.outcomes
     if as_json:
-        print_json(extraction_json(outcomes, here, tunings, dry_run=dry_run, everything=everything))
+        print_json(extraction_json(outcomes, done.workspace, done.tunings, dry_run=dry_run, everything=everything))
     else:
-        print_extraction(outcomes, here, tunings, dry_run=dry_run, everything=everything or session is not None)
+        is_all = everything or session is not None
+        print_extraction(outcomes, done.workspace, done.tunings, dry_run=dry_run, everything=is_all)
     raise typer.Exit(1 if any(outcome.state == "failed" for outcome in outcomes) else 0)
-
-
-def settings_here(environment: Environment) -> Settings:
-    """The settings of the brain in use; provenance needs none, so without one those of the user."""
-    try:
-        brain: Path | None = find_brain(environment, cwd=Path.cwd())
-    except BrainError:
-        brain = default_brain(environment)
-        brain = brain if brain and brain.is_dir() else None
-    return load_settings(environment, brain)
-
-
-def workspace_here(environment: Environment) -> Workspace:
-    """The workspace that the current folder is in."""
-    from nugget.infra.workspace import find_workspace, vanished_workspace
-    from nugget.sources.nugget_store import provenance_folder
-
-    def is_known(identity: str) -> bool:
-        return provenance_folder(environment.home, identity).is_dir()
-
-    return find_workspace(Path.cwd(), is_known=is_known) or vanished_workspace(Path.cwd())
-
-
-def _llm(method: Method, settings: Settings, environment: Environment) -> LLM | ClaudeCli | None:
-    """Return the model for generative extraction; None for the heuristics. Raises LLMUnavailable."""
-    if method is Method.HEURISTIC:
-        return None
-    from nugget.infra.llm import open_extractor
-
-    llm = open_extractor(settings, environment)
-    if llm is None and method is Method.GENERATIVE:
-        raise LLMUnavailable(
-            "Generative extraction needs an LLM and a key.",
-            hint="Set ANTHROPIC_API_KEY, or `llm: {extract_with: claude-code}`; or use --method heuristic.",
-        )
-    return llm
-
-
-def _sessions_to_extract(environment: Environment, session: str | None) -> list[SessionFile]:
-    from nugget.sources.sessions import find_session_by_id, find_sessions
-
-    if session is None:
-        return list(find_sessions(environment))
-    found = find_session_by_id(environment, session)
-    if found is None:
-        raise TranscriptError(
-            f"There is no session {session}.",
-            hint=f"Claude Code keeps transcripts under {environment.claude_config / 'projects'}, for 30 days.",
-        )
-    return [found]
-
-
-def _touched(outcomes: Sequence[Outcome]) -> set[str]:
-    return {name for outcome in outcomes for name in outcome.workspaces}
 
 
 TYPE_NAMES = ", ".join(NuggetType)
@@ -172,64 +101,19 @@ def code_context(
     Give a path, a --query, or both: what matches both then comes first. The answer holds what earlier sessions decided,
     tried and turned down, and what a person reviewed and kept in the brain.
     """
-    from nugget.infra.query_log import Face
-    from nugget.provenance.answering import answer_code, code_query, log_answer
+    from nugget.provenance.answering import code_query
 
-    environment, now = read_environment(), datetime.now(UTC)
     asked = code_query(
         path=path, symbol=symbol, text=query, types=[name.lower() for name in listed(types)],
-        since=moment(since, now=now), depth=depth, budget_tokens=budget,
+        since=moment(since, now=datetime.now(UTC)), depth=depth, budget_tokens=budget,
     )  # fmt: skip
-    place = brain_if_any(brain, environment)
-    answer = answer_code(
-        asked, home=environment.home, folder=current_folder(), now=now, brain_index=_brain_index(place),
-        embedder=lambda: _embedder(environment, place),
-    )  # fmt: skip
+    bundle = provenance(brain).context(asked)
     if as_json:
-        for text in answer.bundle.notes:
+        for text in bundle.notes:
             note(text)
-        print_json(context_json(answer.bundle, explain=explain))
+        print_json(context_json(bundle, explain=explain))
     else:
-        print_code_answer(console(), answer.bundle, explain=explain)
-    log_answer(answer, environment, load_settings(environment, place), face=Face.CLI, now=now)
-
-
-def brain_if_any(flag: Path | None, environment: Environment) -> Path | None:
-    """Open the brain in use; return None if there is none and none was named."""
-    try:
-        return brain_folder(flag, environment)
-    except BrainError:
-        if flag is not None:
-            raise
-        return None
-
-
-def _brain_index(brain: Path | None) -> Index | None:
-    """The brain's index as it is: an answer about code does not wait for a sync of the brain."""
-    if brain is None:
-        return None
-    from nugget.index import Index, Unusable
-
-    file = brain / ".nugget" / "index.db"
-    if not file.is_file():  # of a read-only brain it lies elsewhere
-        from nugget.index.sync import index_folder
-
-        file = index_folder(brain, read_environment()) / "index.db"
-    try:
-        return Index(file)
-    except Unusable:
-        return None
-
-
-def _embedder(environment: Environment, brain: Path | None) -> Embedder | None:
-    from nugget.errors import EmbeddingUnavailable
-    from nugget.infra.embedding import open_embedder
-
-    try:
-        return open_embedder(load_settings(environment, brain), environment)
-    except EmbeddingUnavailable as error:
-        note(f"{error} Searching by words alone.")
-        return None
+        print_code_answer(console(), bundle, explain=explain)
 
 
 @commands.command("coverage")
@@ -239,25 +123,16 @@ def show_coverage(
     as_json: JsonOption = False,
 ) -> None:
     """Show how many nuggets each file has, or with --gaps where they are missing."""
-    from nugget.infra import query_log
-    from nugget.provenance import coverage
-    from nugget.provenance.asking import find_here, opened_index
-    from nugget.provenance.checkout import Checkout
-
-    environment, now = read_environment(), datetime.now(UTC)
-    with opened_index(environment.home) as connection:
-        checkout = Checkout(find_here(connection, current_folder()))
-        if gaps:
-            found = coverage.find_gaps(connection, checkout, query_log.read(environment.home), now=now)
+    if gaps:
+        found = provenance().gaps()
+        if as_json:
+            print_json(gaps_json(found, limit))
         else:
-            covered = coverage.coverage(connection, checkout)
-    if gaps and as_json:
-        print_json(gaps_json(found, limit))
-    elif gaps:
-        print_gaps(console(), found, limit)
-    elif as_json:
-        print_json({"files": [{"path": one.path, "nuggets": one.nuggets} for one in covered[:limit]],
-                    "total": len(covered)})  # fmt: skip
+            print_gaps(console(), found, limit)
+        return
+    covered = provenance().coverage()
+    if as_json:
+        print_json({"files": [fields(one, "path", "nuggets") for one in covered[:limit]], "total": len(covered)})
     else:
         print_coverage(console(), covered, limit)
 
@@ -328,19 +203,10 @@ def promote_nugget(
     """
     from nugget.app.similar_units import similar_units
     from nugget.capture.promotion import Promotion, promote
-    from nugget.provenance import stale_reasons
-    from nugget.provenance.asking import find_here, find_nugget, opened_index
-    from nugget.provenance.checkout import Checkout
 
     with open_brain(brain) as opened:
         home, now = opened.environment.home, datetime.now(UTC)
-        with opened_index(home) as connection:
-            workspace = find_here(connection, current_folder())
-            found = find_nugget(connection, nugget, workspace=workspace.identity)
-            stale = None
-            if found.scope.repo == workspace.identity:
-                reasons = stale_reasons([found], connection=connection, checkout=Checkout(workspace), today=now.date())
-                stale = reasons.get(found.id)
+        found, stale = provenance(opened.path).nugget(nugget)
         bound = Promotion(
             brain=opened.path, home=home, settings=opened.settings, similar=similar_units(opened), now=now,
             type=type.lower() if type else None, domain=domain, dry_run=dry_run,

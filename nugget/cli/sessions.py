@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.cli.provenance import brain_if_any
-from nugget.cli.terminal import JsonOption, PagerOption, current_folder, moment, paged, print_json
-from nugget.config import load_settings, read_environment
+from nugget.cli.terminal import JsonOption, PagerOption, moment, paged, print_json, provenance
 from nugget.render.json import session_detail_json, session_json
 from nugget.render.sessions import print_session, print_session_detail, print_sessions
 from nugget.render.terminal import console
 from nugget.text import DATE_FORMS
 
 if TYPE_CHECKING:
-    import sqlite3
-
-    from nugget.infra.workspace import Workspace
+    pass
 
 commands = typer.Typer(add_completion=False)
 
@@ -42,11 +36,7 @@ def list_sessions(
     """The agent sessions of this workspace, newest first."""
     if ctx.invoked_subcommand is not None:
         return
-    from nugget.provenance.sessions import workspace_sessions
-
-    environment, now = read_environment(), datetime.now(UTC)
-    with _workspace_index() as (connection, workspace):
-        found = workspace_sessions(connection, workspace, environment, since=moment(since, now=now))
+    workspace, found = provenance().sessions(moment(since, now=datetime.now(UTC)))
     if as_json:
         print_json({"workspace": workspace.identity, "sessions": [session_json(one) for one in found]})
     else:
@@ -59,24 +49,11 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Show one session: its prompts, the files that it touched, what was learned, a summary of its events."""
-    from nugget.provenance.sessions import session_detail
-
-    environment = read_environment()
-    settings = load_settings(environment, brain_if_any(None, environment))
-    with _workspace_index() as (connection, workspace):
-        detail = session_detail(connection, workspace, environment, settings, session)
+    detail = provenance().session(session)
     if as_json:
         print_json(session_detail_json(detail))
     else:
         print_session_detail(detail)
-
-
-@contextmanager
-def _workspace_index() -> Iterator[tuple[sqlite3.Connection, Workspace]]:
-    from nugget.provenance.asking import find_here, opened_index
-
-    with opened_index(read_environment().home) as connection:
-        yield connection, find_here(connection, current_folder())
 
 
 @sessions.command()
@@ -90,11 +67,9 @@ def show(
 
     Secrets are taken out. A session that the client deleted is read from Nugget's archive.
     """
-    from nugget.sources.whole_session import read_whole_session, whole_session_json
+    from nugget.sources.whole_session import whole_session_json
 
-    environment = read_environment()
-    settings = load_settings(environment, brain_if_any(None, environment))
-    whole = read_whole_session(environment, settings, session)
+    whole = provenance().whole_session(session)
     if as_json:
         print_json(whole_session_json(whole))
         return

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nugget.config import read_environment
-from nugget.errors import NuggetError, UsageError
+from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import KnowledgeType
 from nugget.render.terminal import console, note
 from nugget.text import DATE_FORMS, clean, counted, one_line, parse_day, parse_moment
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nugget.app import Brain
+    from nugget.app.provenance import Provenance
     from nugget.config import Environment
     from nugget.index.sync import Progress
     from nugget.models import SourceName
@@ -92,6 +93,20 @@ def open_brain(flag: Path | None) -> Brain:
 
     environment = read_environment()
     return Brain(brain_folder(flag, environment), environment=environment, face=Face.CLI)
+
+
+def provenance(flag: Path | None = None) -> Provenance:
+    """Return the provenance of the current folder, with the brain in use if there is one or one was named."""
+    from nugget.app.provenance import Provenance
+
+    environment = read_environment()
+    try:
+        brain: Path | None = brain_folder(flag, environment)
+    except BrainError:
+        if flag is not None:
+            raise
+        brain = None
+    return Provenance(environment=environment, folder=current_folder(), brain=brain, note=note)
 
 
 def print_json(value: Any) -> None:

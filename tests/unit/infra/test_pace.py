@@ -64,7 +64,7 @@ def test_a_process_that_stays_finds_new_sessions_among_thousands_soon(tmp_path: 
         world.write_line(number, f"lantern number {number}")
     world.sync()
     world.connection.close()
-    with Brain(brain, environment=world.environment, resident=True) as staying:
+    with Brain(brain, environment=world.environment, long_lived=True) as staying:
         for number in range(3):
             world.write_line(2000 + number, f"the walnut {number} is new")
             given_up = time.monotonic() + 60

@@ -76,7 +76,7 @@ def test_weak_does_not_depend_on_the_ranking_or_on_what_is_kept_in_memory(
     asked: Brain, ranking: str, resident: bool
 ) -> None:
     chosen = Settings(retrieval=RetrievalSettings(ranking=ranking))
-    with Brain(asked.path, settings=chosen, resident=resident) as brain:
+    with Brain(asked.path, settings=chosen, long_lived=resident) as brain:
         assert not brain.ask("how do we make sure a retried payment is charged once", fresh=False, now=NOW).weak
         assert brain.ask("how long does a resin print have to cure under UV light", fresh=False, now=NOW).weak
 

@@ -1,0 +1,209 @@
+"""Why code is the way it is: answers, nuggets, sessions and coverage of the workspace that a folder is in."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from nugget.config import Environment, Settings, load_settings
+from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError
+from nugget.index import Index, Unusable
+from nugget.index import provenance as stored
+from nugget.index.sync import Progress, index_folder
+from nugget.infra import query_log
+from nugget.infra.embedding import Embedder, open_embedder
+from nugget.infra.llm import LLM, ClaudeCli, open_extractor
+from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
+from nugget.models import SessionFile, StaleReason
+from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
+from nugget.provenance import coverage as covering
+from nugget.provenance import stale_reasons, transfer
+from nugget.provenance.answering import answer_code, log_answer, nugget_types
+from nugget.provenance.asking import find_here, find_nugget, find_place, has_nuggets, nuggets_below, opened_index
+from nugget.provenance.checking import Missing, check_names
+from nugget.provenance.checkout import Checkout
+from nugget.provenance.coverage import Covered, Gaps
+from nugget.provenance.extraction import Extractor, Outcome, extract_sessions, note_tunings
+from nugget.provenance.reviewed import reviewed_units
+from nugget.provenance.sessions import KnownSession, SessionDetail, session_detail, workspace_sessions
+from nugget.sources.nugget_store import provenance_folder
+from nugget.sources.sessions import find_session_by_id, find_sessions
+from nugget.sources.whole_session import WholeSession, read_whole_session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """Outcomes of an extraction by session, files changed by hand since, and the workspace it was called in."""
+
+    outcomes: Sequence[Outcome]
+    tunings: int
+    workspace: Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Provenance as seen from a folder, with the reviewed units of a brain if there is one.
+
+    `note` is called with what a person should know, such as a missing model.
+    """
+
+    environment: Environment
+    folder: Path
+    brain: Path | None
+    note: Callable[[str], None]
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the brain, or those of the user without one."""
+        return load_settings(self.environment, self.brain)
+
+    def context(self, query: NuggetQuery) -> NuggetBundle:
+        """Explain code, from nuggets and from the brain's index as it is. Raises UsageError for an unknown place."""
+        now = datetime.now(UTC)
+        answer = answer_code(
+            query, home=self.environment.home, folder=self.folder, now=now, brain_index=self._brain_index(),
+            embedder=self._embedder,
+        )  # fmt: skip
+        log_answer(answer, self.environment, self.settings, face=query_log.Face.CLI, now=now)
+        return answer.bundle
+
+    def nuggets(
+        self, file: str | None, types: Sequence[str], *, stale: bool, limit: int
+    ) -> tuple[list[Nugget], Mapping[str, StaleReason], int]:
+        """Return nuggets, newest session first, the reasons of those that are stale, and how many there are in all."""
+        chosen = nugget_types(types)
+        with opened_index(self.environment.home) as connection:
+            place = find_place(file, folder=self.folder, has_nuggets=partial(has_nuggets, connection))
+            checkout = Checkout(place.workspace)
+            found = list(stored.nugget_list(connection, place.workspace.identity, types=chosen))
+            if place.path:
+                found = nuggets_below(found, place.path, connection, checkout)
+            asked = found if stale else found[:limit]
+            reasons = stale_reasons(asked, connection=connection, checkout=checkout, today=datetime.now(UTC).date())
+        if stale:
+            found = [one for one in found if one.id in reasons]
+        return found[:limit], reasons, len(found)
+
+    def nugget(self, prefix: str) -> tuple[Nugget, StaleReason | None]:
+        """Return the nugget whose id begins so, and why it is stale. Raises NuggetError if there is not exactly one."""
+        with self._workspace() as (connection, workspace):
+            found = find_nugget(connection, prefix, workspace=workspace.identity)
+            if found.scope.repo != workspace.identity:  # the files of another workspace are not here
+                return found, None
+            today = datetime.now(UTC).date()
+            reasons = stale_reasons([found], connection=connection, checkout=Checkout(workspace), today=today)
+        return found, reasons.get(found.id)
+
+    def missing(self) -> tuple[list[Missing], int]:
+        """Return paths and symbols that are named and no longer exist, and how many nuggets and units were checked."""
+        index, today = self._brain_index(), datetime.now(UTC).date()
+        with self._workspace() as (connection, workspace):
+            units = [one.unit for one in reviewed_units(index, workspace, text=None, today=today)] if index else []
+            return check_names(connection, Checkout(workspace), units)
+
+    def coverage(self) -> list[Covered]:
+        """Return how many nuggets each file has, most first."""
+        with self._workspace() as (connection, workspace):
+            return covering.coverage(connection, Checkout(workspace))
+
+    def gaps(self) -> Gaps:
+        """Return files that are asked about or changed more than explained."""
+        asked = query_log.read(self.environment.home)
+        with self._workspace() as (connection, workspace):
+            return covering.find_gaps(connection, Checkout(workspace), asked, now=datetime.now(UTC))
+
+    def sessions(self, since: datetime | None) -> tuple[Workspace, list[KnownSession]]:
+        """Return the workspace and its sessions, newest first."""
+        with self._workspace() as (connection, workspace):
+            return workspace, workspace_sessions(connection, workspace, self.environment, since=since)
+
+    def session(self, prefix: str) -> SessionDetail:
+        """Return one session in detail. Raises NuggetError for an unknown session."""
+        with self._workspace() as (connection, workspace):
+            return session_detail(connection, workspace, self.environment, self.settings, prefix)
+
+    def whole_session(self, name: str) -> WholeSession:
+        """Return a session whole, redacted, from the archive if the client deleted it."""
+        return read_whole_session(self.environment, self.settings, name)
+
+    def extract(
+        self, session: str | None, *, method: str, everything: bool, force: bool, dry_run: bool, progress: Progress
+    ) -> Extraction:
+        """Extract nuggets and file touches from new sessions of the workspace, from all, or from one.
+
+        Raises LLMUnavailable for the generative method without a model, TranscriptError for an unknown session.
+        """
+        here = self.workspace()
+        extractor = Extractor(
+            home=self.environment.home, settings=self.settings, now=datetime.now(UTC), llm=self._llm(method),
+            is_optional=method == "auto", force=force, dry_run=dry_run,
+        )  # fmt: skip
+        wanted = None if everything or session else here.identity
+        found = self._session_files(session)
+        outcomes = list(extract_sessions(found, extractor, workspace=wanted, progress=progress))
+        is_touched = not session or any(here.identity in one.workspaces for one in outcomes)
+        tunings = note_tunings(here, extractor) if is_touched else 0
+        return Extraction(outcomes=outcomes, tunings=tunings, workspace=here)
+
+    def export_lines(self, *, everything: bool) -> Iterator[str]:
+        """Yield the nuggets and file touches of the workspace, or of all, as JSON lines."""
+        return transfer.export_lines(self.environment.home, None if everything else self.workspace().identity)
+
+    def import_lines(self, stream: BinaryIO, *, name: str, dry_run: bool) -> transfer.Imported:
+        """Take in exported lines; what is known already stays as it is."""
+        return transfer.import_lines(self.environment.home, stream, name=name, settings=self.settings, dry_run=dry_run)
+
+    def workspace(self) -> Workspace:
+        """Return the workspace that the folder is in."""
+
+        def is_known(identity: str) -> bool:
+            return provenance_folder(self.environment.home, identity).is_dir()
+
+        return find_workspace(self.folder, is_known=is_known) or vanished_workspace(self.folder)
+
+    @contextmanager
+    def _workspace(self) -> Iterator[tuple[sqlite3.Connection, Workspace]]:
+        with opened_index(self.environment.home) as connection:
+            yield connection, find_here(connection, self.folder)
+
+    def _brain_index(self) -> Index | None:
+        """Return the brain's index as it is: an answer about code does not wait for a sync of the brain."""
+        if self.brain is None:
+            return None
+        try:
+            return Index(index_folder(self.brain, self.environment) / "index.db")
+        except Unusable:
+            return None
+
+    def _embedder(self) -> Embedder | None:
+        try:
+            return open_embedder(self.settings, self.environment)
+        except EmbeddingUnavailable as error:
+            self.note(f"{error} Searching by words alone.")
+            return None
+
+    def _llm(self, method: str) -> LLM | ClaudeCli | None:
+        llm = None if method == "heuristic" else open_extractor(self.settings, self.environment)
+        if llm is None and method == "generative":
+            raise LLMUnavailable(
+                "Generative extraction needs an LLM and a key.",
+                hint="Set ANTHROPIC_API_KEY, or `llm: {extract_with: claude-code}`; or use --method heuristic.",
+            )
+        return llm
+
+    def _session_files(self, session: str | None) -> list[SessionFile]:
+        if session is None:
+            return list(find_sessions(self.environment))
+        found = find_session_by_id(self.environment, session)
+        if found is None:
+            folder = self.environment.claude_config / "projects"
+            raise TranscriptError(
+                f"There is no session {session}.", hint=f"Claude Code keeps transcripts under {folder}, for 30 days."
+            )
+        return [found]
