@@ -24,13 +24,12 @@ from nugget.models import SessionFile, StaleReason
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
 from nugget.provenance import coverage as covering
 from nugget.provenance import stale_reasons, transfer
-from nugget.provenance.answering import answer_code, log_answer, nugget_types
+from nugget.provenance.answering import answer_code, log_answer, nugget_types, reviewed_units
 from nugget.provenance.asking import find_here, find_nugget, find_place, has_nuggets, nuggets_below, opened_index
 from nugget.provenance.checking import Missing, check_names
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.coverage import Covered, Gaps
 from nugget.provenance.extraction import Extractor, Outcome, extract_sessions, note_tunings
-from nugget.provenance.reviewed import reviewed_units
 from nugget.provenance.sessions import KnownSession, SessionDetail, session_detail, workspace_sessions
 from nugget.sources.nugget_store import provenance_folder
 from nugget.sources.sessions import find_session_by_id, find_sessions

@@ -25,7 +25,7 @@ NEIGHBOURS = 5
 
 def related(brain: Brain, query: Query, *, fresh: bool, log: bool) -> tuple[Bundle, Results]:
     """Return what is similar to a ref or a thought, as one Bundle and by source: `Brain.related`."""
-    from nugget.retrieval.exploring import related
+    from nugget.retrieval.suggestions import related
 
     started, moment = time.perf_counter(), datetime.now(UTC)
     chosen = chosen_sources(query.filter.sources, identity=query.identity)

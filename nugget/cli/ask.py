@@ -240,7 +240,7 @@ def search(
 
 def _show(bundle: Bundle, found: Results, *, timeline: bool, quiet: bool, explain: bool, as_json: bool) -> None:
     """Print the results in the requested form."""
-    from nugget.retrieval.exploring import timeline as by_day
+    from nugget.retrieval.suggestions import timeline as by_day
 
     days = by_day(found) if timeline else []
 
@@ -303,7 +303,7 @@ def suggest(
     brain: BrainOption = None,
 ) -> None:
     """Show what can be asked for: domains, tags, types, paths, people and frequent words, with counts."""
-    from nugget.retrieval.exploring import suggest as look
+    from nugget.retrieval.suggestions import suggest as look
 
     with open_brain(brain) as opened:
         refresh(opened)

@@ -252,7 +252,7 @@ _MOST = 100
 
 def complete_ref(incomplete: str) -> list[tuple[str, str]]:
     """Refs that begin so, with their titles. Memory is never among them."""
-    from nugget.retrieval.exploring import refs_beginning
+    from nugget.retrieval.suggestions import refs_beginning
 
     try:
         with _brain_as_it_is() as opened:
@@ -284,7 +284,7 @@ def complete_any_type(incomplete: str) -> list[str]:
 
 
 def _named(kind: str, incomplete: str) -> list[str]:
-    from nugget.retrieval.exploring import suggest
+    from nugget.retrieval.suggestions import suggest
 
     last = incomplete.rpartition(",")[2]
     try:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from nugget.evidence.across import put_evidence_units, session_counts, workspace_bundle
 from nugget.evidence.bundle import bundle_json, evidence_bundle
-from nugget.evidence.ingest import all_logs, derive_sessions, find_log, ingest, ingest_all
-from nugget.evidence.profiles import detect_intent, is_diagnostic
+from nugget.evidence.candidates import detect_intent, is_diagnostic
+from nugget.evidence.derive import all_logs, derive_sessions, find_log, ingest, ingest_all
 from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
 from nugget.evidence.values import (
     INTENTS,

@@ -78,7 +78,7 @@ def workspace_bundle(
 
 
 def _strongest(view: SessionView) -> Iterator[Candidate]:
-    """Of each category of a session the latest that tell most."""
+    """Yield of each category of a session the latest that tell most."""
     left = dict(_PER_SESSION)
     for one in sorted(view.candidates, key=lambda one: (-one.salience, -one.ts_ms)):
         if left[one.category] > 0 and (one.category != "output" or "failing" in one.marks):
@@ -89,7 +89,7 @@ def _strongest(view: SessionView) -> Iterator[Candidate]:
 def _near_in_meaning(
     index: Index, query: str, workspace: str, embedder: Embedder | None, degraded: list[str]
 ) -> dict[int, float]:
-    """Rows whose units are near a question: row id -> relevance (0..1)."""
+    """Return rows whose units are near a question: row id -> relevance (0..1)."""
     vector, missing = embed_question(query[:2000], index, embedder)
     degraded += missing
     if vector is None:

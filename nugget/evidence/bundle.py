@@ -1,4 +1,4 @@
-"""From a question to a bundle: candidates, scores, caps, and a text that fits its limits."""
+"""Answer a question with a bundle: candidates, scores, caps, and a text that fits its limits."""
 
 from __future__ import annotations
 
@@ -6,19 +6,125 @@ import json
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from nugget.errors import NuggetError
-from nugget.evidence.candidates import Candidate, SessionView, matching, subject_words, view_of
-from nugget.evidence.packing import pack
-from nugget.evidence.profiles import PROFILES, Profile, known_intent
+from nugget.evidence.candidates import (
+    PROFILES,
+    Candidate,
+    Profile,
+    SessionView,
+    known_intent,
+    matching,
+    subject_words,
+    view_of,
+)
 from nugget.evidence.values import BundleOptions, EvidenceBundle, Incident, SelectedEvidence, WorkingNote
 from nugget.index import events as store
 from nugget.index.events import LogSession
-from nugget.text import ago, clean, clean_values
+from nugget.text import ago, clean, clean_values, shorten
+
+TRUNCATED = "[… truncated]"
+_LINE_CHARS = 400
+_SHOWN_TAIL = 12
+
+
+def pack(
+    bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]], options: BundleOptions, *, active: str = ""
+) -> tuple[str, bool]:
+    """Return the text for a model, and whether something was left out for lack of room.
+
+    It opens with session, intent and question; then incidents, working notes and single pieces of evidence in the
+    order of the profile, then the latest output.
+    """
+    lines = list(_lines(bundle, latest, active, room=options.max_chars))
+    text = ""
+    for number, line in enumerate(lines):
+        joined = f"{text}\n{line}" if number else line
+        if len(joined) > options.max_chars or number >= options.max_lines:
+            return _cut(text, line, options, is_full=number >= options.max_lines), True
+        text = joined
+    return text, False
+
+
+def _cut(text: str, line: str, options: BundleOptions, *, is_full: bool) -> str:
+    """Return the text with as much of the next line as there is room for, and the mark that it was cut."""
+    if options.max_lines < 1 or options.max_chars < 1:
+        return ""
+    room = options.max_chars - len(TRUNCATED) - 1
+    if room <= 0:
+        return (text or line)[: options.max_chars]
+    if is_full:
+        kept = text.split("\n")[: options.max_lines - 1]
+        return "\n".join([*kept, TRUNCATED])[: options.max_chars]
+    left = room - len(text) - 1
+    if left > 24:
+        return f"{text}\n{line[:left]}{TRUNCATED}" if text else f"{line[:left]}{TRUNCATED}"
+    return f"{text[:room].rstrip()}\n{TRUNCATED}"
+
+
+def _lines(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]], active: str, *, room: int) -> Iterator[str]:
+    is_tight = room < 400
+    head = [f"session: {bundle.session}" if bundle.session else "sessions: all of this workspace"]
+    head += [f"intent: {bundle.intent}", f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"]
+    yield from [" | ".join(head)] if is_tight else head
+    if active and not is_tight:
+        yield f"last active: {active}"
+    for section in _ORDER[bundle.intent]:
+        yield from _SECTIONS[section](bundle, latest)
+
+
+def _incidents(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    if bundle.incidents:
+        yield "incidents:"
+    for one in bundle.incidents:
+        where = f" [{one.session}]" if bundle.session is None else ""
+        yield f"- {one.title}{where}"
+        yield from (f"    {shorten(line, _LINE_CHARS)}" for line in one.summary)
+
+
+def _notes(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Working notes, but for blockers that are told as incidents and edits that stand among the evidence."""
+    told = {one.title for one in bundle.incidents}
+    has_edits = bundle.intent == "what-changed"
+    shown = [one for one in bundle.notes if one.text not in told and not (has_edits and one.type == "edit")]
+    if shown:
+        yield "working notes:"
+    for one in shown:
+        done = "" if one.is_open or one.type in ("edit", "decision") else " (done)"
+        yield f"- {one.type}{done}: {shorten(one.text, _LINE_CHARS)}"
+
+
+def _evidence(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    told = {line for one in bundle.incidents for line in one.summary}
+    shown = [one for one in bundle.selected if one.kind != "incident" and not one.kind.startswith("note.")]
+    noted = {one.text for one in bundle.notes} if bundle.intent != "what-changed" else set()
+    shown = [one for one in shown if one.text not in told and f"Edited {one.text}" not in noted]
+    if shown:
+        yield "evidence:"
+    for one in shown:
+        yield f"- [{one.kind}] {shorten(one.text, _LINE_CHARS)}"
+
+
+def _output(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for stream, lines in latest.items():
+        if lines:
+            yield f"latest {stream}:"
+        yield from (f"    {shorten(line, _LINE_CHARS)}" for line in lines[-_SHOWN_TAIL:])
+
+
+_SECTIONS = {"incidents": _incidents, "notes": _notes, "evidence": _evidence, "output": _output}
+_ORDER = {
+    "debug": ("incidents", "evidence", "output", "notes"),
+    "resume": ("incidents", "notes", "evidence", "output"),
+    "what-changed": ("evidence", "notes", "incidents"),
+    "status": ("incidents", "notes", "evidence", "output"),
+    "general": ("incidents", "evidence", "notes", "output"),
+}
+
 
 MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50
 """The most that options can ask for."""
@@ -77,7 +183,7 @@ def bundle_of(
     extra: Mapping[int, float] | None = None,
     active: str = "",
 ) -> EvidenceBundle:
-    """The bundle of these candidates.
+    """Return the bundle of these candidates.
 
     `extra` adds to the relevance (0..1) of rows that are near in meaning; `active` says when the session last was.
     """
@@ -98,18 +204,12 @@ def bundle_of(
     incidents = [one for one in scored if one.candidate.kind == "incident"][: options.max_incidents]
     notes = [one for one in scored if one.candidate.category == "note"][: profile.caps["note"]]
     bundle = EvidenceBundle(
-        session=session,
-        query=query,
-        intent=intent,
+        session=session, query=query, intent=intent, candidate_count=len(candidates), category_caps=profile.caps,
         incidents=tuple(_incident(one, names, why(one)) for one in incidents),
         notes=tuple(_note(one, names) for one in notes),
-        selected=tuple(_selected(one, names, why(one)) for one in selected),
-        context_text="",
-        truncated=False,
-        candidate_count=len(candidates),
-        category_caps=profile.caps,
+        selected=tuple(_selected(one, names, why(one)) for one in selected), context_text="", truncated=False,
         degraded=degraded,
-    )
+    )  # fmt: skip
     text, truncated = pack(bundle, _latest(views, options.output_window), options, active=active)
     shown = clean(text)
     return replace(
@@ -118,7 +218,7 @@ def bundle_of(
 
 
 def bounded(options: BundleOptions) -> BundleOptions:
-    """The options cut to what there can be."""
+    """Return the options cut to what there can be."""
     return replace(
         options,
         max_chars=min(max(0, options.max_chars), MAX_CHARS),
@@ -129,7 +229,7 @@ def bounded(options: BundleOptions) -> BundleOptions:
 
 
 def score(candidates: Sequence[Candidate], query: str, profile: Profile, *, extra: Mapping[int, float]) -> list[Scored]:
-    """All candidates with their scores, the best first; of equal ones the later, then the one read later."""
+    """Return all candidates with their scores, the best first; of equal ones the later, then the one read later."""
     subject = subject_words(query)
     weights = _word_weights(subject, candidates)
     mass = sum(weights.values()) or 1.0
@@ -160,7 +260,7 @@ def score(candidates: Sequence[Candidate], query: str, profile: Profile, *, extr
 
 
 def reasons_of(one: Scored, subject: Sequence[str], *, is_meant: bool) -> tuple[str, ...]:
-    """Why a candidate scores as it does."""
+    """Return why a candidate scores as it does."""
     candidate = one.candidate
     reasons = [*(f"matches {word}" for word in subject if word in candidate.words), *candidate.reasons]
     reasons += [f"belongs to {word}" for word in subject if word in candidate.near and word not in candidate.words]
@@ -170,7 +270,7 @@ def reasons_of(one: Scored, subject: Sequence[str], *, is_meant: bool) -> tuple[
 
 
 def select(scored: Iterable[Scored], profile: Profile, *, max_incidents: int) -> list[Scored]:
-    """The best of each category up to its cap, each text once, in the order of their scores."""
+    """Return the best of each category up to its cap, each text once, in the order of their scores."""
     caps = {**profile.caps, "incident": min(profile.caps["incident"], max_incidents)}
     taken: Counter[str] = Counter()
     seen: set[tuple[str, str]] = set()
@@ -187,18 +287,17 @@ def select(scored: Iterable[Scored], profile: Profile, *, max_incidents: int) ->
 
 
 def bundle_json(bundle: EvidenceBundle, *, explain: bool = False) -> dict[str, Any]:
-    """The JSON of a bundle, as HTTP and `--json` give it."""
+    """Return the JSON of a bundle, as HTTP and `--json` give it."""
     shown: dict[str, Any] = {
-        "session_id": bundle.session,
-        "query": bundle.query,
-        "intent": bundle.intent,
-        "incidents": [_incident_json(one, many=bundle.session is None) for one in bundle.incidents],
-        "artifacts": [_note_json(one, many=bundle.session is None) for one in bundle.notes],
-        "selected_evidence": [_selected_json(one, many=bundle.session is None) for one in bundle.selected],
-        "context_text": bundle.context_text,
-        "truncated": bundle.truncated,
-        "degraded": list(bundle.degraded),
-    }
+        "session_id": bundle.session, "query": bundle.query, "intent": bundle.intent,
+        "incidents": [_incident_json(one) for one in bundle.incidents],
+        "artifacts": [_note_json(one) for one in bundle.notes],
+        "selected_evidence": [_selected_json(one) for one in bundle.selected],
+        "context_text": bundle.context_text, "truncated": bundle.truncated, "degraded": list(bundle.degraded),
+    }  # fmt: skip
+    if bundle.session is not None:  # said once, for all
+        for one in (*shown["incidents"], *shown["artifacts"], *shown["selected_evidence"]):
+            del one["session_id"]
     if explain:
         shown["explain"] = {
             "intent": bundle.intent,
@@ -215,7 +314,7 @@ def bundle_json(bundle: EvidenceBundle, *, explain: bool = False) -> dict[str, A
 
 
 def _active(session: LogSession, now: datetime) -> str:
-    """When a session was last active, for people; empty where its times are not those of a clock."""
+    """Return when a session was last active, for people; empty where its times are not those of a clock."""
     if session.ended_ms is None or not _YEAR_2000_MS < session.ended_ms < 1 << 42:
         return ""
     moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
@@ -273,29 +372,26 @@ def _selected(one: Scored, names: Mapping[int, str], reasons: tuple[str, ...]) -
     )  # fmt: skip
 
 
-def _incident_json(one: Incident, *, many: bool) -> dict[str, Any]:
-    shown = {
-        "title": one.title, "summary": list(one.summary), "reasons": list(one.reasons), "score": one.score,
-        "command": one.command or None, "failures": one.failures, "fixed_by": one.fixed_by,
-        "source_table": "incidents", "source_id": one.id, "first_ts_ms": one.first_ms, "ts_ms": one.ts_ms,
-        "speaker": one.speaker.value, "origin": one.origin.value,
+def _incident_json(one: Incident) -> dict[str, Any]:
+    return {
+        "title": one.title, "summary": list(one.summary), "reasons": list(one.reasons), "command": one.command or None,
+        "failures": one.failures, "fixed_by": one.fixed_by, "first_ts_ms": one.first_ms,
+        **_source_json(one, "incidents", one.id),
     }  # fmt: skip
-    return {**shown, "session_id": one.session} if many else shown
 
 
-def _note_json(one: WorkingNote, *, many: bool) -> dict[str, Any]:
-    shown = {
-        "kind": one.type, "text": one.text, "open": one.is_open, "score": one.score,
-        "source_table": "working_notes", "source_id": one.id, "ts_ms": one.ts_ms,
-        "speaker": one.speaker.value, "origin": one.origin.value,
+def _note_json(one: WorkingNote) -> dict[str, Any]:
+    shown = {"kind": one.type, "text": one.text, "open": one.is_open}
+    return shown | _source_json(one, "working_notes", one.id)
+
+
+def _selected_json(one: SelectedEvidence) -> dict[str, Any]:
+    shown = {"kind": one.kind, "text": one.text, "reasons": list(one.reasons)}
+    return shown | _source_json(one, one.source_table, one.source_id)
+
+
+def _source_json(one: Incident | WorkingNote | SelectedEvidence, table: str, row_id: int) -> dict[str, Any]:
+    return {
+        "score": one.score, "source_table": table, "source_id": row_id, "ts_ms": one.ts_ms,
+        "speaker": one.speaker.value, "origin": one.origin.value, "session_id": one.session,
     }  # fmt: skip
-    return {**shown, "session_id": one.session} if many else shown
-
-
-def _selected_json(one: SelectedEvidence, *, many: bool) -> dict[str, Any]:
-    shown = {
-        "kind": one.kind, "text": one.text, "score": one.score, "reasons": list(one.reasons),
-        "source_table": one.source_table, "source_id": one.source_id, "ts_ms": one.ts_ms,
-        "speaker": one.speaker.value, "origin": one.origin.value,
-    }  # fmt: skip
-    return {**shown, "session_id": one.session} if many else shown

@@ -1,4 +1,4 @@
-"""What a question about a session is answered from: the rows that can matter, loaded once per state of the session."""
+"""Find the rows that a question about a session can be answered from, and the profile of its intent."""
 
 from __future__ import annotations
 
@@ -7,16 +7,113 @@ import re
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from nugget.errors import UsageError
+from nugget.evidence.values import INTENTS
 from nugget.extraction.fixes import bare_command
 from nugget.index import events as store
 from nugget.index.events import LogSession
 from nugget.index.fulltext import STOP_WORDS
 from nugget.models.speech import Speaker, SpeechOrigin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How one kind of question is answered.
+
+    `weights` (0..1) say how much each category counts, `caps` how many of each are selected at most; `boosts` are
+    added for what stands beside a category: a line that looks like a failure (`failing`), the error stream (`stderr`),
+    an incident that nothing has fixed yet (`open`). `plain_share` (0..1) is what is left of the score of a line of
+    output that tells of no failure.
+    """
+
+    weights: Mapping[str, float]
+    caps: Mapping[str, int]
+    boosts: Mapping[str, float] = field(default_factory=dict)
+    plain_share: float = 1.0
+
+
+CATEGORIES = ("incident", "failure", "output", "edit", "command", "note")
+
+
+def _profile(weights: str, caps: str, *, plain_share: float = 1.0, **boosts: float) -> Profile:
+    return Profile(
+        weights=dict(zip(CATEGORIES, map(float, weights.split()), strict=True)),
+        caps=dict(zip(CATEGORIES, map(int, caps.split()), strict=True)),
+        boosts=boosts,
+        plain_share=plain_share,
+    )
+
+
+PROFILES: Mapping[str, Profile] = {
+    #                   incident failure output edit command note
+    "debug": _profile("1.00 0.95 0.90 0.45 0.30 0.45", "6 10 16 4 4 4", plain_share=0.4, failing=0.2, stderr=0.1,
+                      open=0.1),
+    "resume": _profile("0.90 0.55 0.40 0.80 0.50 1.00", "5 4 6 10 8 14", failing=0.1, open=0.25),
+    "what-changed": _profile("0.40 0.25 0.15 1.00 0.55 0.70", "2 2 3 20 8 10"),
+    "status": _profile("0.80 0.60 0.50 0.75 0.60 0.85", "5 5 8 8 8 10", failing=0.1, open=0.2),
+    "general": _profile("0.80 0.70 0.65 0.70 0.70 0.75", "5 6 10 8 8 8", failing=0.1, open=0.1),
+}  # fmt: skip
+
+_KEYWORDS: Mapping[str, re.Pattern[str]] = {
+    "debug": re.compile(
+        r"\b(?:errors?|fail(?:ed|s|ing|ures?)?|panic(?:k?ed|s|king)?|debug(?:ged|ging|s)?|fix(?:ed|es|ing)?|wrong"
+        r"|broken?|breaks?|crash(?:ed|es|ing)?|exceptions?|traceback|stack ?trace|bugs?|stuck|blocked|blockers?"
+        r"|diagnos\w+|root cause|segfault\w*|not work\w*"
+        r"|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*"
+        r"|hangs?(?! on\b)|hung|exit(?:ed)? (?:code|status|with)|went bad|problems?|issues?(?! tracker))\b",
+        re.IGNORECASE,
+    ),
+    "resume": re.compile(
+        r"\b(?:resum(?:e|ing)(?!\.\w)|continu(?:e|ing)|where (?:were|was|did) (?:we|i)|left off|leave off"
+        r"|pick (?:it |this )?up|carry on|keep going|hand ?-?off|hand ?over|next steps?"
+        r"|what(?:['’]s| is| was| comes) next|(?:do|work on) next|what was i|what were we|what now)\b",
+        re.IGNORECASE,
+    ),
+    "what-changed": re.compile(
+        r"\b(?:what(?:['’]s| has| have| did (?:we|i|it|you))? (?:been )?chang\w+|which files?|what files?|diffs?"
+        r"|changed files?|files? (?:were |was |have been )?(?:changed|edited|modified|touched)|changes"
+        r"|(?:did|have) (?:we|i|you) (?:change|modify|edit|touch)|modified|edited|edits)\b",
+        re.IGNORECASE,
+    ),
+    "status": re.compile(
+        r"\b(?:status(?! codes?\b| bars?\b)|summar(?:y|ise|ize)\w*|overview|progress|where are we|how far|state of"
+        r"|how is it going|tl;?dr|recap)\b",
+        re.IGNORECASE,
+    ),
+}
+
+_DIAGNOSTIC = re.compile(
+    r"\b(?:wrong|errors?|fail(?:ed|s|ing|ures?)?|traceback|stack ?trace|exceptions?|panic(?:k?ed|s|king)?"
+    r"|crash(?:ed|es|ing)?|broken?|debug(?:ging)?|segfault\w*|hangs?(?! on\b)|hung|stuck"
+    r"|not work\w*|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*"
+    r"|why (?:do|did|does|is|was|are|were|has|can|wo)(?:n['’]?t| \w+ not)|exit(?:ed)? (?:code|status))\b",
+    re.IGNORECASE,
+)
+
+
+def detect_intent(query: str) -> str:
+    """The intent that a question shows: the first of debug, resume, what-changed and status whose words stand in it."""
+    return next((intent for intent, words in _KEYWORDS.items() if words.search(query)), "general")
+
+
+def is_diagnostic(query: str) -> bool:
+    """Return whether a question asks what went wrong, so that a call in mode `diagnostic` is given evidence."""
+    return _DIAGNOSTIC.search(query) is not None
+
+
+def known_intent(name: str | None, query: str) -> str:
+    """Return the intent asked for, else the one detected. Raises UsageError for one that does not exist."""
+    if name is None or name == "":
+        return detect_intent(query)
+    if name not in INTENTS:
+        raise UsageError(f"There is no intent {name[:40]!r}.", hint=f"Intents are: {', '.join(INTENTS)}.")
+    return name
+
 
 _LIMITS = {
     "failures": 300, "outputs": 400, "latest": 400, "edits": 250, "notes": 300, "incidents": 200, "commands": 150,
@@ -73,7 +170,7 @@ _views_lock = threading.Lock()
 
 
 def view_of(connection: sqlite3.Connection, session: LogSession) -> SessionView:
-    """The view of a session, kept until the session gains something."""
+    """Return the view of a session, kept until the session gains something."""
     file = connection.execute("PRAGMA database_list").fetchone()[2]
     key = (file, session.key)
     with _views_lock:
@@ -91,20 +188,20 @@ def view_of(connection: sqlite3.Connection, session: LogSession) -> SessionView:
 
 
 def subject_words(query: str) -> tuple[str, ...]:
-    """The words of a question that name its subject, stemmed; none for a question such as `what went wrong`."""
+    """Return the words of a question that name its subject, stemmed; none for a question such as `what went wrong`."""
     words = [word for word in _WORD.findall(query.lower()[:4000]) if word not in STOP_WORDS and word not in _UNTELLING]
     return tuple(dict.fromkeys(stem(word) for word in words if len(word) > 1 or word.isdigit()))[:64]
 
 
 def question_words(query: str) -> list[str]:
-    """The words of a question that are worth looking up, the longest first."""
+    """Return the words of a question that are worth looking up, the longest first."""
     words = [word for word in _WORD.findall(query.lower()[:4000]) if word not in STOP_WORDS and word not in _UNTELLING]
     distinct = dict.fromkeys(word for word in words if len(word) > 1)
     return sorted(distinct, key=len, reverse=True)[:_MAX_WORDS]
 
 
 def matching(connection: sqlite3.Connection, view: SessionView, query: str) -> list[Candidate]:
-    """Rows beyond the view in which words of the question stand; none where the view is the whole session."""
+    """Return rows beyond the view in which words of the question stand; none where the view is the whole session."""
     if view.is_whole:
         return []
     found = store.matching_ids(connection, question_words(query), key=view.session.key, limit=_MATCHES_PER_WORD)
@@ -112,7 +209,7 @@ def matching(connection: sqlite3.Connection, view: SessionView, query: str) -> l
 
 
 def candidates_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> list[Candidate]:
-    """The candidates of rows by id, whatever tables they stand in."""
+    """Return the candidates of rows by id, whatever tables they stand in."""
     by_table: dict[str, list[int]] = {}
     for row_id in row_ids:
         by_table.setdefault(store.table_of(row_id), []).append(row_id)
@@ -125,7 +222,7 @@ def candidates_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> lis
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
-    """A word without the endings that questions and output differ in."""
+    """Return a word without the endings that questions and output differ in."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
@@ -134,7 +231,7 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=8192)
 def words_in(text: str) -> frozenset[str]:
-    """The stemmed words of a text, also those inside `camelCase`."""
+    """Return the stemmed words of a text, also those inside `camelCase`."""
     text = text[:4000]
     parts = _HUMP.findall(text) if not text.islower() else ()
     return frozenset(stem(word) for word in (*_WORD.findall(text.lower()), *map(str.lower, parts)))

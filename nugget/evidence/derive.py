@@ -1,20 +1,100 @@
-"""From the rows of a session to its incidents and working notes, anew for what a new row can have changed."""
+"""Read the logs of sessions and shells, and derive incidents and working notes from what they gained."""
 
 from __future__ import annotations
 
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
-from nugget.evidence.incidents import Stitched, stitch, words_of
+from nugget.config import Environment, Settings
+from nugget.errors import reason_of
+from nugget.evidence.incidents import OpenIncident, build_incidents, error_lines, words_of
 from nugget.evidence.notes import edit_note, notes_of_command, notes_of_speech
-from nugget.evidence.telling import telling_lines
+from nugget.evidence.values import Ingested
 from nugget.index import events as store
+from nugget.index import ingest as logs
+from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, LogSession
-from nugget.models import SourceName
+from nugget.models import Problem, SourceName
+from nugget.sources.logs import log_of
+from nugget.sources.sessions import SessionFile, find_session_by_id, find_sessions
+from nugget.sources.shell_logs import ShellLog, find_shell_session, require_session_id, shell_sessions
 from nugget.text import shorten
+
+Log = ShellLog | SessionFile
+
+
+def find_log(environment: Environment, session_id: str) -> Log | None:
+    """Return the logs of a session: a shell's folder, else an agent's transcript. Raises UsageError for a bad id."""
+    require_session_id(session_id)
+    return find_shell_session(environment.shell_logs, session_id) or find_session_by_id(environment, session_id)
+
+
+def all_logs(environment: Environment) -> Iterator[Log]:
+    """Return every session of shells and agents that has logs, those of shells first, each oldest first."""
+    yield from shell_sessions(environment.shell_logs)
+    yield from find_sessions(environment)
+
+
+def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> Ingested:
+    """Take in what is new in the logs of a session. Doing so again finds nothing; two at once do each part once.
+
+    Raises NuggetError for logs that cannot be read.
+    """
+    source = SourceName.SHELL if isinstance(log, ShellLog) else SourceName.SESSIONS
+    read = logs.ingest_log(connection, log_of(log), settings, now=now)
+    session = store.find_log_session(connection, log.id, source)
+    incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
+    counts = {table: max(0, read.rows[table]) for table in store.TABLES[:4]}
+    return Ingested(
+        session=log.id, source=source, malformed=read.malformed,
+        bytes_read=read.bytes_read, anew=read.anew, redacted=dict(read.redacted), incidents=incidents,
+        working_notes=notes, **counts,
+    )  # fmt: skip
+
+
+def ingest_all(
+    connection: sqlite3.Connection,
+    environment: Environment,
+    *,
+    settings: Settings,
+    now: datetime,
+    progress: logs.Progress | None = None,
+) -> tuple[list[Ingested], list[Problem]]:
+    """Take in every session's logs; a session that cannot be read is a problem and stops no other."""
+    found = list(all_logs(environment))
+    done: list[Ingested] = []
+    problems: list[Problem] = []
+    for number, log in enumerate(found):
+        if progress:
+            progress("Reading logs", number, len(found))
+        try:
+            result = ingest(connection, log, settings=settings, now=now)
+        except sqlite3.Error:
+            raise
+        except Exception as error:
+            problems.append(Problem(path=str(log.path), reason=reason_of(error)))
+            continue
+        if not result.is_empty:
+            done.append(result)
+    return done, problems
+
+
+def derive_sessions(connection: sqlite3.Connection, keys: Iterable[int]) -> tuple[int, int]:
+    """Derive the incidents and notes of sessions that gained rows; return how many there are more than before."""
+    incidents = notes = 0
+    for key in keys:
+        with write_transaction(connection):
+            session = store.log_session(connection, key)
+            if session is None or session.derived >= session.last_number:
+                continue
+            more = derive(connection, session)
+            incidents, notes = incidents + more[0], notes + more[1]
+    return incidents, notes
+
 
 _WINDOW_EVENTS = 1200
 """So many events before the first new one are looked at again: what is new may have fixed what failed there."""
@@ -44,7 +124,7 @@ def derive(connection: sqlite3.Connection, session: LogSession) -> tuple[int, in
     edits: Iterable[tuple[Any, ...]] = store.each_row_in(connection, "file_edits", begin, end)
     if session.source != SourceName.SHELL:  # a subagent's events are read behind those of the session itself
         events, edits = (sorted(rows, key=lambda row: (row[1], row[0])) for rows in (events, edits))
-    found = stitch(events, edits, _lines_of(connection, first, end))
+    found = build_incidents(events, edits, _lines_of(connection, first, end))
     _allot_loose_lines(connection, found, begin, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])
     _derive_notes(connection, ids, first_new=first_new)
@@ -86,7 +166,7 @@ def _lines_of(connection: sqlite3.Connection, first: int, end: int) -> Callable[
     return lines
 
 
-def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[Stitched], begin: int, end: int) -> None:
+def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[OpenIncident], begin: int, end: int) -> None:
     """Give lines that no command is known to have printed to the incident whose words they share, else to the last."""
     commands = [one for one in found if one.command and len(one.lines) < 2]
     if not commands:
@@ -95,7 +175,7 @@ def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[Stitched]
         connection, "pane_output", begin, end, where="is_failure = 1 AND command IS NULL", limit=400, newest=True
     )
     loose = [row for row in loose if row[2] == "stderr"] or loose
-    for line in telling_lines([row[3] for row in loose]):
+    for line in error_lines([row[3] for row in loose]):
         words = words_of(line)
         best = max(commands, key=lambda one: (len(words & one.words), _speaks(one.command, line), one.last_event))
         if line not in best.lines:
@@ -121,7 +201,7 @@ def _speaks(command: str, line: str) -> bool:
     return any(sign in line for word in command.split()[:3] for sign in _TOOL_SIGNS.get(word.rsplit("/", 1)[-1], ()))
 
 
-def _incident_row(one: Stitched, ids: Ids) -> list[Any]:
+def _incident_row(one: OpenIncident, ids: Ids) -> list[Any]:
     details = {
         "lines": one.lines[:8], "edits": one.edits[:8], "reasons": list(one.reasons), "events": one.events[-20:],
         "words": sorted(one.said)[:120],

@@ -1,30 +1,96 @@
-"""Incidents: failures stitched together with their output, what was tried and edited, and what fixed them.
+"""Incidents: failures put together with their output, what was tried and edited, and what fixed them.
 
 Failures of the same target (the same program with shared arguments, the same tool on the same file) that follow each
-other are one incident. What was edited behind a failure belongs to it where the failure names the file, or where it
-came at once. The command of the same target that then goes well is what it was fixed by.
+other are one incident. What was edited behind a failure belongs to it if the failure names the file, or if it came at
+once. The command of the same target that then goes well is what it was fixed by.
 """
 
 from __future__ import annotations
 
+import heapq
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from nugget.evidence.telling import (
-    MAX_LINES,
-    STARTERS,
-    is_masked_failure,
-    is_reading,
-    may_mask,
-    programs_of,
-    said_in,
-    telling_lines,
-)
-from nugget.extraction.fixes import bare_command
+from nugget.extraction.fixes import bare_command, signature_of
+from nugget.sources.shell_logs import looks_failed
 from nugget.text import shorten
+
+MAX_LINES = 6
+STARTERS = frozenset("sudo time env command npx bunx uv poetry pipenv run exec nohup".split())
+"""Programs that run the program behind them."""
+
+_READERS = frozenset(
+    "cat grep egrep rg ag head tail less more sed awk ls find echo printf jq curl wget tree wc git-log git-show "
+    "git-diff git-grep git-blame git-status gh-run gh-pr gh-issue gh-api docker-logs kubectl-logs journalctl".split()
+)
+"""Programs whose output shows what others wrote, so that an `error:` in it is no failure of theirs."""
+_STRONG = re.compile(
+    r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
+    r"|✗|✘|×|CONFLICT \(|Automatic merge failed"
+    r"|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
+    r".*\berror TS\d+:|.*: command not found|.*No such file or directory|.*(?:[1-9]\d*) (?:failed|failing|errors?)\b)"
+)
+_LISTING = re.compile(r"\s*\d*\s*[│|]|\s*\d+ [│|]")
+"""A line of code or of a difference that a tool shows around what it complains of."""
+
+
+def programs_of(command: str) -> list[str]:
+    """Return the programs of a command line, each with the sub-command where that tells more (`git-log`)."""
+    found = []
+    for part in re.split(r"\|\||&&|[|;\n]", command[:2000]):
+        words = part.split()
+        while words and ("=" in words[0] or words[0] in STARTERS):
+            words = words[1:]
+        if words and words[0] not in ("cd", "export", "source", "set"):
+            program = words[0].rsplit("/", 1)[-1]
+            compound = program in ("git", "gh", "docker", "kubectl") and len(words) > 1
+            found.append(f"{program}-{words[1]}" if compound else program)
+    return found
+
+
+def error_lines(lines: Sequence[str]) -> list[str]:
+    """Return the lines of an output that say what went wrong, the clearest first."""
+    lines = [line for line in lines if not _LISTING.match(line)]
+    if not lines:
+        return []
+    signs = list(signature_of("\n".join(lines), limit=4))
+    strong = [line.strip() for line in lines if _STRONG.match(line.strip())]
+    if not signs and not strong:
+        strong = [line.strip() for line in lines if looks_failed(line)]
+    last = [line.strip() for line in lines[-2:] if line.strip()]
+    return [shorten(line, 300) for line in dict.fromkeys([*signs, *strong[:MAX_LINES], *last])][:MAX_LINES]
+
+
+def is_masked_failure(command: str, lines: Sequence[str]) -> bool:
+    """Whether a command that went well by its exit code failed by what it printed, as behind `| tail` or `; echo`."""
+    if not may_mask(command) or is_reading(command):
+        return False
+    return any(_STRONG.match(line.strip()) and not _is_nothing(line) for line in lines)
+
+
+def may_mask(command: str) -> bool:
+    """Return whether the exit code of a command can be that of another one, or of none."""
+    return "|" in command or ";" in command or "&" in command
+
+
+def error_words(lines: Sequence[str]) -> set[str]:
+    """Return the words of the lines of an output that look like failures, by which a question finds it."""
+    failing = [line for line in lines if looks_failed(line)][:30]
+    return {word.lower() for line in failing for word in re.findall(r"[^\W_]{3,40}", line)}
+
+
+def _is_nothing(line: str) -> bool:
+    return re.search(r"\b0 (?:failed|failing|errors?)\b", line) is not None and not re.search(r"\b[1-9]\d* ", line)
+
+
+def is_reading(command: str) -> bool:
+    """Return whether a command shows what others wrote."""
+    programs = programs_of(command)
+    return bool(programs) and programs[0] in _READERS
+
 
 MAX_STEPS_BETWEEN = 150
 """So many steps behind its last failure an incident is neither retried nor fixed any more."""
@@ -54,19 +120,19 @@ _WORD = re.compile(r"[\w./@:-]+")
 _STOPPED_BY_PERSON = 130
 
 
-class About(NamedTuple):
+class IncidentTarget(NamedTuple):
     """What a command is about.
 
-    `target` is its program and sub-command (or script), without variables, folders and starters; `subjects` are the
+    `name` is its program and sub-command (or script), without variables, folders and starters; `subjects` are the
     arguments behind these, without flags.
     """
 
-    target: str
+    name: str
     subjects: frozenset[str]
 
 
 @dataclass(slots=True)
-class Stitched:
+class OpenIncident:
     """An incident while it is being put together."""
 
     started: int | None
@@ -76,7 +142,7 @@ class Stitched:
     ts_ms: int
     step: int
     command: str
-    about: About
+    target: IncidentTarget
     words: frozenset[str]
     tool: str | None
     exit_code: int | None
@@ -97,7 +163,7 @@ class Stitched:
         """What failed, on one line."""
         code = f" (exit {self.exit_code})" if self.exit_code is not None and not self.is_masked else ""
         if not self.command:
-            named = self.about.target if self.about.target != self.tool else next(iter(self.lines), self.about.target)
+            named = self.target.name if self.target.name != self.tool else next(iter(self.lines), self.target.name)
             named = named.removeprefix(f"{self.tool}").lstrip(": ") or named
             return f"{self.tool or 'tool'} failed: {shorten(named, 120)}"
         return f"`{shorten(bare_command(self.command) or self.command, 160)}` failed{code}"
@@ -119,91 +185,78 @@ class Stitched:
 
 
 @dataclass(slots=True)
-class _Trail:
+class _Timeline:
     """What is still open, with the steps taken so far."""
 
     step: int = 0
-    open: list[Stitched] = field(default_factory=list)
-    done: list[Stitched] = field(default_factory=list)
+    open: list[OpenIncident] = field(default_factory=list)
+    done: list[OpenIncident] = field(default_factory=list)
 
 
-def stitch(
+def build_incidents(
     events: Iterable[Sequence[Any]], edits: Iterable[Sequence[Any]], lines_of: Callable[[int], Sequence[str]]
-) -> list[Stitched]:
+) -> list[OpenIncident]:
     """The incidents in these rows of events and file_edits (each in order of ids), in order of their first failure.
 
     `lines_of` gives the output lines of the command that was started by an event.
     """
-    trail = _Trail()
-    for is_edit, row in _in_order(events, edits):
-        trail.step += 1
+    timeline = _Timeline()
+    steps = (((False, row) for row in events), ((True, row) for row in edits))
+    for is_edit, row in heapq.merge(*steps, key=lambda step: step[1][0]):
+        timeline.step += 1
         if is_edit:
-            _note_edit(row, trail)
+            _note_edit(row, timeline)
         elif row[2] == "command.end":
-            _note_command(row, trail, lines_of)
+            _note_command(row, timeline, lines_of)
         elif row[2] == "tool.end":
-            _note_tool(row, trail)
-        if trail.step % 64 == 0:
-            trail.open = [one for one in trail.open if trail.step - one.step <= MAX_STEPS_BETWEEN]
-    return trail.done[-MOST_INCIDENTS:]
+            _note_tool(row, timeline)
+        if timeline.step % 64 == 0:
+            timeline.open = [one for one in timeline.open if timeline.step - one.step <= MAX_STEPS_BETWEEN]
+    return timeline.done[-MOST_INCIDENTS:]
 
 
-def _in_order(events: Iterable[Sequence[Any]], edits: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, Sequence[Any]]]:
-    """(is an edit, row) in the order of ids, in which both come; of each no more than one is held."""
-    coming = iter(edits)
-    edit = next(coming, None)
-    for event in events:
-        while edit is not None and edit[0] < event[0]:
-            yield True, edit
-            edit = next(coming, None)
-        yield False, event
-    while edit is not None:
-        yield True, edit
-        edit = next(coming, None)
-
-
-def _note_command(row: Sequence[Any], trail: _Trail, lines_of: Callable[[int], Sequence[str]]) -> None:
+def _note_command(row: Sequence[Any], timeline: _Timeline, lines_of: Callable[[int], Sequence[str]]) -> None:
     row_id, ts_ms, _, _, command, ok, code, started, _ = row
     if not command or ok is None or code == _STOPPED_BY_PERSON:
         return
-    if ok and not trail.open and not may_mask(command):
+    if ok and not timeline.open and not may_mask(command):
         return
-    lines = lines_of(started) if started and (not ok or trail.open or may_mask(command)) else ()
-    telling = telling_lines(lines) if lines else []
+    lines = lines_of(started) if started and (not ok or timeline.open or may_mask(command)) else ()
+    errors = error_lines(lines) if lines else []
     if ok and not is_masked_failure(command, lines):
-        _settle(command, ts_ms, lines, trail)
+        _close_fixed(command, ts_ms, lines, timeline)
         return
-    if code == 1 and not telling and programs_of(command)[-1:] and programs_of(command)[-1] in _SEARCHES:
+    if code == 1 and not errors and programs_of(command)[-1:] and programs_of(command)[-1] in _SEARCHES:
         return
-    known = next(reversed(_tried_before(command, ts_ms, trail)), None)
-    severity = _severity(code, telling, is_masked=bool(ok), is_reader=is_reading(command))
+    known = next(reversed(_tried_before(command, ts_ms, timeline)), None)
+    severity = _severity(code, errors, is_masked=bool(ok), is_reader=is_reading(command))
     if known is None:
-        known = Stitched(
-            started=started, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=trail.step,
-            command=command, about=about_of(command), words=words_of(command), tool=None, exit_code=code,
+        known = OpenIncident(
+            started=started, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=timeline.step,
+            command=command, target=target_of(command), words=words_of(command), tool=None, exit_code=code,
             severity=severity, is_masked=bool(ok), failures=0,
         )  # fmt: skip
-        _open(known, trail)
-    _add_failure(known, row_id, ts_ms, trail.step, telling)
-    known.said |= said_in(lines)
+        _open(known, timeline)
+    _add_failure(known, row_id, ts_ms, timeline.step, errors)
+    known.said |= error_words(lines)
     known.exit_code = code if not ok else known.exit_code
     known.severity = max(known.severity, severity)
     known.reasons["output tells of a failure" if ok else f"exit {code}" if code is not None else "failed"] = None
 
 
-def _note_tool(row: Sequence[Any], trail: _Trail) -> None:
+def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
     row_id, ts_ms, _, tool, text, ok, _, _, _ = row
     if ok is None:
         return
     target = _tool_target(tool, text)
     if ok:
-        for one in list(trail.open):
-            if not one.command and one.tool == tool and one.about.target == target:
-                _close(one, f"{tool} went well", ts_ms, trail)
+        for one in list(timeline.open):
+            if not one.command and one.tool == tool and one.target.name == target:
+                _close(one, f"{tool} went well", ts_ms, timeline)
         return
-    last = trail.open[-1] if trail.open else None
+    last = timeline.open[-1] if timeline.open else None
     is_shell = (tool or "").lower() in ("shell", "bash", "exec", "command", "terminal")
-    is_near = last is not None and trail.step - last.step <= _CHAINED_STEPS and ts_ms - last.ts_ms <= _CHAINED_MS
+    is_near = last is not None and timeline.step - last.step <= _CHAINED_STEPS and ts_ms - last.ts_ms <= _CHAINED_MS
     if last is not None and last.command and is_near and is_shell:
         last.chained.append(f"{tool} failed: {shorten(text, 200)}")
         last.events.append(row_id)
@@ -211,63 +264,63 @@ def _note_tool(row: Sequence[Any], trail: _Trail) -> None:
         last.reasons[f"tool {tool} failed too"] = None
         return
     known = next(
-        (one for one in trail.open if not one.command and one.tool == tool and one.about.target == target), None
+        (one for one in timeline.open if not one.command and one.tool == tool and one.target.name == target), None
     )
     if known is None:
         severity = 0.15 if _TRIVIAL.search(text) else 0.5
-        known = Stitched(
-            started=None, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=trail.step,
-            command="", about=About(target, frozenset()), words=words_of(text), tool=tool, exit_code=None,
+        known = OpenIncident(
+            started=None, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=timeline.step,
+            command="", target=IncidentTarget(target, frozenset()), words=words_of(text), tool=tool, exit_code=None,
             severity=severity, failures=0,
         )  # fmt: skip
-        _open(known, trail)
+        _open(known, timeline)
     told = _ERROR_TAG.sub("", text.removeprefix(f"{target}: "))
     lines = [shorten(line, 300) for line in told.split("\n")[:3] if line.strip()]
-    _add_failure(known, row_id, ts_ms, trail.step, lines)
+    _add_failure(known, row_id, ts_ms, timeline.step, lines)
     known.reasons[f"tool {tool} failed"] = None
 
 
-def _note_edit(row: Sequence[Any], trail: _Trail) -> None:
+def _note_edit(row: Sequence[Any], timeline: _Timeline) -> None:
     _, ts_ms, path, _, ok = row
     name = path.rsplit("/", 1)[-1]
-    for one in list(trail.open):
+    for one in list(timeline.open):
         if ok == 0:
             continue
-        if not one.command and one.about.target.endswith(path):
-            _close(one, f"{one.tool} {path} went well", ts_ms, trail)
+        if not one.command and one.target.name.endswith(path):
+            _close(one, f"{one.tool} {path} went well", ts_ms, timeline)
             continue
-        since = trail.step - one.step
+        since = timeline.step - one.step
         is_named = name in one.command or any(name in line for line in one.lines)
-        is_near = since <= _NEAR_STEPS and one is trail.open[-1]
+        is_near = since <= _NEAR_STEPS and one is timeline.open[-1]
         if one.command and since <= MAX_STEPS_BETWEEN and (is_named or is_near) and path not in one.edits:
             one.edits.append(path)
             one.reasons["the failure names an edited file" if is_named else "edited right after"] = None
 
 
-def _settle(command: str, ts_ms: int, lines: Sequence[str], trail: _Trail) -> None:
+def _close_fixed(command: str, ts_ms: int, lines: Sequence[str], timeline: _Timeline) -> None:
     """Close the incidents that this command, which went well, is the end of."""
-    for one in _tried_before(command, ts_ms, trail):
+    for one in _tried_before(command, ts_ms, timeline):
         if one.lines and one.lines[0] in (line.strip() for line in lines):
             continue
-        _close(one, bare_command(command) or command, ts_ms, trail)
+        _close(one, bare_command(command) or command, ts_ms, timeline)
 
 
-def _open(one: Stitched, trail: _Trail) -> None:
-    trail.open.append(one)
-    trail.done.append(one)
-    if len(trail.open) > _MOST_OPEN:
-        del trail.open[:-_MOST_OPEN]
-    if len(trail.done) > 2 * MOST_INCIDENTS:
-        del trail.done[:-MOST_INCIDENTS]
+def _open(one: OpenIncident, timeline: _Timeline) -> None:
+    timeline.open.append(one)
+    timeline.done.append(one)
+    if len(timeline.open) > _MOST_OPEN:
+        del timeline.open[:-_MOST_OPEN]
+    if len(timeline.done) > 2 * MOST_INCIDENTS:
+        del timeline.done[:-MOST_INCIDENTS]
 
 
-def _close(one: Stitched, by: str, ts_ms: int, trail: _Trail) -> None:
+def _close(one: OpenIncident, by: str, ts_ms: int, timeline: _Timeline) -> None:
     one.fixed_by, one.fixed_ms = by, ts_ms
     one.reasons["fixed later"] = None
-    trail.open.remove(one)
+    timeline.open.remove(one)
 
 
-def _add_failure(one: Stitched, row_id: int, ts_ms: int, step: int, lines: Sequence[str]) -> None:
+def _add_failure(one: OpenIncident, row_id: int, ts_ms: int, step: int, lines: Sequence[str]) -> None:
     one.failures += 1
     one.last_event, one.ts_ms, one.step = row_id, ts_ms, step
     one.events.append(row_id)
@@ -279,29 +332,29 @@ def _add_failure(one: Stitched, row_id: int, ts_ms: int, step: int, lines: Seque
         one.reasons.pop(f"failed {one.failures - 1} times", None)
 
 
-def _tried_before(command: str, ts_ms: int, trail: _Trail) -> list[Stitched]:
-    """The open incidents whose command was about the same as this one, and not too long ago."""
-    if not trail.open:
+def _tried_before(command: str, ts_ms: int, timeline: _Timeline) -> list[OpenIncident]:
+    """Return the open incidents whose command was about the same as this one, and not too long ago."""
+    if not timeline.open:
         return []
-    about, oldest_step, oldest_ms = about_of(command), trail.step - MAX_STEPS_BETWEEN, ts_ms - MAX_MS_BETWEEN
+    target, oldest_step, oldest_ms = target_of(command), timeline.step - MAX_STEPS_BETWEEN, ts_ms - MAX_MS_BETWEEN
     return [
         one
-        for one in trail.open
+        for one in timeline.open
         if one.step >= oldest_step
         and one.ts_ms >= oldest_ms
         and one.command
         and (
             command == one.command
             or (
-                _has_same_subjects(about, one.about)
-                if about.target == one.about.target
-                else trail.step - one.step <= _SIMILAR_STEPS and _is_similar(words_of(command), one.words)
+                _has_same_subjects(target, one.target)
+                if target.name == one.target.name
+                else timeline.step - one.step <= _SIMILAR_STEPS and _is_similar(words_of(command), one.words)
             )
         )
     ]
 
 
-def _has_same_subjects(ours: About, theirs: About) -> bool:
+def _has_same_subjects(ours: IncidentTarget, theirs: IncidentTarget) -> bool:
     least = min(len(ours.subjects), len(theirs.subjects))
     return not least or 2 * len(ours.subjects & theirs.subjects) > least
 
@@ -311,15 +364,15 @@ def _is_similar(ours: frozenset[str], theirs: frozenset[str]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def about_of(command: str) -> About:
+def target_of(command: str) -> IncidentTarget:
     """What a command is about."""
     arguments = _arguments(bare_command(command) or command)
-    return About(" ".join(arguments[:2]), frozenset(arguments[2:]) - _EVERYTHING)
+    return IncidentTarget(" ".join(arguments[:2]), frozenset(arguments[2:]) - _EVERYTHING)
 
 
 @lru_cache(maxsize=4096)
 def words_of(text: str) -> frozenset[str]:
-    """The words, flags and paths of a command."""
+    """Return the words, flags and paths of a command."""
     return frozenset(_WORD.findall(bare_command(text)[:2000].lower()))
 
 
@@ -336,8 +389,8 @@ def _tool_target(tool: str | None, text: str) -> str:
     return shorten(text.split("\n", 1)[0].split(": ", 1)[0], 200) or (tool or "")
 
 
-def _severity(code: int | None, telling: Sequence[str], *, is_masked: bool, is_reader: bool) -> float:
-    value = 0.9 if telling else 0.55
+def _severity(code: int | None, errors: Sequence[str], *, is_masked: bool, is_reader: bool) -> float:
+    value = 0.9 if errors else 0.55
     if is_masked:
         value -= 0.15
     if is_reader:

@@ -101,5 +101,5 @@ def _leads(word: str) -> bool:
 
 
 def edit_note(path: str, action: str) -> str:
-    """The note about an edited file, such as `Edited src/lib.rs (overwrite)`."""
+    """Return the note about an edited file, such as `Edited src/lib.rs (overwrite)`."""
     return f"Edited {path} ({action})"

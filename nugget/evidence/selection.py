@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable, NuggetError
-from nugget.evidence.bundle import bounded, evidence_bundle
-from nugget.evidence.packing import TRUNCATED
+from nugget.evidence.bundle import TRUNCATED, bounded, evidence_bundle
 from nugget.evidence.values import BundleOptions
 from nugget.index import events as store
 from nugget.text import CHARS_PER_TOKEN, clean, shorten
@@ -187,7 +186,7 @@ def _ask(
 
 
 def _latest(connection: sqlite3.Connection, key: int) -> dict[str, list[str]]:
-    """The latest lines of each stream and of what was typed."""
+    """Return the latest lines of each stream and of what was typed."""
     first, end = store.id_range(key)
     latest: dict[str, list[str]] = {}
     for stream, count in _LATEST_LINES.items():

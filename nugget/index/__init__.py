@@ -24,8 +24,8 @@ from nugget.index.connection import (
     open_existing,
     open_memory,
 )
+from nugget.index.fulltext import Terms, terms_of
 from nugget.index.queries import Edge, StoredChunk
-from nugget.index.terms import Terms, terms_of
 from nugget.models import FileState, Filter, SourceName, Unit
 
 if TYPE_CHECKING:
@@ -107,48 +107,48 @@ class Index:
         return self.meta("embedding_model") or None
 
     def is_comparable(self, model: str, vector: Vector) -> bool:
-        """Whether a vector of a model can be compared with those of this index.
+        """Return whether a vector of a model can be compared with those of this index.
 
         An endpoint may answer with vectors of another size than it did when the index was made.
         """
         return self.embedding_model == model and queries.vector_size(self.connection) in (None, len(vector.tobytes()))
 
     def model_problem(self, model: str | None = None) -> str | None:
-        """Why the last sync could not have the configured model (this one, where named); None where it could."""
+        """Return why the last sync could not have the configured model (this one, where named); None where it could."""
         noted = self.meta("model_problem")
         problem = json.loads(noted) if noted else {}
         return None if model not in (None, problem.get("model")) else problem.get("reason")
 
     def meta(self, key: str) -> str | None:
-        """A fact about the index as a whole."""
+        """Return a fact about the index as a whole."""
         return queries.meta(self.connection, key)
 
     def counts(self) -> dict[str, int]:
-        """Rows of each kind: units, chunks, vectors, relationships, files."""
+        """Return rows of each kind: units, chunks, vectors, relationships, files."""
         names = ("units", "chunks", "vectors", "relationships", "files")
         return {name: self.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
     def terms(self, text: str) -> Terms:
-        """The words of a question that are worth looking for."""
+        """Return the words of a question that are worth looking for."""
         return terms_of(self.connection, text, chunks=self.chunk_count)
 
     def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """The k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
+        """Return the k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
         return queries.search_chunks(self.connection, terms, k, filter_)
 
     def search_unit_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """The k best units, read as a whole, for any of these terms as (unit key, BM25 score)."""
+        """Return the k best units, read as a whole, for any of these terms as (unit key, BM25 score)."""
         return queries.search_units(self.connection, terms, k, filter_)
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
-        """Those of the words that stand in a unit."""
+        """Return those of the words that stand in a unit."""
         keys = queries.chunk_range(self.connection, unit_key)
         if keys is None:
             return []
         return queries.words_within(self.connection, terms.words, *keys)
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """The k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
+        """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
         allowed_sql, parameters = queries.allowed_chunks(filter_)
         if self.vector_search == "sqlite-vec":
             return vectors.search_by_sql(self.connection, vector, k, allowed_sql, parameters)
@@ -161,43 +161,43 @@ class Index:
         return self._snapshot().unit_cosines(vector, unit_keys)
 
     def nearest_chunk(self, vector: Vector, unit_key: int) -> int | None:
-        """The chunk of a unit that is nearest; None if it has no vectors."""
+        """Return the chunk of a unit that is nearest; None if it has no vectors."""
         if self.vector_search == "sqlite-vec":
             found = vectors.nearest_chunks_by_sql(self.connection, vector, [unit_key])
             return found[unit_key][0] if found else None
         return self._snapshot().nearest_chunk(vector, unit_key)
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
-        """The unit of each of these chunks: chunk key -> unit key."""
+        """Return the unit of each of these chunks: chunk key -> unit key."""
         return queries.units_of_chunks(self.connection, keys)
 
     def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
-        """Chunks by key."""
+        """Return chunks by key."""
         return queries.chunks_by_key(self.connection, keys)
 
     def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
-        """All chunks of these units, in order."""
+        """Return all chunks of these units, in order."""
         return queries.chunks_of_units(self.connection, keys)
 
     def units(self, keys: Iterable[int]) -> dict[int, Unit]:
-        """Units by key."""
+        """Return units by key."""
         return queries.units_by_key(self.connection, keys)
 
     def unit(self, unit_id: str, source: SourceName = SourceName.BRAIN) -> Unit | None:
-        """The unit of this id, if it is indexed."""
+        """Return the unit of this id, if it is indexed."""
         keys = queries.unit_keys(self.connection, [unit_id], source)
         return self.units(keys.values()).get(keys[unit_id]) if keys else None
 
     def unit_ids(self, source: SourceName = SourceName.BRAIN) -> list[str]:
-        """The ids of all units of a source, sorted."""
+        """Return the ids of all units of a source, sorted."""
         return queries.unit_ids(self.connection, source)
 
     def edges(self, keys: Sequence[int]) -> list[Edge]:
-        """The relations of these units, in both directions."""
+        """Return the relations of these units, in both directions."""
         return queries.edges_of(self.connection, keys)
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
-        """Those of the units that a filter admits."""
+        """Return those of the units that a filter admits."""
         return queries.admitted_units(self.connection, keys, filter_)
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:

@@ -35,7 +35,7 @@ class Rule:
 
 
 def open_read_only(home: Path) -> sqlite3.Connection | None:
-    """The machine's index, without waiting for anybody; None where there is none of this version."""
+    """Return the machine's index, without waiting for anybody; None where there is none of this version."""
     try:
         connection = sqlite3.connect(f"{home_index_file(home).as_uri()}?mode=ro", uri=True, timeout=0.1)
     except sqlite3.Error:
@@ -51,13 +51,13 @@ def open_read_only(home: Path) -> sqlite3.Connection | None:
 
 
 def past_sessions(connection: sqlite3.Connection, workspace: str, *, without: str | None) -> list[LogSession]:
-    """The latest sessions of a workspace, without the one that is asking."""
+    """Return the latest sessions of a workspace, without the one that is asking."""
     found = log_sessions(connection, workspace=workspace, limit=_SESSIONS)
     return [session for session in found if session.id != without]
 
 
 def last_incident(connection: sqlite3.Connection, sessions: list[LogSession]) -> PastIncident | None:
-    """The latest failure in these sessions."""
+    """Return the latest failure in these sessions."""
     best: PastIncident | None = None
     for session in sessions:
         row = connection.execute(

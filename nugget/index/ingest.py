@@ -230,7 +230,7 @@ def _forget_other_rules(connection: sqlite3.Connection, settings: Settings) -> N
 
 
 def _redacted_again(table: str, row: Sequence[Any], allow: Sequence[re.Pattern[str]]) -> list[Any]:
-    """A row with its text redacted by the rules of today; `parts` is the last column."""
+    """Return a row with its text redacted by the rules of today; `parts` is the last column."""
     column = {"events": 4, "command_inputs": 2, "pane_output": 3}[table]
     cleaned = [*row]
     cleaned[column] = redact(row[column], allow=allow).text

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
+from nugget.index.fulltext import terms_of
 from nugget.index.queries import select_in
-from nugget.index.terms import terms_of
 from nugget.models import Scope, Speaker, SpeechOrigin
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.models.speech import evidence_of
@@ -90,13 +90,13 @@ def remove_record(connection: sqlite3.Connection, file: str) -> None:
 
 
 def nuggets_by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Nugget]:
-    """The nuggets of these ids."""
+    """Return the nuggets of these ids."""
     rows = select_in(connection, f"SELECT {_NUGGET_COLUMNS} FROM nuggets WHERE id IN", ids)
     return {row[0]: _nugget(row) for row in rows}
 
 
 def ids_beginning_with(connection: sqlite3.Connection, prefix: str, *, workspace: str | None = None) -> list[str]:
-    """The ids of nuggets that begin so, sorted; at most 20."""
+    """Return the ids of nuggets that begin so, sorted; at most 20."""
     rows = connection.execute(
         "SELECT id FROM nuggets WHERE id >= ? AND id < ? AND (? IS NULL OR workspace = ?) ORDER BY id LIMIT 20",
         (prefix, prefix + _LAST_CHARACTER, workspace, workspace),
@@ -152,14 +152,14 @@ def brief_of_ids(
     connection: sqlite3.Connection, ids: Sequence[str], workspace: str, *, types: Sequence[str] = (),
     since: datetime | None = None,
 ) -> dict[str, BriefNugget]:  # fmt: skip
-    """Those of the nuggets that belong to a workspace."""
+    """Return those of the nuggets that belong to a workspace."""
     more, parameters = _admitted(types, since)
     start = f"SELECT {_BRIEF_COLUMNS} FROM nuggets WHERE workspace = ? {more} AND id IN"
     return {row[0]: _brief(row) for row in select_in(connection, start, ids, (workspace, *parameters))}
 
 
 def paths_with_hash(connection: sqlite3.Connection, workspace: str, file_hash: str) -> set[str]:
-    """The paths whose content once had this SHA-256."""
+    """Return the paths whose content once had this SHA-256."""
     rows = connection.execute(
         "SELECT DISTINCT path FROM nuggets WHERE workspace = ? AND file_hash = ?", (workspace, file_hash)
     )
@@ -167,7 +167,7 @@ def paths_with_hash(connection: sqlite3.Connection, workspace: str, file_hash: s
 
 
 def naming(connection: sqlite3.Connection, workspace: str, ids: Sequence[str], word: str) -> set[str]:
-    """Those of the nuggets whose summary, detail or evidence holds a word (as a part of a text, case counts)."""
+    """Return those of the nuggets whose summary, detail or evidence holds a word (as a part of a text, case counts)."""
     rows = select_in(
         connection,
         """SELECT id FROM nuggets WHERE workspace = ?
@@ -194,7 +194,7 @@ def has_newer(connection: sqlite3.Connection, workspace: str, nugget: BriefNugge
 
 
 def scoped_paths(connection: sqlite3.Connection, workspace: str) -> dict[str, int]:
-    """Every path that nuggets of a workspace are scoped to, with how many there are."""
+    """Return every path that nuggets of a workspace are scoped to, with how many there are."""
     rows = connection.execute(
         "SELECT path, count(*) FROM nuggets WHERE workspace = ? AND path != '' GROUP BY path ORDER BY path",
         (workspace,),
@@ -205,7 +205,7 @@ def scoped_paths(connection: sqlite3.Connection, workspace: str) -> dict[str, in
 def nugget_list(
     connection: sqlite3.Connection, workspace: str, *, types: Sequence[str] = (), session: str | None = None
 ) -> Iterator[Nugget]:
-    """The nuggets of a workspace, those of the newest session first."""
+    """Yield the nuggets of a workspace, those of the newest session first."""
     more, parameters = _admitted(types, None)
     rows = connection.execute(
         f"""SELECT {_NUGGET_COLUMNS} FROM nuggets WHERE workspace = ? AND (? IS NULL OR session = ?) {more}
@@ -216,7 +216,7 @@ def nugget_list(
 
 
 def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
-    """How many nuggets a workspace has."""
+    """Return how many nuggets a workspace has."""
     row = connection.execute("SELECT count(*) FROM nuggets WHERE workspace = ?", (workspace,)).fetchone()
     return int(row[0])
 
@@ -236,7 +236,7 @@ def sessions(
 
 
 def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
-    """The files that the session of this file of the store touched, by path."""
+    """Return the files that the session of this file of the store touched, by path."""
     rows = connection.execute(
         """SELECT path, action, at, before_hash, after_hash, previous_path FROM file_touches WHERE file = ?
            ORDER BY path""",
@@ -281,7 +281,7 @@ def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tupl
 
 
 def known_renames(connection: sqlite3.Connection, workspace: str) -> tuple[str | None, str | None, list[Any]]:
-    """The commit up to which renames are known, since when they were looked for, and the (old, new) paths."""
+    """Return the commit up to which renames are known, since when they were looked for, and the (old, new) paths."""
     state = connection.execute("SELECT head, since FROM rename_states WHERE workspace = ?", (workspace,)).fetchone()
     rows = connection.execute(
         "SELECT old_path, new_path FROM renames WHERE workspace = ? ORDER BY position", (workspace,)
@@ -302,7 +302,7 @@ def put_renames(
 
 
 def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime | None:
-    """When the first session of a workspace began."""
+    """Return when the first session of a workspace began."""
     row = connection.execute(
         "SELECT min(started) FROM provenance_sessions WHERE workspace = ?", (workspace,)
     ).fetchone()

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
-from nugget.index.fulltext import COLUMN_WEIGHTS, match_any
-from nugget.index.terms import Terms
+from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, match_any
 from nugget.models import (
     FileState,
     Filter,
@@ -53,7 +52,7 @@ class Edge(NamedTuple):
 
 
 def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, Unit]:
-    """The units of these keys. Raises DatabaseError for values that no sync wrote."""
+    """Return the units of these keys. Raises DatabaseError for values that no sync wrote."""
     rows = select_in(connection, f"SELECT key, {_UNIT_COLUMNS} FROM units WHERE key IN", list(keys))
     found = {row[0]: row[1:] for row in rows}
     edges: dict[int, list[Relation]] = {}
@@ -65,24 +64,24 @@ def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[in
 
 
 def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: SourceName) -> dict[str, int]:
-    """The keys of units by id, within one source."""
+    """Return the keys of units by id, within one source."""
     rows = select_in(connection, "SELECT id, key FROM units WHERE source = ? AND id IN", list(ids), (source,))
     return {row[0]: row[1] for row in rows}
 
 
 def unit_ids(connection: sqlite3.Connection, source: SourceName) -> list[str]:
-    """The ids of all units of a source, sorted."""
+    """Return the ids of all units of a source, sorted."""
     return [row[0] for row in connection.execute("SELECT id FROM units WHERE source = ? ORDER BY id", (source,))]
 
 
 def chunks_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, StoredChunk]:
-    """The chunks of these keys."""
+    """Return the chunks of these keys."""
     rows = select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE key IN", list(keys))
     return {row[0]: _chunk(row) for row in rows}
 
 
 def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
-    """All chunks of these units, each list in the order of the unit."""
+    """Return all chunks of these units, each list in the order of the unit."""
     found: dict[int, list[StoredChunk]] = {}
     for row in select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE unit_key IN", list(keys)):
         found.setdefault(row[1], []).append(_chunk(row))
@@ -90,17 +89,17 @@ def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict
 
 
 def units_of_chunks(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, int]:
-    """The unit of each of these chunks: chunk key -> unit key."""
+    """Return the unit of each of these chunks: chunk key -> unit key."""
     return dict(select_in(connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
 
 def search_chunks(connection: sqlite3.Connection, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-    """The k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
+    """Return the k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
     return _search(connection, "chunks_fts", terms, k, *allowed_chunks(filter_))
 
 
 def search_units(connection: sqlite3.Connection, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-    """The k best units for any of these terms as (unit key, BM25 score, higher is better)."""
+    """Return the k best units for any of these terms as (unit key, BM25 score, higher is better)."""
     conditions, parameters = _conditions(filter_)
     allowed = f"SELECT key FROM units u WHERE {conditions}" if conditions else ""
     return _search(connection, "units_fts", terms, k, allowed, parameters)
@@ -122,7 +121,7 @@ def _search(
 
 
 def vector_size(connection: sqlite3.Connection) -> int | None:
-    """The size in bytes of a vector of the index; None where it holds none."""
+    """Return the size in bytes of a vector of the index; None where it holds none."""
     row = connection.execute("SELECT length(embedding) FROM vectors LIMIT 1").fetchone()
     return int(row[0]) if row else None
 
@@ -134,7 +133,7 @@ def chunk_range(connection: sqlite3.Connection, unit_key: int) -> tuple[int, int
 
 
 def words_within(connection: sqlite3.Connection, words: Sequence[str], first: int, last: int) -> list[str]:
-    """The words that stand in any chunk between two keys, both included."""
+    """Return the words that stand in any chunk between two keys, both included."""
     sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
     return [word for word in words if connection.execute(sql, (match_any([word]), first, last)).fetchone()]
 
@@ -148,7 +147,7 @@ def allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
 
 
 def admitted_units(connection: sqlite3.Connection, keys: Sequence[int], filter_: Filter) -> set[int]:
-    """Those of the units that a filter admits."""
+    """Return those of the units that a filter admits."""
     conditions, parameters = _conditions(filter_)
     if not conditions:
         return set(keys)
@@ -198,7 +197,7 @@ def _conditions(filter_: Filter) -> tuple[str, list[object]]:
 
 
 def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
-    """The edges of these units in both directions, to units that are in the index.
+    """Return the edges of these units in both directions, to units that are in the index.
 
     Raises DatabaseError for values that no sync wrote.
     """
@@ -264,19 +263,19 @@ def problems(connection: sqlite3.Connection, source: SourceName) -> list[Problem
 
 
 def paths_claiming(connection: sqlite3.Connection, source: SourceName, ids: Sequence[str]) -> list[str]:
-    """The files that claim one of these unit ids."""
+    """Return the files that claim one of these unit ids."""
     rows = select_in(connection, "SELECT path FROM files WHERE source = ? AND unit_id IN", ids, (source,))
     return sorted(row[0] for row in rows)
 
 
 def unit_path(connection: sqlite3.Connection, source: SourceName, unit_id: str) -> str | None:
-    """The file that an indexed unit came from."""
+    """Return the file that an indexed unit came from."""
     row = connection.execute("SELECT path FROM units WHERE source = ? AND id = ?", (source, unit_id)).fetchone()
     return None if row is None else row[0]
 
 
 def has_source(connection: sqlite3.Connection, source: SourceName) -> bool:
-    """Whether there is any unit of a source."""
+    """Return whether there is any unit of a source."""
     return connection.execute("SELECT 1 FROM units WHERE source = ? LIMIT 1", (source,)).fetchone() is not None
 
 
@@ -294,7 +293,7 @@ def units_named(connection: sqlite3.Connection, words: Sequence[str], filter_: F
 
 
 def newest_units(connection: sqlite3.Connection, filter_: Filter, limit: int) -> list[int]:
-    """The keys of the units that a filter admits, what changed last first."""
+    """Return the keys of the units that a filter admits, what changed last first."""
     conditions, parameters = _conditions(filter_)
     rows = connection.execute(
         f"SELECT u.key FROM units u WHERE {conditions or 'true'} "
@@ -305,12 +304,12 @@ def newest_units(connection: sqlite3.Connection, filter_: Filter, limit: int) ->
 
 
 def unit_ids_of_path(connection: sqlite3.Connection, source: SourceName, path: str) -> list[str]:
-    """The ids of the units that came from a file."""
+    """Return the ids of the units that came from a file."""
     return [row[0] for row in connection.execute("SELECT id FROM units WHERE source = ? AND path = ?", (source, path))]
 
 
 def meta(connection: sqlite3.Connection, key: str) -> str | None:
-    """A fact about the index as a whole."""
+    """Return a fact about the index as a whole."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else str(row[0])
 
@@ -319,7 +318,7 @@ def select_in(
     connection: sqlite3.Connection, sql: str, values: Sequence[object],
     parameters: Sequence[object] = (),
 ) -> Iterator[Any]:  # fmt: skip
-    """The rows of a query that ends in `IN`, for any number of values."""
+    """Yield the rows of a query that ends in `IN`, for any number of values."""
     for start in range(0, len(values), _IN_ONE_QUERY):
         part = values[start : start + _IN_ONE_QUERY]
         yield from connection.execute(f"{sql} ({','.join('?' * len(part))})", (*parameters, *part))

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from nugget.index.fulltext import chunk_columns, unit_columns
-from nugget.index.terms import LARGE_INDEX_CHUNKS
+from nugget.index.fulltext import LARGE_INDEX_CHUNKS, chunk_columns, unit_columns
 from nugget.markdown import body_below_title
 from nugget.models import Chunk, FileState, Problem, Scope, SourceName, Unit
 
@@ -33,7 +32,7 @@ def embedded_texts(unit: Unit, chunks: Sequence[Chunk]) -> list[str]:
 
 
 def indexed_title(title: str, body: str) -> str:
-    """The title, where it says more than the text below it; empty for one that is just how the text begins."""
+    """Return the title, where it says more than the text below it; empty for one that is just how the text begins."""
     beginning = " ".join(body[: 4 * len(title) + 100].split())
     return "" if beginning.startswith(title.removesuffix("[…]").strip()) else title
 

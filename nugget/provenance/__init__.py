@@ -20,9 +20,7 @@ from nugget.index import provenance as stored
 from nugget.index.provenance import BriefNugget
 from nugget.models import Scope, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
-from nugget.provenance.checkout import Checkout
-from nugget.provenance.renames import follow_renames
-from nugget.provenance.staleness import stale_reason
+from nugget.provenance.checkout import Checkout, follow_renames, stale_reason
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 from nugget.retrieval.relevance import FILE, FileProfile, Signals, contributions_of, relevance, scope_match
 
@@ -52,7 +50,7 @@ class Reviewed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Location:
     """The place in question, as it is now: `aliases` lead from old paths to present ones."""
 
     path: str | None
@@ -64,7 +62,7 @@ class _Place:
         return self.aliases.get(path, path)
 
     def names(self, present: str) -> list[str]:
-        """All paths that a file has had, its present one first."""
+        """Return all paths that a file has had, its present one first."""
         return [present, *(old for old, now in self.aliases.items() if now == present)]
 
     def match(self, path: str) -> ScopeMatch:
@@ -118,7 +116,7 @@ def why(
 
 
 def file_names(connection: sqlite3.Connection, checkout: Checkout, path: str) -> list[str]:
-    """All paths that the file at `path` has had, its present one first."""
+    """Return all paths that the file at `path` has had, its present one first."""
     place, _ = _find_place(NuggetQuery(path=path), connection, checkout)
     return place.names(place.path or "")
 
@@ -128,7 +126,7 @@ def stale_reasons(
 ) -> dict[str, StaleReason]:
     """Return id -> reason for each of these nuggets that is stale. Hashes every file they are about, once."""
     aliases = follow_renames(connection, checkout, {nugget.scope.path for nugget in nuggets if nugget.scope.path})
-    place = _Place(path=None, is_folder=False, aliases=aliases)
+    place = _Location(path=None, is_folder=False, aliases=aliases)
     found: dict[str, StaleReason] = {}
     for nugget in nuggets:
         brief = BriefNugget(
@@ -140,7 +138,7 @@ def stale_reasons(
     return found
 
 
-def _find_place(query: NuggetQuery, connection: sqlite3.Connection, checkout: Checkout) -> tuple[_Place, list[str]]:
+def _find_place(query: NuggetQuery, connection: sqlite3.Connection, checkout: Checkout) -> tuple[_Location, list[str]]:
     scoped = stored.scoped_paths(connection, checkout.workspace.identity)
     asked = query.path
     aliases = follow_renames(connection, checkout, scoped, asked=asked)
@@ -152,12 +150,12 @@ def _find_place(query: NuggetQuery, connection: sqlite3.Connection, checkout: Ch
     if asked and not is_folder and not checkout.exists(asked):
         is_folder = any(path.startswith(f"{asked}/") for path in scoped)
         notes.append(f"{asked} is not in the checkout (any more).")
-    return _Place(path=asked, is_folder=is_folder, aliases=aliases), notes
+    return _Location(path=asked, is_folder=is_folder, aliases=aliases), notes
 
 
 def _candidates(
-    query: NuggetQuery, place: _Place, connection: sqlite3.Connection, checkout: Checkout, now: datetime, chunks: int,
-    meant: Mapping[str, float], symbol_words: Sequence[str],
+    query: NuggetQuery, place: _Location, connection: sqlite3.Connection, checkout: Checkout, now: datetime,
+    chunks: int, meant: Mapping[str, float], symbol_words: Sequence[str],
 ) -> list[_Candidate]:  # fmt: skip
     workspace = checkout.workspace.identity
     briefs: dict[str, BriefNugget] = {}
@@ -189,8 +187,8 @@ def _candidates(
     ]  # fmt: skip
 
 
-def _at(place: _Place, workspace: str, connection: sqlite3.Connection, query: NuggetQuery) -> list[BriefNugget]:
-    """The nuggets at, above, below and beside a place, under the names that files have and had."""
+def _at(place: _Location, workspace: str, connection: sqlite3.Connection, query: NuggetQuery) -> list[BriefNugget]:
+    """Return the nuggets at, above, below and beside a place, under the names that files have and had."""
     path = place.path or ""
     parts = path.split("/")
     above = ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
@@ -206,7 +204,7 @@ def _naming_symbol(
     briefs: Mapping[str, BriefNugget], connection: sqlite3.Connection, workspace: str, symbol: str | None,
     words: Sequence[str],
 ) -> set[str]:  # fmt: skip
-    """The nuggets that are scoped to the symbol or name it, or what is defined inside it."""
+    """Return the nuggets that are scoped to the symbol or name it, or what is defined inside it."""
     if not symbol:
         return set()
     names = {symbol, symbol.rpartition(".")[2], *words}
@@ -217,10 +215,10 @@ def _naming_symbol(
 
 
 def _best(
-    candidates: Sequence[_Candidate], limit: int, connection: sqlite3.Connection, checkout: Checkout, place: _Place,
+    candidates: Sequence[_Candidate], limit: int, connection: sqlite3.Connection, checkout: Checkout, place: _Location,
     today: date, profile: FileProfile,
 ) -> list[tuple[_Candidate, StaleReason | None]]:  # fmt: skip
-    """The best `limit` candidates in order, each with why it is stale.
+    """Return the best `limit` candidates in order, each with why it is stale.
 
     A penalty only lowers a score: whatever leads is looked at once, put back with its penalty if it has one, and is
     in its place when it leads again.
@@ -246,7 +244,7 @@ def _best(
 
 
 def _stale_reason(
-    brief: BriefNugget, connection: sqlite3.Connection, checkout: Checkout, place: _Place, today: date
+    brief: BriefNugget, connection: sqlite3.Connection, checkout: Checkout, place: _Location, today: date
 ) -> StaleReason | None:
     present = place.present(brief.path)
     return stale_reason(
@@ -276,9 +274,9 @@ def _hit(candidate: _Candidate, reason: StaleReason | None, nugget: Nugget, prof
 
 
 def _reviewed_hit(
-    one: Reviewed, query: NuggetQuery, place: _Place, now: datetime, profile: FileProfile
+    one: Reviewed, query: NuggetQuery, place: _Location, now: datetime, profile: FileProfile
 ) -> NuggetHit | None:
-    """A unit of the brain as a hit; None where it is neither about the place nor matches the words."""
+    """Return a unit of the brain as a hit; None where it is neither about the place nor matches the words."""
     unit, nugget = one.unit, as_nugget(one.unit)
     match = place.match(nugget.scope.path or "")
     is_elsewhere = match in (ScopeMatch.ELSEWHERE, ScopeMatch.WORKSPACE)
@@ -298,7 +296,7 @@ def _reviewed_hit(
 
 
 def as_nugget(unit: Unit) -> Nugget:
-    """A unit of the brain as it is weighed and shown beside nuggets."""
+    """Return a unit of the brain as it is weighed and shown beside nuggets."""
     from nugget.markdown import body_below_title
 
     changed = unit.last_modified or unit.created
@@ -318,7 +316,7 @@ def as_nugget(unit: Unit) -> Nugget:
     )
 
 
-def _notes_on(hits: Sequence[NuggetHit], place: _Place, checkout: Checkout) -> list[str]:
+def _notes_on(hits: Sequence[NuggetHit], place: _Location, checkout: Checkout) -> list[str]:
     """Return what a reader should know of the files behind an answer."""
     notes = []
     paths = dict.fromkeys(hit.nugget.scope.path for hit in hits if hit.nugget.scope.path and not hit.unit)

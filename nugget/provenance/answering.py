@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 
@@ -18,13 +19,14 @@ from nugget.index.provenance import IndexedSession
 from nugget.infra import query_log
 from nugget.infra.embedding import Embedder
 from nugget.infra.query_log import Face
-from nugget.infra.workspace import Workspace
+from nugget.infra.workspace import Workspace, normalised_remote
 from nugget.models import Depth, Filter, SourceName
 from nugget.models.nuggets import NuggetBundle, NuggetQuery, NuggetType
 from nugget.provenance import Reviewed, file_names
 from nugget.provenance.asking import ask_code, find_place, has_nuggets, nuggets_meant, opened_index
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.symbols import Definition
+from nugget.retrieval.staleness import stale_reasons
 
 NEAREST = 50
 """Chunks taken from vectors, at most."""
@@ -77,7 +79,7 @@ def answer_code(
 
 
 def sessions_of_path(connection: sqlite3.Connection, checkout: Checkout, path: str) -> list[IndexedSession]:
-    """The sessions that touched a file under any of its names, or anything below a folder, newest first."""
+    """Return the sessions that touched a file under any of its names, or anything below a folder, newest first."""
     identity = checkout.workspace.identity
     below = [path] if checkout.is_folder(path) else []
     names = file_names(connection, checkout, path)
@@ -109,7 +111,7 @@ def code_query(
     *, path: str | None = None, symbol: str | None = None, text: str | None = None, types: Sequence[str] = (),
     since: datetime | None = None, depth: Depth | str = Depth.STANDARD, budget_tokens: int = 2000,
 ) -> NuggetQuery:  # fmt: skip
-    """A query from what a face was given. Raises UsageError for what it cannot take."""
+    """Return a query from what a face was given. Raises UsageError for what it cannot take."""
     if budget_tokens < 1:
         raise UsageError(f"budget must be at least 1, not {budget_tokens}.")
     try:
@@ -130,8 +132,6 @@ def _with_path(query: NuggetQuery, path: str | None) -> NuggetQuery:
 def _reviewed(index: Index | None, workspace: Workspace, text: str | None, now: datetime) -> list[Reviewed]:
     if index is None:
         return []
-    from nugget.provenance.reviewed import reviewed_units
-
     try:
         return reviewed_units(index, workspace, text=text, today=now.date())
     except (sqlite3.Error, Unusable):
@@ -141,7 +141,7 @@ def _reviewed(index: Index | None, workspace: Workspace, text: str | None, now: 
 def _meant(
     home: Path, connection: sqlite3.Connection, text: str, embedder: Callable[[], Embedder | None]
 ) -> dict[str, float]:
-    """The nuggets that mean the like of a text, by the vectors of the machine's index: id -> cosine."""
+    """Return the nuggets that mean the like of a text, by the vectors of the machine's index: id -> cosine."""
     if connection.execute("SELECT 1 FROM unit_vectors LIMIT 1").fetchone() is None:
         return {}
     from nugget.index import read_home
@@ -160,3 +160,46 @@ def _meant(
         return nuggets_meant(connection, best)
     finally:
         index.close()
+
+
+_TEXT_CANDIDATES = 200
+
+
+def reviewed_units(index: Index, workspace: Workspace, *, text: str | None, today: date) -> list[Reviewed]:
+    """Return the units of a brain's index that are scoped to a path or symbol of the workspace.
+
+    A unit whose scope names no repository is about any that has the path.
+    """
+    rows = index.connection.execute(
+        """SELECT key, scope_repo FROM units WHERE source = 'brain'
+           AND (scope_path IS NOT NULL OR scope_symbol IS NOT NULL)"""
+    )
+    keys = [key for key, repo in rows if is_about(repo, workspace)]
+    if not keys:
+        return []
+    matches: dict[int, float] = {}
+    if text:
+        matches = dict(index.search_unit_text(index.terms(text), _TEXT_CANDIDATES, Filter()))
+    best = max(matches.values(), default=0.0) or 1.0
+    units = index.units(keys)
+    stale = stale_reasons(units, index, today=today)
+    return [
+        Reviewed(unit=unit, text=matches[key] / best if key in matches else None, stale_reason=stale.get(key))
+        for key, unit in units.items()
+    ]
+
+
+def is_about(repo: str | None, workspace: Workspace) -> bool:
+    """Return whether a unit's `scope.repo` means this workspace: its identity, its remote's address, or its name.
+
+    An address may be written any way that git takes it, `acme/shop` and `shop` are enough.
+    """
+    if not repo:
+        return True
+    named = repo.strip().rstrip("/").removesuffix(".git").lower()
+    if named in (workspace.identity.lower(), workspace.name.lower()):
+        return True
+    address = normalised_remote(repo) or named
+    digest = hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    slug, _, own = workspace.identity.rpartition("-")
+    return own == digest or ("/" in named and slug.endswith("-" + named.replace("/", "-")))

@@ -21,8 +21,7 @@ from nugget.infra.workspace import Workspace, find_workspace, relative_path, van
 from nugget.models import SourceName
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
 from nugget.provenance import Reviewed, why
-from nugget.provenance.checkout import Checkout
-from nugget.provenance.renames import follow_renames
+from nugget.provenance.checkout import Checkout, follow_renames
 from nugget.provenance.symbols import Definition, can_read, find_definitions, is_symbol
 from nugget.sources.nugget_units import NuggetUnits
 
@@ -32,7 +31,7 @@ _MOST_PLACES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodePlace:
+class CodeLocation:
     """A path as it was named, found: its workspace, and the path relative to it, empty for the root."""
 
     workspace: Workspace
@@ -41,7 +40,7 @@ class CodePlace:
 
 @contextmanager
 def opened_index(home: Path) -> Iterator[sqlite3.Connection]:
-    """The machine's index with what the store of provenance says now. Raises IndexUnavailable."""
+    """Return the machine's index with what the store of provenance says now. Raises IndexUnavailable."""
     with closing(open_home(home)) as connection:
         source = NuggetUnits(home)
         if document_changes(source, connection):
@@ -49,14 +48,14 @@ def opened_index(home: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def find_place(path: str | None, *, folder: Path, has_nuggets: Callable[[str], bool]) -> CodePlace:
-    """The workspace that `path`, or without one `folder`, is in. A relative path is meant from `folder`.
+def find_place(path: str | None, *, folder: Path, has_nuggets: Callable[[str], bool]) -> CodeLocation:
+    """Return the workspace that `path`, or without one `folder`, is in. A relative path is meant from `folder`.
 
     That is the innermost repository (a submodule, not what it is in), unless nuggets (`has_nuggets` of an identity)
     are known of the outer one only. Raises UsageError for a path that is in no workspace.
     """
     if path is None:
-        return CodePlace(workspace=_workspace(folder, has_nuggets), path=None)
+        return CodeLocation(workspace=_workspace(folder, has_nuggets), path=None)
     if "\0" in path or not path.strip():
         raise UsageError("The path is empty or holds a NUL.", hint="Give a file or folder of a repository.")
     whole = Path(os.path.normpath(Path(folder, expanded(path))))
@@ -64,11 +63,11 @@ def find_place(path: str | None, *, folder: Path, has_nuggets: Callable[[str], b
     inner = _workspace(here, has_nuggets) if here != Path(here.anchor) else _workspace(folder, has_nuggets)
     relative = _relative(inner, whole)
     if relative is not None and has_nuggets(inner.identity):
-        return CodePlace(workspace=inner, path=relative)
+        return CodeLocation(workspace=inner, path=relative)
     for other in _other_workspaces(inner, here, whole, folder):
         inside = _relative(other, whole)
         if inside is not None and (relative is None or has_nuggets(other.identity)):
-            return CodePlace(workspace=other, path=inside)
+            return CodeLocation(workspace=other, path=inside)
     own = find_workspace(folder)
     if relative is None or (inner.common_dir is None and own is not None and own.identity != inner.identity):
         inner = own or inner
@@ -76,11 +75,11 @@ def find_place(path: str | None, *, folder: Path, has_nuggets: Callable[[str], b
             f"{path} is outside of the workspace {inner.name} ({inner.root}).",
             hint="Go to the repository that it is in, or give its path from there.",
         )
-    return CodePlace(workspace=inner, path=relative)
+    return CodeLocation(workspace=inner, path=relative)
 
 
 def find_here(connection: sqlite3.Connection, folder: Path) -> Workspace:
-    """The workspace that a folder is in."""
+    """Return the workspace that a folder is in."""
     return _workspace(folder, partial(has_nuggets, connection))
 
 
@@ -90,7 +89,7 @@ def has_nuggets(connection: sqlite3.Connection, workspace: str) -> bool:
 
 
 def find_nugget(connection: sqlite3.Connection, prefix: str, *, workspace: str) -> Nugget:
-    """The nugget of an id, or of the beginning of one: of this workspace, else of any.
+    """Return the nugget of an id, or of the beginning of one: of this workspace, else of any.
 
     Raises UsageError where none, or more than one, has such an id.
     """
@@ -153,7 +152,7 @@ def ask_code(
 
 
 def nuggets_meant(connection: sqlite3.Connection, unit_cosines: dict[int, float]) -> dict[str, float]:
-    """The nuggets among units (by key) that are near enough to a question: id -> cosine."""
+    """Return the nuggets among units (by key) that are near enough to a question: id -> cosine."""
     near = {key: cosine for key, cosine in unit_cosines.items() if cosine >= MEANT_FROM}
     units = queries.units_by_key(connection, list(near))
     return {unit.id: near[key] for key, unit in units.items() if unit.source is SourceName.PROVENANCE}
@@ -178,7 +177,7 @@ def _other_workspaces(inner: Workspace, here: Path, whole: Path, folder: Path) -
 
 
 def _relative(workspace: Workspace, whole: Path) -> str | None:
-    """The path relative to the workspace, empty for its root; None for one outside."""
+    """Return the path relative to the workspace, empty for its root; None for one outside."""
     if os.path.realpath(whole) == os.path.realpath(workspace.root):
         return ""
     return relative_path(workspace, str(whole))
@@ -187,7 +186,7 @@ def _relative(workspace: Workspace, whole: Path) -> str | None:
 def _find_symbol(
     query: NuggetQuery, symbol: str, checkout: Checkout
 ) -> tuple[NuggetQuery, tuple[Definition, ...], tuple[str, ...]]:
-    """The query with the file of its symbol, where that is defined, and what to say of it."""
+    """Return the query with the file of its symbol, where that is defined, and what to say of it."""
     if not is_symbol(symbol):
         raise UsageError(f"{symbol!r} cannot be the name of a symbol.", hint="Write it as in the code: `login`.")
     definitions = tuple(find_definitions(checkout, symbol, path=query.path))

@@ -11,8 +11,7 @@ from nugget.errors import GitError
 from nugget.index import provenance as stored
 from nugget.infra import git
 from nugget.models import Unit
-from nugget.provenance.checkout import Checkout
-from nugget.provenance.renames import follow_renames
+from nugget.provenance.checkout import Checkout, follow_renames
 from nugget.provenance.symbols import can_read, find_definitions
 
 _IN_ONE_GREP = 200

@@ -13,8 +13,7 @@ from nugget.errors import GitError
 from nugget.index import provenance as stored
 from nugget.infra import git
 from nugget.infra.query_log import Asked
-from nugget.provenance.checkout import Checkout
-from nugget.provenance.renames import follow_renames
+from nugget.provenance.checkout import Checkout, follow_renames
 
 CHURN_DAYS = 180
 """How far back changes are counted."""
@@ -54,7 +53,7 @@ class Gaps:
 
 
 def coverage(connection: sqlite3.Connection, checkout: Checkout) -> list[Covered]:
-    """The files of a workspace with nuggets, most first, under their present names."""
+    """Return the files of a workspace with nuggets, most first, under their present names."""
     scoped = stored.scoped_paths(connection, checkout.workspace.identity)
     aliases = follow_renames(connection, checkout, scoped)
     counts: Counter[str] = Counter()
@@ -67,7 +66,7 @@ def coverage(connection: sqlite3.Connection, checkout: Checkout) -> list[Covered
 
 
 def find_gaps(connection: sqlite3.Connection, checkout: Checkout, entries: Sequence[Asked], *, now: datetime) -> Gaps:
-    """The gaps of a workspace. `entries` are those of the query log.
+    """Return the gaps of a workspace. `entries` are those of the query log.
 
     A file is a gap where it was asked about more often than it has nuggets, the most questions for each nugget first;
     and where it has none and was changed in CHURN_DAYS days, the most changes first.
@@ -92,7 +91,7 @@ def find_gaps(connection: sqlite3.Connection, checkout: Checkout, entries: Seque
 
 
 def _known(path: str, covered: dict[str, int]) -> int:
-    """The nuggets of a file, or of everything below a folder."""
+    """Return the nuggets of a file, or of everything below a folder."""
     return covered.get(path, 0) or sum(count for file, count in covered.items() if file.startswith(f"{path}/"))
 
 

@@ -126,7 +126,7 @@ def extract_sessions(
 
 
 def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: datetime) -> Outcome | None:
-    """The provenance of a session that was just captured, by the heuristics, where `provenance` is switched on.
+    """Return the provenance of a session that was just captured, by the heuristics, where `provenance` is switched on.
 
     Also looks which files of its workspaces a person changed since. None where it is switched off or cannot be read;
     nothing is raised that a transcript or the disk can cause.
@@ -335,12 +335,12 @@ def _found_by_llm(known: SessionRecord | None) -> tuple[Nugget, ...]:
 
 
 def _read_until(by_llm: Sequence[Nugget]) -> datetime | None:
-    """When the LLM read the session last, as far as what it found tells."""
+    """Return when the LLM read the session last, as far as what it found tells."""
     return max((one.extracted_at for one in by_llm if one.extracted_at), default=None)
 
 
 def _tunings_of(known: SessionRecord | None, nuggets: Sequence[Nugget]) -> list[Nugget]:
-    """The tunings that were seen before, of files that none of `nuggets` tells the same of."""
+    """Return the tunings that were seen before, of files that none of `nuggets` tells the same of."""
     told = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
     before = known.nuggets if known else ()
     return [one for one in before if one.type is NuggetType.TUNING and one.scope.path not in told]

@@ -52,7 +52,7 @@ class SessionDetail:
 def workspace_sessions(
     connection: sqlite3.Connection, workspace: Workspace, environment: Environment, *, since: datetime | None = None
 ) -> list[KnownSession]:
-    """The sessions of a workspace that ended at `since` or later, newest first."""
+    """Return the sessions of a workspace that ended at `since` or later, newest first."""
     files = {file.id: file for file in find_sessions(environment)}
     known = [
         KnownSession(record=one.record, indexed=one, file=files.get(one.record.session))
@@ -117,7 +117,7 @@ def _read(known: KnownSession, settings: Settings) -> Session:
 
 
 def _folder_of(file: SessionFile) -> str | None:
-    """The folder that a session ran in, from the beginning of its file; None where that does not tell."""
+    """Return the folder that a session ran in, from the beginning of its file; None where that does not tell."""
     if file.is_shared:
         return None
     try:

@@ -64,7 +64,7 @@ def is_symbol(name: str) -> bool:
 
 
 def find_definitions(checkout: Checkout, name: str, *, path: str | None = None) -> list[Definition]:
-    """The definitions of a symbol in a file, below a folder, or (`path` None or empty) in the whole workspace.
+    """Return the definitions of a symbol in a file, below a folder, or (`path` None or empty) in the whole workspace.
 
     A dotted name says what it is in: `Session.refresh`. By path and line. A file that cannot be parsed has none.
     """
@@ -79,7 +79,7 @@ def find_definitions(checkout: Checkout, name: str, *, path: str | None = None) 
 
 
 def definitions_in(path: str, content: bytes, name: str) -> list[Definition]:
-    """The definitions of a symbol in the content of a file, whose language its ending tells."""
+    """Return the definitions of a symbol in the content of a file, whose language its ending tells."""
     wanted = _parts(name)
     suffix = PurePosixPath(path).suffix.lower()
     if not wanted or wanted[-1].encode() not in content:
@@ -116,7 +116,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _paths_with(checkout: Checkout, word: str, folder: str) -> Iterator[str]:
-    """The files of known languages below a folder that hold a word."""
+    """Yield the files of known languages below a folder that hold a word."""
     root = checkout.workspace.root
     endings = (*_PYTHON, *GRAMMARS)
     if checkout.workspace.common_dir is not None:
@@ -144,7 +144,7 @@ def _paths_with(checkout: Checkout, word: str, folder: str) -> Iterator[str]:
 
 
 def _content(checkout: Checkout, path: str) -> bytes:
-    """The content of a file; nothing of one that is absent, leads out of the workspace, or is too large."""
+    """Return the content of a file; nothing of one that is absent, leads out of the workspace, or is too large."""
     if checkout.is_bare:
         return (git.read_blob(checkout.workspace.root, "HEAD", path) or b"")[:MAX_FILE_BYTES]
     return checkout.read(path, max_bytes=MAX_FILE_BYTES) or b""
@@ -196,7 +196,7 @@ def _parser(suffix: str) -> Callable[[bytes], Iterator[_Found]] | None:
 
 
 def _walk(root: Any) -> Iterator[_Found]:
-    """Every definition of a syntax tree, with the names around it. Not recursive: generated code nests deeply."""
+    """Yield every definition of a syntax tree, with the names around it. Not recursive: generated code nests deeply."""
     waiting: list[tuple[Any, tuple[str, ...]]] = [(root, ())]
     while waiting:
         node, outer = waiting.pop()
@@ -209,7 +209,7 @@ def _walk(root: Any) -> Iterator[_Found]:
 
 
 def _name_of(node: Any) -> str | None:
-    """The name that a definition gives: its `name`, the type that an `impl` is for, C's innermost declarator."""
+    """Return the name that a definition gives: its `name`, the type that an `impl` is for, C's innermost declarator."""
     for field in ("name", "type" if node.type == "impl_item" else "declarator"):
         named = node.child_by_field_name(field)
         while named is not None and (inner := named.child_by_field_name("declarator")) is not None:

@@ -53,7 +53,7 @@ class Imported:
 
 
 def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
-    """The lines (without ends) of all sessions of a workspace, of every workspace where none is named.
+    """Yield the lines (without ends) of all sessions of a workspace, of every workspace where none is named.
 
     Where a transcript lies on this machine stays here.
     """
@@ -83,7 +83,7 @@ def import_lines(home: Path, stream: BinaryIO, *, name: str, settings: Settings,
 
 
 def _sections(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[SessionRecord]:
-    """Each session of an import with its nuggets and touches."""
+    """Yield each session of an import with its nuggets and touches."""
     record: SessionRecord | None = None
     nuggets: list[Nugget] = []
     touches: list[FileTouch] = []
@@ -111,7 +111,7 @@ def _sections(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[
 
 
 def _lines(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[bytes]:
-    """The lines of an import, of one that is too long the beginning; what is beyond the limits is a problem."""
+    """Yield the lines of an import, of one that is too long the beginning; what is beyond the limits is a problem."""
     read = number = 0
     is_inside = False
     while piece := stream.readline(MAX_LINE_BYTES):
@@ -133,14 +133,14 @@ def _limit_met(read: int, number: int) -> str:
 
 
 def _checked(record: SessionRecord) -> SessionRecord:
-    """A session as it may come in: without what only a transcript on this machine can say."""
+    """Return a session as it may come in: without what only a transcript on this machine can say."""
     if len(record.session) > _MAX_NAME or len(record.workspace) > _MAX_NAME:
         raise lines.Unreadable("the name of the session or the workspace is too long")
     return replace(record, records=0, transcript=None)
 
 
 def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:
-    """A nugget cannot pose as one of another session or repository, nor as the words of this machine's user."""
+    """Return a nugget cannot pose as one of another session or repository, nor as the words of this machine's user."""
     evidence = tuple(
         replace(one, session=record.session, **(_ELSEWHERE if one.speaker is Speaker.USER else {}))
         for one in nugget.evidence

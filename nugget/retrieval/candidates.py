@@ -101,12 +101,12 @@ class Matcher:
         return [Match(of_chunk(key, 0.0), of_unit(key, 0.0), *cosines(key, _NO_COSINES)) for key in unit_keys]
 
     def nearest_chunk(self, unit_key: int) -> int | None:
-        """The chunk of a unit that is nearest to the question."""
+        """Return the chunk of a unit that is nearest to the question."""
         return None if self.vector is None else self._index.nearest_chunk(self.vector, unit_key)
 
 
 def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbedder | None) -> Gathered:
-    """The units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25."""
+    """Return the units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25."""
     terms = index.terms(query.text)
     if query.match_any:
         terms = replace(terms, match=query.match_any, stems=())
@@ -148,7 +148,7 @@ def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbed
 def _matching_chunks(
     texts: list[tuple[int, float]], nearest: list[tuple[int, float]], unit_of: dict[int, int], *, k: int
 ) -> dict[int, list[int]]:
-    """The chunks of each unit that either list holds, best first by fused rank."""
+    """Return the chunks of each unit that either list holds, best first by fused rank."""
     fused = fuse([[key for key, _ in texts], [key for key, _ in nearest]], k=k)
     chunks: dict[int, list[int]] = {}
     for key in fused:

@@ -44,7 +44,7 @@ class Neighbour(NamedTuple):
 
 
 def neighbours_of(seeds: Sequence[int], index: Index, *, hops: int) -> list[Neighbour]:
-    """The units that relations lead to from the seeds (not the seeds themselves), by their strongest path."""
+    """Return the units that relations lead to from the seeds (not the seeds themselves), by their strongest path."""
     found: dict[int, Neighbour] = {}
     frontier: dict[int, Neighbour | None] = dict.fromkeys(seeds)
     for hop in range(1, hops + 1):

@@ -48,7 +48,7 @@ def to_hits(
 
 
 def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> dict[int, list[StoredChunk]]:
-    """The best chunks of each unit; of a unit that only matched as a whole, the nearest or the first."""
+    """Return the best chunks of each unit; of a unit that only matched as a whole, the nearest or the first."""
     wanted = {entry.candidate.unit_key: entry.candidate.chunk_keys[:CHUNKS_A_UNIT] for entry in scored}
     stored = index.chunks(chunk for chunks in wanted.values() for chunk in chunks)
     shown = {key: [stored[chunk] for chunk in chunks if chunk in stored] for key, chunks in wanted.items()}
@@ -57,7 +57,7 @@ def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> d
 
 
 def _nearest_chunks(keys: Sequence[int], index: Index, matcher: Matcher) -> dict[int, StoredChunk]:
-    """The nearest chunk of each unit; the first of a unit without vectors."""
+    """Return the nearest chunk of each unit; the first of a unit without vectors."""
     nearest = {key: chunk for key in keys if (chunk := matcher.nearest_chunk(key))}
     stored = index.chunks(nearest.values())
     shown = {key: stored[chunk] for key, chunk in nearest.items() if chunk in stored}
@@ -117,7 +117,7 @@ def _behind_successors(
 
 
 def _lifted(hit: Hit, lift: float, reason: str) -> Hit:
-    """A hit raised to a place that its own match would not have given it, with an honest account of it."""
+    """Return a hit raised to a place that its own match would not have given it, with an honest account of it."""
     contributions = hit.contributions
     if lift and contributions:
         contributions = (*contributions, Contribution(name="relation", value=lift, detail=reason))
@@ -134,7 +134,7 @@ def _with_neighbours(
     *,
     today: date,
 ) -> list[Hit]:
-    """The hits with one related unit for each of the best placed behind the first few."""
+    """Return the hits with one related unit for each of the best placed behind the first few."""
     head, seeds = order[:PLACED_BEHIND], order[:SEEDS]
     steps = [step for step in neighbours_of(seeds, index, hops=profile.hops) if step.unit_key not in head]
     if not steps:

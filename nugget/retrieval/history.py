@@ -17,9 +17,8 @@ from datetime import UTC, datetime
 from itertools import combinations
 
 from nugget.index import passages as tables
-from nugget.index.fulltext import asked_word, has_unspaced, match_any, question_words
+from nugget.index.fulltext import asked_word, has_unspaced, inverse_frequency, match_any, question_words, stemmed
 from nugget.index.passages import StoredPassage
-from nugget.index.terms import inverse_frequency, stemmed
 from nugget.models import Contribution, Filter, Hit, HitChunk, SourceName, Unit
 from nugget.retrieval.query_language import Expression, compile_match, wanted_terms
 from nugget.text import shorten

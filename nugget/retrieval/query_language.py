@@ -134,7 +134,7 @@ def parse_search(text: str, *, today: date) -> SearchQuery:
 
 
 def wanted_terms(expression: Expression) -> Iterator[Term]:
-    """The terms of an expression, without those behind NOT."""
+    """Yield the terms of an expression, without those behind NOT."""
     if isinstance(expression, Term):
         yield expression
     elif isinstance(expression, Near):
@@ -147,7 +147,7 @@ def wanted_terms(expression: Expression) -> Iterator[Term]:
 
 
 def compile_match(expression: Expression) -> str:
-    """The FTS5 query of an expression. Every word is quoted, so that no text is ever syntax."""
+    """Return the FTS5 query of an expression. Every word is quoted, so that no text is ever syntax."""
     if isinstance(expression, Term):
         return _compile_term(expression)
     if isinstance(expression, Near):
@@ -181,7 +181,7 @@ def _is_special(token: Term | Near) -> bool:
 
 
 def _tokens(text: str, today: date) -> tuple[list[Term | Near | str], Filter]:
-    """The terms, and as bare strings the operators and parentheses; and the filters."""
+    """Return the terms, and as bare strings the operators and parentheses; and the filters."""
     tokens: list[Term | Near | str] = []
     values: dict[str, list[str]] = {}
     groups = _OPERATORS.search(text) is not None  # else parentheses are those of `retry()`
@@ -237,7 +237,7 @@ def _add_word(tokens: list[Term | Near | str], word: str, *, groups: bool) -> No
 
 
 def _add(tokens: list[Term | Near | str], term: Term) -> None:
-    """A term, where FTS5 would see a word in it."""
+    """Return a term, where FTS5 would see a word in it."""
     if any(char.isalnum() for char in term.text):
         tokens.append(term)
 
@@ -288,7 +288,7 @@ class _Reader:
         self._depth = 0
 
     def read(self) -> Expression:
-        """The whole expression. Raises _Malformed."""
+        """Return the whole expression. Raises _Malformed."""
         found = self._either()
         if self._peek() is not None:
             raise _Malformed("a parenthesis is closed that was not opened")

@@ -125,7 +125,7 @@ def _unit(index: Index, source: SourceName, name: str) -> Shown | None:
 
 
 def section_of(body: str, wanted: str) -> str | None:
-    """The part of a markdown text below the heading of that name (or slug), with the headings below that one."""
+    """Return the part of a markdown text below the heading of that name (or slug), with the headings below that one."""
     slug = slugify(wanted)
     headings = headings_of(body)
     for number, (level, name, line) in enumerate(headings):

@@ -95,7 +95,7 @@ class Results:
 
 
 def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tuple[SourceName, ...]:
-    """The sources to search: the named ones, else all. Memory is one of them only for a named identity.
+    """Return the sources to search: the named ones, else all. Memory is one of them only for a named identity.
 
     Raises UsageError where memory is asked for without an identity.
     """
@@ -188,7 +188,7 @@ def _listed(
     limit: int,
     depth: Depth,
 ) -> Iterator[Group]:
-    """All that the filters admit, the newest first: nothing else was asked for."""
+    """Yield all that the filters admit, the newest first: nothing else was asked for."""
     filter_ = query.filter
     for source in sources:
         index = indexes.of(source)
@@ -210,7 +210,7 @@ def _listed(
 
 
 def _asked_of(source: SourceName, query: SearchQuery, *, limit: int, depth: Depth, explain: bool) -> Query:
-    """The query as it is put to the units of one source."""
+    """Return the query as it is put to the units of one source."""
     sources = () if source is SourceName.BRAIN else (source,)
     return Query(
         text=query.text,
@@ -237,7 +237,7 @@ def _units_of(source: SourceName, query: SearchQuery, bundle: Bundle, index: Ind
 
 
 def day_of(hit: Hit) -> date | None:
-    """When what was found was made or changed last."""
+    """Return when what was found was made or changed last."""
     return hit.unit.last_modified or hit.unit.created
 
 
@@ -308,7 +308,7 @@ def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
 def _passages(
     query: SearchQuery, indexes: Indexes, sources: Sequence[SourceName], *, limit: int
 ) -> dict[SourceName, list[Hit]]:
-    """The passages of each source of history."""
+    """Return the passages of each source of history."""
     chosen = [source for source in sources if source in HISTORY_SOURCES]
     index = indexes.of(chosen[0]) if chosen and not _is_about_units(query.filter) else None
     if index is None:

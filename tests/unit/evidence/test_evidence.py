@@ -14,8 +14,8 @@ from logs import NOW, Logs, logs_in
 from nugget.config import Settings
 from nugget.errors import NuggetError, UsageError
 from nugget.evidence import bundle_json, detect_intent, evidence_bundle, find_log, ingest, is_diagnostic
-from nugget.evidence.packing import TRUNCATED
-from nugget.evidence.profiles import PROFILES
+from nugget.evidence.bundle import TRUNCATED
+from nugget.evidence.candidates import PROFILES
 from nugget.index.connection import open_home
 from nugget.index.events import TABLES
 

@@ -17,8 +17,16 @@ from numpy.typing import NDArray
 from nugget.index import Index, queries, writes
 from nugget.index.connection import connect, create, load_sqlite_vec, open_existing, write_transaction
 from nugget.index.embed import VectorCache
-from nugget.index.fulltext import match_any, parts_of, pieces, question_words
-from nugget.index.terms import compound_parts, edit_distance, inverse_frequency, nearest
+from nugget.index.fulltext import (
+    compound_parts,
+    edit_distance,
+    inverse_frequency,
+    match_any,
+    nearest,
+    parts_of,
+    pieces,
+    question_words,
+)
 from nugget.models import Chunk, Filter, SourceName, Unit
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from nugget.index import writes
 from nugget.index.connection import create, write_transaction
+from nugget.index.fulltext import terms_of
 from nugget.index.queries import search_units
-from nugget.index.terms import terms_of
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, SourceName, Unit
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search

@@ -134,7 +134,7 @@ def timeline(results: Results) -> list[tuple[date | None, Hit]]:
 
 
 def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> tuple[str, NDArray[np.float32]] | None:
-    """The vector of a unit as it is stored, or of a text as the model makes it, with the model's name."""
+    """Return the vector of a unit as it is stored, or of a text as the model makes it, with the model's name."""
     if isinstance(thing, Unit):
         index = indexes.of(thing.source)
         keys = unit_keys(index.connection, [thing.id], thing.source) if index else {}
@@ -159,7 +159,7 @@ def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> t
 
 
 def _nearest(index: Index, vector: NDArray[np.float32], source: SourceName, limit: int) -> list[Hit]:
-    """The units of a source whose nearest chunk is nearest, with that chunk."""
+    """Return the units of a source whose nearest chunk is nearest, with that chunk."""
     with index.reading():
         found = index.search_vectors(vector, limit * 4, Filter(sources=(source,)))
         unit_of = index.units_of_chunks([key for key, _ in found])
@@ -184,7 +184,7 @@ def _nearest(index: Index, vector: NDArray[np.float32], source: SourceName, limi
 def _with_links(
     groups: Sequence[Group], thing: Unit | str, indexes: Indexes, sources: Sequence[SourceName]
 ) -> list[Group]:
-    """The groups with what is linked to the unit put first in its source."""
+    """Return the groups with what is linked to the unit put first in its source."""
     if isinstance(thing, str) or thing.source not in sources:
         return list(groups)
     index = indexes.of(thing.source)
@@ -222,7 +222,7 @@ def _without(group: Group, thing: Unit | str) -> Group:
 
 
 def _bounded(groups: Iterable[Group], limit: int) -> tuple[Group, ...]:
-    """As many of each as are wanted, with a summary of each unit."""
+    """Return as many of each as are wanted, with a summary of each unit."""
     from nugget.retrieval.packing import pack
 
     return tuple(
@@ -233,7 +233,7 @@ def _bounded(groups: Iterable[Group], limit: int) -> tuple[Group, ...]:
 
 
 def _paths(path: str | None) -> Iterable[str]:
-    """The folders of a path, two levels deep, and the path itself."""
+    """Return the folders of a path, two levels deep, and the path itself."""
     parts = path.split("/") if path else []
     return {*("/".join(parts[:end]) + "/" for end in range(1, min(len(parts), 3))), *([path] if path else [])}
 
