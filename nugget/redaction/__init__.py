@@ -20,21 +20,13 @@ from pathlib import Path
 from nugget.config import Settings, expanded
 from nugget.errors import UsageError
 from nugget.models import Session
-from nugget.redaction.assignments import assigned_secrets
 from nugget.redaction.echoes import echoes
-from nugget.redaction.engine import FAILED, RULES, issued_secrets
-from nugget.redaction.judging import lowered
+from nugget.redaction.engine import FAILED, issued_secrets
+from nugget.redaction.judging import RULES
 from nugget.redaction.paths import without_excluded
-from nugget.redaction.structured import structured_secrets
+from nugget.redaction.structured import private_keys, structured_secrets
 
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
-_KEY_BEGIN = re.compile(r"-----BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----")
-_KEY_CHARS = 16_384
-_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24}")
-_CUT_KEY = re.compile(
-    r"(?:\s*(?:Proc-Type|DEK-Info|Comment|Version): [^\n]*)*"
-    r"(?:(?:\s|\\{1,16}[nrt]|\d+[→|]|[+-](?=[A-Za-z0-9]))*[A-Za-z0-9+/=]{20,})*(?:\s*[A-Za-z0-9+/]+={1,2})?"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +49,33 @@ def redact(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> Redacted:
 
     A secret in which one of `allow` is found stays. An unclosed `<private>` reaches to the end of the text.
     """
-    return _replaced(text, _secrets([text], allow)[0])
+    return redact_all([text], allow=allow)[0]
 
 
-def _replaced(text: str, spans: Sequence[_Span]) -> Redacted:
-    counts: Counter[str] = Counter()
-    parts: list[str] = []
-    position = 0
-    for span in _merged(spans):
-        parts += [text[position : span.start], f"[redacted:{span.kind}]"]
-        position = span.end
-        counts[span.kind] += 1
-    return Redacted(text="".join([*parts, text[position:]]), counts=dict(counts))
+def redact_all(texts: Sequence[str], *, allow: Sequence[re.Pattern[str]] = ()) -> list[Redacted]:
+    """Redact texts that belong together: what is a secret in one of them goes from the others too, however written."""
+    views = [text.encode("utf-8", "surrogatepass").decode("latin-1") for text in texts]
+    found = _secrets(views, allow)
+    return [
+        _replaced(view, _merged(spans)) if spans else Redacted(text=text, counts={})
+        for text, view, spans in zip(texts, views, found, strict=True)
+    ]
 
 
 def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tuple[int, str]]:
-    """The line (from 1) and kind of everything that `redact` would take out; never what it is."""
-    return [(text.count("\n", 0, span.start) + 1, span.kind) for span in _merged(_secrets([text], allow)[0])]
+    """Return the line (from 1) and kind of everything that `redact` would take out; never what it is."""
+    view = text.encode("utf-8", "surrogatepass").decode("latin-1")
+    return [(view.count("\n", 0, span.start) + 1, span.kind) for span in _merged(_secrets([view], allow)[0])]
+
+
+def _replaced(view: str, spans: Sequence[_Span]) -> Redacted:
+    parts: list[str] = []
+    position = 0
+    for span in spans:
+        parts += [view[position : span.start], f"[redacted:{span.kind}]"]
+        position = span.end
+    text = "".join([*parts, view[position:]]).encode("latin-1").decode("utf-8", "surrogatepass")
+    return Redacted(text=text, counts=dict(Counter(span.kind for span in spans)))
 
 
 def rules_stamp(settings: Settings) -> str:
@@ -90,44 +92,45 @@ def _code_digest() -> bytes:
     from importlib.metadata import version  # 10 ms that few commands need
 
     digest = hashlib.sha256(version("kingfisher-secret-scanner").encode())
-    for module in sorted([*Path(__file__).parent.glob("*.py"), *RULES.glob("*.yaml")]):
+    for module in sorted([*Path(__file__).parent.glob("*.py"), *RULES.iterdir()]):
         digest.update(module.read_bytes())
     return digest.digest()
 
 
-def _secrets(texts: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[list[_Span]]:
-    """Return the secrets of each text; what is found in one of them goes from the others too, however written."""
-    joined = _BETWEEN.join(texts)
-    starts = [*accumulate((len(text) + len(_BETWEEN) for text in texts), initial=0)]
-    spans: list[list[_Span]] = [[_Span(*found) for found in find_secrets(text, _BLOCKS)] for text in texts]
-    for finder in _FINDERS:
-        found = [_Span(*found) for found in find_secrets(joined, (finder,))]
-        if len(texts) > 1 and any(span.kind == FAILED for span in found):
-            for own, text in zip(spans, texts, strict=True):
-                own += [_Span(*found) for found in find_secrets(text, (finder,))]
+def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[list[_Span]]:
+    """Return the secrets of each view: a text's bytes in UTF-8, each as one character, as the engine counts them."""
+    joined = _BETWEEN.join(views)
+    starts = [*accumulate((len(view) + len(_BETWEEN) for view in views), initial=0)]
+    spans: list[list[_Span]] = [[] for _ in views]
+    for finder in (_private_blocks, issued_secrets, structured_secrets, private_keys):
+        found = [*find_secrets(joined, (finder,))]
+        alone = found and (finder is _private_blocks or any(kind == FAILED for _, _, kind in found))
+        if alone and len(views) > 1:
+            for own, view in zip(spans, views, strict=True):
+                own += [_Span(*span) for span in find_secrets(view, (finder,))]
         else:
-            _share(found, spans, texts, starts)
-    kept = [
-        [span for span in own if span.kind == "private" or not _is_allowed(text, span, allow)]
-        for own, text in zip(spans, texts, strict=True)
-    ]
-    known = {text[span.start : span.end]: span.kind for own, text in zip(kept, texts, strict=True) for span in own}
+            _share(found, spans, views, starts)
+    for own, view in zip(spans, views, strict=True):
+        own[:] = [span for span in own if span.kind == "private" or not _is_allowed(view, span, allow)]
+    known = {view[span.start : span.end]: span.kind for own, view in zip(spans, views, strict=True) for span in own}
     if known:
-        _share([_Span(*found) for found in echoes(joined, known)], kept, texts, starts)
-    return kept
+        _share(echoes(joined, known), spans, views, starts)
+    return spans
 
 
-def _share(found: Iterable[_Span], spans: list[list[_Span]], texts: Sequence[str], starts: Sequence[int]) -> None:
-    """Give each text the spans of the joined text that begin in it."""
-    for span in found:
-        number = bisect_right(starts, span.start) - 1
-        start, size = starts[number], len(texts[number])
-        if span.start < start + size:
-            spans[number].append(_Span(span.start - start, min(span.end - start, size), span.kind))
+def _share(
+    found: Iterable[tuple[int, int, str]], spans: list[list[_Span]], views: Sequence[str], starts: Sequence[int]
+) -> None:
+    """Give each view the spans of the joined one that begin in it."""
+    for begin, end, kind in found:
+        number = bisect_right(starts, begin) - 1
+        start, size = starts[number], len(views[number])
+        if begin < start + size:
+            spans[number].append(_Span(begin - start, min(end - start, size), kind))
 
 
 def allow_list(settings: Settings) -> list[re.Pattern[str]]:
-    """The patterns of `redaction.allow`. Raises UsageError for one that is no regular expression."""
+    """Compile the patterns of `redaction.allow`. Raises UsageError for one that is not a regular expression."""
     patterns = []
     for text in settings.redaction.allow:
         try:
@@ -138,34 +141,17 @@ def allow_list(settings: Settings) -> list[re.Pattern[str]]:
 
 
 def redact_session(session: Session, *, settings: Settings) -> tuple[Session, dict[str, int]]:
-    """The session without secrets and without the content of `capture.exclude_paths`, with counts by kind."""
-    allow = allow_list(settings)
-    counts: Counter[str] = Counter()
+    """Return the session without secrets and without `capture.exclude_paths`' content, with counts by kind."""
     events = without_excluded(session.events, settings.capture.exclude_paths)
-
-    texts = [session.title, *(text for event in events for text in (event.text, event.before, event.after, event.path))]
-    known = [text for text in texts if text]
-    cleaned = iter([_replaced(text, spans) for text, spans in zip(known, _secrets(known, allow), strict=True)])
-
-    def clean(text: str | None) -> str | None:
-        if not text:
-            return text
-        redacted = next(cleaned)
-        counts.update(redacted.counts)
-        return redacted.text
-
-    title = clean(session.title)
-    kept = tuple(
-        replace(
-            event,
-            text=clean(event.text) or "",
-            before=clean(event.before),
-            after=clean(event.after),
-            path=clean(event.path),
-        )
-        for event in events
-    )
-    return replace(session, events=kept, title=title), dict(counts)
+    places = [(number, name) for number, event in enumerate(events) for name in _TEXTS if getattr(event, name)]
+    texts = [session.title or "", *(getattr(events[number], name) for number, name in places)]
+    title, *cleaned = redact_all(texts, allow=allow_list(settings))
+    counts = Counter(title.counts)
+    for (number, name), redacted in zip(places, cleaned, strict=True):
+        if redacted.counts:
+            events[number] = replace(events[number], **{name: redacted.text})  # type: ignore[arg-type]
+            counts.update(redacted.counts)
+    return replace(session, events=tuple(events), title=session.title and title.text), dict(counts)
 
 
 def is_excluded_project(session: Session, *, settings: Settings) -> bool:
@@ -180,47 +166,26 @@ Finder = Callable[[str], Iterator[tuple[int, int, str]]]
 """Yields the start, end and kind of the secrets of some kinds."""
 
 
-def find_secrets(text: str, finders: Iterable[Finder]) -> Iterator[tuple[int, int, str]]:
+def find_secrets(view: str, finders: Iterable[Finder]) -> Iterator[tuple[int, int, str]]:
     """Yield every secret, the more telling kinds first; spans may overlap.
 
     When a finder fails, the whole text counts as one secret of the kind `failed-rule`.
     """
     for find in finders:
         try:
-            yield from [*find(text)]
+            yield from [*find(view)]
         except Exception:
-            yield 0, len(text), FAILED
+            yield 0, len(view), FAILED
 
 
-def _private_blocks(text: str) -> Iterator[tuple[int, int, str]]:
-    if "<" in text and "private>" in text.lower():
-        yield from ((*found.span(), "private") for found in _PRIVATE.finditer(text))
+def _private_blocks(view: str) -> Iterator[tuple[int, int, str]]:
+    yield from ((*found.span(), "private") for found in _PRIVATE.finditer(view))
 
 
-def _by_name(text: str) -> Iterator[tuple[int, int, str]]:
-    return assigned_secrets(text, lowered(text))
-
-
-def _private_keys(text: str) -> Iterator[tuple[int, int, str]]:
-    """PEM and OpenPGP blocks, also with escaped line breaks; of a cut one, what there is of it."""
-    if "PRIVATE KEY" not in text:
-        return
-    for begin in _KEY_BEGIN.finditer(text):
-        end = text.find("-----END", begin.end(), begin.end() + _KEY_CHARS)
-        if end >= 0:
-            close = text.find("-----", end + 8, end + 80)
-            stop = close + 5 if close >= 0 else end + 8
-        else:
-            cut = _CUT_KEY.match(text, begin.end(), begin.end() + _KEY_CHARS)
-            stop = cut.end() if cut else begin.end()
-        if _KEY_BODY.search(text, begin.end(), stop):
-            yield begin.start(), stop, "private-key"
-
-
-_BLOCKS: tuple[Finder, ...] = (_private_blocks, _private_keys)
-_FINDERS: tuple[Finder, ...] = (issued_secrets, structured_secrets, _by_name)
 _BETWEEN = "\n---\x00\n"
 """Stands between the texts of a session that are searched as one: neither a line nor a document goes on after it."""
+_TEXTS = ("text", "before", "after", "path")
+"""The fields of an event that hold text."""
 
 
 def _merged(spans: Sequence[_Span]) -> list[_Span]:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from nugget.redaction import redact
+from nugget.redaction import redact, redact_all
 
 MARGIN_CHARS = 1024
 """A text that is too long is cut so far behind its limit before it is redacted, and at the limit after."""
@@ -27,33 +27,13 @@ def within(text: str, most: int, *, was: int) -> str:
 def redacted_all(
     texts: list[str], *, allow: Sequence[re.Pattern[str]] = (), counts: Counter[str] | None = None
 ) -> list[str]:
-    """The texts without secrets, in their order: the very list where there are none.
-
-    Repeated texts cost nothing; `counts` gathers what kinds of secrets there were.
-
-    They are looked at as one text first: where that holds a secret, the part of it is halved until it is found.
-    """
+    """Return the texts without secrets, in their order; `counts` gathers what kinds of secrets there were."""
     distinct = list(dict.fromkeys(texts))
-    without = _cleaned(distinct, allow, counts)
-    if without is distinct:
-        return texts
-    cleaned = dict(zip(distinct, without, strict=True))
-    return [cleaned[text] for text in texts]
-
-
-def _cleaned(texts: list[str], allow: Sequence[re.Pattern[str]], counts: Counter[str] | None) -> list[str]:
-    if not texts:
-        return []
-    joined = "\n\n".join(texts)
-    result = redact(joined, allow=allow)
-    if not result.counts:
-        return texts
-    if len(texts) == 1:
-        if counts is not None:
-            counts.update(result.counts)
-        return [result.text]
-    middle = len(texts) // 2
-    return [*_cleaned(texts[:middle], allow, counts), *_cleaned(texts[middle:], allow, counts)]
+    cleaned = redact_all(distinct, allow=allow)
+    if counts is not None:
+        counts.update(kind for redacted in cleaned for kind in Counter(redacted.counts).elements())
+    known = {text: redacted.text for text, redacted in zip(distinct, cleaned, strict=True)}
+    return [known[text] for text in texts]
 
 
 def redacted_lines(

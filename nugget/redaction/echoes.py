@@ -22,7 +22,7 @@ def echoes(text: str, known: Mapping[str, str]) -> Iterator[tuple[int, int, str]
         mixed = any(map(str.isalpha, secret)) and not (secret.isalpha() and len(secret) < 20)
         if kind == "private" or not mixed or not _SHORTEST <= len(secret) <= 4096:
             continue
-        for form in {secret, quote(secret, safe=""), *_encoded(secret)}:
+        for form in {secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)}:
             yield from ((at, at + len(form), kind) for at in places(text, form))
         if len(secret) >= 16:
             split = re.compile(_BREAK.join(map(re.escape, secret[:256])))
@@ -33,7 +33,7 @@ def echoes(text: str, known: Mapping[str, str]) -> Iterator[tuple[int, int, str]
 
 def _encoded(secret: str) -> Iterator[str]:
     """Yield what base64 makes of a secret at each of the three places in which it can stand in a group of bytes."""
-    data = secret.encode("utf-8", "replace")
+    data = secret.encode("latin-1")
     for before in range(3):
         whole = base64.b64encode(b"\0" * before + data).decode()
         skipped, spare = (0, 2, 3)[before], (len(data) + before) % 3

@@ -5,20 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from nugget.config import rule_cache
 from nugget.redaction.judging import (
+    RULES,
+    holds_settings,
     is_given_password,
     is_issued,
     is_jumbled,
     is_jwt,
     is_not_placeholder,
+    is_phrase,
+    is_strong,
+    is_unknown_token,
     is_url_password,
 )
 
-RULES = Path(__file__).with_name("rules")
 FAILED = "failed-rule"
 """The kind of what a rule failed on: it counts as a secret."""
 
@@ -29,24 +32,39 @@ _NO_SECRET = re.compile(
 )
 """Built-in rules that find names of accounts and hosts, or what our own rules find more closely."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
+"""How a secret goes on that is longer than a rule reads."""
+_SAID = re.compile(r"(?s).*[^.,;:!?)\]*]")
+"""A value in a sentence, without the sentence's signs."""
+_CODES = re.compile(
+    r"(?:[\s,;*•|-]{0,8}(?:\d{1,2}[.)]\s)?(?:(?=[A-Za-z]{0,9}\d)[A-Za-z0-9]{4,10}|[a-f]{5}\b)"
+    r"(?:-[A-Za-z0-9]{3,10}|[ ]\d{4}\b){0,3})+"
+)
+"""Codes in a row, each of which holds a digit."""
 
 _JUDGES: dict[str, Callable[[str], bool]] = {
     "issued": lambda value: is_not_placeholder(value) and is_jumbled(value),
     "settings": lambda value: is_not_placeholder(value) and is_issued(value),
     "commands": is_given_password,
+    "prose": is_strong,
 }
+"""How values are judged, by the file of rules that found them; the next table has the kinds that differ."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "api-key": lambda value: is_not_placeholder(value) and is_issued(value),
+    "unknown-token": is_unknown_token,
     "google-key": is_not_placeholder,
     "session-cookie": is_issued,
     "bearer-token": is_not_placeholder,
     "npm-token": is_not_placeholder,
     "snmp-community": is_given_password,
     "totp-secret": is_jumbled,
-    "webhook-url": bool,
+    "webhook-url": is_jumbled,
     "jwt": is_jwt,
     "private-key": bool,
     "url-password": is_url_password,
+    "pin": bool,
+    "passphrase": is_phrase,
+    "recovery-code": bool,
+    "encoded-secret": holds_settings,
 }
 
 
@@ -58,50 +76,64 @@ def _scanner() -> Any:
     return Scanner(Rules(paths, confidence="low", cache_dir=rule_cache()), base64=False)
 
 
+def prepare() -> None:
+    """Open the engine; the first time on a machine, the rules are compiled, which takes seconds."""
+    _scanner()
+
+
 def kinds() -> list[str]:
-    """The kinds that our own rules name."""
+    """Return the kinds that our own rules name."""
     files = (file.read_text("utf-8") for file in RULES.glob("*.yaml"))
     return sorted({name for text in files for name in re.findall(r"(?m)^  - name: (.+)$", text)})
 
 
-def issued_secrets(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, end and kind of what the engine's rules find, ours first."""
-    data = text.encode("utf-8", "surrogatepass")
-    findings = [finding for finding in _scanner().scan(data) if finding.visible]
-    found = sorted(
-        (finding.location["start_offset"], finding.location["end_offset"], finding.rule_id) for finding in findings
-    )
-    spans: list[tuple[bool, int, int, str]] = []
-    at, chars = 0, 0
-    for start, end, rule in found:
-        family, kind = _named(rule)
-        if not kind:
+def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the start, end and kind of what the engine's rules find, ours first; a view has a character for a byte."""
+    found: list[tuple[int, int, int, str]] = []
+    for finding in _scanner().scan(view.encode("latin-1")):
+        family, kind = _named(finding.rule_id)
+        if not kind or not finding.visible:
             continue
-        chars += len(data[at:start].decode("utf-8", "surrogatepass"))
-        at = start
-        value = data[start:end].decode("utf-8", "surrogatepass")
-        stop = chars + len(value)
+        place = finding.location
+        start, end = place["start_offset"], place["end_offset"]
+        if kind in ("unknown-token", "encoded-secret"):
+            start, end = _whole(view, start, end)
+        value = view[start:end].encode("latin-1").decode("utf-8", "replace")
+        if family == "prose":
+            kept = (_CODES if kind == "recovery-code" else _SAID).match(value)
+            value = kept.group() if kept else ""
+            end = start + len(value.encode())
         if judged := judge(family, kind, value):
-            run = _RUN.match(text, stop) if family == "issued" and kind != "webhook-url" else None
-            spans.append((family == "built-in", chars, run.end() if run and len(value) >= 120 else stop, judged))
-    yield from ((start, end, kind) for _, start, end, kind in sorted(spans, key=lambda span: span[:2]))
+            run = _RUN.match(view, end) if len(value) >= 95 and kind != "webhook-url" else None
+            rank = 2 if kind in ("unknown-token", "encoded-secret") else int(family == "built-in")
+            found.append((rank, start, run.end() if run else end, judged))
+    yield from ((start, end, kind) for _, start, end, kind in sorted(found))
+
+
+def _whole(view: str, start: int, end: int) -> tuple[int, int]:
+    """Return where the word around a part begins and ends that a rule found."""
+    first = start
+    while first > 0 and start - first < 1024 and (view[first - 1].isalnum() or view[first - 1] in "_.-/+=%"):
+        first -= 1
+    run = _RUN.match(view, end, end + 65_536)
+    return first, run.end() if run else end
 
 
 @cache
 def _named(rule: str) -> tuple[str, str]:
     """Return the family (the file of our rules, or `built-in`) and kind of a rule; no kind if it finds no secrets."""
     family, _, rest = rule.partition(".")
-    kind = re.sub(r"\.\d+$", "", rest if family in _JUDGES else re.split(r"[./]", rule, maxsplit=1)[-1])
-    kind = kind.removeprefix("secrets/")
     if family in _JUDGES:
-        return family, kind
+        return family, re.sub(r"\.\d+$", "", rest)
+    kind = re.split(r"[./]", rule, maxsplit=1)[-1].removeprefix("secrets/")
     return "built-in", "" if _NO_SECRET.search(kind) else kind
 
 
 def judge(family: str, kind: str, value: str) -> str | None:
     """Return the kind of a value that a rule found; None if it is no secret, FAILED if that cannot be said."""
     try:
-        accept = _JUDGES_OF_KINDS.get(kind) or _JUDGES.get(family, is_not_placeholder)
+        chosen = is_given_password if family in _JUDGES and kind.endswith("-password") else None
+        accept = _JUDGES_OF_KINDS.get(kind) or chosen or _JUDGES.get(family, is_not_placeholder)
         return kind if accept(value) else None
     except Exception:
         return FAILED

@@ -6,11 +6,15 @@ import base64
 import json
 import math
 import re
+from pathlib import Path
+from string import hexdigits
 
-from nugget.redaction.words import is_reference
-
+RULES = Path(__file__).with_name("rules")
 _LOOKED_AT = 160
 """Characters of a value by which it is judged."""
+
+_LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
+WORDS, GRAMMAR, OTHER_NAMES = (frozenset(part.split()) for part in _LISTS)
 
 _PLACEHOLDER = re.compile(
     r"""(?ix) ^\W*$ | ^[$@&%*]\w+[%*]?$ | ^[$%@]?[({<\[] | ^\\ | %s(?![A-Za-z]) | \.\.\.|… | \*{3,} | x{4,} | \byour
@@ -21,17 +25,46 @@ _PLACEHOLDER = re.compile(
     | ^(?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number|any|bytes|object|optional|required|unset
         |empty|test|testing|secret|password|passwd|pass|token|user|username|admin|root|key|value|default|hidden)\d{0,3}$
     | ^(?:https?|file|op|vault|ssm|arn|urn|projects|secretsmanager):[/:] | ^(?:arn|op|vault|ref|secrets?): | ^env[:.]
-    | ^@Microsoft\.
+    | ^@Microsoft\. | ^ENC\[
     | ^(?:/|\./|~/|\.\./) | ^(?:0+|1+|123|123456?7?8?9?0?|abc|abcdef|xyz|foo|bar|baz|foobar|qwerty)$
     | \$\{|\{\{|<[a-z_ -]+>
     """
 )
-_PORTS = re.compile(r"^\d{1,5}(?:[:/-]\d{1,5})*(?:/\w+)?$|^[\w.]+:\d{1,5}:\d{1,5}$")
+_REFERENCE = re.compile(
+    r"^[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[;,]?$|[({\[\]})]|=>|\|\||&&|^[A-Z][A-Z0-9]*_[A-Z0-9_]*$"
+    r"|^\w+:\w+\||^#[a-z]|^\.[a-z]|^--?[a-z]|\w\|\w|^[!?~^].{0,2}$|^https?:|^\\?n?$|::|^!\w+$|^\d{1,5}(?:[:/-]\d{1,5})*"
+    r"(?:/\w+)?$(?<!\d{6})|^[\w.]+:\d{1,5}:\d{1,5}$|(?i:_(?:pw|pwd|pass)$|^(?:wrong|bad|invalid|new|old|current|temp|test"
+    r"|some|the|your|user|admin|root|hashed?|plain|db|database|app|default|existing|confirm|raw|encrypted|valid|weak"
+    r"|strong|short|long|initial|next|last|repeat|no|not|any)(?:password|passwd|passphrase|secret|pass|pwd)s?\d{0,2}$)"
+)
+"""Code, or the name of another value: `form.password`, `DB_PASSWORD`, `8080:80`, `oldPassword`."""
+_NAME_WORDS = re.compile(r"password|passwd|passwort|passphrase|secret|credential|token", re.IGNORECASE)
 _VARIABLE = re.compile(r"^[A-Z_]*(?:PASS|PASSWORD|PASSWD|PWD|PW|SECRET|TOKEN|KEY)$")
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
+_WORD = re.compile(r"^(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,4}$|^\d{1,4}$|^v\d+$")
+_DIGEST = re.compile(r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|pbkdf2|[156]\$)")
+_UUID = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
+_VERSION_LIKE = re.compile(
+    r"[({\[\]})]|^[\w-]+(?:[./:][\w-]+)+$|^[vV]?\d+[a-z]{0,3}$|^[A-Z]{2,6}-?\d+$|^\d[\d.,:%-]*\w{0,3}$"
+    r"|^\w+="
+)
+_PREFIX = re.compile(r"[a-z][a-z0-9]{1,11}(?:[_.-][A-Za-z0-9]{1,10}){0,3}[_.-][A-Za-z0-9_.=-]+$")
+_PUBLIC = re.compile(
+    r"^(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|org|proj|"
+    r"user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|npub|age1|vs|ft|gpt|log|job|srvtoolu|"
+    r"cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node|app|[0-9a-f]{6,})[_.:-]"
+)
+"""How names of requests, customers, files and the like begin that look like keys."""
+
+
+_SETTING = re.compile(
+    r"(?m)^(?:export )?\w*(?:PASS|SECRET|TOKEN|KEY|PWD|CREDENTIAL)\w*=\S{4,}|PRIVATE KEY-----\s+[A-Za-z0-9+/]{6}|://[^\s:/]+:[^\s@]+@"
+)
 
 
 def entropy(text: str) -> float:
     """Return the Shannon entropy of the characters, in bits per character."""
+    text = text[:_LOOKED_AT]
     counts = [text.count(char) for char in set(text)]
     return -sum(count / len(text) * math.log2(count / len(text)) for count in counts)
 
@@ -55,6 +88,46 @@ def is_jumbled(value: str) -> bool:
     return is_issued(value) or (entropy(value[:_LOOKED_AT]) >= 3.8 and any(map(str.isupper, value[4:])))
 
 
+def is_random(value: str) -> bool:
+    """Return True if digits and letters of both cases change so often that no name is written so."""
+    mixed = any(map(str.isdigit, value)) and any(map(str.isupper, value)) and any(map(str.islower, value))
+    return len(value) >= 12 and mixed and 3 * len(_PARTS.findall(value)) > len(value)
+
+
+def is_unknown_token(value: str) -> bool:
+    """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
+    seen = value[:_LOOKED_AT]
+    if not _PREFIX.match(seen) or _PUBLIC.match(seen) or not is_not_placeholder(seen):
+        return False
+    return any(map(is_random, re.split(r"[_.=-]", seen)[1:]))
+
+
+def is_generated(value: str, *, quoted: bool) -> bool:
+    """Return True for what a machine made: where a name tells of a key, and the value is no code and no digest."""
+    if _DIGEST.match(value) or _UUID.match(value):
+        return False
+    if len(value) < 12 or " " in value or not is_not_placeholder(value) or (not quoted and is_code(value)):
+        return False
+    if len(value) >= 32 and set(value) <= set(hexdigits):
+        return entropy(value) > 2.5
+    if not any(map(str.isdigit, value)):
+        mixed = any(map(str.isupper, value[1:])) and any(map(str.islower, value))
+        return len(value) >= 24 and mixed and value.isalpha() and entropy(value) >= 4.0
+    return any(map(str.isalpha, value)) and entropy(value) >= 3.0 and not are_words(value)
+
+
+def is_code(value: str) -> bool:
+    """Return True for a value without quotes that reads as code: `settings.token`, not `Ab3dEf6hIj9k.Lm2nOp5qRs8t`."""
+    code = re.match(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[A-Z][A-Z0-9]*_[A-Z0-9_]*$|[A-Za-z]+$|--?[a-z]", value)
+    return bool(code) and not any(map(is_random, re.split(r"\.|::|->", value)))
+
+
+def are_words(value: str) -> bool:
+    """Return True for what is made of words: `staging-db-password-2`, `oauth2_client_v1`."""
+    parts = [part for part in re.split(r"[-_./:@ ]", value) if part]
+    return len(parts) > 1 and all(map(_WORD.match, parts))
+
+
 def is_jwt(value: str) -> bool:
     """Return True if the first part decodes to a JSON object: the header of a JWS or JWE (RFC 7515 and 7516, in which
     what follows may be encrypted), or what a web framework keeps in a signed cookie. A cut end still counts.
@@ -75,13 +148,49 @@ def is_url_password(value: str) -> bool:
 
 def is_given_password(value: str) -> bool:
     """Return True for what can be a password where a program takes one, however plain a word it is."""
-    if value in ("root", "admin", "qwerty"):
+    if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > 5):
         return True
-    digits = value.isdigit() and len(value) > 5
-    return digits or (is_not_placeholder(value, letters=3) and not _PORTS.match(value) and not is_reference(value))
+    return is_not_placeholder(value, letters=3) and not is_reference(value) and not _DIGEST.match(value)
 
 
-def lowered(text: str) -> str:
-    """Return the text in lower case and of the same length, so that positions agree (some letters grow)."""
-    small = text.lower()
-    return small if len(small) == len(text) else "".join(char.lower() if char.isascii() else char for char in text)
+def is_strong(value: str) -> bool:
+    """Return True for a password that no sentence holds as a word: letters with digits, or with signs within."""
+    letters, digits = any(map(str.isalpha, value)), any(map(str.isdigit, value))
+    signs = re.search(r"[!#$%&*+?@^~]", value[1:-1])
+    mixed = letters and (digits or signs) and not _VERSION_LIKE.search(value)
+    return bool(mixed) and is_given_password(value) and entropy(value) >= 2.0
+
+
+def is_stop_word(value: str) -> bool:
+    """Return True for a word that is nobody's password: a type, a state, a word of grammar, a label."""
+    word = value.split("&", 1)[0].lower().strip(".,:;!?*_-")
+    return word in WORDS or word in GRAMMAR
+
+
+def is_reference(value: str) -> bool:
+    """Return True for code and for names of other values: `form.password`, `hashedPassword`, `required`."""
+    if is_stop_word(value) or _REFERENCE.search(value[:_LOOKED_AT]):
+        return True
+    parts = _PARTS.findall(value)
+    named = _NAME_WORDS.search(value) and re.fullmatch(r"[A-Za-z_$][\w$-]*", value)
+    return bool(named) and len(parts) > 1 and not any(map(str.isdigit, "".join(parts[:-1])))
+
+
+def is_phrase(value: str, words: int = 4) -> bool:
+    """Return True for a passphrase: so many `words` or more in lower case, none of them of grammar or a label."""
+    parts = re.split(r"[\s,-]+", value.strip())
+    if not words <= len(parts) <= 24 or not all(part.isalpha() and part.islower() and len(part) > 1 for part in parts):
+        return False
+    stops = sum(part in GRAMMAR or bool(_NAME_WORDS.search(part)) for part in parts)
+    return (not stops and sum(part in WORDS for part in parts) <= 1) or (len(parts) > 10 and stops <= len(parts) // 6)
+
+
+def holds_settings(value: str) -> bool:
+    """Return True for base64 of a file of settings with a secret, as `.env` files and kubeconfigs are passed on."""
+    encoded = re.sub(r"^.*[^A-Za-z0-9+/]", "", value.rstrip("="))
+    try:
+        start = base64.b64decode(encoded[:48]).decode("ascii")
+        text = base64.b64decode(encoded[: len(encoded) - len(encoded) % 4]).decode("utf-8", "replace")
+    except ValueError:
+        return False
+    return all(char.isprintable() or char in "\r\n\t" for char in start) and bool(_SETTING.search(text))

@@ -1,8 +1,9 @@
 """A corpus of secrets and look-alikes, made by program: each kind of `secret_kinds.txt` in every place it may stand.
 
 A template holds random parts as `<class length>`: `d` digits, `x` and `X` hex, `a` lower and `u` upper case letters,
-`l` either, `n` letters and digits, `L` lower case and digits, `U` upper case and digits, `T` base32, `b` base64url,
-`B` base64; and the wholes `<uuid>`, `<password>`, `<pw>` (of many makes), `<word>`, `<words4>` and `<jwt>`.
+`l` either, `n` letters and digits, `L` lower case and digits, `U` upper case and digits, `T` base32, `W` base58,
+`b` base64url, `B` base64; and the wholes `<uuid>`, `<password>`, `<pw>` (of many makes), `<word>`, `<words4>` and
+`<jwt>`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ _LOWER, _UPPER, _DIGITS = string.ascii_lowercase, string.ascii_uppercase, string
 _CLASSES = {
     "d": _DIGITS, "x": "0123456789abcdef", "X": "0123456789ABCDEF", "a": _LOWER, "u": _UPPER, "l": _LOWER + _UPPER,
     "n": _LOWER + _UPPER + _DIGITS, "L": _LOWER + _DIGITS, "U": _UPPER + _DIGITS, "T": _UPPER + "234567",
+    "W": "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz",
     "b": _LOWER + _UPPER + _DIGITS + "-_", "B": _LOWER + _UPPER + _DIGITS + "+/",
 }  # fmt: skip
 _WORDS = (
     "kaffee regen harbour wolke tiger orbit velvet copper lantern meadow saffron pebble walnut glacier thunder marble "
     "willow cactus anchor bamboo candle falcon garnet hazel island jasmine kettle lemon magnet nectar olive pepper"
 ).split()
-_PART = re.compile(r"<(?:(?P<cls>[dxXaulnLUTbB])(?P<size>\d+)|(?P<name>uuid|password|pw|word|words\d+|jwt|github))>")
+_PART = re.compile(r"<(?:(?P<cls>[dxXaulnLUTWbB])(?P<size>\d+)|(?P<name>uuid|password|pw|word|words\d+|jwt|github))>")
 _MARKED = re.compile(r"«(.*?)»", re.DOTALL)
 
 _PLACES = {

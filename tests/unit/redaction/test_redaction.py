@@ -23,7 +23,8 @@ from nugget.config import CaptureSettings, RedactionSettings, Settings
 from nugget.errors import UsageError
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import allow_list, find_secrets, is_excluded_project, redact, redact_session
-from nugget.redaction.engine import FAILED, RULES, judge
+from nugget.redaction.engine import FAILED, judge
+from nugget.redaction.judging import RULES
 from nugget.redaction.paths import EXCLUDED
 from nugget.sources.claude_code import read_session
 
