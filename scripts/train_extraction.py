@@ -138,7 +138,7 @@ def main() -> None:
     for name, judge in unseen.items():
         calibrated = Judge(draft=judge.draft, types=judge.types, slope=slope, offset=offset, threshold=0)
         made[name] = judged_drafts(trainer.read[name], calibrated)
-    for threshold in (0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75):
+    for threshold in (0.5, 0.6, 0.65, 0.7):
         units = []
         for name, judged in made.items():
             chosen = select([d for d in judged if d.confidence >= threshold], trainer.read[name], bench.model())
@@ -147,7 +147,7 @@ def main() -> None:
         print(threshold, bench.line(figures[threshold], trainer.sessions, units))
     if "--check" in sys.argv:
         return
-    threshold = float(next((arg.split("=")[1] for arg in sys.argv if arg.startswith("--threshold=")), 0.6))
+    threshold = float(next((arg.split("=")[1] for arg in sys.argv if arg.startswith("--threshold=")), 0.7))
     stored = {
         "card": {
             "trained": date.today().isoformat(),

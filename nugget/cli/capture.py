@@ -23,6 +23,7 @@ from nugget.text import clean, counted, one_line
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from nugget.capture import Capture
     from nugget.capture.publish import Published
     from nugget.capture.queue import Job
 
@@ -51,6 +52,10 @@ def capture_session(
         bool, typer.Option("--foreground", help="With a hook payload on stdin: capture now instead of queueing.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be proposed; write nothing.")] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Show each claim that was considered offline, and its fate; write nothing."),
+    ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -69,6 +74,9 @@ def capture_session(
         capture = open_capture(
             environment, opened, now=datetime.now(UTC).astimezone(), method=method and str(method), dry_run=dry_run
         )
+        if explain:
+            _explain(file, capture, as_json=as_json)
+            return
         result = capture_transcript(file, capture)
         keep_provenance(file, capture)
         now = datetime.now(UTC)
@@ -80,6 +88,20 @@ def capture_session(
     else:
         print_capture(console(), result, dry_run=dry_run)
         print_published(console(), published, asked=False)
+
+
+def _explain(transcript: Path, capture: Capture, *, as_json: bool) -> None:
+    """Print the claims of a session with their probability, who said them, and what became of them."""
+    from nugget.capture import read_redacted
+    from nugget.extraction.offline import explain as explain_claims
+
+    session, _ = read_redacted(transcript, capture)
+    claims = explain_claims(session)
+    if as_json:
+        print_json({"session": session.id, "claims": list(claims)})
+        return
+    for line in claims or ("No claim of this session stands alone.",):
+        console().print(line, markup=False, highlight=False)
 
 
 @commands.command()

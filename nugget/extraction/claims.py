@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nugget.extraction import phrases
 from nugget.extraction.episodes import Episode, Turn, episodes_of
 from nugget.extraction.speech import Channel, Sentence, sentences_of
-from nugget.models import Event, EventKind
+from nugget.models import Event, EventKind, Speaker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +72,11 @@ class Claim:
     words: frozenset[str] = frozenset()
     size: float = 1.0
     vector: NDArray[np.float32] | None = None
+
+    @property
+    def speaker(self) -> Speaker:
+        """Who said it; a sentence of the user that passes on other words is quoted."""
+        return Speaker.QUOTED if self.sentence.channel is Channel.QUOTED else self.sentence.event.speaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +194,7 @@ def _of_place(claim: Claim, session: SessionClaims, last_reply: Mapping[int, int
     is_reply, is_user = sentence.channel is Channel.REPLY, sentence.channel is Channel.USER
     closes = is_reply and last_reply.get(id(episode)) == sentence.place
     is_offer = closes and bool(phrases.FEATURES["offer"].search(sentence.text))
+    is_advice = closes and episode.accepted and bool(phrases.RECOMMENDS.search(sentence.text))
     edits_before = any(place < sentence.place for place in episode.edits)
     edits_after = any(place > sentence.place for place in episode.edits)
     made |= {
@@ -200,7 +206,7 @@ def _of_place(claim: Claim, session: SessionClaims, last_reply: Mapping[int, int
         "user and conceded": float(sentence.channel is Channel.USER and episode.conceded),
         "objected later": float(_objected(claim, session)),
         "own words": float(sentence.channel is Channel.USER and len(sentence.event.text) < 600),
-        "offer accepted": float(is_offer and episode.reaction in (Turn.AGREEMENT, Turn.CHOICE)),
+        "offer accepted": float(is_advice or (is_offer and episode.reaction in (Turn.AGREEMENT, Turn.CHOICE))),
     }  # fmt: skip
     for name in ("must", "not", "instead", "because", "decided", "remember", "next_step"):
         made[f"user {name}"] = float(

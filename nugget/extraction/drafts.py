@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nugget.extraction import phrases, titles
@@ -25,7 +26,31 @@ _PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|al
 _INTERIM = phrases.any_of(
     r"\bstill (?:slow|fail|there|~|not|the same|\d|show|need)|\bthere(?:'s| is| are) still\b|\bso far\b|^still\b"
 )
+_STATUS = phrases.any_of(
+    r"\b(?:tests?|lint\w*|builds?|checks?|ci)\b.{0,30}\b(?:pass\w*|fail\w*|green|red|clean|ok)\b",
+    r"\b\d+ (?:new |more |test |lint |real |other )*(?:failures?|errors?|issues?|warnings?|commits|files"
+    r"|conflicts?|lines)\b",
+    r"\b(?:updated|opened|created|pushed|merged) (?:the |a |your )?(?:pr|branch|pull request)\b|\bcommit"
+    r" `?[0-9a-f]{7,}",
+    r"\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b|^here(?:'s| is| are)\b",
+    r"\b(?:remaining|so far|no longer needed now|as requested|as expected)\b|^(?:scroll|click|run) ",
+)
+_CHAT = phrases.any_of(
+    r"\bi (?:remember|had|was|am|see|noticed|just|tried|ran|got|checked|looked|pushed|merged|wonder|assume"
+    r"|don't know)\b",
+    r"\bi'(?:m|ve)\b|^(?:check|look|see|show|tell|explain|help|what|why|how|where|like)\b|\blet me know\b|\bdo we\b",
+    r"\bwhat (?:do you think|you think)\b|\bthere is a (?:pr|review)\b|\breview comments?\b|\bmight be\b",
+)
 _UNDONE = phrases.any_of(r"\b(?:let me|i'll|i need to|need to|should be|we need|want me to|would you like)\b")
+
+
+_HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
+_SLOTS = {
+    KnowledgeType.BUG: ("Problem", "Cause", "Fix"),
+    KnowledgeType.BELIEF: ("Why", "Instead of"),
+    KnowledgeType.DECISION: ("Why", "Instead of"),
+}
+_ORDER = ("", "Rule", "Decision", "Problem", "Cause", "Fix", "Because", "Why", "Instead of")
 
 
 @dataclass(slots=True)
@@ -47,13 +72,27 @@ class Draft:
         return [self.anchor, *([self.merged] if self.merged else []), *(claim for _, claim in self.support)]
 
     def text(self) -> str:
-        """The body: the claim first, then what supports it, each in a sentence or two."""
-        lines = [self.statement]
-        for role, claim in self.support:
-            said = titles.point_of(claim.sentence.text)
-            said = said if said.endswith((".", "!", "?", "。")) else said.rstrip(" :;,") + "."
-            lines.append(f"**{role}:** {said}")
-        return "\n\n".join(lines)
+        """The body: a paragraph for each slot of its type, at most three sentences each."""
+        claim, because = titles.split_reason(self.statement)
+        slots: dict[str, list[str]] = {_HEADS.get(self.kind, ""): [claim]}
+        if self.kind is KnowledgeType.BUG:
+            found = self.anchor.features
+            slots = {"Cause" if found["cause"] else "Fix" if found["fix"] else "Problem": [self.statement]}
+        elif because:
+            slots["Because" if self.kind is KnowledgeType.BELIEF else "Why"] = [because]
+        first = next(iter(slots))
+        for role, support in self.support:
+            name = role if role in _SLOTS.get(self.kind, ("Why", "Instead of")) else first
+            slots.setdefault(name, []).append(titles.point_of(support.sentence.text))
+        order = sorted(slots, key=lambda name: _ORDER.index(name))
+        return "\n\n".join(_paragraph(name, slots[name]) for name in order)
+
+
+def _paragraph(name: str, sentences: Sequence[str]) -> str:
+    """Return the sentences of a slot as a paragraph under its name."""
+    ended = [one if one.endswith((".", "!", "?", "。")) else one.rstrip(" :;,") + "." for one in sentences[:3]]
+    text = " ".join(ended)
+    return f"**{name}:** {text[:1].upper() + text[1:]}" if name else text
 
 
 def drafts_of(session: SessionClaims) -> list[Draft]:
@@ -82,10 +121,9 @@ def _is_told(claim: Claim) -> bool:
         return False
     if found["very short"]:
         return bool(phrases.RULES.search(claim.sentence.text))
-    turns = (Turn.CHOICE, Turn.REFUSAL, Turn.OBJECTION, Turn.RULE)
-    return claim.episode.turn in turns or any(
-        found[name] for name in ("must", "not", "instead", "because", "decided", "remember")
-    )
+    if claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL):
+        return True
+    return any(found[name] for name in ("must", "not", "instead", "because", "decided", "remember"))
 
 
 def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
@@ -94,7 +132,11 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
         return None
     if claim.episode.undone and sentence.channel in (Channel.REPLY, Channel.PLAN):
         return None
-    wished = sentence.channel is Channel.USER or bool(phrases.FEATURES["offer"].search(sentence.text))
+    wished = (
+        sentence.channel is Channel.USER
+        or claim.features["offer accepted"]
+        or bool(phrases.FEATURES["offer"].search(sentence.text))
+    )
     said = titles.wish(sentence.text) if wished else titles.point_of(sentence.text)
     said = _with_subject(said, claim, session)
     if not said:
@@ -110,8 +152,16 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
         said = _with_rest(said, claim, session)
     draft = Draft(anchor=claim, title="", statement=said)
     draft.support = _support(draft, session)
-    draft.title = _title(said, draft, session)
-    if not draft.title or (len(draft.title.split()) < 3 and not re.search(r"[\u3040-\u9fff]", draft.title)):
+    draft.title = _title(titles.split_reason(said)[0], draft, session)
+    if not titles.stands_alone(draft.title):
+        return None
+    if not titles.is_statement(draft.title) and not (
+        claim.features["option chosen"] or claim.features["offer accepted"] or sentence.event.tool
+    ):
+        return None
+    if not draft.title or (
+        len(draft.title.split()) < (2 if _is_told(claim) else 3) and not re.search(r"[\u3040-\u9fff]", draft.title)
+    ):
         return None
     if draft.support and len(said) < 200:
         role, other = draft.support[0]
@@ -140,12 +190,17 @@ def _is_passing(claim: Claim, said: str) -> bool:
     if found["question"] and not (is_user or found["offer accepted"]):
         return True
     if is_user:
-        return not _is_told(claim)
+        rules = phrases.RULES.search(said) or phrases.CHOSEN.search(said) or claim.sentence.event.tool
+        return not _is_told(claim) or (_CHAT.search(said) is not None and not rules)
     if (found["next_step"] and not found["offer accepted"]) or (_INTERIM.search(said) and found["replies after"]):
         return True
     has_reason = any(
         found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not")
     ) or _PURPOSE.search(said)
+    if re.search(r"\bTest[A-Z]\w+|^(?:documentation|docs|added .*tests)\b", said):
+        return True
+    if _STATUS.search(said) and not (found["because"] or found["cause"] or found["instead"]):
+        return True
     is_chore = found["chore"] or found["task"] or CHORE.search(said)
     if (is_chore or (found["report"] and claim.sentence.channel is Channel.REPLY)) and not has_reason:
         return True
@@ -172,7 +227,14 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
     if following is None or following.sentence.block != claim.sentence.block or following.features["question"]:
         return said
     more = titles.clean(following.sentence.text)
-    if len(said) + len(more) > 260 or following.features["very short"]:
+    first = more.lower().split(" ", 1)[0]
+    is_request = first in titles.IMPERATIVES or re.match(
+        r"(?:please|bitte|can you|could you|s'il|por"
+        r" favor)\b",
+        more,
+        re.I,
+    )
+    if len(said) + len(more) > 260 or following.features["very short"] or is_request:
         return said
     return f"{said.rstrip(' .?')}; {more}"
 
@@ -225,7 +287,11 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
     rows: list[tuple[float, str, Claim]] = []
     close = {id(one) for step in (-1, 1) for one in _neighbours(anchor, session, step)[:2]}
     for other in session.claims:
-        if other is anchor or (other.sentence.channel is Channel.QUOTED and not is_confirmed(other)):
+        if (
+            other is anchor
+            or titles.clean(other.sentence.text) in draft.statement
+            or (other.sentence.channel is Channel.QUOTED and not is_confirmed(other))
+        ):
             continue
         likeness = session.likeness(anchor, other)
         is_close = id(other) in close

@@ -48,7 +48,8 @@ class Episode:
     """One turn of a person and what followed until the next.
 
     `first` and `last` are the numbers of its events; `reaction` is the kind of the turn that follows, None at the end;
-    `conceded` tells that the agent's first reply gives way to the person, `undone` that the person then had it undone.
+    `conceded` tells that the agent's first reply gives way to the person, `accepted` that
+    the person then agreed, `undone` that they had it undone.
     """
 
     turn: Turn
@@ -63,6 +64,7 @@ class Episode:
     reaction: Turn | None = None
     conceded: bool = False
     undone: bool = False
+    accepted: bool = False
 
 
 def episodes_of(events: Sequence[Event]) -> list[Episode]:
@@ -87,6 +89,10 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             _note_command(now, place, event, outcome.get(event.call_id or ""))
     for one, following in pairwise(made):
         asked = len(following.prompt) <= _UNDO_CHARS and bool(_UNDO.search(following.prompt))
+        opening = re.split(r"(?<=[.!])\s", following.prompt.strip(), maxsplit=1)[0]
+        one.accepted = (
+            len(opening) < 60 and bool(phrases.AGREES.search(opening)) and following.turn is not Turn.OBJECTION
+        )
         one.undone = asked or (bool(following.reverts) and following.turn in (Turn.OBJECTION, Turn.REFUSAL))
     return [one for one in made if one.last >= one.first]
 

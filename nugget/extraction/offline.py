@@ -21,7 +21,7 @@ from nugget.extraction.proposals import Proposal
 from nugget.extraction.speech import Channel
 from nugget.models import EventKind, Evidence, KnowledgeType, Origin, Scope, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import without_recalled
-from nugget.text import slugify
+from nugget.text import shorten, slugify
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,11 +33,13 @@ MAX_UNITS = 5
 
 _SURE = 0.7
 """Confidence at least of what a person laid down as a rule, or chose when asked."""
-_AGREED = 0.6
+_AGREED = 0.7
 """The same of what the agent offered and the person agreed to."""
 _REFUSED = 0.5
 """The same of what a person does not want."""
-_QUOTE_CHARS = 240
+_QUOTE_CHARS, _SHOWN_QUOTE_CHARS = 240, 200
+_UNCONFIRMED = 0.79
+"""Most confidence in what neither the user said nor a check confirmed."""
 _SLUG_WORDS = 6
 _SAME_WORDS, _SHARED_WORDS, _SAME_MEANING = 0.22, 0.4, 0.5
 _FILLER = frozenset(
@@ -53,6 +55,22 @@ def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> 
     return list({proposal.unit.id: proposal for proposal in reversed(units)}.values())[::-1]
 
 
+def explain(session: Session) -> tuple[str, ...]:
+    """Return a line for each claim that was considered: its probability, who said it, and what became of it."""
+    read = claims_of(tuple(without_recalled(session.events)))
+    judged = drafts(read, least=0.0)
+    threshold = trained().threshold
+    kept = {id(draft) for draft in select([one for one in judged if one.confidence >= threshold], read)}
+    lines = []
+    for draft in sorted(judged, key=lambda one: -one.confidence):
+        fate = f"below {threshold}" if draft.confidence < threshold else "proposed"
+        if fate == "proposed" and id(draft) not in kept:
+            fate = f"same subject as a better one, or more than {MAX_UNITS}"
+        told = f"{draft.anchor.sentence.channel}, {draft.anchor.episode.turn}"
+        lines.append(f"{draft.confidence:.2f} {draft.kind} ({told}) {draft.title}: {fate}")
+    return tuple(lines)
+
+
 def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | None = None) -> list[Draft]:
     """Return the drafts of a session, judged and typed, with a confidence of `least` or more."""
     judge = judge or trained()
@@ -66,7 +84,7 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
 
 def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = None) -> list[Draft]:
     """Return the best drafts, each about another subject."""
-    ranked = sorted(made, key=lambda draft: -draft.confidence)
+    ranked = sorted(made, key=lambda one: (-round(one.confidence, 2), one.anchor.sentence.channel is not Channel.USER))
     if embed is not None and len(ranked) > 1:
         try:
             for draft, vector in zip(ranked, embed([draft.statement for draft in ranked]), strict=True):
@@ -89,6 +107,9 @@ def _settle(draft: Draft) -> None:
             draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
         return
     if anchor.sentence.channel is not Channel.USER:
+        is_fixed = anchor.features["found then fixed"] and is_checked(draft)
+        if is_fixed and phrases.ROOT_CAUSE.search(text):
+            draft.kind, draft.confidence = KnowledgeType.BUG, max(draft.confidence, _AGREED)
         return
     if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
         if not phrases.ABOUT_THE_WORK.search(text):
@@ -104,6 +125,8 @@ def _settle(draft: Draft) -> None:
 
 
 def _same_subject(one: Draft, other: Draft, read: SessionClaims) -> bool:
+    if one.features["told"] and other.features["told"]:
+        return read.likeness(one.anchor, other.anchor) >= _SHARED_WORDS
     near = max(read.likeness(one.anchor, claim) for claim in other.claims)
     near = max(near, max(read.likeness(other.anchor, claim) for claim in one.claims))
     if near >= _SAME_WORDS:
@@ -116,6 +139,8 @@ def _same_subject(one: Draft, other: Draft, read: SessionClaims) -> bool:
 
 def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime) -> Proposal:
     moment = draft.anchor.sentence.event.timestamp or session.ended or session.started or now
+    is_certain = draft.anchor.sentence.channel is Channel.USER or is_checked(draft)
+    alternatives = alternatives_of(draft, read)
     quotes = [_evidence(claim, session) for claim in draft.claims]
     path = _path(draft, read, session)
     unit = Unit(
@@ -123,19 +148,30 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
         source=SourceName.BRAIN,
         type=draft.kind,
         title=draft.title,
-        body=draft.text() + "\n",
+        body=f"{_body(draft, alternatives)}\n",
         domain=_domain(draft, session, path),
         tags=domains.tags_of(f"{draft.title} {draft.text()}", domains.language_of(session)),
-        confidence=round(draft.confidence, 2),
+        confidence=round(draft.confidence if is_certain else min(draft.confidence, _UNCONFIRMED), 2),
         origin=Origin.AI_SESSION,
         scope=Scope(path=path) if path else None,
         session=session.id,
         evidence=tuple(dict.fromkeys(quotes)),
-        alternatives=alternatives_of(draft, read),
+        alternatives=alternatives,
         created=moment.date(),
         last_modified=moment.date(),
     )
     return Proposal(unit=unit, reason=_reason(draft))
+
+
+def _body(draft: Draft, alternatives: Sequence[str]) -> str:
+    """Return the slots of a draft, what was not chosen, and the words that it rests on."""
+    text = draft.text()
+    if alternatives and draft.kind is KnowledgeType.DECISION and "**Instead of:**" not in text:
+        text += f"\n\n**Instead of:** {'; '.join(alternatives)}."
+    event, quote = draft.anchor.sentence.event, " ".join(draft.anchor.sentence.quote.split())
+    when = f", {event.timestamp:%Y-%m-%d %H:%M}" if event.timestamp else ""
+    speaker = {Speaker.USER: "user", Speaker.QUOTED: "pasted"}.get(draft.anchor.speaker, "agent")
+    return f"{text}\n\n> {shorten(quote, _SHOWN_QUOTE_CHARS)}\n> ({speaker}{when})"
 
 
 def _evidence(claim: Claim, session: Session) -> Evidence:
@@ -143,7 +179,7 @@ def _evidence(claim: Claim, session: Session) -> Evidence:
     if len(quote) > _QUOTE_CHARS:
         quote = quote[:_QUOTE_CHARS].rsplit(" ", 1)[0]
     return Evidence(
-        session=session.id, quote=quote, records=(event.uuid,) if event.uuid else (), speaker=event.speaker,
+        session=session.id, quote=quote, records=(event.uuid,) if event.uuid else (), speaker=claim.speaker,
         origin=event.origin,
     )  # fmt: skip
 
@@ -229,15 +265,6 @@ def is_checked(draft: Draft) -> bool:
     return is_adopted(draft) and (is_committed or bool(episode.edits and any(at > episode.edits[-1] for at in done)))
 
 
-_OVER = phrases.any_of(
-    r"\b(?:instead of|rather than|as opposed to|over|not|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de)"
-    r"\s+((?:the |a |an |using |use )?[`\w][^.,;:()—–\n]{1,60})"
-)
-_CLAUSE = re.compile(
-    r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|weil|da|car|parce|porque)\b.*"
-)
-
-
 def alternatives_of(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
     """Return what was not chosen: the other options of a dialog, or what follows `instead of`."""
     event = draft.anchor.sentence.event
@@ -245,8 +272,4 @@ def alternatives_of(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
         calls = (one for one in read.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL)
         asked = next(calls, None)
         return phrases.options_not_taken(asked.text, event.text) if asked else ()
-    found = _OVER.search(draft.anchor.sentence.text)
-    if not found or (found[0].lower().startswith("not ") and "`" not in found[0]):
-        return ()
-    name = _CLAUSE.sub("", re.sub(r"^(?:the|a|an|using|use) ", "", found[1].strip())).strip(" `\"'")
-    return (name,) if 1 < len(name) <= 60 else ()
+    return phrases.rejected_in(draft.anchor.sentence.text)

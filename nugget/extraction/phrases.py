@@ -209,6 +209,12 @@ OBJECTS = any_of(
     r"^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
     r"いや|違う|違い|でも|待って|不对|不是|等等|但是|错",
 )
+RECOMMENDS = any_of(
+    r"\b(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with|propose)\b"
+    r"|\bmy recommendation\b",
+    r"\b(?:ich (?:würde|empfehle|schlage)|je (?:recommande|propose)|recomiendo|propongo)\b|おすすめ|推奨|我建议|推荐",
+)
+"""What the agent proposes for the person to accept."""
 CONCEDES = any_of(
     r"\byou(?:'re| are) (?:absolutely |completely |totally )?(?:right|correct)|\bgood (?:catch|point|idea"
     r"|question)|i apologi[sz]e"
@@ -246,8 +252,18 @@ WORKAROUND = any_of(
 )
 """What holds only until something better."""
 
+ROOT_CAUSE = any_of(
+    r"\broot cause\b|\bthe (?:real |actual |underlying )?(?:cause|problem|issue|bug|culprit) (?:is|was)"
+    r" that\b|\bturns out\b",
+    r"\b(?:ursache|fehler|problem) (?:ist|war),? dass\b|\bla cause (?:est|était)\b|\bla causa (?:es|era)\b"
+    r"|根本原因|原因是|原因は",
+)
+"""What the agent says when it has found why something failed."""
+
 CHOSEN = any_of(
-    r"\b(?:decided|decision|we(?:'re| are)? (?:going with|chose|use)|we've chosen|moved to|switched to)\b",
+    r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|(?:moved"
+    r"|switched) to)\b",
+    r"\bwe no longer (?:use|need|want|support)\b",
     r"\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
     r"\b(?:entschieden|entscheidung|wir nehmen|wir verwenden|umgestiegen)\b|\b(?:décidé|choisi"
     r"|on utilise désormais)\b",
@@ -306,3 +322,24 @@ def end_of(text: str, said_on: date) -> date | None:
         r"\b(?:is|are|has|have|gets?|was)\b|\b(?:release[ds]?|migration|launch|merged?)\b", found["until"]
     )
     return said_on + timedelta(days=_OPEN_END_DAYS) if is_state else None
+
+
+_OVER = any_of(
+    r"\b(?:instead of|rather than|as opposed to|over|not|no longer (?:use|need|want|support)|(?:replac\w+"
+    r"|moved (?:away )?from"
+    r"|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de))"
+    r"\s+((?:the |a |an |using |use )?[`\w][^.,;:()—–\n]{1,60})"
+)
+_CLAUSE = any_of(
+    r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|with|by|weil|da|für|car|pour"
+    r"|parce|porque|para)\b.*"
+)
+
+
+def rejected_in(text: str) -> tuple[str, ...]:
+    """Return what a sentence says was not chosen, or is no longer: `… instead of X`, `no longer X`."""
+    found = _OVER.search(text)
+    if not found or (found[0].lower().startswith("not ") and "`" not in found[0]):
+        return ()
+    name = _CLAUSE.sub("", re.sub(r"^(?:the|a|an|using|use) ", "", found[1].strip())).strip(" `\"'")
+    return (name,) if 1 < len(name) <= 60 else ()

@@ -29,17 +29,6 @@ _GO_ON = any_of(
     r"|继续|好的?|是的?|はい|続けて|계속|네|[\d\s.,!?/]+|[\s,.]|please|pls)+[\s.!?…。！？]*"
 )
 _ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
-_IMPERATIVES = frozenset(
-    """
-    adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
-    deploy design disable document double drop enable ensure exclude extend extract find fix follow format generate
-    give handle have hide implement improve include increase inline install introduce investigate keep let limit log
-    lower make merge migrate move open optimise optimize parse port prepare prevent print put raise rebase reduce
-    refactor reject release remove rename repair replace report reset resolve restore restructure retry return reuse
-    revert rewrite send separate set show sign simplify skip solve sort speed split start stop store support switch
-    take teach test tidy trim turn undo unify update upgrade use validate verify wire wrap write
-    """.split()
-)
 _WANTED = any_of(
     r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|instead|so that|please|never|always|don't)\b"
 )
@@ -81,7 +70,7 @@ def is_wish(text: str) -> bool:
     if not _ENGLISH.search(text):
         return True
     first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
-    return first in _IMPERATIVES or (_WANTED.search(text) is not None and not text.rstrip().endswith("?"))
+    return first in titles.IMPERATIVES or (_WANTED.search(text) is not None and not text.rstrip().endswith("?"))
 
 
 def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:

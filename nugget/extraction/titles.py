@@ -50,7 +50,15 @@ _SAYS = any_of(
     r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+|merk dir[:,]?\s*"
     r"|remember[:,]\s*)"
 )
+_REJECTED = any_of(
+    r"^(?:i|we) (?:rejected|ruled out|decided against) (?P<what>[^,.;]{2,40}?)(?= (?:because"
+    r"|since|as|for|due)\b)"
+)
 _WISHES = (
+    (any_of(r"^we(?:'re| are) (?:now )?going with "), "Use "),
+    (any_of(r"^(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with"
+            r"|propose)(?: to)?(?: use| using)? "
+            r"(?=[`\w])"), "Use "),
     (any_of(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) (?:want|need"
     r"|like)(?: to have| to)? "), "No "),
     (any_of(r"^(?:i|we)(?: really| explicitly| definitely| also| do)* (?:would like|want|need"
@@ -66,6 +74,9 @@ _WISHES = (
                 r"| just| now| then| instead)* "), ""),
     (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only)? (?:should"
     r"|must|have to|need to)(?: just| only)? "), ""),
+    (any_of(r"^(?:looks like |i think |maybe |perhaps |i guess )*(?:we|i)(?: might| just| really| only|"
+            r" also)* (?:want|need)"
+            r" (?:to (?:use|have) )?"), ""),
     (any_of(r"^(?:please|pls|just|how about(?: just)?|what about|why don't we|why not)[, ]+"), ""),
 )  # fmt: skip
 _CHOICE = re.compile(r'^"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
@@ -85,8 +96,9 @@ _ENDS = (
         r"|leading)\b|\s(?:because|so that|instead of|rather than|since)\s"
     ),
     re.compile(r",\s|、|，"),
-    re.compile(r"\s(?:when|if|unless|until|before|after|while|for|by|via|with|to|from|which|that|and|or|in|on|at)\s"),
 )
+_LAST_ENDS = re.compile(r"\s(?:for|by|via|with|to|from|which|that|and|or|in|on|at)\s")
+"""Where a sentence may be cut in the end; before `if` or `when` it would no longer be true."""
 _DANGLING = any_of(
     r"[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was|be|been|the|a|an|of|for|from|on|at|when"
     r"|if|not|but|which|it|via|than|e\.g|even|only|just|also|any|will|would|should|can|could|its|this|these|has"
@@ -104,6 +116,40 @@ _LINES = re.compile(
     r"\s*\((?:~?lines?|line|see) ~?[\d–-]+(?:[^()]*)\)|(?<=\.go):\d+(?:-\d+)?|\s+at lines? \d+(?:-\d+)?"
     r"|\s+on line \d+(?:-\d+)?|:\d+(?:-\d+)?(?=`)"
 )
+
+
+_REASON = any_of(
+    r",? (?:because|since(?= \w+ \w)|so that|as otherwise|or else)\b ?|, (?=(?:otherwise|it|they|we got|we"
+    r" were|there)\b)"
+    r"|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)"
+    r"|,? (?:weil|denn|damit) |, (?=sonst\b)|, (?:car|parce que|puisque) |, (?=sinon\b)|,? (?:porque|ya"
+    r" que) |，(?=因为|否则)"
+)
+_HANGS = any_of(
+    r"(?:these|those|this|that|both|which|there(?:'s| is| are)|it|its|they|also|just|only one)\b"
+    r"|(?:if|when|inside|in|with|for|after|before|while|once|since|because|as|like|by|on|at)\b[^,]*$"
+)
+_ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
+_TELLS = any_of(r"(?:no|never|always|only|don't|do not|rather|prefer|must|merk)\b")
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?|means?"
+    r"|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't)\b"
+    r"|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)"
+    r"|\b(?:[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never "
+    r"|always |silently )?[a-z]{2,}s\b"
+)
+IMPERATIVES = frozenset(
+    """
+    adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
+    deploy design disable document double drop enable ensure exclude extend extract fetch find fix follow format
+    generate give handle have hide implement improve include increase inline install introduce investigate keep let
+    limit log lower make match merge migrate move open optimise optimize pass parse port prepare prevent print put raise
+    rebase reduce refactor reject release remove rename repair replace report reset resolve restore restructure retry
+    return reuse revert rewrite run send separate set show sign simplify skip solve sort speed split start stop store
+    support switch take teach test tidy treat trim turn undo unify update upgrade use validate verify wire wrap write
+    """.split()
+)
+"""Verbs with which a request or a rule begins."""
 
 
 def clean(text: str) -> str:
@@ -126,13 +172,13 @@ def point_of(text: str) -> str:
             if text.startswith("**")
             else clean(_LINK.sub(r"\1", text.strip().lstrip("✅❌⚠️•-* "))[marked.end() :])
         )
-    said = _COMMIT_PREFIX.sub("", said)
+    said = _REJECTED.sub(r"\g<what> was rejected", _COMMIT_PREFIX.sub("", said))
     before = ""
     while said != before:
         before = said
         for pattern in (_LEAD_IN, _SAYS):
             shorter = pattern.sub("", said, count=1)
-            if len(shorter) >= 15:
+            if len(shorter) >= 10:
                 said = shorter
     return capitalised(_PASSING.sub("", said))
 
@@ -158,7 +204,7 @@ def title_of(text: str) -> str:
     said = _main_first(_LINES.sub("", text).strip())
     if len(said) > TITLE_CHARS:
         said = _ASIDE.sub("", said)
-    for ends in _ENDS:
+    for ends in (*_ENDS, _LAST_ENDS):
         if len(said.rstrip(" .:;,")) <= TITLE_CHARS:
             break
         cuts = [
@@ -190,6 +236,32 @@ def _main_first(text: str) -> str:
         return text
     swapped = f"{main} {side[:1].lower()}{side[1:]}"
     return swapped if len(swapped) <= TITLE_CHARS else main
+
+
+def split_reason(text: str) -> tuple[str, str]:
+    """Return a claim and the reason given for it in the same sentence, which may be empty."""
+    found = _REASON.search(text)
+    if found is None or found.start() < 12 or len(text) - found.end() < 8:
+        return text, ""
+    if text[: found.start()].count("`") % 2 or text[: found.start()].count("(") > text[: found.start()].count(")"):
+        return text, ""
+    return text[: found.start()].rstrip(" ,;"), text[found.end() :].strip()
+
+
+def stands_alone(title: str) -> bool:
+    """Return whether a title needs no sentence before it and says a whole thing."""
+    if _HANGS.match(title):
+        return False
+    label, colon, rest = title.partition(": ")
+    return not colon or is_statement(rest) or not _ENGLISH.search(rest) or "?" in label
+
+
+def is_statement(text: str) -> bool:
+    """Return whether an English text has a verb or tells what to do; other languages are taken as they are."""
+    if not _ENGLISH.search(text):
+        return True
+    first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
+    return first in IMPERATIVES or _TELLS.match(text) is not None or _VERB.search(text) is not None
 
 
 def capitalised(text: str) -> str:

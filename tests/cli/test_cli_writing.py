@@ -215,6 +215,16 @@ def test_a_transcript_that_is_not_there_is_told(nugget: Nugget, words: Path) -> 
     assert (shown.code, shown.out) == (1, "") and "There is no transcript of session 0000-none" in shown.err
 
 
+@pytest.mark.proves("EXT-EXPLAIN")
+def test_explain_shows_each_claim_with_its_fate_and_writes_nothing(nugget: Nugget, words: Path) -> None:
+    session = REPOSITORY / "nugget" / "demo" / "session.jsonl"
+    lines = nugget("capture-session", "--transcript", session, "--explain", "--json").json["claims"]
+    assert any("user" in line and "event id" in line and line.endswith("proposed") for line in lines)
+    assert any("below" in line for line in lines)
+    assert nugget("capture-session", "--transcript", session, "--explain").out.count("\n") >= len(lines)
+    assert nugget("review", "list", "--json").json == []
+
+
 @pytest.mark.proves("CLI-CAPTURE")
 def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) -> None:
     session = REPOSITORY / "examples/demo/session.jsonl"

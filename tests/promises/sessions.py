@@ -29,6 +29,9 @@ PROMISES: dict[str, str] = {
     "EXT-DECISION": "choices, corrections and answers of the person become decisions with what was not chosen",
     "EXT-REFUTED": "what was reverted or refused in a session becomes no unit",
     "EXT-VERBATIM": "every unit carries quotes that stand verbatim in the records it names",
+    "EXT-EXPLAIN": "`nugget capture-session --explain` shows each claim with what judged it and what kept it out",
+    "CAP-SUPERSEDES": "a later choice that rejects an earlier one on the same subject is proposed as its successor",
+    "CAP-ANOTHER": "another decision is another unit: nothing is appended to an accepted one",
     "EXT-REAL": "offline extraction works on every real session, with and without the model",
 }
 GAPS: dict[str, str] = {}
