@@ -16,6 +16,7 @@ from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.filing import Forgotten
 from nugget.capture.ledger import Rejections, text_key
+from nugget.capture.succession import content_words, is_another_decision, superseded
 from nugget.errors import KnowledgeError, NuggetError
 from nugget.extraction.proposals import Proposal
 from nugget.markdown import title_of
@@ -34,14 +35,6 @@ HELD_WORDS = 0.5
 
 MAX_BODY_CHARS = 20_000
 MAX_TITLE_CHARS = 160
-
-_CHOICES = (KnowledgeType.DECISION, KnowledgeType.BELIEF)
-_SAME_CHOICE = 0.6
-"""Share of the shorter title's words from which two choices may be about the same."""
-_FILLER = frozenset(
-    "the an is are was be to of for in on at by with and or not it its that this from as no only we use used using uses"
-    " now never always must should instead rather than over keep wir nehmen statt für der die das".split()
-)
 
 _WORD = re.compile(r"\w{2,}")
 _BLOCK_BREAK = re.compile(r"\n\s*\n")
@@ -219,9 +212,9 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
 
 
 def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None, note: str | None = None) -> None:
-    unit = replace(unit, related=(*unit.related, *_replaced(draft, unit)))
+    unit = replace(unit, related=(*unit.related, *superseded(unit, _candidates(draft, unit))))
     twin, score = _named(draft, updates) if updates in draft.paths else _twin(draft, unit)
-    if twin is not None and updates not in draft.paths and _is_another_decision(unit, twin):
+    if twin is not None and updates not in draft.paths and is_another_decision(unit, twin):
         twin = None
     flagged = [note] if note else []
     if twin is not None and draft.edits:
@@ -248,46 +241,15 @@ def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None, note:
             _mark_superseded(draft, relation.id, unit)
 
 
-def _replaced(draft: _Draft, unit: Unit) -> list[Relation]:
-    """Return `supersedes` relations to the decisions whose choice this one rejects, on the same subject."""
-    if unit.type not in _CHOICES or not unit.alternatives:
-        return []
-    named = {relation.id for relation in unit.related}
-    found = []
-    for known in _candidates(draft, unit):
-        if known.type not in _CHOICES or known.id in named or known.id == unit.id:
-            continue
-        gone = [_content(name) for name in unit.alternatives]
-        before = _content(known.title) - frozenset().union(*(_content(name) for name in known.alternatives))
-        is_gone = any(words and words <= before for words in gone)
-        subject = _content(unit.title) - frozenset().union(*gone)
-        if is_gone and subject & before:
-            found.append(Relation(id=known.id, relation=RelationType.SUPERSEDES))
-    return found
-
-
 def _candidates(draft: _Draft, unit: Unit) -> list[Unit]:
     """Return the committed units near to a unit, and those whose file is named after what it rejects."""
     near = {one.id: one for one, _ in draft.brain.similar(unit) if one.path in draft.brain.files}
-    words = {slugify(word) for name in unit.alternatives for word in _content(name)}
+    words = {slugify(word) for name in unit.alternatives for word in content_words(name)}
     for unit_id in draft.paths:
         if unit_id not in near and words & set(unit_id.partition("/")[2].split("-")):
             known = _committed(draft, unit_id)
             near |= {unit_id: known} if known is not None else {}
     return list(near.values())
-
-
-def _is_another_decision(unit: Unit, twin: Unit) -> bool:
-    """Return whether two choices or rules are about different things, however alike their words are."""
-    if unit.type not in _CHOICES or twin.type not in _CHOICES:
-        return False
-    ours, theirs = _content(unit.title), _content(twin.title)
-    return len(ours & theirs) < _SAME_CHOICE * min(len(ours), len(theirs))
-
-
-def _content(text: str) -> frozenset[str]:
-    """Return the words of a text that tell what it is about."""
-    return frozenset(word for word in _WORD.findall(text.lower()) if word not in _FILLER)
 
 
 def _named(draft: _Draft, unit_id: str) -> tuple[Unit | None, None]:
