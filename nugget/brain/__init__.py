@@ -20,7 +20,7 @@ from pathlib import Path
 from nugget import config
 from nugget.brain import knowledge_file as knowledge
 from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError, reason_of
-from nugget.infra import git
+from nugget.infra import files, git
 from nugget.infra.brain_in_use import is_brain
 from nugget.infra.files import resource
 from nugget.models import KnowledgeType, Problem
@@ -55,21 +55,21 @@ def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
     """
     path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
     with git.clear_errors(path):
-        files = _template(path.name, owner=owner, now=now)
+        template = _template(path.name, owner=owner, now=now)
         if git.is_repository(path):
             git.finish_pending(path)
         created = not is_brain(path)
         if created:
-            _refuse_foreign(path, files, now=now)
+            _refuse_foreign(path, template, now=now)
             path.mkdir(parents=True, exist_ok=True)
         try:
-            commit = _first_commit(path, files, created=created)
+            commit = _first_commit(path, template, created=created)
         except GitError as error:
             if created:
-                for name, text in files.items():
+                for name, text in template.items():
                     (path / name).parent.mkdir(parents=True, exist_ok=True)
                     # brain.yaml comes last in the template's order: a brain with one is complete.
-                    (path / name).write_text(text, "utf-8")
+                    files.replace(path / name, text.encode(), mode=0o644)
             return InitResult(path=path, created=created, problem=str(error))
         return InitResult(path=path, created=created, commit=commit)
 

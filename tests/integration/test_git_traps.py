@@ -167,3 +167,68 @@ def test_a_bare_repository_inside_a_checkout_is_not_opened(shop: Path) -> None:
     plain_git(shop, "init", "-q", "--bare", "fixture.git")
     with pytest.raises(GitError, match="bare repository"):
         git.top_folder(shop / "fixture.git")
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_a_remote_that_is_a_folder_runs_none_of_its_hooks_and_programs(
+    shop: Path, tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    remote = tmp_path / "remote"
+    subprocess.run(["git", "clone", "-q", shop, remote], check=True)
+    traps = plant(remote, tmp_path / "remote-traps")
+    plain_git(remote, "config", "receive.denyCurrentBranch", "updateInstead")
+    assert nugget("clone", remote, tmp_path / "mine").code == 0
+    mine = tmp_path / "mine"
+    origin = git.find_remote(mine)
+    assert origin is not None and traps.sprung == set()
+    assert git.remote_head(mine, origin) and git.fetch(mine, origin, "main")
+    changed = git.commit_files(mine, files={"new.py": b"x"}, message="Change", parents=[git.head(mine) or ""])
+    assert git.push(mine, origin, changed, branch="nugget/x")
+    assert git.delete_remote_branch(mine, origin, "nugget/x", expect=changed)
+    assert traps.sprung == set()
+    subprocess.run(["git", "-C", mine, "push", "-q", "origin", f"{changed}:refs/heads/y"], capture_output=True)
+    assert traps.sprung, "git itself runs them"
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_a_remote_helper_that_the_configuration_names_is_not_run(
+    shop: Path, traps: Traps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traps.program("git-remote-trap")
+    monkeypatch.setenv("PATH", f"{traps.folder}{os.pathsep}{os.environ['PATH']}")
+    plain_git(shop, "config", "--unset-all", "url.ext::" + str(traps.folder) + "/address .insteadOf")
+    plain_git(shop, "config", "--replace-all", "remote.origin.url", "https://example.invalid/x")
+    plain_git(shop, "config", "remote.origin.vcs", "trap")
+    with pytest.raises(GitError):
+        git.remote_head(shop, git.Remote(name="origin", url="https://example.invalid/x"))
+    with pytest.raises(GitError):
+        git.fetch(shop, git.Remote(name="origin", url="https://example.invalid/x"), "main")
+    assert traps.sprung == set()
+    subprocess.run(["git", "-C", shop, "ls-remote", "origin"], capture_output=True, check=False)
+    assert "git-remote-trap" in traps.sprung, "git itself runs it"
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_the_configuration_of_a_submodule_runs_nothing(
+    shop: Path, tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop)
+    monkeypatch.setenv("NUGGET_BRAIN", str(shop))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    library = make_shop(tmp_path / "library")
+    add = ("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "domains/library")
+    plain_git(shop, *add)
+    plain_git(shop, "commit", "-qm", "Add a submodule")
+    inner = shop / "domains/library"
+    (inner / ".git").unlink()
+    (shop / ".git/modules/domains/library").rename(inner / ".git")  # as in an unpacked folder
+    subprocess.run(["git", "config", "--file", inner / ".git/config", "--unset", "core.worktree"], check=True)
+    traps = plant(inner, tmp_path / "inner-traps")
+    (inner / "README.md").write_text("changed")
+    (shop / "MESSAGE").write_text("")
+    for command in READING:
+        nugget(*command)
+        assert traps.sprung == set(), command
+    subprocess.run(["git", "-C", shop, "status"], capture_output=True, check=False)
+    assert traps.sprung, "git itself runs them"

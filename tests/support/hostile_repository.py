@@ -23,9 +23,11 @@ PROGRAM_KEYS = (
     "diff.trap.command",
     "diff.trap.textconv",
     "difftool.trap.cmd",
+    "difftool.trap.path",
     "filter.trap.clean",
     "filter.trap.smudge",
     "filter.with=and.dots.process",
+    "gc.recentObjectsHook",
     "gpg.openpgp.program",
     "gpg.program",
     "gpg.ssh.defaultKeyCommand",
@@ -39,6 +41,7 @@ PROGRAM_KEYS = (
     "man.trap.cmd",
     "merge.trap.driver",
     "mergetool.trap.cmd",
+    "mergetool.trap.path",
     "pager.diff",
     "pager.log",
     "pager.status",
@@ -74,7 +77,7 @@ SUPPORTING = {
 HOOKS = (
     "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-checkout", "post-commit", "post-index-change",
     "post-merge", "post-rewrite", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "prepare-commit-msg",
-    "reference-transaction",
+    "reference-transaction", "pre-receive", "update", "post-receive", "post-update", "proc-receive", "push-to-checkout",
 )  # fmt: skip
 
 

@@ -17,16 +17,15 @@ from urllib.parse import urlsplit
 
 from nugget.config import read_environment
 from nugget.errors import GitError
-from nugget.infra.git.process import Setting, run, start, user_settings
+from nugget.infra.git.process import HARDENED, Setting, run, start, user_settings
 
 FETCH_TIMEOUT_S = 15.0
 PUSH_TIMEOUT_S = 60.0
 CLONE_TIMEOUT_S = 600.0
 _PROTOCOLS = "file:git:http:https:ssh"
-# remote.<name>.uploadpack and receivepack name programs that run here if the remote is a folder.
-_UPLOAD = "--upload-pack=git-upload-pack"
-_PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no",
-         "--receive-pack=git-receive-pack")  # fmt: skip
+_PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
+_RECEIVING: tuple[Setting, ...] = (("receive.autogc", "false"), ("receive.denyCurrentBranch", "refuse"))
+"""Keep a remote on this machine from collecting garbage and from changing its checkout."""
 _OF_THE_NETWORK = r"^(credential|http|ssh)\."
 _KEPT_VARIABLES = frozenset(
     {
@@ -83,7 +82,8 @@ def find_remote(repo: Path) -> Remote | None:
 
 def remote_head(repo: Path, remote: Remote) -> RemoteHead | None:
     """The remote's default branch, None while it has no commit. Raises GitError when it cannot be asked."""
-    listed = _talk(repo, remote, "ls-remote", "--symref", _UPLOAD, "--", remote.name, "HEAD", timeout_s=FETCH_TIMEOUT_S)
+    asked = ("ls-remote", "--symref", _upload(_fetched_from(repo, remote)), "--", remote.name, "HEAD")
+    listed = _talk(repo, remote, *asked, timeout_s=FETCH_TIMEOUT_S)
     name = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listed, re.MULTILINE)
     sha = re.search(r"^([0-9a-f]{40,64})\tHEAD$", listed, re.MULTILINE)
     return RemoteHead(branch=name[1], sha=sha[1]) if name and sha else None
@@ -94,15 +94,15 @@ def fetch(repo: Path, remote: Remote, branch: str) -> str:
     kept = f"refs/remotes/{remote.name}/{branch}"
     refspec = f"+refs/heads/{branch}:{kept}"
     _talk(
-        repo, remote, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", _UPLOAD,
-        "--", remote.name, refspec, timeout_s=FETCH_TIMEOUT_S,
+        repo, remote, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
+        _upload(_fetched_from(repo, remote)), "--", remote.name, refspec, timeout_s=FETCH_TIMEOUT_S,
     )  # fmt: skip
     return run(repo, "rev-parse", "--verify", "--end-of-options", f"{kept}^{{commit}}").decode().strip()
 
 
 def clone(url: str, folder: Path) -> None:
     """Clone a repository into a new folder, without hooks, templates and submodules. Raises GitError."""
-    options = ("--quiet", "--template=", "--no-recurse-submodules", _UPLOAD)
+    options = ("--quiet", "--template=", "--no-recurse-submodules", _upload(url))
     remote = Remote(name="origin", url=url)
     try:
         _talk(folder.parent, remote, "clone", *options, "--", url, folder.name, timeout_s=CLONE_TIMEOUT_S)
@@ -120,7 +120,7 @@ def push(repo: Path, remote: Remote, sha: str, *, branch: str, replacing: str | 
     refspec = f"{sha}:refs/heads/{branch}"
     try:
         _talk(
-            repo, remote, *_PUSH, *lease, "--", remote.name, refspec, timeout_s=PUSH_TIMEOUT_S,
+            repo, remote, *_PUSH, _receive(remote.url), *lease, "--", remote.name, refspec, timeout_s=PUSH_TIMEOUT_S,
         )  # fmt: skip
     except _Refused as refused:
         if re.search(r"\[rejected\] \((non-fast-forward|fetch first|stale info)\)", refused.said):
@@ -137,13 +137,40 @@ def delete_remote_branch(repo: Path, remote: Remote, branch: str, *, expect: str
     lease = f"--force-with-lease=refs/heads/{branch}:{expect}"
     try:
         _talk(
-            repo, remote, *_PUSH, lease, "--", remote.name, f":refs/heads/{branch}", timeout_s=PUSH_TIMEOUT_S,
+            repo, remote, *_PUSH, _receive(remote.url), lease, "--", remote.name, f":refs/heads/{branch}",
+            timeout_s=PUSH_TIMEOUT_S,
         )  # fmt: skip
     except _Refused as refused:
         if re.search(r"stale info|remote ref does not exist", refused.said):
             return False
         raise refused.error from None
     return True
+
+
+def _fetched_from(repo: Path, remote: Remote) -> str:
+    """Return the address that is fetched from, which may differ from the one that is pushed to."""
+    found = run(repo, "remote", "get-url", "--", remote.name, check=False).decode("utf-8", "replace").strip()
+    return found or remote.url
+
+
+def _upload(url: str) -> str:
+    return f"--upload-pack={_program('upload-pack', url)}"
+
+
+def _receive(url: str) -> str:
+    return f"--receive-pack={_program('receive-pack', url, _RECEIVING)}"
+
+
+def _program(name: str, url: str, settings: tuple[Setting, ...] = ()) -> str:
+    """Return the program that serves a remote, whatever remote.<name>.uploadpack or receivepack names.
+
+    If the remote is a folder the program runs here, with that folder's configuration and hooks: git hands none of our
+    settings on to it.
+    """
+    is_folder = url.startswith("file://") or ":" not in url.split("/", 1)[0]
+    hardened = (*HARDENED, *settings) if is_folder else ()
+    options = "".join(f" -c {shlex.quote(f'{key}={value}')}" for key, value in hardened)
+    return f"git{options} {name}" if options else f"git-{name}"
 
 
 class _Refused(GitError):
