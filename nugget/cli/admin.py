@@ -139,7 +139,7 @@ def doctor(
 
 def _repair(folder: Path, home: Path, brain: Path | None) -> list[str]:
     from nugget.index.connection import home_index_file
-    from nugget.upkeep.repair import repair
+    from nugget.upkeep.doctor import repair
 
     had_home_index = home_index_file(home).exists()
     told = repair(folder, home)

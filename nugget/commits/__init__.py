@@ -97,10 +97,9 @@ def prepare(
     made = messages.draft(staged, intents=intents, reasons=reasons)
     method, notes = "heuristic", []
     if llm is not None:
-        from nugget.commits.wording import worded
-
         try:
-            made, method = worded(llm, staged, made, intents, reasons, settings=settings, model=model), "generative"
+            made = messages.worded(llm, staged, made, intents, reasons, settings=settings, model=model)
+            method = "generative"
         except LLMUnavailable as error:
             notes.append(f"{error} The message was made by rules.")
     ends = messages.trailers(

@@ -17,7 +17,7 @@ from commands import Nugget
 
 from nugget.app import Brain
 from nugget.index.connection import find_damage
-from nugget.upkeep.repair import repair
+from nugget.upkeep.doctor import repair
 
 QUESTION = "idempotency keys for retries"
 
