@@ -24,7 +24,7 @@ from nugget.index.connection import (
     open_existing,
     open_memory,
 )
-from nugget.index.fulltext import Terms, terms_of
+from nugget.index.fulltext import Terms, match_any, terms_of
 from nugget.index.queries import Edge, StoredChunk
 from nugget.models import FileState, Filter, SourceName, Unit
 
@@ -134,18 +134,22 @@ class Index:
 
     def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
-        return queries.search_chunks(self.connection, terms, k, filter_)
+        return queries.search_text(self.connection, "chunks_fts", terms, k, *queries.allowed_chunks(filter_))
 
     def search_unit_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k best units, read as a whole, for any of these terms as (unit key, BM25 score)."""
-        return queries.search_units(self.connection, terms, k, filter_)
+        conditions, parameters = queries.conditions_of(filter_)
+        allowed = f"SELECT key FROM units u WHERE {conditions}" if conditions else ""
+        return queries.search_text(self.connection, "units_fts", terms, k, allowed, parameters)
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that stand in a unit."""
-        keys = queries.chunk_range(self.connection, unit_key)
-        if keys is None:
-            return []
-        return queries.words_within(self.connection, terms.words, *keys)
+        sql = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # its chunks were given their keys in one go
+        first, last = self.connection.execute(sql, (unit_key,)).fetchone()
+        sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
+        return [
+            word for word in terms.words if self.connection.execute(sql, (match_any([word]), first, last)).fetchone()
+        ]
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
@@ -173,7 +177,10 @@ class Index:
 
     def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
         """Return chunks by key."""
-        return queries.chunks_by_key(self.connection, keys)
+        rows = queries.select_in(
+            self.connection, f"SELECT {queries.CHUNK_COLUMNS} FROM chunks WHERE key IN", list(keys)
+        )
+        return {row[0]: StoredChunk(*row) for row in rows}
 
     def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
         """Return all chunks of these units, in order."""
@@ -198,7 +205,11 @@ class Index:
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
         """Return those of the units that a filter admits."""
-        return queries.admitted_units(self.connection, keys, filter_)
+        conditions, parameters = queries.conditions_of(filter_)
+        if not conditions:
+            return set(keys)
+        sql = f"SELECT key FROM units u WHERE {conditions} AND key IN"
+        return {row[0] for row in queries.select_in(self.connection, sql, keys, parameters)}
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
         """For each of these units that a newer one supersedes: the id of the newer one."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
-from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, match_any
+from nugget.index.fulltext import COLUMN_WEIGHTS, Terms
 from nugget.models import (
     FileState,
     Filter,
@@ -30,7 +30,7 @@ _IN_ONE_QUERY = 500
 _WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StoredChunk:
     """A chunk as it stands in the index."""
 
@@ -74,17 +74,11 @@ def unit_ids(connection: sqlite3.Connection, source: SourceName) -> list[str]:
     return [row[0] for row in connection.execute("SELECT id FROM units WHERE source = ? ORDER BY id", (source,))]
 
 
-def chunks_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, StoredChunk]:
-    """Return the chunks of these keys."""
-    rows = select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE key IN", list(keys))
-    return {row[0]: _chunk(row) for row in rows}
-
-
 def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
     """Return all chunks of these units, each list in the order of the unit."""
     found: dict[int, list[StoredChunk]] = {}
-    for row in select_in(connection, f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE unit_key IN", list(keys)):
-        found.setdefault(row[1], []).append(_chunk(row))
+    for row in select_in(connection, f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE unit_key IN", list(keys)):
+        found.setdefault(row[1], []).append(StoredChunk(*row))
     return {key: sorted(chunks, key=lambda chunk: chunk.position) for key, chunks in found.items()}
 
 
@@ -93,21 +87,10 @@ def units_of_chunks(connection: sqlite3.Connection, keys: Sequence[int]) -> dict
     return dict(select_in(connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
 
-def search_chunks(connection: sqlite3.Connection, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-    """Return the k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
-    return _search(connection, "chunks_fts", terms, k, *allowed_chunks(filter_))
-
-
-def search_units(connection: sqlite3.Connection, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-    """Return the k best units for any of these terms as (unit key, BM25 score, higher is better)."""
-    conditions, parameters = _conditions(filter_)
-    allowed = f"SELECT key FROM units u WHERE {conditions}" if conditions else ""
-    return _search(connection, "units_fts", terms, k, allowed, parameters)
-
-
-def _search(
+def search_text(
     connection: sqlite3.Connection, table: str, terms: Terms, k: int, allowed_sql: str, parameters: Sequence[object]
 ) -> list[tuple[int, float]]:
+    """Return the k best rows of a full-text table for any of the terms as (rowid, BM25 score, higher is better)."""
     if not terms.match:
         return []
     where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # the plus: match first, not row by row
@@ -126,36 +109,16 @@ def vector_size(connection: sqlite3.Connection) -> int | None:
     return int(row[0]) if row else None
 
 
-def chunk_range(connection: sqlite3.Connection, unit_key: int) -> tuple[int, int] | None:
-    """The first and the last key of a unit's chunks, which were given their keys in one go; None without chunks."""
-    row = connection.execute("SELECT min(key), max(key) FROM chunks WHERE unit_key = ?", (unit_key,)).fetchone()
-    return None if row[0] is None else (row[0], row[1])
-
-
-def words_within(connection: sqlite3.Connection, words: Sequence[str], first: int, last: int) -> list[str]:
-    """Return the words that stand in any chunk between two keys, both included."""
-    sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
-    return [word for word in words if connection.execute(sql, (match_any([word]), first, last)).fetchone()]
-
-
 def allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
     """A SELECT of the keys of the chunks that a filter admits, with its parameters; an empty text for no filter."""
-    conditions, parameters = _conditions(filter_)
+    conditions, parameters = conditions_of(filter_)
     if not conditions:
         return "", []
     return f"SELECT c.key FROM chunks c JOIN units u ON u.key = c.unit_key WHERE {conditions}", parameters
 
 
-def admitted_units(connection: sqlite3.Connection, keys: Sequence[int], filter_: Filter) -> set[int]:
-    """Return those of the units that a filter admits."""
-    conditions, parameters = _conditions(filter_)
-    if not conditions:
-        return set(keys)
-    rows = select_in(connection, f"SELECT key FROM units u WHERE {conditions} AND key IN", keys, parameters)
-    return {row[0] for row in rows}
-
-
-def _conditions(filter_: Filter) -> tuple[str, list[object]]:
+def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
+    """Return the SQL tests of a filter on units `u`, with their parameters; an empty text for no filter."""
     conditions: list[str] = []
     parameters: list[object] = []
     for column, values in (("source", filter_.sources), ("type", filter_.types)):
@@ -281,7 +244,7 @@ def has_source(connection: sqlite3.Connection, source: SourceName) -> bool:
 
 def units_named(connection: sqlite3.Connection, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
     """The units in whose path every one of these `folded` words stands, in any case of letters, as (key, path)."""
-    conditions, parameters = _conditions(filter_)
+    conditions, parameters = conditions_of(filter_)
     plain = [word for word in words if word.isascii()]  # SQLite knows no other small letters
     tests = ["instr(lower(u.path), ?) > 0"] * len(plain) + ([conditions] if conditions else [])
     rows = connection.execute(
@@ -294,7 +257,7 @@ def units_named(connection: sqlite3.Connection, words: Sequence[str], filter_: F
 
 def newest_units(connection: sqlite3.Connection, filter_: Filter, limit: int) -> list[int]:
     """Return the keys of the units that a filter admits, what changed last first."""
-    conditions, parameters = _conditions(filter_)
+    conditions, parameters = conditions_of(filter_)
     rows = connection.execute(
         f"SELECT u.key FROM units u WHERE {conditions or 'true'} "
         "ORDER BY max(coalesce(u.last_modified, ''), coalesce(u.created, '')) DESC, u.id LIMIT ?",
@@ -333,18 +296,11 @@ def _as_written() -> Iterator[None]:
         raise sqlite3.DatabaseError(f"it holds values that no sync wrote ({error})") from error
 
 
-_CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, heading_level, content"
+CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, heading_level, content"
 _UNIT_COLUMNS = (
     "source, id, path, title, type, domain, tags, confidence, origin, created, last_modified, stale_after, "
     "scope_repo, scope_path, scope_symbol, session, details, content"
 )
-
-
-def _chunk(row: Any) -> StoredChunk:
-    key, unit_key, position, breadcrumb, level, text = row
-    return StoredChunk(
-        key=key, unit_key=unit_key, position=position, breadcrumb=breadcrumb, heading_level=level, text=text
-    )
 
 
 def _unit(row: Any, related: Sequence[Relation]) -> Unit:

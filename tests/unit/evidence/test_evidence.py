@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,8 @@ import pytest
 from logs import NOW, Logs, logs_in
 
 from nugget.config import Settings
-from nugget.errors import NuggetError, UsageError
-from nugget.evidence import bundle_json, detect_intent, evidence_bundle, find_log, ingest, is_diagnostic
+from nugget.errors import UsageError
+from nugget.evidence import bundle_json, detect_intent, find_log, ingest, is_diagnostic
 from nugget.evidence.bundle import TRUNCATED
 from nugget.evidence.candidates import PROFILES
 from nugget.index.connection import open_home
@@ -237,14 +236,6 @@ def test_two_ingests_at_once_take_each_part_in_once(logs: Logs) -> None:
     assert counts == [800, 0, 400]
 
 
-def test_a_session_that_was_never_ingested_is_named(logs: Logs) -> None:
-    with pytest.raises(NuggetError, match="Nothing is known of a session 'nope'"):
-        evidence_bundle(logs.index, "nope", "why", now=NOW)
-    with pytest.raises(UsageError, match="is not a session id"):
-        find_log(logs.environment, "../../etc/passwd")
-    assert find_log(logs.environment, "absent") is None
-
-
 @pytest.mark.proves("EVI-SHELL-ROTATED")
 def test_what_a_log_gained_before_it_was_moved_away_is_not_lost(logs: Logs) -> None:
     for number in range(40):
@@ -260,30 +251,3 @@ def test_what_a_log_gained_before_it_was_moved_away_is_not_lost(logs: Logs) -> N
     told = [row[0] for row in logs.index.execute("SELECT text FROM pane_output ORDER BY id")]
     assert sorted(told) == sorted(f"error: part {number} is bad" for number in range(40))
     assert logs.index.execute("SELECT count(*) FROM events").fetchone()[0] == 80
-
-
-@pytest.mark.proves("EVI-SHELL-BOUNDED")
-def test_a_log_of_many_megabytes_is_taken_in_on_from_where_it_was_left_in_little_memory(logs: Logs) -> None:
-    logs.run("s", 1000, "make all", 2, stderr="make: *** [all] Error 2")
-    file = logs.write("s", "output.log", "the first line\n" * 1000)
-    with file.open("r+b") as opened:  # a hole between two failures: nothing that a disk has to hold
-        opened.truncate(120_000_000)
-        opened.seek(0, 2)
-        opened.write(b"\nerror: the disk under /srv is full\n")
-        opened.truncate(250_000_000)
-        opened.seek(0, 2)
-        opened.write(b"\n" + b"the last line\n" * 20_000)
-    tracemalloc.start()
-    done = logs.ingest("s")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert done.bytes_read > 250_000_000 and peak < 64_000_000
-    assert logs.ingest("s").bytes_read == 0
-    logs.write("s", "output.log", "error: and now /var is full too\n")
-    logs.run("s", 5000, "make install", 1, stderr="make: *** [install] Error 1")
-    again = logs.ingest("s")
-    assert (again.pane_output, again.events, again.incidents) == (2, 2, 1) and again.bytes_read < 1000
-    told = logs.ask("s", "what went wrong").context_text
-    for line in ("`make all` failed", "`make install` failed", "the disk under /srv is full", "/var is full too"):
-        assert line in told
-    assert sum(row[0] for row in logs.index.execute("SELECT length(text) FROM pane_output")) < 500_000

@@ -225,17 +225,6 @@ def test_a_tools_failure_says_each_thing_once(logs: Logs, tmp_path: Path) -> Non
     }
 
 
-@pytest.mark.proves("EVI-INCIDENTS")
-def test_where_no_known_sign_stands_the_line_that_looks_like_a_failure_is_told(logs: Logs) -> None:
-    checks = "test\tfail\t5m\nlicense\tpass\t1m\nlint\tpass\t1m\nbot\tskipped\t8m"
-    logs.run("s", 1000, "gh pr checks 203", 1, stdout=checks)
-    logs.run("s", 9000, "GOMODCACHE=$(go env GOMODCACHE) && go vet ./...", 2, stderr="boom")
-    logs.ingest("s")
-    first, vet = sorted(logs.ask("s", "what went wrong").incidents, key=lambda one: one.ts_ms)
-    assert first.summary[0].split() == ["test", "fail", "5m"]
-    assert vet.title == "`go vet ./...` failed (exit 2)"
-
-
 @pytest.mark.proves("EVI-SESSIONS")
 def test_a_call_that_the_person_refused_is_no_failure(logs: Logs, tmp_path: Path) -> None:
     refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
@@ -273,9 +262,3 @@ def test_output_that_keeps_coming_does_not_fill_the_index(logs: Logs) -> None:
     counts = dict(logs.index.execute("SELECT is_failure, count(*) FROM pane_output GROUP BY is_failure").fetchall())
     assert counts == {0: 30_000, 1: 10}
     assert logs.ask("s", "what printed line").selected
-
-
-def test_a_bundle_says_when_the_session_was_last_active(logs: Logs) -> None:
-    logs.run("s", int(NOW.timestamp() * 1000) - 3 * 3600 * 1000 - 5000, "make", 1)
-    logs.ingest("s")
-    assert "last active: 2029-12-31 20:59 UTC, 3 hours ago" in logs.ask("s", "resume").context_text

@@ -12,7 +12,6 @@ from logs import NOW, Logs, logs_in
 from loopback_anthropic import AnthropicServer, status, value
 
 from nugget.config import LLMSettings, Settings
-from nugget.errors import NuggetError
 from nugget.evidence import BundleOptions, LlmSelection, SelectorOptions, select_with_llm
 from nugget.infra.llm import LLM
 
@@ -108,9 +107,3 @@ def test_no_secret_goes_to_the_model(logs: Logs) -> None:
         server.default = lambda _: value({"labels": []})
         choose(logs, server)
         assert "a1B2c3D4e5" not in server.requests[0].prompt
-
-
-def test_a_session_that_is_not_known_is_told(logs: Logs) -> None:
-    with AnthropicServer() as server, pytest.raises(NuggetError, match="Nothing is known"):
-        llm = LLM(api_key="sk-ant-loopback", base_url=server.url, home=logs.home)
-        select_with_llm(logs.index, "other", "why", llm=llm, settings=Settings(), now=NOW)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from nugget.index.embed import VectorCache
 from nugget.index.fulltext import (
     compound_parts,
     edit_distance,
-    inverse_frequency,
     match_any,
     nearest,
     parts_of,
@@ -84,27 +82,6 @@ def test_numpy_and_sql_give_the_same_cosines_of_units(tmp_path: Path) -> None:
             assert by_numpy.keys() == by_sql.keys() == set(keys)
             for key in keys:
                 assert by_numpy[key] == pytest.approx(by_sql[key], abs=1e-6)
-
-
-@pytest.mark.proves("INDEX-NUMPY", "INDEX-ATOMIC")
-def test_what_filters_admit_is_kept_no_longer_than_the_generation(tmp_path: Path) -> None:
-    file = tmp_path / "index.db"
-    create(file).close()
-    rows = np.eye(64, dtype=np.float32)
-    filters = [Filter(), *(Filter(types=("concept", f"type{number}")) for number in range(12)), Filter(types=("bug",))]
-    with closing(Index(file, resident=True)) as staying, closing(Index(file)) as asking:
-        for number in range(8):
-            with closing(connect(file)) as connection, write_transaction(connection):
-                of_unit = [rows[2 * number], rows[2 * number + 1]]
-                kind = replace(unit(number, title=""), type="concept" if number % 3 else "bug")
-                put(connection, kind, [chunk("text")], of_unit)
-            for filter_ in filters * 2:
-                by_numpy, by_sql = (
-                    sorted(index.search_vectors(rows[2 * number], 50, filter_)) for index in (staying, asking)
-                )
-                assert [key for key, _ in by_numpy] == [key for key, _ in by_sql]
-                assert [cosine for _, cosine in by_numpy] == pytest.approx([cosine for _, cosine in by_sql], abs=1e-6)
-        assert len(by_numpy) == 3
 
 
 @pytest.mark.proves("INDEX-NUMPY", "INDEX-EXTENSION")
@@ -276,12 +253,6 @@ def test_edit_distance_is_symmetric_zero_only_for_equals_and_never_above_the_lon
     assert distance == edit_distance(other, one, limit=10)
     assert (distance == 0) == (one == other)
     assert abs(len(one) - len(other)) <= distance <= max(len(one), len(other))
-
-
-def test_inverse_frequency_falls_with_frequency_and_stays_positive() -> None:
-    values = [inverse_frequency(1000, matching) for matching in (0, 1, 10, 400, 900, 1000, 1001)]
-    assert values == sorted(values, reverse=True)
-    assert values[-1] > 0
 
 
 def test_an_index_that_is_locked_is_not_taken_for_a_broken_one(tmp_path: Path) -> None:

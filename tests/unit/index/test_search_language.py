@@ -14,8 +14,8 @@ import pytest
 
 from nugget.index import writes
 from nugget.index.connection import create, write_transaction
-from nugget.index.fulltext import terms_of
-from nugget.index.queries import search_units
+from nugget.index.fulltext import Terms, terms_of
+from nugget.index.queries import conditions_of, search_text
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, SourceName, Unit
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
@@ -57,6 +57,13 @@ def found(connection: sqlite3.Connection, text: str) -> list[str]:
     terms = terms_of(connection, query.text, chunks=9)
     rows = search_units(connection, replace(terms, match=query.match_any or terms.match), 9, chosen)
     return sorted(connection.execute("SELECT id FROM units WHERE key = ?", (key,)).fetchone()[0] for key, _ in rows)
+
+
+def search_units(connection: sqlite3.Connection, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
+    """The best units of a filter, as (key, score)."""
+    conditions, parameters = conditions_of(filter_)
+    allowed = f"SELECT key FROM units u WHERE {conditions}" if conditions else ""
+    return search_text(connection, "units_fts", terms, k, allowed, parameters)
 
 
 @pytest.mark.proves("SEARCH-LANGUAGE")

@@ -18,7 +18,7 @@ from sync_stage import CACHE_FILE, unit
 from nugget.app import Brain
 from nugget.config import read_environment
 from nugget.index import Index
-from nugget.index.sync import SyncResult, index_folder, pending_changes, sync
+from nugget.index.sync import SyncResult, index_folder, sync
 from nugget.infra.embedding import Embedder
 from nugget.models import Bundle
 
@@ -135,28 +135,6 @@ def test_files_that_git_does_not_watch_are_followed_too(
     assert synced().changed is False
 
 
-@pytest.mark.proves("SYNC-BAD-FILES")
-def test_a_file_that_is_refused_is_told_each_time_and_read_again_only_when_it_changes(
-    brain: Path, synced: Callable[..., SyncResult], tmp_path: Path
-) -> None:
-    outside = tmp_path / "outside.md"
-    outside.write_text("Secret.")
-    (brain / "domains/coding/bugs/link.md").symlink_to(outside)
-    (brain / "domains/coding/bugs/two\nlines.md").write_text(unit("bug/lines"))
-    (brain / "domains/coding/bugs/huge.md").write_bytes(b"x" * 51_000_000)
-    name = os.fsdecode(b"domains/coding/bugs/no-utf8-\xff.md")
-    (brain / name).write_text(unit("bug/latin"))
-    before = {problem.path for problem in synced().problems}
-    assert {"domains/coding/bugs/link.md", "domains/coding/bugs/two\\nlines.md", "domains/coding/bugs/huge.md"} < before
-    assert any(path.endswith("no-utf8-\\udcff.md") for path in before)
-    assert pending_changes(brain, read_environment()) == 0
-    result = synced()
-    assert not result.changed and {problem.path for problem in result.problems} == before
-    (brain / "domains/coding/bugs/huge.md").write_text(unit("bug/huge"))
-    assert synced().modified == 1
-    assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"
-
-
 @pytest.mark.proves("SYNC-LOST-INDEX")
 def test_a_deleted_index_gives_the_same_answers_after_and_embeds_nothing_twice(
     brain: Path, synced: Callable[..., SyncResult]
@@ -208,23 +186,6 @@ def test_a_damaged_or_foreign_index_is_rebuilt_and_told_in_one_line(
         return
     with closing(sqlite3.connect(file)) as healed:
         assert healed.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
-@pytest.mark.proves("SYNC-CORRUPT")
-def test_damage_that_shows_only_while_syncing_is_healed_by_that_sync(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
-    file = brain / ".nugget/index.db"
-    with closing(sqlite3.connect(file)) as opened:
-        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        page = opened.execute("SELECT rootpage FROM sqlite_master WHERE name = 'files'").fetchone()[0]
-        size = opened.execute("PRAGMA page_size").fetchone()[0]
-    with file.open("r+b") as broken:
-        broken.seek((page - 1) * size)
-        broken.write(b"\xff" * 200)
-    (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Changed meanwhile."))
-    assert "corrupt" in (synced().rebuilt or "")
-    assert not synced().changed
 
 
 @pytest.mark.proves("SYNC-CORRUPT")

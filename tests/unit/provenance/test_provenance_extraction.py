@@ -6,11 +6,11 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from replay import STARTED, Agent, change_by_hand, commit, git, make_repository, replay
+from replay import STARTED, Agent, change_by_hand, commit, git, make_repository
 
 from nugget.cli import run
 from nugget.config import CaptureSettings, Settings, read_environment
@@ -192,27 +192,6 @@ def test_a_hand_that_changed_a_file_since_is_seen_by_its_hash_and_a_commit_of_an
     assert [one.id for one in nuggets(isolated_home, NuggetType.TUNING)] == [tuning.id]
 
 
-@pytest.mark.proves("PROVENANCE-TUNING")
-def test_a_change_between_two_sessions_is_tuning_of_the_first_and_another_branch_is_none(
-    agent: Agent, isolated_home: Path
-) -> None:
-    agent.prompt("Limit the retries of the login")
-    agent.edit("src/auth.py", "    return None", "    retries = 3\n    delay = 2\n    return retries, delay")
-    change_by_hand(
-        agent.repo, "src/auth.py", "def login():\n    retries = 5\n    delay = 2\n    return retries, delay\n"
-    )
-    second = Agent(repo=agent.repo, claude_config=agent.claude_config, started=agent.moment + timedelta(hours=1))
-    second.prompt("Double the delay of the login")
-    second.edit("src/auth.py", "delay = 2", "delay = 4")
-    extracted(isolated_home)
-    workspace = find_workspace(agent.repo)
-    assert workspace
-    assert note_tunings(workspace, extractor(isolated_home)) == 1
-    assert [one.session for one in nuggets(isolated_home, NuggetType.TUNING)] == [agent.session]
-    git(agent.repo, "checkout", "-q", "--", "src/auth.py")  # All that both wrote is gone: thrown away, not tuned.
-    assert note_tunings(workspace, extractor(isolated_home)) == 0
-
-
 @pytest.mark.proves("PROVENANCE-ONCE")
 def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_ids(
     agent: Agent, isolated_home: Path
@@ -250,15 +229,6 @@ def test_a_plan_tells_of_each_file_below_its_heading_and_what_a_linter_printed_t
         ("Sign in with tokens", None, 0.6),
         ("Changed auth.py: Take the token from the header instead of the cookie", "src/auth.py", 0.7),
     ]
-
-
-def test_what_was_deleted_from_the_store_is_extracted_again(agent: Agent, isolated_home: Path) -> None:
-    agent.prompt("Repair the login of the shop")
-    agent.edit("src/auth.py", "None", "1")
-    extracted(isolated_home)
-    next(session_files(isolated_home / ".nugget")).unlink()
-    assert [one.state for one in extracted(isolated_home)] == ["extracted"]
-    assert len(records(isolated_home)) == 1
 
 
 def test_a_dry_run_counts_and_writes_nothing(agent: Agent, isolated_home: Path) -> None:
@@ -412,24 +382,3 @@ def test_every_real_transcript_is_extracted_and_every_summary_fits(shared_data: 
     assert {one.type for one in found} >= {
         NuggetType.INTENT, NuggetType.DECISION, NuggetType.CAVEAT, NuggetType.DEPENDENCY
     }  # fmt: skip
-
-
-@pytest.mark.proves("PROVENANCE-REAL")
-def test_a_replayed_real_session_that_was_changed_by_hand_is_tuned(
-    shared_data: Path, isolated_home: Path, tmp_path: Path
-) -> None:
-    transcript = shared_data / "transcripts/claude-code/2026-02-10_a0927dd5_48415fae24d7.jsonl"
-    played = replay(transcript, tmp_path / "cli", isolated_home / ".claude", remote="https://github.com/entireio/cli")
-    path = next(path for path in played.paths if path.endswith("explain.go"))
-    text = (played.repo / path).read_text("utf-8")
-    ended = played.session.ended
-    assert ended
-    change_by_hand(played.repo, path, f"{text}// Read by a person.\n", at=ended + timedelta(days=2))
-    extracted(isolated_home)
-    workspace = find_workspace(played.repo)
-    assert workspace
-    assert note_tunings(workspace, extractor(isolated_home)) == 1
-    tuning = nuggets(isolated_home, NuggetType.TUNING)[0]
-    assert tuning.scope.path == path
-    assert "+ // Read by a person." in tuning.detail
-    assert tuning.stale_after is None or tuning.stale_after > date.today()

@@ -11,14 +11,13 @@ import pytest
 from provenance_store import NOW, Shop, ids, make_shop, summaries
 from replay import git
 
-from nugget.index import provenance as stored
 from nugget.index.documents import document_changes
 from nugget.models import Scope, SourceName, StaleReason, Unit
 from nugget.models.nuggets import NuggetType, ScopeMatch
 from nugget.provenance import Reviewed, file_names
 from nugget.provenance import checkout as checkouts
 from nugget.provenance.checkout import Checkout
-from nugget.sources.nugget_store import session_file, session_files
+from nugget.sources.nugget_store import session_files
 from nugget.sources.nugget_units import NuggetUnits
 
 
@@ -146,18 +145,6 @@ def test_a_nugget_expires_the_day_after_its_last(shop: Shop) -> None:
     assert reasons == {"until yesterday": StaleReason.EXPIRED, "until today": None}
 
 
-@pytest.mark.proves("WHY-STALE-RETURNED")
-def test_a_penalty_found_late_still_puts_a_nugget_in_its_place(shop: Shop) -> None:
-    for number in range(6):
-        shop.write(f"lib/f{number}.py", "x\n")
-        shop.learn(f"number {number}", path=f"lib/f{number}.py", session=number + 1, days_ago=20 - number)
-    for number in (5, 3):
-        shop.write(f"lib/f{number}.py", "y\n")
-    scores = [hit.score for hit in shop.why("lib").hits]
-    assert summaries(shop.why("lib")) == [f"number {n}" for n in (4, 2, 1, 0, 5, 3)]
-    assert scores == sorted(scores, reverse=True)
-
-
 @pytest.mark.proves("WHY-HASH-FEW")
 def test_only_files_that_are_shown_are_read(shop: Shop) -> None:
     for number in range(40):
@@ -207,22 +194,6 @@ def test_a_renamed_file_keeps_its_nuggets(shop: Shop, how: str) -> None:
         assert ids(shop.why("src")) == [], "it is not below its old folder any more"
 
 
-@pytest.mark.proves("WHY-RENAMED")
-def test_git_is_asked_for_renames_only_once_for_each_commit(shop: Shop) -> None:
-    shop.learn("gone for good", path="src/cache.py")
-    (shop.repo / "src/cache.py").unlink()
-    shop.commit()
-    shop.why("README.md")
-    with shop.index() as connection:
-        first = stored.known_renames(connection, shop.workspace_id)
-    assert first[0] == git(shop.repo, "rev-parse", "HEAD").strip() and first[2] == []
-    git(shop.repo, "mv", "README.md", "READ.md")
-    shop.commit()
-    shop.why("READ.md")
-    with shop.index() as connection:
-        assert stored.known_renames(connection, shop.workspace_id)[2] == [("README.md", "READ.md")]
-
-
 @pytest.mark.proves("WHY-BAD-INPUT")
 def test_a_bare_repository_is_judged_by_its_head(shop: Shop, tmp_path: Path) -> None:
     fresh = shop.learn("tokens live an hour", path="src/auth/login.py")
@@ -236,16 +207,6 @@ def test_a_bare_repository_is_judged_by_its_head(shop: Shop, tmp_path: Path) -> 
     assert there.workspace_id == shop.workspace_id
     stale = {hit.nugget.id: hit.stale_reason for hit in there.why("src").hits}
     assert stale == {fresh: None, changed: StaleReason.FILE_CHANGED}
-
-
-@pytest.mark.proves("WHY-BAD-INPUT")
-def test_a_detached_head_and_a_repository_without_commits_are_no_problem(shop: Shop, tmp_path: Path) -> None:
-    known = shop.learn("tokens live an hour", path="src/auth/login.py")
-    git(shop.repo, "checkout", "-q", "--detach")
-    assert ids(shop.why("src/auth/login.py")) == [known]
-    empty = make_shop(tmp_path / "second", shop.home)
-    shop.learn("gone", path="src/gone.py", session=7)
-    assert known in ids(empty.why("src/auth/login.py")), "the remote is the same, so is the workspace"
 
 
 @pytest.mark.proves("WHY-BAD-INPUT")
@@ -263,17 +224,6 @@ def test_links_out_of_the_repository_and_huge_files_are_not_read(
         found = shop.why(path)
         assert found.hits[0].stale_reason is None
         assert len(found.notes) == 1 and reason in found.notes[0]
-
-
-@pytest.mark.proves("WHY-BAD-INPUT", "WHY-INDEX")
-def test_corrupt_lines_cost_only_themselves(shop: Shop) -> None:
-    known = shop.learn("tokens live an hour", path="src/auth/login.py")
-    file = session_file(shop.home, shop.workspace_id, shop.records[1].session)
-    file.write_bytes(file.read_bytes() + b'{"kind": "nugget", "id": "x\n\xff\xfe\n{"kind": "nugget", "id": "y"}\n')
-    assert ids(shop.why("src/auth/login.py")) == [known]
-    with shop.index() as connection:
-        reasons = [row[0] for row in connection.execute("SELECT problems FROM files WHERE source = 'provenance'")]
-    assert reasons[0].count("reason") == 3
 
 
 def test_a_nugget_is_as_old_as_its_session_not_as_its_extraction(shop: Shop) -> None:

