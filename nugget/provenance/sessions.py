@@ -15,9 +15,10 @@ from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, UsageError, reason_of
 from nugget.index import provenance as stored
 from nugget.index.provenance import IndexedSession
-from nugget.infra.workspace import Workspace, find_workspace
+from nugget.infra.workspace import Workspace
 from nugget.models import EventKind, Session, SessionFile
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
+from nugget.sources.session_workspaces import WorkspaceFinder
 from nugget.sources.sessions import find_sessions, read_any
 
 _HEAD_BYTES = 65_536
@@ -59,13 +60,13 @@ def workspace_sessions(
         for one in stored.sessions(connection, workspace.identity, since=since)
     ]
     extracted = {one.record.session for one in stored.sessions(connection, workspace.identity)}
-    identities: dict[str, str | None] = {}
+    finder = WorkspaceFinder(environment.home)
     for file in files.values():
         ended = datetime.fromtimestamp(file.mtime, UTC)
         if file.id in extracted or (since and ended < since):
             continue
         folder = _folder_of(file)
-        if folder and _identity(folder, workspace, identities) == workspace.identity:
+        if folder and finder.of_folder(folder).identity == workspace.identity:
             record = SessionRecord(session=file.id, workspace=workspace.identity, agent=file.agent, ended=ended)
             known.append(KnownSession(record=record, file=file))
     return sorted(known, key=_moment, reverse=True)
@@ -126,15 +127,6 @@ def _folder_of(file: SessionFile) -> str | None:
         return str(json.loads(found[1])) if found else None
     except (OSError, ValueError):
         return None
-
-
-def _identity(folder: str, workspace: Workspace, known: dict[str, str | None]) -> str | None:
-    if folder == str(workspace.root):
-        return workspace.identity
-    if folder not in known:
-        found = find_workspace(Path(folder))
-        known[folder] = found.identity if found else None
-    return known[folder]
 
 
 def _begins(one: KnownSession, prefix: str) -> bool:
