@@ -10,12 +10,11 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from nugget.app.params import checked, source_names
+from nugget.app.params import check_identity, checked, source_names
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
-from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
+from nugget.errors import BrainError, IndexUnavailable, NuggetError
 from nugget.index import Index, Unusable, read_home
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.index.sync import IndexState, Progress, SyncResult, index_folder, pending_changes, sync
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from nugget.infra.llm import LLM
     from nugget.retrieval.refs import Shown
     from nugget.retrieval.search import Indexes, Results
+    from nugget.retrieval.suggestions import Suggestions
 
 T = TypeVar("T")
 
@@ -79,9 +79,7 @@ class Brain:
     def __enter__(self) -> Brain:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -99,11 +97,16 @@ class Brain:
         return self._model.for_one_question() if self._asks_once else self._model.embedder
 
     @property
+    def index_folder(self) -> Path:
+        """Return the folder of what is derived from the brain."""
+        return index_folder(self.path, self.environment)
+
+    @property
     def index(self) -> Index:
         """Return the index, opened for reading; build it first if there is no usable one."""
         with self._lock:
             if self._index is None:
-                file = index_folder(self.path, self.environment) / "index.db"
+                file = self.index_folder / "index.db"
                 try:
                     self._index = Index(file, resident=self._long_lived)
                 except Unusable:
@@ -164,11 +167,12 @@ class Brain:
         query = checked(question, usual)
         state = self.refresh() if fresh else IndexState()
         profile = profiles.configured(query.profile or "task", defaults)
-        bundle = self._guarded(
-            lambda: retrieve(
-                query, profile, self.index, embedder=self._question_embedder, reranker=reranker, now=moment
-            )
-        )
+
+        def once() -> Bundle:
+            embedder = self._question_embedder
+            return retrieve(query, profile, self.index, embedder=embedder, reranker=reranker, now=moment)
+
+        bundle = self._guarded(once)
         if state.is_behind:
             bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
         if self.query_log and log:
@@ -218,10 +222,7 @@ class Brain:
         return bundle, results
 
     def related(self, question: Query | str, *, fresh: bool = True, log: bool = True) -> tuple[Bundle, Results]:
-        """Return what is similar to a ref or to a thought in words, as one Bundle and in one group a source.
-
-        Raises UsageError for memory without its identity, NuggetError for an unknown ref.
-        """
+        """Return what is similar to a ref or a thought, as one Bundle and by source. Raises NuggetError for no ref."""
         from nugget.app.similar_units import related
 
         return related(self, checked(question, SEARCH), fresh=fresh, log=log)
@@ -250,6 +251,12 @@ class Brain:
 
         return answer(bundle.query.text, bundle.hits, llm, self.settings)
 
+    def citations(self, answer: str, bundle: Bundle) -> list[str]:
+        """Return the ids of the units that an answer cites, in its order."""
+        from nugget.retrieval.answering import citations_in
+
+        return citations_in(answer, bundle.hits)
+
     def get(self, ref: str, *, identity: str | None = None, around: int = 1, fresh: bool = True) -> Shown:
         """Return what a ref names: a unit or a section of it, an exchange or message with its neighbours.
 
@@ -257,12 +264,25 @@ class Brain:
         """
         from nugget.retrieval.refs import show, split_ref
 
+        check_identity(identity)
         source, _ = split_ref(ref)
         if fresh and source is SourceName.BRAIN:
             self.refresh()
         elif fresh:
             self.refresh_local_sources((source,))
         return show(ref, self.indexes(identity), identity=identity, neighbours=around)
+
+    def suggest(self, prefix: str, *, limit: int = 10) -> Suggestions:
+        """Return domains, tags, types, paths, people and words that begin so, with counts."""
+        from nugget.retrieval.suggestions import suggest
+
+        return suggest(prefix, self.indexes(), brain=self.path, limit=limit)
+
+    def refs_beginning(self, prefix: str, *, limit: int) -> list[tuple[str, str]]:
+        """Return refs that begin so, with their titles; none of memory."""
+        from nugget.retrieval.suggestions import refs_beginning
+
+        return refs_beginning(prefix, self.indexes(), limit=limit)
 
     def indexes(self, identity: str | None = None) -> Indexes:
         """Return the indexes a search reads: the brain's, that of local sources, an identity's memory if named."""
@@ -294,9 +314,8 @@ class Brain:
         """Bring what is searched beside the brain in line with its files; what was done, by source."""
         from nugget.app.local_sources import LOCAL_SOURCES, sync_local_sources
 
-        named = source_names(sources)
         return sync_local_sources(
-            self.environment, self.settings, brain=self.path, sources=named or LOCAL_SOURCES,
+            self.environment, self.settings, brain=self.path, sources=source_names(sources) or LOCAL_SOURCES,
             embedder=self.embedder, now=datetime.now(UTC), progress=progress,
         )  # fmt: skip
 
@@ -319,15 +338,12 @@ class Brain:
                 raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
             if discard_damaged(self.environment.home):  # the files are the truth
                 self._local = None
-            elif isinstance(error, (sqlite3.Error, Unusable)) or self._is_damaged():
+            elif isinstance(error, (sqlite3.Error, Unusable)) or find_damage(self.index_folder / "index.db"):
                 self._reopen()
                 self.sync(rebuild=True)
             else:
                 raise
             return ask()
-
-    def _is_damaged(self) -> bool:
-        return find_damage(index_folder(self.path, self.environment) / "index.db") is not None
 
     def context(
         self, query: NuggetQuery | str, *, folder: Path | None = None, now: datetime | None = None
@@ -356,31 +372,18 @@ class Brain:
         `domain` files all of it; otherwise folders do. At most `limit` units are proposed; `dry_run` writes nothing.
         Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
         """
-        from nugget.app.similar_units import similar_units
-        from nugget.brain import validate_domain
-        from nugget.importing import Import, import_and_publish
+        from nugget.app.importing import propose
 
-        if limit < 1:
-            raise UsageError(f"limit must be at least 1, not {limit}.")
-        run = Import(
-            brain=self.path, home=self.environment.home, settings=self.settings, similar=similar_units(self),
-            now=datetime.now(UTC).astimezone(), domain=validate_domain(domain) if domain else None, limit=limit,
-            dry_run=dry_run,
-        )  # fmt: skip
-        return import_and_publish(expanded(path), run, self.environment)
+        return propose(self, expanded(path), domain=domain, limit=limit, dry_run=dry_run)
 
     def close(self) -> None:
-        """Let go of the index, and log what is not logged yet.
-
-        An index closes itself when nobody reads it any more: closing it under a thread that does would end the process.
-        """
+        """Let go of the index, which closes itself when the last thread is done, and log what is not logged yet."""
         if self.query_log:
             self.query_log.write()
         with self._lock:
             self._index = self._local = None
 
     def _reopen(self) -> None:
-        """Let go of the index. Other threads may be reading it: it closes itself when the last of them is done."""
         with self._lock:
             self._index = None
 

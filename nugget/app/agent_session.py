@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nugget.app.params import check_identity
 from nugget.config import Environment
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.infra.brain_in_use import find_brain
@@ -38,6 +39,7 @@ class AgentSession:
         identity: str | None = None,
         budget: DailyBudget | None = None,
     ) -> None:
+        check_identity(identity)
         self.environment = environment
         self.cwd = cwd
         self.identity = identity

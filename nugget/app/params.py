@@ -12,9 +12,10 @@ from nugget.models import Depth, Filter, Query, SourceName
 def checked(question: Query | str, usual: Query) -> Query:
     """Return the question as a valid query, with what it leaves open from `usual`.
 
-    Raises UsageError for a source or depth that does not exist and for a number below 1.
+    Raises UsageError for a source, depth or identity that cannot be, and for a number below 1.
     """
     query = Query(question) if isinstance(question, str) else question
+    check_identity(query.identity)
     return replace(
         query,
         text=query.text.encode("utf-8", "replace").decode("utf-8"),  # lone surrogates cannot be stored
@@ -34,6 +35,14 @@ def checked_filter(given: Filter) -> Filter:
         given, sources=source_names(given.sources), types=tuple(given.types), tags=tuple(given.tags),
         domains=tuple(domain.strip("/") for domain in given.domains), sessions=tuple(given.sessions),
     )  # fmt: skip
+
+
+def check_identity(identity: str | None) -> None:
+    """Raise UsageError for an identity that cannot be one."""
+    if identity is not None:
+        from nugget.sources import note_folders
+
+        note_folders.check_identity(identity)
 
 
 def source_names(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:

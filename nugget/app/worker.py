@@ -174,6 +174,15 @@ def open_capture(
     )
 
 
+def explain_claims(transcript: Path, capture: Capture) -> tuple[str, list[str]]:
+    """Return the id of a session, and its claims with their probability, speaker and fate, one a line."""
+    from nugget.capture import read_redacted
+    from nugget.extraction.offline import explain
+
+    session, _ = read_redacted(transcript, capture)
+    return session.id, list(explain(session))
+
+
 def keep_provenance(transcript: Path, capture: Capture) -> None:
     """Keep why the files of a captured session are as they are; what goes wrong there never touches the capture."""
     from nugget.provenance.extraction import extract_captured
@@ -197,11 +206,15 @@ def _embed(brain: Brain) -> Embed | None:
 
 def transcript_of(job: Job, environment: Environment) -> Path:
     """The transcript of a job. Raises TranscriptError where neither its path nor its session leads to one."""
-    if job.transcript:
-        return Path(job.transcript)
-    found = find_session_by_id(environment, job.session) if job.session else None
+    return Path(job.transcript) if job.transcript else find_transcript(environment, job.session or "")
+
+
+def find_transcript(environment: Environment, session: str) -> Path:
+    """Return the transcript of a session of any agent. Raises TranscriptError if there is none."""
+    found = find_session_by_id(environment, session) if session else None
     if found is None:
-        raise TranscriptError(f"There is no transcript of session {job.session}.")
+        folder = environment.claude_config
+        raise TranscriptError(f"There is no transcript of session {session} under {folder}, nor of another agent.")
     return Path(found.locator)
 
 

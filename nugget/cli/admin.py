@@ -181,7 +181,7 @@ def serve(
     if compat not in (None, "openqed"):
         raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")
     if identity is not None:
-        from nugget.sources.note_folders import check_identity
+        from nugget.app.params import check_identity
 
         check_identity(identity)
     if http:

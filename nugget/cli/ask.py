@@ -142,8 +142,6 @@ def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
 
 def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bool) -> None:
     """Stream the answer, then name its sources; where the LLM fails, the passages stand in."""
-    from nugget.retrieval.answering import citations_in
-
     out = console()
     written = ""
     try:
@@ -157,7 +155,7 @@ def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bo
         print_answer(out, bundle, explain=explain)
         return
     out.print()
-    print_sources(out, bundle.hits, citations_in(written, bundle.hits))
+    print_sources(out, bundle.hits, brain.citations(written, bundle))
     print_footer(out, bundle, explain=explain)
 
 
@@ -221,7 +219,6 @@ def search(
     if related and any((query, types, domains, tags, since)):
         raise UsageError("--related stands for words and filters.", hint="It goes with --source, --as and --limit.")
     text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
-    _check_identity(identity)
     with open_brain(brain) as opened:
         behind = refresh(opened)
         filter_ = _filter(_known(types), domains, tags, since, sources=sources_of(source) if source else ())
@@ -240,9 +237,7 @@ def search(
 
 def _show(bundle: Bundle, found: Results, *, timeline: bool, quiet: bool, explain: bool, as_json: bool) -> None:
     """Print the results in the requested form."""
-    from nugget.retrieval.suggestions import timeline as by_day
-
-    days = by_day(found) if timeline else []
+    days = found.timeline if timeline else []
 
     if as_json:
         print_json(bundle_json(bundle) | ({"timeline": timeline_json(days)} if timeline else {}))
@@ -275,7 +270,6 @@ def get(
 
     On a terminal that is too small for it, it is shown in a pager.
     """  # fmt: skip
-    _check_identity(identity)
     with open_brain(brain) as opened:
         refresh(opened)
         try:
@@ -303,11 +297,9 @@ def suggest(
     brain: BrainOption = None,
 ) -> None:
     """Show what can be asked for: domains, tags, types, paths, people and frequent words, with counts."""
-    from nugget.retrieval.suggestions import suggest as look
-
     with open_brain(brain) as opened:
         refresh(opened)
-        found = look(prefix.strip(), opened.indexes(), brain=opened.path, limit=limit)
+        found = opened.suggest(prefix.strip(), limit=limit)
     kinds = {name: getattr(found, name) for name in ("domains", "tags", "types", "paths", "people", "terms")}
     if as_json:
         print_json({name: [{"name": text, "count": count} for text, count in kind] for name, kind in kinds.items()})
@@ -335,14 +327,6 @@ def sources_of(given: Sequence[str] | None) -> tuple[SourceName, ...]:
     from nugget.app.params import source_names
 
     return source_names([name.lower() for name in listed(given)]) or tuple(SourceName)
-
-
-def _check_identity(identity: str | None) -> None:
-    """Raises UsageError for what cannot be an identity, before anything is opened."""
-    if identity is not None:
-        from nugget.sources.note_folders import check_identity
-
-        check_identity(identity)
 
 
 def _known(values: list[str] | None) -> tuple[str, ...]:

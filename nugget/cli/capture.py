@@ -14,7 +14,7 @@ import typer
 
 from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, listed, open_brain, print_json
 from nugget.config import expanded, read_environment
-from nugget.errors import TranscriptError, UsageError
+from nugget.errors import UsageError
 from nugget.render.json import capture_json, proposal_json
 from nugget.render.reports import print_capture, print_diff, print_proposed, print_proposed_line
 from nugget.render.terminal import console, note
@@ -92,13 +92,11 @@ def capture_session(
 
 def _explain(transcript: Path, capture: Capture, *, as_json: bool) -> None:
     """Print the claims of a session with their probability, who said them, and what became of them."""
-    from nugget.capture import read_redacted
-    from nugget.extraction.offline import explain as explain_claims
+    from nugget.app.worker import explain_claims
 
-    session, _ = read_redacted(transcript, capture)
-    claims = explain_claims(session)
+    session, claims = explain_claims(transcript, capture)
     if as_json:
-        print_json({"session": session.id, "claims": list(claims)})
+        print_json({"session": session, "claims": claims})
         return
     for line in claims or ("No claim of this session stands alone.",):
         console().print(line, markup=False, highlight=False)
@@ -174,7 +172,7 @@ def _re_redact(folder: Path, *, as_json: bool) -> int:
 
 def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:
     """The transcript that was meant: its path, its session's id, or what the payload on stdin names."""
-    from nugget.sources.sessions import find_session_by_id
+    from nugget.app.worker import find_transcript
 
     if transcript is None and session is None and foreground:
         payload = _payload()
@@ -188,12 +186,7 @@ def _transcript(transcript: Path | None, session: str | None, *, foreground: boo
             "Say which session: --transcript PATH, --session ID, or a hook payload on stdin.",
             hint="Transcripts are under ~/.claude/projects/.",
         )
-    environment = read_environment()
-    found = find_session_by_id(environment, session)
-    if found is None:
-        folder = environment.claude_config
-        raise TranscriptError(f"There is no transcript of session {session} under {folder}, nor of another agent.")
-    return Path(found.locator)
+    return find_transcript(read_environment(), session)
 
 
 def _payload() -> Mapping[str, object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +17,7 @@ from nugget.text import DATE_FORMS, clean
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.evaluation import Baseline, Pipeline
+    from nugget.evaluation import Baseline
 
 commands = typer.Typer(add_completion=False)
 
@@ -53,24 +52,28 @@ def evaluate(
     is compared with, or when a question expects a unit that never existed or was lost. One that was forgotten on
     purpose is told, and no failure. No LLM is asked.
     """
+    from nugget.app.evaluation import pipeline_of
     from nugget.brain.filing import forgotten
     from nugget.brain.golden import read_golden
     from nugget.config import expanded
     from nugget.evaluation import compare, comparison_json, evaluate, read_baseline, run_json, store
-    from nugget.index.sync import index_folder
 
     if suggest and as_json:
         raise UsageError("What is suggested is YAML.", hint="Leave --json out.")
     here = current_folder()
     with open_brain(brain) as opened:
         golden = read_golden(opened.path, [here / expanded(file) for file in files or ()])
-        pipeline = _pipeline(opened)
+        with progress() as tell:
+            opened.sync(progress=tell)
+        if opened.embedder_problem:
+            note(f"{opened.embedder_problem} Searching by words alone.")
+        pipeline = pipeline_of(opened)
         if suggest:
             _print_suggestions(opened, [question.text for question in golden.questions])
             return
         gone = forgotten(opened.path).ids
         run = evaluate(golden.questions, pipeline, problems=golden.problems, forgotten=gone)
-        kept = index_folder(opened.path, opened.environment) / "evals" / "last.json"
+        kept = opened.index_folder / "evals" / "last.json"
         named = here / expanded(baseline) if baseline else None
         earlier = read_baseline(named) if named else _last_run(kept)
         if named and earlier is None:
@@ -119,26 +122,6 @@ def queries(
         print_json(report_json(found, chosen))
     else:
         print_query_report(console(), found, chosen, is_kept=is_kept)
-
-
-def _pipeline(brain: Brain) -> Pipeline:
-    """The pipeline as `ask` uses it, with the index brought in line first; an LLM re-ranker is left out."""
-    from nugget.evaluation import Pipeline
-    from nugget.retrieval import profiles
-    from nugget.retrieval.reranking import choose_reranker
-
-    with progress() as tell:
-        brain.sync(progress=tell)
-    if brain.embedder_problem:
-        note(f"{brain.embedder_problem} Searching by words alone.")
-    is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
-    return Pipeline(
-        index=brain.index,
-        profile=profiles.configured("task", brain.settings.retrieval),
-        embedder=brain.embedder,
-        reranker=choose_reranker(brain.settings, None, brain.environment) if is_local else None,
-        now=datetime.now(UTC),
-    )
 
 
 def _last_run(file: Path) -> Baseline | None:

@@ -97,12 +97,10 @@ def forget(
     """
     from nugget.brain.filing import forget_unit
     from nugget.brain.golden import expecting
-    from nugget.index.sync import pending_changes
 
     with open_brain(brain) as opened:
         result = forget_unit(opened.path, unit_id.removeprefix("brain:"))
-        if pending_changes(opened.path, opened.environment):
-            opened.sync()
+        opened.refresh()
         asked_for, archive = expecting(opened.path, result.id), opened.environment.home / "archive"
     if as_json:
         print_json({

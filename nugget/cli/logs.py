@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,8 +118,6 @@ def list_logged(
     as_json: JsonOption = False,
 ) -> None:
     """List the sessions that have been taken in, the latest first, and how many more there are."""
-    from nugget.sources.records import parse_moment
-
     with _opened() as opened:
         known, counts, total, waiting = opened.sessions(limit)
     if as_json:
@@ -133,7 +132,8 @@ def list_logged(
         print_json({"sessions": shown, "known": total, "not_ingested": waiting})
         return
     for one in known:
-        about, ended = counts[one.key], parse_moment(one.ended_ms) if one.ended_ms else None
+        about = counts[one.key]
+        ended = datetime.fromtimestamp(one.ended_ms / 1000, UTC) if one.ended_ms else None
         facts = [
             counted(about["commands"], "command"),
             counted(about["incidents"], "incident"),

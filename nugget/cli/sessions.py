@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nugget.cli.terminal import JsonOption, PagerOption, moment, paged, print_json, provenance
-from nugget.render.json import session_detail_json, session_json
+from nugget.render.json import session_detail_json, session_json, whole_session_json
 from nugget.render.sessions import print_session, print_session_detail, print_sessions
 from nugget.render.terminal import console
 from nugget.text import DATE_FORMS
@@ -67,8 +67,6 @@ def show(
 
     Secrets are taken out. A session that the client deleted is read from Nugget's archive.
     """
-    from nugget.sources.whole_session import whole_session_json
-
     whole = provenance().whole_session(session)
     if as_json:
         print_json(whole_session_json(whole))

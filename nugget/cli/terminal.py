@@ -252,11 +252,9 @@ _MOST = 100
 
 def complete_ref(incomplete: str) -> list[tuple[str, str]]:
     """Refs that begin so, with their titles. Memory is never among them."""
-    from nugget.retrieval.suggestions import refs_beginning
-
     try:
         with _brain_as_it_is() as opened:
-            return refs_beginning(incomplete, opened.indexes(), limit=_MOST)
+            return opened.refs_beginning(incomplete, limit=_MOST)
     except Exception:  # whatever is wrong, a person who types is not told here
         return []
 
@@ -284,12 +282,10 @@ def complete_any_type(incomplete: str) -> list[str]:
 
 
 def _named(kind: str, incomplete: str) -> list[str]:
-    from nugget.retrieval.suggestions import suggest
-
     last = incomplete.rpartition(",")[2]
     try:
         with _brain_as_it_is() as opened:
-            found = getattr(suggest(last, opened.indexes(), brain=opened.path, limit=_MOST), kind)
+            found = getattr(opened.suggest(last, limit=_MOST), kind)
             return _beginning([name for name, _ in found], incomplete)
     except Exception:  # as above
         return []

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from nugget.index.provenance import IndexedSession
     from nugget.index.sync import SyncResult
     from nugget.infra.workspace import Workspace
-    from nugget.models import Bundle, Hit, Problem, StaleReason, Unit
+    from nugget.models import Bundle, Event, Hit, Problem, StaleReason, Unit
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
     from nugget.provenance.coverage import Gaps
     from nugget.provenance.extraction import Outcome
     from nugget.provenance.sessions import KnownSession, SessionDetail
     from nugget.retrieval.refs import Shown
+    from nugget.sources.whole_session import WholeSession
     from nugget.upkeep.status import Status
 
 _BUDGET = ("requested", "used", "available", "truncated")
@@ -312,3 +313,46 @@ def sync_json(result: SyncResult) -> dict[str, object]:
     """Return the result of a sync as JSON."""
     value = {name: count for name, count in asdict(result).items() if name != "problems"}
     return value | {"problems": [problem_json(problem) for problem in result.problems]}
+
+
+def whole_session_json(whole: WholeSession) -> dict[str, Any]:
+    """Return the session as `nugget sessions show --json` prints it."""
+    session = whole.session
+    return clean_values({
+        "id": session.id,
+        "agent": session.agent,
+        "title": session.title,
+        "path": session.path,
+        "archived": whole.is_archived,
+        "folder": session.cwd,
+        "branch": session.branch,
+        "started": session.started.isoformat() if session.started else None,
+        "ended": session.ended.isoformat() if session.ended else None,
+        "skipped_records": session.skipped_records,
+        "exchanges": [
+            {
+                "number": exchange.number,
+                "ref": f"session:{session.id}#{exchange.number}",
+                "events": [_event_json(event) for event in exchange.events],
+            }
+            for exchange in whole.exchanges
+        ],
+    })  # fmt: skip
+
+
+def _event_json(event: Event) -> dict[str, Any]:
+    values = {
+        "kind": str(event.kind),
+        "text": event.text,
+        "speaker": event.speaker.value,
+        "origin": event.origin.value,
+        "timestamp": event.timestamp.isoformat() if event.timestamp else None,
+        "tool": event.tool,
+        "path": event.path,
+        "before": event.before,
+        "after": event.after,
+        "ok": event.ok,
+        "exit_code": event.exit_code,
+        "subagent": event.agent_id,
+    }
+    return {key: value for key, value in values.items() if value is not None}

@@ -89,6 +89,12 @@ class Results:
         return tuple(hit for group in self.groups for hit in group.hits)
 
     @property
+    def timeline(self) -> list[tuple[date | None, Hit]]:
+        """All hits by the day they were made, oldest first, those without a day last."""
+        dated = [(hit.unit.created or hit.unit.last_modified, hit) for hit in self.hits]
+        return sorted(dated, key=lambda entry: (entry[0] is None, entry[0] or date.max, entry[1].ref))
+
+    @property
     def counts(self) -> dict[str, int]:
         """Return the number of hits by source."""
         return {str(group.source): len(group.hits) for group in self.groups}

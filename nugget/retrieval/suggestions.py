@@ -127,12 +127,6 @@ def refs_beginning(prefix: str, indexes: Indexes, *, limit: int = 100) -> list[t
     return found[:limit]
 
 
-def timeline(results: Results) -> list[tuple[date | None, Hit]]:
-    """Return all hits by the day they were made, oldest first, those without a day last."""
-    dated = [(hit.unit.created or hit.unit.last_modified, hit) for hit in results.hits]
-    return sorted(dated, key=lambda entry: (entry[0] is None, entry[0] or date.max, entry[1].ref))
-
-
 def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> tuple[str, NDArray[np.float32]] | None:
     """Return the vector of a unit as it is stored, or of a text as the model makes it, with the model's name."""
     if isinstance(thing, Unit):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import TranscriptError, UsageError
@@ -14,7 +13,6 @@ from nugget.models import Event, EventKind, Session
 from nugget.redaction import is_excluded_project, redact_session
 from nugget.sources import sessions
 from nugget.sources.claude_code import exchange_numbers
-from nugget.text import clean_values
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _REF = re.compile(r"sessions?:(?P<id>[^/#]+)(?:/[^#]*)?(?:#\d+)?")
@@ -63,49 +61,6 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
     if found is not None:
         redacted = replace(redacted, id=found.id)  # the id by which refs name it
     return WholeSession(session=redacted, exchanges=_exchanges(redacted.events, numbers), is_archived=is_archived)
-
-
-def whole_session_json(whole: WholeSession) -> dict[str, Any]:
-    """Return the session as `nugget sessions show --json` prints it."""
-    session = whole.session
-    return clean_values({
-        "id": session.id,
-        "agent": session.agent,
-        "title": session.title,
-        "path": session.path,
-        "archived": whole.is_archived,
-        "folder": session.cwd,
-        "branch": session.branch,
-        "started": session.started.isoformat() if session.started else None,
-        "ended": session.ended.isoformat() if session.ended else None,
-        "skipped_records": session.skipped_records,
-        "exchanges": [
-            {
-                "number": exchange.number,
-                "ref": f"session:{session.id}#{exchange.number}",
-                "events": [_event_json(event) for event in exchange.events],
-            }
-            for exchange in whole.exchanges
-        ],
-    })  # fmt: skip
-
-
-def _event_json(event: Event) -> dict[str, Any]:
-    values = {
-        "kind": str(event.kind),
-        "text": event.text,
-        "speaker": event.speaker.value,
-        "origin": event.origin.value,
-        "timestamp": event.timestamp.isoformat() if event.timestamp else None,
-        "tool": event.tool,
-        "path": event.path,
-        "before": event.before,
-        "after": event.after,
-        "ok": event.ok,
-        "exit_code": event.exit_code,
-        "subagent": event.agent_id,
-    }
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _exchanges(events: Sequence[Event], numbers: Mapping[str, int]) -> tuple[Exchange, ...]:
