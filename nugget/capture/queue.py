@@ -245,23 +245,12 @@ def sign(lock: int) -> None:
 def _attempt(job: Job, capture: Callable[[Job], Outcome]) -> Outcome:
     if job.reason and not job.transcript and not job.session:
         return Outcome(skipped=job.reason)
-    if not all(_can_be_a_path(text) for text in (job.transcript, job.session) if text):
-        return Outcome(skipped="the hook was given a transcript or session that can be no file")
     try:
         return capture(job)
     except TranscriptError as error:
         if job.transcript and Path(job.transcript).exists():
             raise
         return Outcome(skipped=f"there is no transcript ({error})")
-
-
-def _can_be_a_path(text: str) -> bool:
-    """Return whether a text that a client gave can name a file on any system."""
-    try:
-        name = os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-    return b"\0" not in name and len(name) < 4096 and all(len(part) < 256 for part in name.split(b"/"))
 
 
 def _files(home: Path, state: str) -> list[Path]:

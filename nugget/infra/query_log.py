@@ -194,8 +194,8 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
 def holds_no_secret(text: str) -> bool:
     """Return whether a look at its words is enough to know that redaction would find nothing in a text.
 
-    That is so for nearly every question, and it spares a command a tenth of a second: the rules of redaction are
-    not loaded. Where there is any doubt it is False.
+    That is so for nearly every question, and it spares a command 0.6 s of processor time, which loading the rules of
+    redaction takes. If there is any doubt it is False.
     """
     if _SYMBOLS.search(text) or _PLACED.search(text) or any(any(map(str.isdigit, run)) for run in _RUN.findall(text)):
         return False

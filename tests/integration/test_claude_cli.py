@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,10 +18,8 @@ from waiting import wait_for, within
 
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.extraction.generative import extract_generative
 from nugget.infra import llm as gateway
 from nugget.infra.llm import LLM, BadReply, ClaudeCli, Reply, open_extractor, spending
-from nugget.models import Event, EventKind, Session
 
 SCHEMA = {
     "type": "object",
@@ -206,28 +203,6 @@ def is_locked(file: TextIO) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def test_the_cap_holds_before_the_command_is_started(environment: Environment, folder: Path) -> None:
-    with pytest.raises(LLMUnavailable, match="could cost"):
-        ask(extractor(environment), max_usd=0.0001)
-    assert not (folder / "seen.json").exists()
-
-
-def test_a_session_is_read_through_the_command(environment: Environment, behave: Callable[..., None]) -> None:
-    said = "The lock must be taken before the file is opened, else two writers win."
-    unit = {
-        "type": "bug", "title": "Take the lock before opening", "domain": "coding", "tags": [], "confidence": 0.8,
-        "body": "Two writers can both win when the file is opened before its lock is taken.", "quotes": [said],
-        "reason": "lost writes", "alternatives": [], "relations": [],
-    }  # fmt: skip
-    behave(result(structured_output={"summary": "A lost write.", "units": [unit]}))
-    event = Event(kind=EventKind.REPLY, text=said, uuid="u-1")
-    session = Session(id="s-1", agent="claude-code", path="s.jsonl", events=(event,))
-    llm = extractor(environment)
-    extraction = extract_generative(session, llm=llm, settings=BY_COMMAND, now=datetime(2026, 11, 21, tzinfo=UTC))
-    assert [proposal.unit.id for proposal in extraction.proposals] == ["bug/take-the-lock-before-opening"]
-    assert extraction.usd == 0.0125
 
 
 @pytest.fixture

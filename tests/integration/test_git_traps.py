@@ -158,11 +158,6 @@ def test_a_missing_object_is_not_fetched(shop: Path, traps: Traps) -> None:
     assert traps.sprung == set()
 
 
-def test_the_work_tree_is_where_the_git_folder_lies(shop: Path, tmp_path: Path) -> None:
-    plain_git(shop, "config", "core.worktree", str(tmp_path))
-    assert git.top_folder(shop) == shop
-
-
 def test_a_bare_repository_inside_a_checkout_is_not_opened(shop: Path) -> None:
     plain_git(shop, "init", "-q", "--bare", "fixture.git")
     with pytest.raises(GitError, match="bare repository"):

@@ -16,7 +16,7 @@ from nugget import brain as brains
 from nugget import config
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.lint import lint
-from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, NuggetError, UsageError
+from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, UsageError
 from nugget.infra import git
 from nugget.infra.brain_in_use import is_brain
 from nugget.models import FileState, Problem, Severity
@@ -92,14 +92,6 @@ def test_init_completes_what_an_earlier_try_left_undone(tmp_path: Path) -> None:
     assert set(brains.knowledge_paths(half)) == set(brains.knowledge_paths(whole))
 
 
-@pytest.mark.parametrize("start", [lambda path: path.mkdir(), lambda path: shell(path.parent, "init", "-q", path.name)])
-def test_init_takes_an_empty_folder_and_an_empty_repository(tmp_path: Path, start: Callable[[Path], object]) -> None:
-    start(tmp_path / "here")
-    result = brains.init_brain(tmp_path / "here", owner="", now=NOW)
-    assert result.created
-    assert result.commit == git.head(tmp_path / "here")
-
-
 def test_init_makes_a_plain_folder_of_knowledge_a_repository_with_all_of_it(new: Path) -> None:
     subprocess.run(["rm", "-rf", str(new / ".git")], check=True)
     (new / ".gitignore").write_text("*.swp\n")
@@ -159,22 +151,6 @@ def test_the_walk_lists_knowledge_files_only_and_in_order(new: Path) -> None:
     assert all(brains.is_knowledge_path(path) for path in listed)
     assert listed == list(brains.knowledge_paths(new))
     assert not any(map(brains.is_knowledge_path, ["notes.md", "domains/README.md", "domains/.x.md", "domains/.t/a.md"]))
-
-
-def test_folders_deeper_than_python_calls_functions_stop_nothing(new: Path, tmp_path: Path) -> None:
-    deepest = "/".join(["domains", *"d" * 1100])
-    for top in (new, tmp_path / "foreign"):
-        if subprocess.run(["mkdir", "-p", str(top / deepest)], check=False).returncode:
-            pytest.skip("paths of this length cannot be made here")
-        (top / deepest / "x.md").write_text("---\nid: pattern/deep\ntype: pattern\n---\n# Deep\n")
-    try:
-        assert f"{deepest}/x.md" in list(brains.knowledge_paths(new))
-        assert {problem.path for problem in lint(new)} == {f"{deepest}/x.md"}
-        assert not any("None" in problem.reason for problem in lint(new))
-        with pytest.raises(BrainError, match="is not empty"):
-            brains.init_brain(tmp_path / "foreign", owner="Ada", now=NOW)
-    finally:
-        subprocess.run(["rm", "-r", str(new / "domains/d"), str(tmp_path / "foreign")], check=True)
 
 
 @pytest.mark.proves("BRAIN-CONTAINED")
@@ -455,10 +431,3 @@ def test_a_brain_in_the_middle_of_a_merge_is_read_and_says_so(new: Path) -> None
     assert lines[(problems[path].line or 0) - 1].startswith("<<<<<<<")
     assert len([p for p in brains.knowledge_paths(new) if brains.load(new, p).unit]) == 4
     assert brains.init_brain(new, owner="", now=NOW).problem is None
-
-
-def test_every_error_is_one_of_ours_for_any_bad_path(new: Path) -> None:
-    for path in ("\0", "a\0b.md", "\udcff.md", "x" * 5000, "domains/" + "y" * 300 + ".md", "~", "C:\\x"):
-        with pytest.raises(NuggetError):
-            brains.read_file(new, path)
-        assert brains.load(new, path).problems

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -372,22 +371,6 @@ def test_broken_files_stop_nobody(own: Path) -> None:
     assert len({problem.path for problem in errors}) == 4
 
 
-@pytest.mark.parametrize("content", [b"", b"# caf\xe9\n- id: pattern/old", b"- id: pattern/old\n"])
-def test_a_list_of_the_forgotten_that_is_empty_or_no_utf8_is_added_to_and_loses_no_byte(
-    own: Path, content: bytes
-) -> None:
-    add_unit(own, "# Bolts\n\nAbout bolts.", type="concept", domain="coding", now=NOW)
-    (own / "forgotten.yaml").write_bytes(content)
-    commit(own, ["forgotten.yaml"], "By hand")
-    forget_unit(own, "concept/bolts")
-    written = (own / "forgotten.yaml").read_bytes()
-    assert written.startswith(content) and b"- id: concept/bolts\n" in written
-    assert forgotten(own).ids == {"concept/bolts", *(["pattern/old"] if b"old" in content else [])}
-    add_unit(own, "# Bolts\n\nAbout bolts.", type="concept", domain="coding", now=NOW)
-    assert forgotten(own).ids == set() | ({"pattern/old"} if b"old" in content else set())
-    assert (own / "forgotten.yaml").read_bytes().rstrip().startswith(content.rstrip())
-
-
 # --- several writers
 
 
@@ -402,17 +385,6 @@ def test_writers_at_the_same_moment_all_get_their_commit(own: Path) -> None:
     assert [writer.wait() for writer in writers] == [0] * 6
     assert shell(own, "status", "--porcelain", "--", "domains") == ""
     assert shell(own, "log", "--format=%s").count("Add belief/fact-") == 6
-
-
-@pytest.mark.proves("BRAIN-ONE-WRITER")
-def test_a_git_process_of_somebody_else_is_waited_for(own: Path) -> None:
-    lock = own / ".git" / "index.lock"
-    lock.write_text("")
-    waiting = threading.Timer(0.5, lock.unlink)
-    waiting.start()
-    path = add_unit(own, "text", type="bug", domain="coding", now=NOW)
-    waiting.join()
-    assert committed(own) == {path}
 
 
 @pytest.mark.proves("BRAIN-MOVE")

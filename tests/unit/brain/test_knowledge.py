@@ -17,7 +17,6 @@ from knowledge_texts import CONTRACT, PATH, file, unit_of
 from nugget.brain.knowledge_file import (
     KEYS,
     MAX_FILE_BYTES,
-    body_digest,
     domain_of,
     is_domain,
     is_id,
@@ -27,7 +26,6 @@ from nugget.brain.knowledge_file import (
 )
 from nugget.models import (
     Evidence,
-    KnowledgeType,
     Origin,
     Problem,
     Relation,
@@ -88,16 +86,6 @@ def test_the_optional_keys_are_read() -> None:
     assert unit.evidence == (Evidence(session="abc-123", quote="It failed.\nTwice.\n", records=("u1", "u2")),)
     assert unit.stale_after == date(2027, 1, 1)
     assert unit.alternatives == ("Do nothing, and hope", "A queue")
-
-
-@pytest.mark.proves("KNOW-FORMAT")
-@pytest.mark.parametrize("kind", list(KnowledgeType))
-@pytest.mark.parametrize("relation", list(RelationType))
-def test_every_type_and_relation_is_taken(kind: KnowledgeType, relation: RelationType) -> None:
-    text = file(id=f"{kind}/x", type=str(kind), related=f"\n  - id: bug/y\n    relation: {relation}")
-    unit = unit_of(text, f"domains/coding/{kind}s/x.md")
-    assert unit.type == kind
-    assert unit.related == (Relation(id="bug/y", relation=relation),)
 
 
 @pytest.mark.proves("KNOW-TOLERANT")
@@ -166,11 +154,6 @@ def test_the_folder_decides_the_domain() -> None:
 
 def test_rules_in_the_body_do_not_end_the_frontmatter() -> None:
     assert unit_of(file("# T\n\n---\n\nid: concept/other\n\n---\n")).body == "# T\n\n---\n\nid: concept/other\n\n---"
-
-
-def test_unicode_ids_and_domains_are_taken() -> None:
-    unit = unit_of(file(id="concept/冪等性", type="concept", domain="編程"), "domains/編程/concepts/冪等性.md")
-    assert (unit.id, unit.domain) == ("concept/冪等性", "編程")
 
 
 # --- what is refused
@@ -375,13 +358,6 @@ def test_any_text_gives_a_unit_or_a_problem(text: str) -> None:
         assert all(problem.line and 1 <= problem.line <= last for problem in parsed.problems)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=400))
-def test_any_bytes_give_a_unit_or_a_problem(content: bytes) -> None:
-    parsed = parse_bytes(content, path="x.md")
-    assert parsed.unit is not None or parsed.problems
-
-
 # --- names and digests
 
 
@@ -408,12 +384,6 @@ def test_the_domain_of_a_path_is_what_lies_between_domains_and_the_type() -> Non
     assert domain_of("domains/patterns/patterns/x.md") == "patterns"
     assert domain_of("domains/coding/x.md") is None
     assert domain_of("README.md") is None
-
-
-def test_the_digest_of_a_body_ignores_white_space_only() -> None:
-    assert body_digest("# A\n\nb  c\n") == body_digest("# A b c")
-    assert body_digest("# A b c") != body_digest("# A b d")
-    assert len(body_digest("")) == 64
 
 
 def test_the_known_keys_are_those_of_the_contract() -> None:

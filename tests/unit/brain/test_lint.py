@@ -89,15 +89,6 @@ def test_a_circle_of_one_way_relations_is_a_warning(own: Path) -> None:
     ]
 
 
-def test_circles_of_many_units_are_found_without_running_out_of_stack(own: Path) -> None:
-    for number in range(1200):
-        target = (f"bug/b{(number + 1) % 1200}", "requires_understanding_of")
-        write(own, f"domains/coding/bugs/b{number}.md", unit("bug", f"b{number}", target))
-    (problem,) = lint(own)
-    assert problem.path == "domains/coding/bugs/b0.md"
-    assert "in a circle: bug/b0 -> bug/b1 -> " in problem.reason
-
-
 @pytest.mark.proves("BRAIN-LINT")
 def test_a_file_in_the_wrong_place_is_told(own: Path) -> None:
     write(own, "domains/coding/bugs/other-name.md", unit("bug", "a"))

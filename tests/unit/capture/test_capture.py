@@ -130,17 +130,6 @@ def test_real_resumed_and_forked_sessions_share_what_was_captured(brain: Path, h
     assert captured
 
 
-def test_growing_real_sessions_never_repeat_a_record(brain: Path, home: Path, shared_data: Path) -> None:
-    transcripts = sorted((shared_data / "transcripts/claude-code").glob("2026-01-28_cc432c40_*.jsonl"))
-    assert len(transcripts) == 3
-    seen: list[str] = []
-    for transcript in transcripts:
-        capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([])))
-    for line in files.read_lines(home / "ledger" / ledger.CAPTURES):
-        seen += str(line.get("records") or "").split()
-    assert seen and len(seen) == len(set(seen))
-
-
 def test_a_plan_without_its_branch_is_carried_out_again_and_one_with_it_is_not(
     brain: Path, home: Path, projects: Path
 ) -> None:
@@ -394,15 +383,6 @@ def test_a_damaged_archive_is_told_in_one_sentence_and_written_anew(brain: Path,
             archive.read_archive(file)
         capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
         assert file.read_bytes() == whole
-
-
-def test_an_archive_gives_every_event_back(home: Path, shared_data: Path) -> None:
-    from nugget.sources.claude_code import read_session
-
-    for transcript in sorted((shared_data / "transcripts/claude-code-2.1.329").glob("*/*.jsonl")):
-        session = read_session(transcript)
-        if session.events:
-            assert archive.read_archive(archive.write_archive(home, session)) == session
 
 
 def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(

@@ -131,15 +131,6 @@ def test_a_ledger_of_0_1_0_is_read(home: Path, tmp_path: Path) -> None:
     assert again.skipped == "nothing new since it was captured"
 
 
-@pytest.mark.parametrize("text", ["owner: Ada\n", "id: ../../x\n", "id: [a]\n", "id: {\n", "id: short\n"])
-def test_an_id_that_cannot_be_taken_is_none(home: Path, tmp_path: Path, text: str) -> None:
-    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
-    assert len(declared_id(folder) or "") == 32
-    write(folder, "brain.yaml", text)
-    assert declared_id(folder) is None
-    assert brain_key(folder, home) == git.head(folder)
-
-
 @pytest.mark.proves("BRAIN-ID")
 def test_repair_writes_the_id_of_an_old_brain_and_its_ledger_stays(home: Path, tmp_path: Path) -> None:
     folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path

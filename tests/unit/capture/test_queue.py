@@ -196,39 +196,6 @@ def test_catch_up_finds_what_was_never_captured_and_nothing_else(home: Path, iso
     assert everything == [str(folder / "ancient.jsonl")]
 
 
-def test_the_lock_is_free_again_when_its_holder_is_killed(home: Path) -> None:
-    code = (
-        "import sys, time; from nugget.infra import files; from nugget.capture import queue\n"
-        "lock = files.try_lock(sys.argv[1]); queue.sign(lock); print(lock is not None, flush=True); time.sleep(60)"
-    )
-    lock = home / "queue/worker.lock"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    holder = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, env=environment)
-    assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
-    assert files.try_lock(lock) is None
-    assert queue.is_working(home)
-    holder.kill()
-    holder.wait()
-    holder.stdout.close()
-    assert not queue.is_working(home)
-
-
-def test_a_full_disk_leaves_no_half_job(home: Path) -> None:
-    """A limit on the size of files stands in for the full disk: writing fails in the middle."""
-    code = (
-        "import resource, signal, sys; from nugget.infra import files\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); files.make_queue(sys.argv[1])\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
-        "try: files.queue_job(sys.argv[1], {'cwd': 'x' * 1000})\n"
-        "except OSError as error: print(error.errno)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-c", code, str(home)]
-    shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    assert shown.stdout == "27\n"
-    assert list((home / "queue/pending").iterdir()) == []
-
-
 def test_a_ledger_line_cut_short_spoils_only_itself(home: Path) -> None:
     files.append_line(home / "ledger" / "x.jsonl", {"n": 1})
     with (home / "ledger/x.jsonl").open("ab") as file:
@@ -290,22 +257,3 @@ def test_a_queue_file_that_cannot_be_read_now_waits_untouched_and_holds_up_nobod
     unread.write_text(json.dumps({"session": "back", "transcript": "/x/back.jsonl"}))
     assert drain(home, lambda job: Outcome(branch="b")) == 1
     assert {job.session for job in queue.jobs(home, "done")} == {"good", "back"}
-
-
-@pytest.mark.proves("QUEUE-STATES")
-@pytest.mark.parametrize(
-    "named", ["a\0b", "\ud800", "a" * 5000, "/x/" + "a" * 300], ids=str.split("nul surrogate long name")
-)
-def test_what_can_be_no_file_is_skipped_without_being_looked_for(named: str, home: Path) -> None:
-    put(home, transcript=named)
-    put(home, named, transcript=None)
-    asked: list[Job] = []
-
-    def capture(job: Job) -> Outcome:
-        asked.append(job)
-        return Outcome()
-
-    assert drain(home, capture) == 2 and asked == []
-    assert {job.reason for job in queue.jobs(home, "skipped")} == {
-        "the hook was given a transcript or session that can be no file"
-    }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -288,24 +286,6 @@ def test_a_folder_that_is_no_repository_says_so(tmp_path: Path) -> None:
         review.proposals(tmp_path)
 
 
-@pytest.mark.proves("BRAIN-ONE-WRITER")
-def test_accepting_while_others_write_succeeds_and_so_do_they(brain: Path, home: Path) -> None:
-    branches = [propose(brain, home, RETRY), propose(brain, home, CACHE)]
-    code = (
-        "import sys; from datetime import UTC, datetime; from pathlib import Path;"
-        "from nugget.brain.filing import add_unit;"
-        "[add_unit(Path(sys.argv[1]), f'Fact {sys.argv[2]} {n}.', type='bug', domain='x', now=datetime.now(UTC))"
-        " for n in range(3)]"
-    )
-    writers = [subprocess.Popen([sys.executable, "-c", code, brain, str(number)]) for number in range(2)]
-    for branch in branches:
-        review.accept(brain, branch, now=NOW)
-    assert [writer.wait() for writer in writers] == [0, 0]
-    assert (brain / RETRY_PATH).is_file() and (brain / CACHE_PATH).is_file()
-    assert shell(brain, "status", "--porcelain") == ""
-    assert shell(brain, "log", "--format=%s").count("Add bug/fact-") == 6
-
-
 TOLD = r"^git holds .* locked by .*{}, which is there since [-0-9]+ [:0-9]+ UTC\.$"
 
 
@@ -322,19 +302,3 @@ def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(
     (brain / ".git" / lock).unlink()
     assert review.accept(brain, now=NOW).files[0].path == RETRY_PATH
     assert git.branches(brain, branch) == []
-
-
-@pytest.mark.proves("REVIEW-LOCKED")
-def test_every_lock_of_index_and_branches_is_waited_for(brain: Path) -> None:
-    git.wait_until_free(brain, wait_s=0)
-    for lock in ("index.lock", "HEAD.lock", "refs/heads/main.lock", "packed-refs.lock"):
-        (brain / ".git" / lock).touch()
-        with pytest.raises(GitError, match=TOLD.format(lock)):
-            git.wait_until_free(brain, wait_s=0)
-        (brain / ".git" / lock).unlink()
-    lock = brain / ".git" / "index.lock"
-    lock.touch()
-    freed = threading.Timer(0.3, lock.unlink)
-    freed.start()
-    git.wait_until_free(brain)
-    freed.join()

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
@@ -21,11 +19,8 @@ import pytest
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.index import Index
-from nugget.index.sync import sync
 from nugget.infra.embedding import CachedEmbedder, Embedder, open_embedder
 from nugget.infra.embedding import onnx_model as local_module
-from nugget.retrieval.candidates import embed_question
 
 TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth.", "x", "长文本 " * 400]
 
@@ -266,52 +261,6 @@ def test_whatever_an_endpoint_answers_there_are_sound_vectors_or_one_sentence(
 
 
 @pytest.mark.proves("EMB-HTTP")
-def test_vectors_that_are_numbered_wrong_or_change_their_size_are_not_taken(
-    openai: tuple[Embedder, type[_Endpoint]],
-) -> None:
-    model, server = openai
-    twice = {"data": [{"index": 0, "embedding": [1, 2, 3]}, {"index": 0, "embedding": [3, 2, 1]}]}
-    server.script[:] = [(200, twice)]
-    with pytest.raises(EmbeddingUnavailable, match="no list of embeddings"):
-        list(model.embed(["a", "b"]))
-    server.script[:] = [(200, None), (200, {"data": [{"index": 0, "embedding": [1, 2]}]})]
-    with pytest.raises(EmbeddingUnavailable, match="different sizes"):
-        list(model.embed(["a"] * 65))
-
-
-def test_half_a_pair_of_surrogates_stops_no_embedding(openai: tuple[Embedder, type[_Endpoint]]) -> None:
-    assert openai[0].embed_query("half \ud83d of a pair").shape == (3,)
-
-
-@pytest.mark.proves("EMB-HTTP")
-def test_an_endpoint_whose_vectors_change_their_size_leaves_the_words_until_all_are_made_anew(
-    endpoint: tuple[str, type[_Endpoint]], brain: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url, server = endpoint
-    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
-    model = embedder("openai:m", base_url=url)
-    sync(brain, read_environment(), embedder=model)
-
-    def degraded() -> tuple[str, ...]:
-        model = embedder("openai:m", base_url=url)
-        with closing(Index(brain / ".nugget/index.db")) as index:
-            return embed_question("retry", index, model)[1]
-
-    assert degraded() == ()
-    server.size = 5
-    assert degraded() == ("no_vectors",)
-    (brain / "domains/coding/patterns/new.md").write_text("---\nid: pattern/new\ntype: pattern\n---\n# New\n\nRetry.\n")
-    changed = sync(brain, read_environment(), embedder=embedder("openai:m", base_url=url))
-    assert "`nugget rebuild` makes all anew" in str(changed.without_vectors)
-    server.size = 3
-    assert degraded() == (), "no vector of another size came in"
-    for server.size in (5, 4):  # the second time every text is in the cache
-        assert degraded() == ("no_vectors",)
-        assert sync(brain, read_environment(), embedder=embedder("openai:m", base_url=url), rebuild=True).rebuilt
-        assert degraded() == ()
-
-
-@pytest.mark.proves("EMB-HTTP")
 def test_a_missing_key_is_named_and_no_secret_leaves_the_machine(
     endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,15 +281,6 @@ def test_an_address_or_key_that_cannot_be_one_is_told_in_one_sentence(monkeypatc
     monkeypatch.setenv("MY_KEY", "k\u00e9y")
     with pytest.raises(EmbeddingUnavailable, match="MY_KEY holds characters that no key has"):
         embedder("openai:m", base_url="http://localhost:9", api_key_env="MY_KEY")
-
-
-def test_settings_for_embedding_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nugget.config import load_settings
-
-    monkeypatch.setitem(os.environ, "NUGGET_EMBEDDING_MODEL", "none")
-    settings = load_settings(read_environment())
-    assert settings.embedding.model == "none"
-    assert replace(settings).embedding.timeout_s == 30.0
 
 
 @pytest.mark.proves("EMB-HTTP")

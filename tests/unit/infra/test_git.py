@@ -221,15 +221,6 @@ def test_unfinished_operations_are_seen(repo: Path) -> None:
     assert git.unsettled(repo) is None
 
 
-def test_a_bisect_and_a_detached_head_are_unsettled(repo: Path) -> None:
-    shell(repo, "bisect", "start")
-    assert git.unsettled(repo) == ("in the middle of a bisect", "`git bisect reset`")
-    shell(repo, "bisect", "reset")
-    assert git.unsettled(repo) is None
-    shell(repo, "checkout", "-q", "--detach")
-    assert git.unsettled(repo) == ("on a detached HEAD", "`git switch <branch>`")
-
-
 def test_three_way_merges_of_single_files() -> None:
     base = b"one\ntwo\nthree\nfour\nfive\n"
     merged = git.merge_files(base.replace(b"one", b"ONE"), base, base.replace(b"five", b"FIVE"))

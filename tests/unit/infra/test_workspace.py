@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nugget.infra.git import hooks_folder
 from nugget.infra.workspace import Workspace, find_workspace, normalised_remote, relative_path, vanished_workspace
 
 
@@ -120,21 +119,6 @@ def test_a_bare_repository_and_its_worktrees_are_one_workspace(tmp_path: Path) -
     assert bare.name == "shop"
     assert found(tmp_path / "tree").identity == bare.identity == found(repo).identity
     assert found(tmp_path / "tree").root == tmp_path / "tree"
-
-
-def test_a_folder_may_have_separators_of_lines_in_its_name(tmp_path: Path) -> None:
-    folder = make_repository(tmp_path / "shop\u2028north\x0b")
-    assert found(folder).root == folder
-    assert hooks_folder(folder).path == folder / ".git" / "hooks"
-
-
-@pytest.mark.proves("PROVENANCE-WORKSPACE")
-def test_a_detached_head_changes_nothing(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "shop")
-    before = found(repo)
-    shell(repo, "commit", "-q", "--allow-empty", "-m", "Second")
-    shell(repo, "checkout", "-q", "--detach", "HEAD~1")
-    assert found(repo) == before
 
 
 @pytest.mark.proves("PROVENANCE-WORKSPACE")
