@@ -21,8 +21,8 @@ from nugget.index.sync import IndexState, Progress, SyncResult, index_folder, pe
 from nugget.infra import git
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
-from nugget.infra.pace import Pace
 from nugget.infra.query_log import Face, QuestionLog
+from nugget.infra.throttle import Throttle
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
 from nugget.retrieval import profiles, retrieve
@@ -74,7 +74,7 @@ class Brain:
         self._index: Index | None = None
         self._local: Index | None = None
         self._model = ConfiguredModel(self.settings, self.environment)
-        self._pace: Pace[PendingChanges] | None = Pace() if long_lived else None
+        self._throttle: Throttle[PendingChanges] | None = Throttle() if long_lived else None
 
     def __enter__(self) -> Brain:
         return self
@@ -303,7 +303,7 @@ class Brain:
         try:
             return refresh_local_sources(
                 self.environment, self.settings, brain=self.path, sources=sources, embedder=self.embedder,
-                pace=self._pace,
+                throttle=self._throttle,
             )  # fmt: skip
         except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
             return PendingChanges()

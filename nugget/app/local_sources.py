@@ -22,7 +22,7 @@ from nugget.index.documents import document_changes, sync_documents
 from nugget.index.sync import Progress, SyncResult
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
-from nugget.infra.pace import Pace
+from nugget.infra.throttle import Throttle
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
 from nugget.sources.note_folders import open_canon, redacting
@@ -130,15 +130,15 @@ def refresh_local_sources(
     brain: Path,
     sources: Sequence[SourceName],
     embedder: Embedder | None,
-    pace: Pace[PendingChanges] | None = None,
+    throttle: Throttle[PendingChanges] | None = None,
 ) -> PendingChanges:
     """Take in what little changed of these sources since the last search. Where nothing is to be known, do nothing.
 
-    A process that stays keeps a `pace`, by which it does not walk through thousands of files for each search.
+    A process that stays keeps a `throttle`, by which it does not walk through thousands of files for each search.
     """
     if not _anything(environment, settings, brain):
         return PendingChanges()
-    pace = pace or Pace()
+    throttle = throttle or Throttle()
     with ExitStack() as stack:
 
         @cache
@@ -153,7 +153,7 @@ def refresh_local_sources(
             return _refresh_history(connect(), environment, settings, brain)
 
         parts = dict.fromkeys(SourceName.SESSIONS if source in _HISTORY else source for source in sources)
-        found = [pace.lately(part, partial(look, part)) for part in parts if part in LOCAL_SOURCES]
+        found = [throttle.cached(part, partial(look, part)) for part in parts if part in LOCAL_SOURCES]
     return PendingChanges(
         files={source: count for one in found for source, count in one.files.items()},
         lacks_vectors=any(one.lacks_vectors for one in found),

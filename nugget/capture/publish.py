@@ -1,6 +1,6 @@
 """Publishing: proposals become pull requests, and what was decided there comes back.
 
-push -> pull request -> a person merges or closes it on GitHub -> settle (remembered) -> pull -> sync -> answers.
+push -> pull request -> a person merges or closes it on GitHub -> sync_pull_requests -> pull -> sync -> answers.
 The local branch is the truth until then: whatever fails, the units wait on it, the ledger says why, and the next
 attempt goes on from there. Every step first looks at what is there already, so it can be repeated at any time.
 """
@@ -18,7 +18,7 @@ from nugget.capture import review
 from nugget.capture.identity import brain_key, remember_brain
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
-from nugget.errors import GitError, GitHubError, NuggetError, UsageError
+from nugget.errors import GitError, GitHubError, NuggetError
 from nugget.infra import files, git, github
 from nugget.infra.github import PullRequest, Repository
 
@@ -59,7 +59,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PublishTarget:
     """Target of a brain's proposals: its remote, and the repository on GitHub behind it."""
 
     remote: git.Remote
@@ -72,7 +72,7 @@ class Place:
         return Repository(self.name, token=self.token, api_url=self.api_url)
 
 
-def find_place(brain: Path, environment: Environment) -> Place | str:
+def find_target(brain: Path, environment: Environment) -> PublishTarget | str:
     """Return where proposals go, or a sentence why they stay local. Makes no network call."""
     remote = git.find_remote(brain) if git.is_repository(brain) else None
     if remote is None:
@@ -83,7 +83,7 @@ def find_place(brain: Path, environment: Environment) -> Place | str:
     token = github.find_token(environment)
     if token is None:
         return "there is no GitHub token (GITHUB_TOKEN, or `gh auth login`)"
-    return Place(remote=_with_token(remote, environment, token), name=name, token=token,
+    return PublishTarget(remote=_with_token(remote, environment, token), name=name, token=token,
                  api_url=environment.github_api_url)  # fmt: skip
 
 
@@ -106,35 +106,34 @@ def publish(
 ) -> Published:
     """Open a pull request for every proposal that waits without one; `forced` overrides `capture.publish: never`.
 
-    Failures are values: each failed proposal says why, and stays where it is. Raises UsageError for a setting that
-    is none.
+    Failures are values: each failed proposal says why, and stays where it is.
     """
-    if settings.capture.publish not in ("auto", "never"):
-        raise UsageError(f"`capture.publish` must be auto or never, not {settings.capture.publish!r}.")
     if settings.capture.publish == "never" and not forced:
         return Published(local="capture.publish is `never`")
-    place = find_place(brain, environment)
-    if isinstance(place, str):
-        return Published(local=place)
+    target = find_target(brain, environment)
+    if isinstance(target, str):
+        return Published(local=target)
     with locked(brain, environment.home):
         known = publications(brain, home=environment.home)
         waiting = [proposal for proposal in review.proposals(brain) if _is_unpublished(proposal, known)]
         if not waiting:
             return Published()
         try:
-            tip = _fetched_tip(brain, place.remote)
-            repository = place.open()
+            tip = _fetched_tip(brain, target.remote)
+            repository = target.open()
         except NuggetError as error:
             done = [_failure(proposal.branch, known, error) for proposal in waiting]
         else:
-            attempt = _Attempt(brain=brain, place=place, repository=repository, tip=tip, labels=settings.capture.labels)
+            attempt = _Attempt(
+                brain=brain, target=target, repository=repository, tip=tip, labels=settings.capture.labels
+            )
             done = _publish_each(attempt, waiting, known)
         for publication in done:
             note(brain, environment.home, publication, known=known, now=now)
     return Published(publications=tuple(done))
 
 
-def settle(brain: Path, *, environment: Environment, now: datetime) -> list[Publication]:
+def sync_pull_requests(brain: Path, *, environment: Environment, now: datetime) -> list[Publication]:
     """Look at what became of open pull requests, and follow it here; returns those that changed.
 
     Merged and in the checkout: the local branch goes; files that the reviewer took out are remembered as rejected.
@@ -149,8 +148,8 @@ def settle(brain: Path, *, environment: Environment, now: datetime) -> list[Publ
     with locked(brain, home):
         known = publications(brain, home=home)
         asked = [publication for publication in known.values() if publication.state == "open"]
-        place = find_place(brain, environment) if asked else ""
-        repository = None if isinstance(place, str) else place.open()
+        target = find_target(brain, environment) if asked else ""
+        repository = None if isinstance(target, str) else target.open()
         obstacle: NuggetError | None = None
         for publication in known.values():
             current = publication
@@ -221,7 +220,7 @@ class _Attempt:
     """One connection, for as many proposals as wait."""
 
     brain: Path
-    place: Place
+    target: PublishTarget
     repository: Repository
     tip: git.RemoteHead
     labels: Sequence[str]
@@ -251,7 +250,7 @@ def _publish_one(attempt: _Attempt, proposal: ProposalBranch, before: Publicatio
     sha = _on_remote_base(attempt, proposal)
     replacing = before.sha if before and before.sha != sha else None
     # False where somebody works on the remote's branch: what they made of it stands.
-    git.push(attempt.brain, attempt.place.remote, sha, branch=proposal.branch, replacing=replacing)
+    git.push(attempt.brain, attempt.target.remote, sha, branch=proposal.branch, replacing=replacing)
     pull = found or attempt.repository.open_pull(
         proposal.branch, base=attempt.tip.branch, title=proposal.title, body=proposal.body
     )
@@ -273,7 +272,7 @@ def _on_remote_base(attempt: _Attempt, proposal: ProposalBranch) -> str:
     shared = git.merge_base(brain, tip, proposal.sha)
     if shared is None:
         raise GitError(
-            f"The brain and {attempt.place.remote.name}/{attempt.tip.branch} have no commit in common.",
+            f"The brain and {attempt.target.remote.name}/{attempt.tip.branch} have no commit in common.",
             hint="Look at `git remote -v` in the brain: is it the right repository?",
         )
     if shared == proposal.sha or git.resolve(brain, f"{proposal.sha}^") == shared:

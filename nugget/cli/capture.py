@@ -317,29 +317,31 @@ def review_reject(
     branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
 ) -> None:
     """Turn down a proposal, or some units of it, for good."""
+    from nugget.capture.closing import close_pull_requests
     from nugget.capture.review import reject
-    from nugget.capture.withdrawal import withdraw
     from nugget.config import load_settings
 
     now, environment = datetime.now(UTC), read_environment()
     folder = brain_folder(brain, environment)
     gone = reject(folder, branch, home=environment.home, now=now, units=listed(units) or None)
-    withdrawn = withdraw(folder, environment=environment, settings=load_settings(environment, folder), now=now)
+    closings = close_pull_requests(
+        folder, environment=environment, settings=load_settings(environment, folder), now=now
+    )
     if as_json:
-        closed = [entry.url for entry in withdrawn.publications if entry.state == "settled"]
+        closed = [entry.url for entry in closings.publications if entry.state == "settled"]
         print_json({"rejected": [file.id for file in gone], "closed": closed})
     else:
         said = ", ".join(clean(file.id) for file in gone)
         console().print(f"Rejected, and not to be proposed again: {said}.")
-    _note_withdrawn(withdrawn)
+    _note_closed(closings)
 
 
-def _note_withdrawn(withdrawn: Published) -> None:
+def _note_closed(closings: Published) -> None:
     """Print on stderr what became of the pull request of a rejected proposal."""
-    for entry in withdrawn.publications:
+    for entry in closings.publications:
         if entry.state == "settled":
             note(f"{one_line(entry.reason or 'closed')}: {one_line(entry.url or entry.branch)}")
-    obstacles = [withdrawn.local, *(entry.reason for entry in withdrawn.failed)]
+    obstacles = [closings.local, *(entry.reason for entry in closings.failed)]
     for obstacle in filter(None, obstacles):
         note(f"Its pull request is still open: {one_line(obstacle)}")
         note("`nugget capture --publish` closes it.")

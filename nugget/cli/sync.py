@@ -91,7 +91,9 @@ def _pull(opened: Brain) -> NuggetError | None:
 
     try:
         commit = publishing.pull(opened.path, environment=opened.environment)
-        for settled in publishing.settle(opened.path, environment=opened.environment, now=datetime.now(UTC)):
+        for settled in publishing.sync_pull_requests(
+            opened.path, environment=opened.environment, now=datetime.now(UTC)
+        ):
             note(f"{settled.reason or settled.state}: {clean(settled.url or settled.branch)}")
     except NuggetError as error:
         note(f"Not pulled: {error}")

@@ -61,7 +61,7 @@ class Place:
         return publishing.publish(self.brain, environment=self.environment, settings=loaded, now=NOW)
 
     def settle(self) -> list[Publication]:
-        return publishing.settle(self.brain, environment=self.environment, now=NOW)
+        return publishing.sync_pull_requests(self.brain, environment=self.environment, now=NOW)
 
     def pull(self) -> str | None:
         return publishing.pull(self.brain, environment=self.environment)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import Environment, Settings
-from nugget.errors import LLMUnavailable, UsageError
+from nugget.errors import LLMUnavailable
 from nugget.infra.llm.claude_cli import ClaudeCli
 from nugget.infra.llm.gate import (
     FENCES,
@@ -79,14 +79,9 @@ def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudge
 
 
 def open_extractor(settings: Settings, environment: Environment) -> LLM | ClaudeCli | None:
-    """Return the model that reads sessions: the API's, or the `claude` command if `llm.extract_with` says so.
-
-    Raises UsageError if `llm.extract_with` is neither.
-    """
+    """Return the model that reads sessions: the API's, or the `claude` command if `llm.extract_with` says so."""
     if settings.llm.extract_with == "api":
         return open_llm(settings, environment)
-    if settings.llm.extract_with != "claude-code":
-        raise UsageError(f"`llm.extract_with` must be api or claude-code, not {settings.llm.extract_with!r}.")
     if not settings.llm.enabled:
         return None
     return ClaudeCli(home=environment.home, variables=environment.variables, allow=allow_list(settings))

@@ -22,7 +22,7 @@ class _Look(Generic[T]):
     holds_until: float
 
 
-class Pace(Generic[T]):
+class Throttle(Generic[T]):
     """Cache of look-ups by name, each for as long as it may be reused. Thread-safe.
 
     `clock` and `worked` give seconds: those that pass, and those that this thread has worked.
@@ -34,7 +34,7 @@ class Pace(Generic[T]):
         self._last: dict[str, _Look[T]] = {}
         self._clock, self._worked = clock, worked
 
-    def lately(self, name: str, look: Callable[[], T]) -> T:
+    def cached(self, name: str, look: Callable[[], T]) -> T:
         """Return what `look` finds now, or found recently.
 
         It is measured in processor time, so that a busy machine makes nothing older; and by the quicker of the last

@@ -1,6 +1,6 @@
-"""Withdrawal: a published proposal that was turned down here loses its pull request and its remote branch.
+"""Close the pull requests of published proposals that were turned down here, and delete their remote branches.
 
-The ledgers remember what is to be withdrawn, so that it can be done later: without network or token now, the next
+The ledgers remember what is to be closed, so that it can be done later: without network or token now, the next
 `nugget capture --publish` or run of the worker does it.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from nugget.capture import ledger
 from nugget.capture import publish as publishing
 from nugget.capture.identity import brain_key
-from nugget.capture.publish import Place, Publication, Published
+from nugget.capture.publish import Publication, Published, PublishTarget
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, GitHubError, NuggetError
 from nugget.infra import git
@@ -24,7 +24,7 @@ MAX_NAMED = 20
 """So many ids the comment on a pull request names."""
 
 
-def withdraw(
+def close_pull_requests(
     brain: Path, *, environment: Environment, settings: Settings, now: datetime, forced: bool = False
 ) -> Published:
     """Close the pull request of every proposal that was turned down here, with a comment, and delete its branch.
@@ -33,20 +33,20 @@ def withdraw(
     `capture.publish: never`.
     """
     home = environment.home
-    if not _to_withdraw(brain, home):
+    if not _to_close(brain, home):
         return Published()
     if settings.capture.publish == "never" and not forced:
         return Published(local="capture.publish is `never`")
-    place = publishing.find_place(brain, environment)
-    if isinstance(place, str):
-        return Published(local=place)
+    target = publishing.find_target(brain, environment)
+    if isinstance(target, str):
+        return Published(local=target)
     done: list[Publication] = []
     with publishing.locked(brain, home):
         known = publishing.publications(brain, home=home)
-        repository = place.open()
-        for publication, ids in _to_withdraw(brain, home):
+        repository = target.open()
+        for publication, ids in _to_close(brain, home):
             try:
-                current = _withdraw_one(brain, publication, place=place, repository=repository, ids=ids)
+                current = _close_one(brain, publication, target=target, repository=repository, ids=ids)
             except NuggetError as error:
                 # The last line of the ledger still says `open`, so that the next attempt finds it.
                 said = " ".join(filter(None, [str(error), error.hint]))
@@ -57,7 +57,7 @@ def withdraw(
     return Published(publications=tuple(done))
 
 
-def _to_withdraw(brain: Path, home: Path) -> list[tuple[Publication, Sequence[str]]]:
+def _to_close(brain: Path, home: Path) -> list[tuple[Publication, Sequence[str]]]:
     """The pull requests of which nothing waits here and something was turned down, with the ids of that."""
     known = publishing.publications(brain, home=home)
     open_still = [entry for entry in known.values() if entry.state in ("open", "failed") and entry.number is not None]
@@ -71,8 +71,8 @@ def _to_withdraw(brain: Path, home: Path) -> list[tuple[Publication, Sequence[st
     ]
 
 
-def _withdraw_one(
-    brain: Path, publication: Publication, *, place: Place, repository: Repository, ids: Sequence[str]
+def _close_one(
+    brain: Path, publication: Publication, *, target: PublishTarget, repository: Repository, ids: Sequence[str]
 ) -> Publication:
     assert publication.number is not None
     remarks: list[str] = []
@@ -85,9 +85,9 @@ def _withdraw_one(
         remarks.append(f"without a comment: {error}")
     if publication.sha and pull.state == "closed":
         try:
-            git.delete_remote_branch(brain, place.remote, publication.branch, expect=publication.sha)
+            git.delete_remote_branch(brain, target.remote, publication.branch, expect=publication.sha)
         except GitError as error:
-            remarks.append(f"its branch stays on {place.remote.name}: {error}")
+            remarks.append(f"its branch stays on {target.remote.name}: {error}")
     reason = pull.state if pull.state == "merged" else "; ".join(["closed", *remarks])
     return replace(publication, state="settled", reason=reason, url=pull.url)
 

@@ -9,7 +9,7 @@ import pytest
 from history_world import World
 
 from nugget.app import Brain
-from nugget.infra.pace import SHARE, Pace
+from nugget.infra.throttle import SHARE, Throttle
 
 
 class Clock:
@@ -36,25 +36,25 @@ class Look:
 
 def test_what_is_quick_is_looked_for_each_time() -> None:
     clock = Clock()
-    pace, look = Pace[int](clock, clock), Look(clock, 0.001)
-    assert [pace.lately("brain", look) for _ in range(50)] == list(range(1, 51))
+    throttle, look = Throttle[int](clock, clock), Look(clock, 0.001)
+    assert [throttle.cached("brain", look) for _ in range(50)] == list(range(1, 51))
 
 
 @pytest.mark.proves("SEARCH-PACE")
 def test_what_takes_long_is_looked_for_again_when_a_multiple_of_that_has_passed() -> None:
     clock = Clock()
-    pace, look, other = Pace[int](clock, clock), Look(clock, 0.1), Look(clock, 0.1)
-    assert pace.lately("sessions", look) == 1
-    assert pace.lately("sessions", look) == 2, "the first time says nothing: it also imports"
-    assert [pace.lately("sessions", look) for _ in range(9)] == [2] * 9
-    assert pace.lately("canon", other) == 1, "each name has a time of its own"
+    throttle, look, other = Throttle[int](clock, clock), Look(clock, 0.1), Look(clock, 0.1)
+    assert throttle.cached("sessions", look) == 1
+    assert throttle.cached("sessions", look) == 2, "the first time says nothing: it also imports"
+    assert [throttle.cached("sessions", look) for _ in range(9)] == [2] * 9
+    assert throttle.cached("canon", other) == 1, "each name has a time of its own"
     clock.now += SHARE * 0.1 - 0.2
-    assert pace.lately("sessions", look) == 2
+    assert throttle.cached("sessions", look) == 2
     clock.now += 0.2
     look.takes_s = 5.0
-    assert pace.lately("sessions", look) == 3
+    assert throttle.cached("sessions", look) == 3
     clock.now += SHARE * 0.1 + 0.1
-    assert pace.lately("sessions", look) == 4, "once much was to be done, which says nothing of the next time"
+    assert throttle.cached("sessions", look) == 4, "once much was to be done, which says nothing of the next time"
 
 
 @pytest.mark.proves("SEARCH-PACE")
