@@ -54,9 +54,9 @@ def workspace_bundle(
     embedder: Embedder | None,
     now: datetime,
 ) -> EvidenceBundle:
-    """What speaks to a question in all sessions of a workspace, shells and agents.
+    """Return the evidence for a question in all sessions of a workspace, of shells and agents.
 
-    The latest sessions are looked at as they are, older ones where a word of the question stands in them or where an
+    The latest sessions are looked at as they are, older ones if a word of the question stands in them or if an
     incident, a todo or a decision of theirs is near in meaning. Without vectors words alone are asked, and `degraded`
     says so. Raises UsageError for an intent that does not exist.
     """

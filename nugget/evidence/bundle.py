@@ -87,10 +87,10 @@ def _incidents(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> I
 
 
 def _notes(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Working notes, but for blockers that are told as incidents and edits that stand among the evidence."""
-    told = {one.title for one in bundle.incidents}
+    """Yield working notes, without blockers shown as incidents and edits shown as evidence."""
+    known = {one.title for one in bundle.incidents}
     has_edits = bundle.intent == "what-changed"
-    shown = [one for one in bundle.notes if one.text not in told and not (has_edits and one.type == "edit")]
+    shown = [one for one in bundle.notes if one.text not in known and not (has_edits and one.type == "edit")]
     if shown:
         yield "working notes:"
     for one in shown:
@@ -99,10 +99,10 @@ def _notes(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Itera
 
 
 def _evidence(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    told = {line for one in bundle.incidents for line in one.summary}
+    known = {line for one in bundle.incidents for line in one.summary}
     shown = [one for one in bundle.selected if one.kind != "incident" and not one.kind.startswith("note.")]
     noted = {one.text for one in bundle.notes} if bundle.intent != "what-changed" else set()
-    shown = [one for one in shown if one.text not in told and f"Edited {one.text}" not in noted]
+    shown = [one for one in shown if one.text not in known and f"Edited {one.text}" not in noted]
     if shown:
         yield "evidence:"
     for one in shown:
@@ -130,14 +130,14 @@ MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50
 """The most that options can ask for."""
 
 _ABOUT, _SALIENT, _RECENT = 0.5, 0.3, 0.2
-"""What relevance, salience and recency count for; they add up to 1."""
+"""Weights of relevance, salience and recency; they add up to 1."""
 _NEAR_SHARE = 0.8
 """A word of what a row belongs to counts this much of a word of its own."""
 _OFF_SUBJECT = 0.35
-"""What is left of the score of a row without any word of the question's subject."""
+"""Factor on the score of a row without any word of the question's subject."""
 _YEAR_2000_MS = 946_684_800_000
 _LATEST = 0.95
-"""What is more recent than this is called the latest."""
+"""Rows more recent than this are called the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,9 @@ def evidence_bundle(
     options: BundleOptions = BundleOptions(),  # noqa: B008
     now: datetime,
 ) -> EvidenceBundle:
-    """What speaks to a question in a session that has been ingested.
+    """Return the evidence for a question in a session that has been ingested.
 
-    From `now` comes how long ago the session was last active. Raises NuggetError where the session is not known,
+    From `now` comes how long ago the session was last active. Raises NuggetError if the session is not known,
     UsageError for an intent that does not exist.
     """
     known = store.find_log_session(connection, session)
@@ -277,10 +277,10 @@ def select(scored: Iterable[Scored], profile: Profile, *, max_incidents: int) ->
     selected = []
     for one in scored:
         candidate = one.candidate
-        told = (candidate.category, candidate.text)
-        if taken[candidate.category] >= caps[candidate.category] or told in seen or not candidate.text.strip():
+        text = (candidate.category, candidate.text)
+        if taken[candidate.category] >= caps[candidate.category] or text in seen or not candidate.text.strip():
             continue
-        seen.add(told)
+        seen.add(text)
         taken[candidate.category] += 1
         selected.append(one)
     return selected

@@ -28,7 +28,7 @@ class Profile:
     `weights` (0..1) say how much each category counts, `caps` how many of each are selected at most; `boosts` are
     added for what stands beside a category: a line that looks like a failure (`failing`), the error stream (`stderr`),
     an incident that nothing has fixed yet (`open`). `plain_share` (0..1) is what is left of the score of a line of
-    output that tells of no failure.
+    output that reports no failure.
     """
 
     weights: Mapping[str, float]
@@ -201,7 +201,7 @@ def question_words(query: str) -> list[str]:
 
 
 def matching(connection: sqlite3.Connection, view: SessionView, query: str) -> list[Candidate]:
-    """Return rows beyond the view in which words of the question stand; none where the view is the whole session."""
+    """Return rows beyond the view in which words of the question stand; none if the view is the whole session."""
     if view.is_whole:
         return []
     found = store.matching_ids(connection, question_words(query), key=view.session.key, limit=_MATCHES_PER_WORD)

@@ -149,7 +149,7 @@ def _window_begin(connection: sqlite3.Connection, first: int, first_new: int) ->
 
 
 def _lines_of(connection: sqlite3.Connection, first: int, end: int) -> Callable[[int], Sequence[str]]:
-    """The output of a command, by its event: what it wrote to stderr first, since that is where failures are told."""
+    """Return a function that gives the output of a command by its event, stderr first: failures are reported there."""
     query = "SELECT DISTINCT command FROM pane_output WHERE command >= ? AND command < ?"
     with_output = {row[0] for row in connection.execute(query, (first, end))}
 
@@ -194,7 +194,7 @@ _TOOL_SIGNS = {
     "tsc": ("error TS",), "git": ("fatal:",), "make": ("make:", "***"), "docker": ("docker", "daemon"),
     "node": ("Error:", ".js"), "pip": ("ERROR: ",),
 }  # fmt: skip
-"""What the programs that fail most print when they do."""
+"""Text that the programs that fail most print when they do."""
 
 
 def _speaks(command: str, line: str) -> bool:
@@ -266,7 +266,7 @@ def _put_notes(
 
 
 def _is_obsolete(connection: sqlite3.Connection, kind: str, text: str, about: int | None, first: int, end: int) -> bool:
-    """Whether a note stands no more: a blocker without its incident, an entry that is gone from the agent's list."""
+    """Return whether a note no longer holds: a blocker without its incident, an entry gone from the agent's list."""
     if kind == "blocker":
         sql = "SELECT 1 FROM incidents WHERE id >= ? AND id < ? AND title = ?"
         return connection.execute(sql, (first, end, text)).fetchone() is None

@@ -26,7 +26,7 @@ _READERS = frozenset(
     "cat grep egrep rg ag head tail less more sed awk ls find echo printf jq curl wget tree wc git-log git-show "
     "git-diff git-grep git-blame git-status gh-run gh-pr gh-issue gh-api docker-logs kubectl-logs journalctl".split()
 )
-"""Programs whose output shows what others wrote, so that an `error:` in it is no failure of theirs."""
+"""Programs whose output shows what others wrote, so that an `error:` in it is not their failure."""
 _STRONG = re.compile(
     r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
     r"|✗|✘|×|CONFLICT \(|Automatic merge failed"
@@ -38,7 +38,7 @@ _LISTING = re.compile(r"\s*\d*\s*[│|]|\s*\d+ [│|]")
 
 
 def programs_of(command: str) -> list[str]:
-    """Return the programs of a command line, each with the sub-command where that tells more (`git-log`)."""
+    """Return the programs of a command line, each with the sub-command if that says more (`git-log`)."""
     found = []
     for part in re.split(r"\|\||&&|[|;\n]", command[:2000]):
         words = part.split()
@@ -65,7 +65,7 @@ def error_lines(lines: Sequence[str]) -> list[str]:
 
 
 def is_masked_failure(command: str, lines: Sequence[str]) -> bool:
-    """Whether a command that went well by its exit code failed by what it printed, as behind `| tail` or `; echo`."""
+    """Return whether a command with exit code 0 failed by what it printed, as behind `| tail` or `; echo`."""
     if not may_mask(command) or is_reading(command):
         return False
     return any(_STRONG.match(line.strip()) and not _is_nothing(line) for line in lines)
@@ -121,7 +121,7 @@ _STOPPED_BY_PERSON = 130
 
 
 class IncidentTarget(NamedTuple):
-    """What a command is about.
+    """The target of a command.
 
     `name` is its program and sub-command (or script), without variables, folders and starters; `subjects` are the
     arguments behind these, without flags.
@@ -160,7 +160,7 @@ class OpenIncident:
 
     @property
     def title(self) -> str:
-        """What failed, on one line."""
+        """The failure on one line."""
         code = f" (exit {self.exit_code})" if self.exit_code is not None and not self.is_masked else ""
         if not self.command:
             named = self.target.name if self.target.name != self.tool else next(iter(self.lines), self.target.name)
@@ -170,23 +170,23 @@ class OpenIncident:
 
     @property
     def summary(self) -> list[str]:
-        """What was printed, edited, tried and done, line by line."""
+        """Lines on what was printed, edited, tried and done."""
         title = self.title  # of a tool's failure it holds the first line already
-        told = [line for line in self.lines if self.command or line not in title]
-        told = told[:MAX_LINES]
-        told += [f"then: {text}" for text in self.chained[:3]]
+        lines = [line for line in self.lines if self.command or line not in title]
+        lines = lines[:MAX_LINES]
+        lines += [f"then: {text}" for text in self.chained[:3]]
         if self.failures > 1:
-            told.append(f"failed {self.failures} times")
+            lines.append(f"failed {self.failures} times")
         if self.edits:
-            told.append(f"edited since: {', '.join(self.edits[:_MAX_EDITS])}")
+            lines.append(f"edited since: {', '.join(self.edits[:_MAX_EDITS])}")
         if self.fixed_by is not None:
-            told.append(f"fixed by: {shorten(self.fixed_by, 200)}")
-        return told
+            lines.append(f"fixed by: {shorten(self.fixed_by, 200)}")
+        return lines
 
 
 @dataclass(slots=True)
 class _Timeline:
-    """What is still open, with the steps taken so far."""
+    """The open incidents, with the number of steps taken so far."""
 
     step: int = 0
     open: list[OpenIncident] = field(default_factory=list)
@@ -274,8 +274,8 @@ def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
             severity=severity, failures=0,
         )  # fmt: skip
         _open(known, timeline)
-    told = _ERROR_TAG.sub("", text.removeprefix(f"{target}: "))
-    lines = [shorten(line, 300) for line in told.split("\n")[:3] if line.strip()]
+    said = _ERROR_TAG.sub("", text.removeprefix(f"{target}: "))
+    lines = [shorten(line, 300) for line in said.split("\n")[:3] if line.strip()]
     _add_failure(known, row_id, ts_ms, timeline.step, lines)
     known.reasons[f"tool {tool} failed"] = None
 
@@ -365,7 +365,7 @@ def _is_similar(ours: frozenset[str], theirs: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def target_of(command: str) -> IncidentTarget:
-    """What a command is about."""
+    """Return the target of a command."""
     arguments = _arguments(bare_command(command) or command)
     return IncidentTarget(" ".join(arguments[:2]), frozenset(arguments[2:]) - _EVERYTHING)
 

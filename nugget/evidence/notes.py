@@ -81,7 +81,7 @@ def notes_of_speech(text: str, *, max_sentences: int = 40) -> Iterator[tuple[str
 
 
 def said_in_command(text: str) -> str:
-    """What a person said in a line typed into a shell: to an assistant, in a comment, in a note; else nothing."""
+    """Return what a person said in a line typed into a shell (to an assistant, in a comment, in a note), or ""."""
     line = text.strip()
     if not line or _GIT.match(line):
         return ""

@@ -58,7 +58,7 @@ class SelectorOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmSelection:
-    """What a model chose. `chunks` were read; `left_out` says that the history was longer than those."""
+    """Evidence chosen by a model. `chunks` were read; `left_out` says that the history was longer than those."""
 
     session: str
     query: str
@@ -90,7 +90,7 @@ def select_with_llm(
     """Let a model choose what of a session's history speaks to a question.
 
     All calls together cost at most `llm.select_max_usd`. Where a chunk cannot be read (no answer, cap reached), what
-    the others gave stands; where none can, the bundle found without a model does. Both are said in `degraded`.
+    the others gave stands; if none can, the bundle found without a model does. Both are said in `degraded`.
     Raises NuggetError for a session that is not known.
     """
     known = store.find_log_session(connection, session)
@@ -125,7 +125,7 @@ def select_with_llm(
 def history_chunks(
     connection: sqlite3.Connection, key: int, selector: SelectorOptions
 ) -> tuple[list[list[_Entry]], bool]:
-    """A session's history as chunks of entries in order; the latest, and True, where there are more than wanted."""
+    """Return a session's history in chunks of entries; True if there are too many, so that these are the latest."""
     room = min(max(selector.chunk_tokens, LEAST_CHUNK_TOKENS), MOST_CHUNK_TOKENS) * CHARS_PER_TOKEN
     most = min(max(selector.max_chunks, 1), MOST_CHUNKS)
     chunks: list[list[_Entry]] = [[]]
@@ -207,7 +207,7 @@ def _latest(connection: sqlite3.Connection, key: int) -> dict[str, list[str]]:
 def _text(
     session: str, query: str, latest: dict[str, list[str]], chosen: dict[int, str], options: BundleOptions
 ) -> str:
-    """What was chosen in its order, and the latest streams, which get their room first."""
+    """Return what was chosen in its order, and the latest streams, which get their room first."""
     head = [f"session: {session}", "intent: llm-select", f"query: {shorten(query, 300)}"]
     carried = [line for stream, lines in latest.items() for line in (f"latest {stream}:", *_indented(lines))]
     lines = [*head, *(["evidence:"] if chosen else []), *(f"- {chosen[row_id]}" for row_id in sorted(chosen))]

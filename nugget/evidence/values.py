@@ -1,4 +1,4 @@
-"""What evidence is asked with and what comes back."""
+"""Values of evidence: options of a question, incidents, notes, the bundle that answers it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BundleOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """A failure with what explains it and, where there is one, the fix.
+    """A failure with what explains it and, if there is one, the fix.
 
     `summary` says it line by line: what was printed, what was edited, how often it was tried, what went well later.
     `score` is 0..1.
@@ -54,7 +54,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingNote:
-    """What was derived from the events of a session and is still worth knowing: blocker, edit, todo or decision."""
+    """A note derived from the events of a session that is still worth knowing: blocker, edit, todo or decision."""
 
     id: int
     type: str
@@ -108,7 +108,7 @@ class EvidenceBundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What one reading of a session's logs found that was new. `anew` names files that were begun again."""
+    """Counts of what was new in a session's logs. `anew` names files that were read from the start again."""
 
     session: str
     source: str
@@ -125,5 +125,5 @@ class Ingested:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing new."""
+        """Whether nothing was new."""
         return not self.bytes_read

@@ -114,7 +114,7 @@ class Index:
         return self.embedding_model == model and queries.vector_size(self.connection) in (None, len(vector.tobytes()))
 
     def model_problem(self, model: str | None = None) -> str | None:
-        """Return why the last sync could not have the configured model (this one, where named); None where it could."""
+        """Return why the last sync could not have the configured model (or this one); None if it could."""
         noted = self.meta("model_problem")
         problem = json.loads(noted) if noted else {}
         return None if model not in (None, problem.get("model")) else problem.get("reason")
@@ -216,7 +216,7 @@ class Index:
         return queries.superseded_by(self.connection, keys)
 
     def file_states(self, source: SourceName, paths: Sequence[str] | None = None) -> dict[str, FileState]:
-        """What sync has seen of the files of a source."""
+        """Return what sync has seen of the files of a source."""
         return queries.file_states(self.connection, source, paths)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a session is told at its start: a few rows of one workspace from the machine's index, read in milliseconds."""
+"""Read what a session is shown at its start: a few rows of one workspace from the machine's index."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Rule:
 
 
 def open_read_only(home: Path) -> sqlite3.Connection | None:
-    """Return the machine's index, without waiting for anybody; None where there is none of this version."""
+    """Return the machine's index, without waiting for any lock; None if there is none of this version."""
     try:
         connection = sqlite3.connect(f"{home_index_file(home).as_uri()}?mode=ro", uri=True, timeout=0.1)
     except sqlite3.Error:
@@ -70,7 +70,7 @@ def last_incident(connection: sqlite3.Connection, sessions: list[LogSession]) ->
 
 
 def open_todos(connection: sqlite3.Connection, sessions: list[LogSession], *, limit: int) -> list[str]:
-    """What is still to do, the latest first, each once."""
+    """Return what is still to do, the latest first, each once."""
     rows: list[tuple[int, str]] = []
     for session in sessions:
         rows += connection.execute(

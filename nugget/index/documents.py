@@ -47,7 +47,7 @@ class SyncResult:
 
     @property
     def changed(self) -> bool:
-        """Whether the index is another one than before."""
+        """Whether the sync changed the index."""
         return bool(self.added or self.modified or self.moved or self.removed or self.rebuilt)
 
 

@@ -49,7 +49,7 @@ _ASKED = {
     "working_notes": "SELECT id, text FROM working_notes WHERE 1",
     "incidents": "SELECT id, text FROM incidents WHERE 1",
 }
-"""What of each table stands in evidence_fts."""
+"""The rows of each table that evidence_fts holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ _STATE_COLUMNS = ", ".join(ReadState.__slots__)
 
 @dataclass(slots=True)
 class Ids:
-    """Gives ids to the rows of one session."""
+    """Count the ids of the rows of one session."""
 
     key: int
     number: int

@@ -243,7 +243,7 @@ def terms_of(connection: sqlite3.Connection, text: str, *, chunks: int) -> Terms
 
 
 def _rare_enough(words: Mapping[str, int], chunks: int) -> list[str]:
-    """Without the words that stand nearly everywhere, where others remain.
+    """Return the words without those that stand nearly everywhere, if others remain.
 
     Above half of all chunks FTS5's inverse document frequency is 0, so that a word only costs time; in an index that
     is not small (in which that time can be felt) this begins where the frequency still tells a little.
@@ -319,7 +319,7 @@ def _beginning_with(connection: sqlite3.Connection, character: str) -> int:
 
 
 def _meant(connection: sqlite3.Connection, word: str, term: str) -> list[str]:
-    """What a word that the index does not know may mean: a term spelt nearly so, else the parts of a compound."""
+    """Return what an unknown word may mean: a term spelt nearly so, else the parts of a compound."""
     if len(term) < _FEWEST_TYPED or not term.isalpha():
         return []
     range_ = (term[:2], term[:2] + _LARGEST_CHARACTER)
@@ -365,7 +365,7 @@ def edit_distance(one: str, other: str, *, limit: int) -> int:
 
 
 def compound_parts(word: str, is_known: Callable[[str], bool]) -> list[str]:
-    """The two known words that an unknown compound is made of, longest tail first; nothing where there are none."""
+    """Return the two known words that an unknown compound is made of, longest tail first; nothing if there are none."""
     for start in range(_FEWEST_TYPED, len(word) - _FEWEST_TYPED + 1):
         head, tail = word[:start], word[start:]
         if not is_known(tail):

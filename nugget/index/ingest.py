@@ -40,9 +40,9 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What ingest did. `sessions` are the keys of those that gained rows; counts are of logs, `rows` by table.
+    """Counts of what ingest did: of logs, and `rows` by table. `sessions` are the keys of those that gained rows.
 
-    `is_busy`: another process is at it, so that nothing was done here. `anew` names files that were begun again.
+    `is_busy` says that another process is reading, so that nothing was done. `anew` names files read again.
     """
 
     added: int = 0
@@ -60,7 +60,7 @@ class Ingested:
 
     @property
     def changed(self) -> bool:
-        """Whether the index is another one than before."""
+        """Whether ingest changed the index."""
         return bool(self.added or self.modified or self.removed)
 
 
@@ -251,5 +251,5 @@ def _forget_everything(connection: sqlite3.Connection, *, keep: str = "0") -> No
 
 
 def _rules(settings: Settings) -> str:
-    """What decides how texts are read and redacted: when it changes, what was read before does not hold any more."""
+    """Return the version of reading and redaction: when it changes, everything is read again."""
     return f"{READING_VERSION}-{rules_stamp(settings)}"

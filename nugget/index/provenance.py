@@ -30,7 +30,7 @@ _BRIEF_COLUMNS = "id, type, path, symbol, confidence, session_started, extracted
 
 @dataclass(frozen=True, slots=True)
 class BriefNugget:
-    """What ranking needs of a nugget: cheap to read by the thousand. `path` is empty for the whole workspace."""
+    """The part of a nugget that ranking needs, cheap to read. `path` is empty for the whole workspace."""
 
     id: str
     type: NuggetType
@@ -179,7 +179,7 @@ def naming(connection: sqlite3.Connection, workspace: str, ids: Sequence[str], w
 
 
 def has_newer(connection: sqlite3.Connection, workspace: str, nugget: BriefNugget, paths: Sequence[str]) -> bool:
-    """Whether a later session has a nugget of the same type and symbol at one of these paths (the names of one)."""
+    """Return whether a later session has a nugget of the same type and symbol at one of these paths."""
     started = connection.execute("SELECT session_started, session FROM nuggets WHERE id = ?", (nugget.id,)).fetchone()
     if started is None or started[0] is None:
         return False

@@ -104,7 +104,7 @@ def search_text(
 
 
 def vector_size(connection: sqlite3.Connection) -> int | None:
-    """Return the size in bytes of a vector of the index; None where it holds none."""
+    """Return the size in bytes of a vector of the index; None if it holds none."""
     row = connection.execute("SELECT length(embedding) FROM vectors LIMIT 1").fetchone()
     return int(row[0]) if row else None
 
@@ -203,7 +203,7 @@ def superseded_by(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[i
 def file_states(
     connection: sqlite3.Connection, source: SourceName, paths: Sequence[str] | None = None
 ) -> dict[str, FileState]:
-    """What sync has seen of the files of a source; of these paths only, where given."""
+    """Return what sync has seen of the files of a source, or of these paths only."""
     columns = "SELECT path, hash, size, mtime_ns, unit_id, problems FROM files WHERE source = ?"
     if paths is None:
         rows: Iterator[Any] = iter(connection.execute(columns, (source,)))
@@ -289,7 +289,7 @@ def select_in(
 
 @contextmanager
 def _as_written() -> Iterator[None]:
-    """Takes values that are none of the vocabulary for damage, as which the index is made anew."""
+    """Report values outside the vocabulary as damage, for which the index is rebuilt."""
     try:
         yield
     except ValueError as error:

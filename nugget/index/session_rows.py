@@ -34,7 +34,7 @@ _TEXT_CHARS = {
     EventKind.OUTPUT: _OUTPUT_CHARS,
 }  # fmt: skip
 _ROW_CHARS = 6000
-"""What was said at more length becomes several rows, or a single word could not be weighed."""
+"""A longer text becomes several rows, or a single word could not be weighed."""
 LEFT = ".left"
 """In the kind of what was said on a branch that the person went back on: found by a search, no evidence of anything."""
 _RESULTS = (EventKind.OUTPUT, EventKind.TOOL_RESULT)

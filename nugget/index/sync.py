@@ -48,7 +48,7 @@ class IndexState:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a sync would make the answer another one."""
+        """Whether a sync would change the answer."""
         return self.behind > 0 or (self.other_model and not self.model_problem)
 
 

@@ -20,7 +20,7 @@ _WHOLE_UNIT_CHARS = 4000
 
 
 def embedded_texts(unit: Unit, chunks: Sequence[Chunk]) -> list[str]:
-    """What is embedded for a unit: each chunk, the whole unit, and the title where there is one of its own.
+    """Return what is embedded for a unit: each chunk, the whole unit, and the title if it has one of its own.
 
     Of the whole only the beginning is taken: no model reads on for long. A unit of one chunk is that chunk.
     """
@@ -32,7 +32,7 @@ def embedded_texts(unit: Unit, chunks: Sequence[Chunk]) -> list[str]:
 
 
 def indexed_title(title: str, body: str) -> str:
-    """Return the title, where it says more than the text below it; empty for one that is just how the text begins."""
+    """Return the title if it says more than the text below it; empty if the text begins with it."""
     beginning = " ".join(body[: 4 * len(title) + 100].split())
     return "" if beginning.startswith(title.removesuffix("[…]").strip()) else title
 
@@ -111,7 +111,7 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
     chunks = connection.execute(
         "SELECT key, heading_breadcrumb, content FROM chunks WHERE unit_key = ?", (key,)
     ).fetchall()
-    # A contentless FTS5 table forgets a row only when it is told the very text that was indexed.
+    # A contentless FTS5 table forgets a row only if it is given the very text that was indexed.
     connection.executemany(
         "INSERT INTO chunks_fts (chunks_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
         [(k, *chunk_columns(title, tags, breadcrumb, text)) for k, breadcrumb, text in chunks],

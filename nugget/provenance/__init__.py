@@ -34,14 +34,14 @@ COUNTS_AS: Mapping[str, NuggetType] = {
     "pattern": NuggetType.DECISION,
     "concept": NuggetType.INTENT,
 }
-"""With which type of nugget a type of knowledge unit is weighed, where a unit of the brain is about the place."""
+"""The type of nugget that a type of knowledge unit is weighed as, if a unit of the brain is about the place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewed:
     """A unit of the brain that is scoped to code of the workspace.
 
-    `text` is its BM25 as a share of the best unit's, None where no word of the question stands in it.
+    `text` is its BM25 as a share of the best unit's, None if no word of the question stands in it.
     """
 
     unit: Unit
@@ -276,7 +276,7 @@ def _hit(candidate: _Candidate, reason: StaleReason | None, nugget: Nugget, prof
 def _reviewed_hit(
     one: Reviewed, query: NuggetQuery, place: _Location, now: datetime, profile: FileProfile
 ) -> NuggetHit | None:
-    """Return a unit of the brain as a hit; None where it is neither about the place nor matches the words."""
+    """Return a unit of the brain as a hit; None if it is neither about the place nor matches the words."""
     unit, nugget = one.unit, as_nugget(one.unit)
     match = place.match(nugget.scope.path or "")
     is_elsewhere = match in (ScopeMatch.ELSEWHERE, ScopeMatch.WORKSPACE)

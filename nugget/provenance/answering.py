@@ -59,8 +59,8 @@ def answer_code(
     """Answer a question whose path is as it was named, meant from `folder`.
 
     `home` is `$NUGGET_HOME`. `brain_index` adds the brain's units on the same code. `embedder` gives the model by which
-    words are compared in meaning too; it is asked for only where there are words and vectors to compare them with.
-    Raises UsageError for a place or symbol that cannot be found, IndexUnavailable where there is no index to be had.
+    words are compared in meaning too; it is loaded only if there are words and vectors to compare.
+    Raises UsageError for a place or symbol that cannot be found, IndexUnavailable if there is no index.
     """
     started = time.perf_counter()
     with opened_index(home) as connection:
