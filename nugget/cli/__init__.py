@@ -45,7 +45,7 @@ _COMMANDS = {
     "Set up and look after": {
         "init": "admin", "clone": "admin", "trust": "admin", "install": "install", "uninstall": "install",
         "sync": "sync", "rebuild": "sync", "eval": "evaluation", "queries": "evaluation", "config": "install",
-        "status": "admin", "doctor": "admin",
+        "status": "admin", "doctor": "admin", "redact": "secrets", "scrub": "secrets",
     },
 }  # fmt: skip
 """The commands by panel of `nugget --help`, each with the module below nugget.cli that defines it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nugget.cli.install import offer_install
+from nugget.cli.install import offer_install, prepare_redaction
 from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, current_folder, open_brain, print_json, progress
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, UsageError
@@ -79,6 +79,7 @@ def init(
     out.print("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
     if result.problem:
         note(f"Without git: {result.problem}")
+    prepare_redaction()
     is_connected = install and offer_install(environment)
     out.print("\nNext:")
     steps = [
@@ -109,6 +110,7 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 @commands.command()
 def doctor(
     mend: Annotated[bool, typer.Option("--repair", help="Put right what can be; say what was done.")] = False,
+    secrets: Annotated[bool, typer.Option("--secrets", help="Look for secrets in all that is kept instead.")] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -122,6 +124,8 @@ def doctor(
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
+    if secrets:
+        _show_leaks(folder, environment, as_json=as_json)
     repaired = _repair(folder, environment.home, brain) if mend else []
     found = diagnose(folder, load_settings(environment, folder), environment, now=datetime.now(UTC))
     wrong = sum(finding.state is State.ERROR for finding in found)
@@ -135,6 +139,22 @@ def doctor(
             console().print(one_line(line))
         print_findings(console(), folder, found, wrong)
     raise typer.Exit(1 if wrong else 0)
+
+
+def _show_leaks(folder: Path, environment: Environment, *, as_json: bool) -> None:
+    """Print where secrets are kept, and end with 1 if there are any."""
+    from nugget.redaction import allow_list
+    from nugget.upkeep.secrets import find_leaks
+
+    allow = allow_list(load_settings(environment, folder))
+    leaks = [*find_leaks(environment.home, folder, allow=allow)]
+    if as_json:
+        print_json({"ok": not leaks, "leaks": [fields(leak, "store", "place", "line", "kind") for leak in leaks]})
+    for leak in leaks if not as_json else []:
+        console().print(one_line(f"{leak.store}: {leak.place}:{leak.line}: {leak.kind}"), markup=False, highlight=False)
+    if not as_json:
+        console().print(f"{counted(len(leaks), 'secret')} found." + (" Next: nugget scrub" if leaks else ""))
+    raise typer.Exit(1 if leaks else 0)
 
 
 def _repair(folder: Path, home: Path, brain: Path | None) -> list[str]:

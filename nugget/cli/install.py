@@ -21,7 +21,7 @@ from nugget.config import (
     variable_of,
 )
 from nugget.errors import BrainError, UsageError
-from nugget.render.terminal import console
+from nugget.render.terminal import console, note
 from nugget.text import clean, counted, one_line
 from nugget.upkeep.client_settings import Scope
 from nugget.upkeep.user_settings import set_values
@@ -56,6 +56,15 @@ ScopeOption = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be changed; write nothing.")]
 
 
+def prepare_redaction() -> None:
+    """Compile the rules of redaction now, so that neither the first command nor the first hook waits for them."""
+    from nugget.redaction.engine import is_prepared, prepare
+
+    if not is_prepared():
+        note("Preparing redaction: its rules are compiled once, which takes up to half a minute ...")
+    prepare()
+
+
 @commands.command()
 def install(
     place: PlaceArgument = Place.CLAUDE_CODE,
@@ -84,6 +93,8 @@ def install(
         return
     command = own_command(environment)
     changes = plan_install(scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall)
+    if not dry_run:
+        prepare_redaction()
     if _carry_out(changes, environment, dry_run=dry_run):
         out = console()
         out.print("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")

@@ -76,6 +76,12 @@ def _scanner() -> Any:
     return Scanner(Rules(paths, confidence="low", cache_dir=rule_cache()), base64=False)
 
 
+def is_prepared() -> bool:
+    """Return True if rules were compiled on this machine before."""
+    folder = rule_cache()
+    return folder is None or any(folder.glob("*.vscdb"))
+
+
 def prepare() -> None:
     """Open the engine; the first time on a machine, the rules are compiled, which takes seconds."""
     _scanner()

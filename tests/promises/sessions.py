@@ -22,6 +22,7 @@ PROMISES: dict[str, str] = {
     "RED-ALLOW": "what redaction.allow names stays",
     "RED-EXCLUDE": "the content of excluded paths is left out of a session, and excluded projects are known",
     "RED-KEPT": "no password of a session reaches a proposal, the archive, provenance, an index or a log",
+    "RED-SCRUB": "doctor --secrets finds a leaked secret in stores and history; scrub takes it out of all stores",
     "RED-REAL": "real sessions keep their hashes, ids, images and lock files",
     "EXT-JUNK": "plans, status reports, small talk and requests for the moment become no units",
     "EXT-CAUSE": "a root cause that was found becomes a bug with its reason",
