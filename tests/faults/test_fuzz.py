@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shlex
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from commands import Nugget
+from mcp_wire import HELLO, RUN
+from served import served_brain
 
 CORPUS = Path(__file__).parent / "corpus"
 ROUNDS = 400 if os.environ.get("NUGGET_FAULTS") == "all" else 12
@@ -53,16 +58,35 @@ def variants(face: str) -> Iterator[tuple[int, bytes]]:
             yield number, changed(file.read_bytes(), chance)
 
 
+def opencode_part(storage: Path, number: int) -> Path:
+    """Make a session of OpenCode with one message, and return where its part goes."""
+    session = {"id": f"s{number}", "projectID": "p", "directory": "/srv/shop", "time": {"created": 1, "updated": 2}}
+    message = {"id": f"m{number}", "sessionID": f"s{number}", "role": "user", "time": {"created": 1}}
+    for path, value in ((f"session/p/s{number}", session), (f"message/s{number}/m{number}", message)):
+        file = storage / f"{path}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(value))
+    return storage / f"part/m{number}/p1.json"
+
+
+AGENT = [["sync"], ["extract", "--all"], ["sessions"]]
+"""Commands that read the sessions of an agent."""
 FILES: dict[str, tuple[Callable[[Path, Path, int], Path], list[list[str]]]] = {
     "brain": (lambda home, brain, n: brain / "domains/coding/concepts" / f"fuzz-{n}.md", [["sync"], ["lint"]]),
     "transcripts": (
         lambda home, brain, n: home / ".claude/projects/-srv-shop" / f"11111111-0000-4000-8000-{n:012}.jsonl",
         [["sync"], ["extract", "--all"], ["logs", "ingest", "--all"], ["sessions"], ["capture", "--catch-up"]],
     ),
-    "codex": (
-        lambda home, brain, n: home / ".codex/sessions/2026/03/01" / f"rollout-{n}.jsonl",
-        [["sync"], ["extract", "--all"], ["sessions"]],
+    "codex": (lambda home, brain, n: home / ".codex/sessions/2026/03/01" / f"rollout-{n}.jsonl", AGENT),
+    "gemini": (
+        lambda home, brain, n: home / f".gemini/tmp/{'0' * 16}/chats" / f"session-2026-05-01T10-00-{n}.json",
+        AGENT,
     ),
+    "cursor": (
+        lambda home, brain, n: home / f".cursor/projects/srv-shop/agent-transcripts/s{n}" / f"s{n}.jsonl",
+        AGENT,
+    ),
+    "opencode": (lambda home, brain, n: opencode_part(home / ".local/share/opencode/storage", n), AGENT),
     "shell": (
         lambda home, brain, n: home / "shell" / f"sess_{n}" / "events.jsonl",
         [["logs", "ingest", "--all"], ["sync"]],
@@ -113,3 +137,45 @@ def test_arguments_of_any_kind_are_taken_or_refused(nugget: Nugget, words: Path)
             odd = changed(arguments[place].encode(), chance).replace(b"\0", b"").decode("utf-8", "surrogateescape")
             result = nugget(command, *arguments[:place], odd, *arguments[place + 1 :])
             assert not unexpected(result), (command, arguments, odd, result)
+
+
+@pytest.mark.proves("FAULT-FUZZ")
+def test_mcp_messages_of_any_content_are_answered_or_refused_and_the_next_is_answered(
+    words: Path, tmp_path: Path
+) -> None:
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+    with (
+        (tmp_path / "stderr").open("w+") as said,
+        subprocess.Popen([*RUN, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said) as server,
+    ):
+        assert server.stdin and server.stdout
+        server.stdin.write(
+            json.dumps(hello).encode() + b"\n" + b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+        )
+        for number, content in variants("mcp"):
+            ping = {"jsonrpc": "2.0", "id": f"ping {number}", "method": "ping"}
+            server.stdin.write(content + b"\n" + json.dumps(ping).encode() + b"\n")
+            server.stdin.flush()
+            for line in server.stdout:
+                if json.loads(line).get("id") == ping["id"]:
+                    break
+            else:
+                said.seek(0)
+                raise AssertionError((content, said.read()))
+        server.stdin.close()
+        said.seek(0)
+        assert "Traceback" not in said.read()
+
+
+@pytest.mark.proves("FAULT-FUZZ")
+def test_http_requests_of_any_content_are_answered_or_refused_and_the_next_is_answered(tmp_path: Path) -> None:
+    with served_brain(tmp_path) as server:
+        for number, content in variants("http"):
+            first, _, body = content.partition(b"\n")
+            path = "/" + quote(first.removeprefix(b"/"), safe="/?=&%:")
+            answer = server.ask(path, body=body or None, headers={"content-type": "application/json"})
+            assert answer.status < 500 and b"Traceback" not in answer.body, (number, content, answer)
+            assert answer.status < 400 or answer.error.message, (number, content, answer)
+        assert server.ask("/v1/search", query="retry").json["hits"]
+        server.stop()
+        assert b"Traceback" not in b"".join(server.said)

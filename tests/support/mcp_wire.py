@@ -11,13 +11,13 @@ from typing import Any
 from waiting import PATIENCE_S
 
 RUN = [sys.executable, "-P", "-m", "nugget"]
-_HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
 
 def asked_over_mcp(**question: str) -> dict[str, Any]:
     """Start a server, initialize, call `get_relevant_context` once, end the server; the result of the call."""
     requests: list[dict[str, object]] = [
-        {"id": 1, "method": "initialize", "params": _HELLO},
+        {"id": 1, "method": "initialize", "params": HELLO},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": "get_relevant_context", "arguments": question}},
     ]
