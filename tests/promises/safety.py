@@ -5,7 +5,7 @@ from __future__ import annotations
 PROMISES: dict[str, str] = {
     "FILES-PRIVATE": "what Nugget keeps is readable by its owner alone under any umask; doctor names wider modes",
     "FAULT-DISK": "a command that runs out of space is done or not begun, and can be done when there is space again",
-    "FAULT-FUZZ": "files, settings, arguments, requests and messages of any content are taken, or refused in a sentence",
+    "FAULT-FUZZ": "files, settings, arguments and requests of any content are taken, or refused in a sentence",
     "FAULT-KILL": "a command killed at any call is done or not begun, and any next command puts all in order",
     "FAULT-MODEL": "commands in any order leave a brain as a simple model says; nothing is lost or doubled",
     "FAULT-ISOLATED": "a hostile session, file or log is named or skipped and stops no other, in every loop",
