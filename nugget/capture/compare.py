@@ -212,7 +212,9 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
 
 
 def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None, note: str | None = None) -> None:
-    unit = replace(unit, related=(*unit.related, *superseded(unit, _candidates(draft, unit))))
+    unit = replace(
+        unit, related=(*unit.related, *(superseded(unit, _candidates(draft, unit)) if unit.alternatives else ()))
+    )
     twin, score = _named(draft, updates) if updates in draft.paths else _twin(draft, unit)
     if twin is not None and updates not in draft.paths and is_another_decision(unit, twin):
         twin = None

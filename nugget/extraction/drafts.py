@@ -35,6 +35,13 @@ _STATUS = phrases.any_of(
     r"\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b|^here(?:'s| is| are)\b",
     r"\b(?:remaining|so far|no longer needed now|as requested|as expected)\b|^(?:scroll|click|run) ",
 )
+_IDLE = phrases.any_of(
+    r"\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b"
+    r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):"
+)
+_PROPOSES = phrases.any_of(
+    r"\b(?:can|could|should|shouldn't|why (?:don't|aren't|isn't|not)) (?:we|you|it|this|that)?\b|\binstead\b"
+)
 _CHAT = phrases.any_of(
     r"\bi (?:remember|had|was|am|see|noticed|just|tried|ran|got|checked|looked|pushed|merged|wonder|assume"
     r"|don't know)\b",
@@ -189,9 +196,12 @@ def _is_passing(claim: Claim, said: str) -> bool:
     is_user = claim.sentence.channel is Channel.USER
     if found["question"] and not (is_user or found["offer accepted"]):
         return True
+    if _IDLE.search(said):
+        return True
     if is_user:
         rules = phrases.RULES.search(said) or phrases.CHOSEN.search(said) or claim.sentence.event.tool
-        return not _is_told(claim) or (_CHAT.search(said) is not None and not rules)
+        asks = found["question"] and not _PROPOSES.search(claim.sentence.text)
+        return not _is_told(claim) or bool((asks or _CHAT.search(said)) and not rules)
     if (found["next_step"] and not found["offer accepted"]) or (_INTERIM.search(said) and found["replies after"]):
         return True
     has_reason = any(

@@ -210,7 +210,7 @@ OBJECTS = any_of(
     r"いや|違う|違い|でも|待って|不对|不是|等等|但是|错",
 )
 RECOMMENDS = any_of(
-    r"\b(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with|propose)\b"
+    r"\b(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with|propose)\b(?! against)"
     r"|\bmy recommendation\b",
     r"\b(?:ich (?:würde|empfehle|schlage)|je (?:recommande|propose)|recomiendo|propongo)\b|おすすめ|推奨|我建议|推荐",
 )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nugget.extraction.claims import words_of
 from nugget.extraction.proposals import Proposal
 from nugget.infra.llm.gate import problems_in
 from nugget.models import (
@@ -90,6 +91,13 @@ WINDOW_SCHEMA: Mapping[str, Any] = {
     "required": ["summary", "units"],
     "properties": {"summary": _TEXT, "units": {"type": "array", "items": UNIT_SCHEMA}},
 }
+
+
+UNSUPPORTED = 0.79
+"""Most confidence in a unit whose title is mostly in other words than its quotes."""
+_SUPPORTED = 0.5
+_STEM_CHARS = 4
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=。)|\n\s*\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +176,9 @@ def _proposal(
         return f"{name}: not in the language of the session"
     if entry["type"] in _RULES and not is_own_words(evidence):
         return f"{name}: rests only on what was printed, pasted or quoted"
+    support = _support(title, body, " ".join(one.quote for one in evidence))
+    if support is None:
+        return f"{name}: its quotes do not say it"
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
     unit = Unit(
@@ -178,17 +189,32 @@ def _proposal(
         body=body,
         domain=(updated.domain if updated else None) or _domain(entry["domain"]),
         tags=tuple(dict.fromkeys(slugify(tag, max_chars=40) for tag in entry["tags"][:8] if tag.strip())),
-        confidence=float(min(max(entry["confidence"], 0), 1)),
+        confidence=float(min(max(entry["confidence"], 0), 1 if support >= _SUPPORTED else UNSUPPORTED)),
         origin=Origin.AI_SESSION,
         related=relations,
         session=session.id,
         evidence=evidence,
         alternatives=tuple(shorten(clean(one), 300) for one in entry["alternatives"][:6] if one.strip()),
-        created=now.date(),
+        created=(session.ended or session.started or now).date(),
         last_modified=now.date(),
     )
     reason = shorten(clean(entry["reason"]), 200) or "found by the model"
     return Proposal(unit=unit, reason=reason, updates=updated.id if updated else None)
+
+
+def _support(title: str, body: str, quotes: str) -> float | None:
+    """Return the share of a title's words that the quotes hold; None if they share nothing with what is claimed."""
+    said = _stems(quotes)
+    claimed = _stems(title)
+    opening = _SENTENCE_END.split(body, maxsplit=1)[0]
+    if not said & (claimed | _stems(opening)):
+        return None
+    return len(said & claimed) / max(1, len(claimed))
+
+
+def _stems(text: str) -> frozenset[str]:
+    """Return the beginnings of the telling words of a text."""
+    return frozenset(word[:_STEM_CHARS] for word in words_of(text))
 
 
 def _relations(

@@ -58,7 +58,7 @@ _WISHES = (
     (any_of(r"^we(?:'re| are) (?:now )?going with "), "Use "),
     (any_of(r"^(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with"
             r"|propose)(?: to)?(?: use| using)? "
-            r"(?=[`\w])"), "Use "),
+            r"(?=(?!against\b)[`\w])"), "Use "),
     (any_of(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) (?:want|need"
     r"|like)(?: to have| to)? "), "No "),
     (any_of(r"^(?:i|we)(?: really| explicitly| definitely| also| do)* (?:would like|want|need"
@@ -71,7 +71,7 @@ _WISHES = (
     (any_of(r"^(?:want me to|would you like me to|should i|shall i|do you want me to|i can|i could"
     r"|i'd suggest|i'd recommend|i recommend|i suggest"
                 r"|i'll|i will|let me|let's|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
-                r"| just| now| then| instead)* "), ""),
+                r"| just| now| then| instead)* (?!against\b)"), ""),
     (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only)? (?:should"
     r"|must|have to|need to)(?: just| only)? "), ""),
     (any_of(r"^(?:looks like |i think |maybe |perhaps |i guess )*(?:we|i)(?: might| just| really| only|"

@@ -28,6 +28,7 @@ PROMISES: dict[str, str] = {
     "ANSWER-FENCE": "units reach the model fenced as reference material whose instructions are not followed",
     "ANSWER-UNKNOWN": "with nothing found the answer says so, without a call",
     "GEN-EVIDENCE": "no unit is proposed without a quote that stands word for word in the session it was shown",
+    "GEN-SUPPORTED": "a claim of a model that its quotes do not say is refused, or kept below .8",
     "GEN-HOSTILE": "paths, YAML, hidden text, a thousand units or a foreign script in a reply reach no file",
     "GEN-REPAIR": "a malformed reply is asked for once more; then sound units stay, the rest is dropped with reasons",
     "GEN-CAP": "an extraction stays within the money and the windows it may use, also over retries",

@@ -22,7 +22,7 @@ from nugget.config import CaptureSettings, Environment, LLMSettings, Settings
 from nugget.errors import LLMUnavailable
 from nugget.extraction.generative import MAX_WINDOWS, WINDOW_CHARS, extract_generative
 from nugget.extraction.proposals import Extraction
-from nugget.extraction.replies import Shown, find_quote
+from nugget.extraction.replies import UNSUPPORTED, Shown, find_quote
 from nugget.infra.llm import LLM, CostCapReached, spending
 from nugget.models import Event, EventKind, Origin, Relation, RelationType, Session, SourceName, Unit
 from nugget.sources.claude_code import read_session
@@ -85,13 +85,29 @@ def test_a_sound_unit_becomes_a_proposal(llm: LLM, server: AnthropicServer) -> N
     assert proposal.reason == "cost an afternoon"
     found = proposal.unit
     assert (found.id, found.domain) == ("bug/signatures-must-be-checked-on-the-raw-body", "coding/web")
-    assert (found.tags, found.confidence, found.origin) == (("webhooks", "security"), 0.9, Origin.AI_SESSION)
+    assert (found.tags, found.confidence, found.origin) == (("webhooks", "security"), UNSUPPORTED, Origin.AI_SESSION)
     assert (found.session, found.created) == (SESSION.id, NOW.date())
     assert extraction.method == "generative" and extraction.dropped == ()
     assert extraction.summary == "A signature check was fixed."
     assert extraction.usd == pytest.approx(1000 * 2e-6 + 200 * 10e-6)
     [path] = written(extraction)
     assert path == "domains/coding/web/bugs/signatures-must-be-checked-on-the-raw-body.md"
+
+
+@pytest.mark.proves("GEN-SUPPORTED")
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The queue runs on Kafka", "Deploy only on Mondays", "Redis caches sessions", "Use pnpm for packages",
+        "Migrations need two reviewers", "Logs go to Loki", "The API limits clients", "Feature flags live in Unleash",
+        "Colours come from tokens", "Invoices are rounded half up",
+    ],
+)  # fmt: skip
+def test_a_claim_that_its_quotes_do_not_say_is_refused(llm: LLM, server: AnthropicServer, claim: str) -> None:
+    server.script(reply(unit(title=claim, body=f"{claim}. {unit()['body']}")))
+    extraction = extract(llm)
+    assert extraction.proposals == ()
+    assert extraction.dropped == (f"{claim}: its quotes do not say it",)
 
 
 @pytest.mark.proves("GEN-INJECTION")
@@ -498,7 +514,7 @@ def test_real_transcripts_give_units_whose_quotes_stand_in_them(
     def quoting(request: Request) -> Any:
         lines = [line for line in request.prompt.partition("<session>")[2].split("\n") if 40 < len(line) < 300]
         chosen = enumerate(lines[::40][:8])
-        return reply(*[unit(title=f"Line {number} of it", quotes=[line]) for number, line in chosen])
+        return reply(*[unit(title=f"{number} {line[:60]}", quotes=[line]) for number, line in chosen])
 
     server.default = quoting
     files = sorted((shared_data / "transcripts" / "claude-code").glob("2026-02-0*.jsonl"))
