@@ -147,7 +147,7 @@ def main() -> None:
         print(threshold, bench.line(figures[threshold], trainer.sessions, units))
     if "--check" in sys.argv:
         return
-    threshold = float(next((arg.split("=")[1] for arg in sys.argv if arg.startswith("--threshold=")), 0.7))
+    threshold = float(next((arg.split("=")[1] for arg in sys.argv if arg.startswith("--threshold=")), 0.5))
     stored = {
         "card": {
             "trained": date.today().isoformat(),

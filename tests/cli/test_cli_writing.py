@@ -217,7 +217,7 @@ def test_a_transcript_that_is_not_there_is_told(nugget: Nugget, words: Path) -> 
 
 @pytest.mark.proves("EXT-EXPLAIN")
 def test_explain_shows_each_claim_with_its_fate_and_writes_nothing(nugget: Nugget, words: Path) -> None:
-    session = REPOSITORY / "nugget" / "demo" / "session.jsonl"
+    session = REPOSITORY / "examples/demo/session.jsonl"
     lines = nugget("capture-session", "--transcript", session, "--explain", "--json").json["claims"]
     assert any("user" in line and "event id" in line and line.endswith("proposed") for line in lines)
     assert any("below" in line for line in lines)
