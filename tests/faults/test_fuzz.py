@@ -175,6 +175,6 @@ def test_http_requests_of_any_content_are_answered_or_refused_and_the_next_is_an
             answer = server.ask(path, body=body or None, headers={"content-type": "application/json"})
             assert answer.status != 500 and b"Traceback" not in answer.body, (number, content, answer)
             assert answer.status < 400 or answer.error.message, (number, content, answer)
-        assert server.ask("/v1/search", query="retry").json["hits"]
+        assert server.ask("/v1/search", q="retry with idempotency keys").json["hits"]
         server.stop()
         assert b"Traceback" not in b"".join(server.said)
