@@ -50,8 +50,7 @@ class InitResult:
 def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
     """Make a brain from the template, with git and a first commit; complete what an earlier try left undone.
 
-    A brain that is there already keeps every file. Raises BrainError where the folder holds something else, or cannot
-    be written.
+    An existing brain keeps every file. Raises BrainError if the folder holds something else, or cannot be written.
     """
     path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
     with git.clear_errors(path):
@@ -82,18 +81,18 @@ def is_knowledge_path(path: str) -> bool:
 
 
 def knowledge_paths(brain: Path, *, unlisted: list[Problem] | None = None) -> Iterator[str]:
-    """The paths of all knowledge files, with `/`, sorted folder by folder.
+    """Yield the paths of all knowledge files, with `/`, sorted folder by folder.
 
-    Links to folders are not followed; a link to a file is listed, and `read_file` refuses it where it leads out of
-    the brain. A folder that cannot be listed is left out, and told of in `unlisted`.
+    Links to folders are not followed; a link to a file is listed, and `read_file` refuses it if it leads out of the
+    brain. A folder that cannot be listed is left out, and added to `unlisted` as a problem.
     """
     yield from _walk(brain, "domains", [] if unlisted is None else unlisted)
 
 
 def read_file(brain: Path, path: str) -> bytes:
-    """The content of one file of the brain.
+    """Return the content of one file of the brain.
 
-    Raises KnowledgeError, starting with the path, where it leads out of the brain, is no regular file, is larger than
+    Raises KnowledgeError, starting with the path, if it leads out of the brain, is no regular file, is larger than
     `knowledge.MAX_FILE_BYTES`, or cannot be read.
     """
     real = _inside(brain, path)
@@ -139,7 +138,7 @@ def unit_path(unit_type: str, domain: str, slug: str) -> str:
 
 
 def validate_domain(domain: str) -> str:
-    """The domain as its folder is named: lower case, `-` for spaces. Raises UsageError for what cannot be one."""
+    """Return a domain as its folder is named: lower case, `-` for spaces. Raises UsageError if it cannot be one."""
     named = _SPACES.sub("-", unicodedata.normalize("NFC", domain).strip().strip("/").lower())
     if not knowledge.is_domain(named):
         hint = "Name a folder such as `coding`, or nested ones such as `coding/go`."
@@ -176,7 +175,7 @@ def _listed(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[os.Di
 
 
 def _inside(brain: Path, path: str) -> Path:
-    """The real place of a path, which is inside the brain and not git's or the index's."""
+    """Return the real place of a path, which is inside the brain and not git's or the index's."""
     shown = printable(path)
     if shown != path:
         raise KnowledgeError(f"{shown}: has a line break or another unprintable character in its name; rename it")
@@ -232,7 +231,7 @@ def _template(name: str, *, owner: str, now: datetime) -> dict[str, str]:
 
 
 def _fill(text: str, *, name: str, owner: str, now: datetime) -> str:
-    """A template's text with owner, name and dates of this brain."""
+    """Return a template's text with owner, name and dates of this brain."""
     if text.startswith("---\n"):
         return knowledge.edit(text, changes={"created": now.date(), "last_modified": now.date()})
     for key, value in (("id", uuid.uuid4().hex), ("owner", owner), ("name", name)):
@@ -267,7 +266,7 @@ def _is_same(file: Path, text: str, *, now: datetime) -> bool:
 
 
 def _ignore_derived(path: Path) -> bool:
-    """See to it that git ignores the index; True where that took a new line."""
+    """Add the index to .gitignore; return True if that took a new line."""
     ignore = path / ".gitignore"
     text = ignore.read_text("utf-8", "replace") if ignore.is_file() else ""
     if _IGNORED in [line.strip() for line in text.splitlines()]:

@@ -47,7 +47,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetResult:
-    """What `forget_unit` removed, and the files whose relations to it were taken out."""
+    """Result of `forget_unit`: the unit that it removed, and the files whose relations to it were taken out."""
 
     id: str
     path: str
@@ -57,7 +57,7 @@ class ForgetResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveResult:
-    """Where `move_unit` put a unit, and the files whose relations now name its new id."""
+    """Result of `move_unit`: the old and new place of a unit, and the files whose relations now name its new id."""
 
     old_id: str
     new_id: str
@@ -159,7 +159,7 @@ def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str
 
 
 def find_unit(brain: Path, unit_id: str) -> _File:
-    """The file of a unit. Raises KnowledgeError where there is none, or more than one."""
+    """Return the file of a unit. Raises KnowledgeError if there is none, or more than one."""
     found = [file for file in _files(brain, unit_id) if file.unit.id == unit_id]
     if len(found) > 1:
         paths = " and ".join(file.path for file in found)
@@ -172,7 +172,7 @@ def find_unit(brain: Path, unit_id: str) -> _File:
 
 
 def forgotten(brain: Path) -> Forgotten:
-    """What was forgotten in a brain; empty where nothing was."""
+    """Return the forgotten units of a brain."""
     text = (_forgotten_content(brain) or b"").decode("utf-8", "replace")
     return Forgotten(ids=frozenset(_FORGOTTEN_ID.findall(text)), bodies=frozenset(_FORGOTTEN_BODY.findall(text)))
 
@@ -211,7 +211,7 @@ def _drafted(
 
 
 def _first_sentence(body: str) -> str:
-    """What a text without a heading is called."""
+    """Return the title of a text without a heading."""
     sentence = _SENTENCE_BREAK.split(body.lstrip("-*>#`_ \n"), maxsplit=1)[0]
     return shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
 

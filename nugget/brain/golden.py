@@ -62,14 +62,14 @@ class Golden:
 
 
 def golden_files(brain: Path) -> list[str]:
-    """The files of golden questions of a brain, relative to it."""
+    """Return the files of golden questions of a brain, relative to it."""
     folder = brain / FOLDER
     files = [file for pattern in ("*.yaml", "*.yml") for file in folder.glob(pattern)] if folder.is_dir() else []
     return sorted(file.relative_to(brain).as_posix() for file in files)
 
 
 def read_golden(brain: Path, files: Sequence[Path] = ()) -> Golden:
-    """The golden questions of these files, else of all that the brain has. A bad one stops no other."""
+    """Return the golden questions of these files, else of all that the brain has. A bad one stops no other."""
     questions: list[GoldenQuestion] = []
     problems: list[Problem] = []
     named = [(shown, None) for shown in golden_files(brain)] if not files else [(_shown(brain, f), f) for f in files]
@@ -96,7 +96,7 @@ def expecting(brain: Path, unit_id: str) -> list[tuple[str, int]]:
 
 
 def parse(content: bytes, *, path: str) -> Golden:
-    """The questions of one file's content."""
+    """Return the questions of one file's content."""
     import yaml
 
     questions: list[GoldenQuestion] = []

@@ -96,7 +96,7 @@ def read_text(content: bytes, *, path: str) -> str | Problem:
 
 
 def too_large(size_bytes: int, *, path: str) -> Problem:
-    """The problem of a file that is larger than MAX_FILE_BYTES."""
+    """Return the problem of a file that is larger than MAX_FILE_BYTES."""
     reason = f"is {size_bytes / 1e6:.1f} MB; a knowledge file may be {MAX_FILE_BYTES // 1_000_000} MB at most"
     return Problem(path=path, reason=reason)
 
@@ -128,7 +128,7 @@ def parse(text: str, *, path: str) -> Parsed:
 
 
 def serialise(unit: Unit) -> str:
-    """A new knowledge file: the keys in their order, empty ones left out, then the body.
+    """Return a new knowledge file: the keys in their order, empty ones left out, then the body.
 
     `parse(serialise(unit))` gives the unit back, but for white space at the ends of its body.
     """
@@ -149,12 +149,11 @@ def edit(
     body: str | None = None,
     relink: Mapping[str, str | None] | None = None,
 ) -> str:
-    """The file with only what was asked for changed; every other byte stays (comments, order, line ends, unknown keys).
+    """Change keys, relations or the body of a file; every other line stays as it is, byte for byte.
 
     `changes` maps keys to the values of a Unit's fields, None taking the key away; `body` replaces everything
-    below the frontmatter; `relink` points relations at an id to
-    another one, or takes them out (None). Raises KnowledgeError where the frontmatter cannot be read or cannot
-    be changed without touching more.
+    below the frontmatter; `relink` points relations at an id to another one, or takes them out (None). Raises
+    KnowledgeError if the frontmatter cannot be read, or cannot be changed without touching more.
     """
     for key in changes or {}:
         if not _KEY.fullmatch(key):
@@ -181,7 +180,7 @@ def edit(
 
 
 def _plain(value: object) -> object:
-    """A field of a Unit as YAML takes it."""
+    """Return a field of a Unit as YAML takes it."""
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, (list, tuple)):
@@ -198,7 +197,7 @@ def body_digest(body: str) -> str:
 
 
 def domain_of(path: str) -> str | None:
-    """The domain of the folder that a knowledge file is filed under, None outside `domains/<domain>/<type>s/`."""
+    """Return the domain of the folder that a file is filed under, None outside `domains/<domain>/<type>s/`."""
     filed = _FILED.fullmatch(path)
     return filed["domain"] if filed else None
 
@@ -224,7 +223,7 @@ def _tidy(body: str) -> str:
 
 
 def _confidence(fields: Fields) -> float:
-    """The number from 0 to 1, the default where it is absent."""
+    """Return the number from 0 to 1, the default if it is absent."""
     text = fields.text("confidence")
     if text is None:
         return _DEFAULT_CONFIDENCE
@@ -239,7 +238,7 @@ def _confidence(fields: Fields) -> float:
 
 
 def _id(fields: Fields) -> str | None:
-    """The id; a missing one is spelled out where the path tells it."""
+    """Return the id; if it is missing, the problem proposes one from the path."""
     text = fields.text("id")
     if text is not None:
         if is_id(text):
@@ -253,14 +252,14 @@ def _id(fields: Fields) -> str | None:
 
 
 def _type(fields: Fields) -> KnowledgeType | None:
-    """The type, which every file has to state."""
+    """Return the type, which every file has to state."""
     if fields.value("type") is None:
         fields.wrong(None, f"has no `type`; add a line `type:` with one of {', '.join(KnowledgeType)}")
     return fields.choice("type", KnowledgeType)
 
 
 def _domain(fields: Fields) -> str | None:
-    """The domain of the folder; the key's where the file stands elsewhere."""
+    """Return the domain of the folder; the key's if the file stands elsewhere."""
     stated, filed = fields.text("domain"), domain_of(fields.path)
     stated = stated.strip("/") if stated else None
     if stated and not is_domain(stated):
@@ -275,7 +274,7 @@ def _domain(fields: Fields) -> str | None:
 
 
 def _related(fields: Fields) -> tuple[Relation, ...]:
-    """The relations; entries that cannot be taken are problems."""
+    """Return the relations; entries that cannot be taken are problems."""
     node = fields.value("related")
     if node is None:
         return ()
@@ -304,7 +303,7 @@ def _related(fields: Fields) -> tuple[Relation, ...]:
 
 
 def _scope(fields: Fields) -> Scope | None:
-    """The scope; a plain text is taken as its path."""
+    """Return the scope; a plain text is taken as its path."""
     node = fields.value("scope")
     if node is None:
         return None
@@ -346,7 +345,7 @@ def _evidence(fields: Fields) -> tuple[Evidence, ...]:
 
 
 def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
-    """The unit of a file, as far as it can be read; what is wrong is left in `fields`."""
+    """Return the unit of a file, as far as it can be read; what is wrong is left in `fields`."""
     body = _tidy(parts.body)
     unit_id, kind = _id(fields), _type(fields)
     title = fields.text("title", Severity.WARNING)

@@ -34,7 +34,7 @@ class _Known:
     lines: Mapping[str, int]
 
     def warn(self, reason: str, key: str) -> Problem:
-        """A warning at the line of a key."""
+        """Return a warning at the line of a key."""
         line = self.lines.get(key) or self.lines.get("id")
         return Problem(path=self.path, reason=reason, line=line, severity=Severity.WARNING)
 
@@ -74,7 +74,7 @@ def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAU
 
 
 def _relative(brain: Path, path: Path) -> str:
-    """A path given by a person, relative to their folder or to the brain, as one in the brain."""
+    """Return a path given by a person, relative to their folder or to the brain, as one in the brain."""
     root = brain.resolve()
     for place in (Path(os.path.abspath(path)), root / path):  # noqa: PTH100 - links are to be seen, not followed
         whole = place.parent.resolve() / place.name
@@ -208,7 +208,7 @@ def _golden(brain: Path, ids: Collection[str]) -> Iterator[Problem]:
 
 
 def _cycles(units: Sequence[_Known]) -> Iterator[Problem]:
-    """One warning for each circle of a one-way relation, at the unit of it that comes first."""
+    """Yield one warning for each circle of a one-way relation, at the unit of it that comes first."""
     by_id = {known.unit.id: known for known in reversed(units)}
     for kind in _ONE_WAY:
         edges = {

@@ -95,14 +95,14 @@ def is_excluded(session: Session, capture: Capture) -> bool:
 
 
 def base_commit(brain: Path) -> str | None:
-    """The commit that proposals start from: the checked-out one, but never that of another proposal."""
+    """Return the commit that proposals start from: the checked-out one, but never that of another proposal."""
     if not (git.current_branch(brain) or "").startswith(proposal_text.BRANCH_PREFIX):
         return git.head(brain)
     return git.resolve(brain, "refs/heads/main") or git.resolve(brain, "refs/heads/master") or git.head(brain)
 
 
 def waiting_units(brain: Path) -> list[tuple[Unit, str]]:
-    """The units on proposal branches that the checked-out branch does not hold, with their branch."""
+    """Return the units on proposal branches that the checked-out branch does not hold, with their branch."""
     found: list[tuple[Unit, str]] = []
     for branch, path, content in git.unmerged_files(brain, proposal_text.BRANCH_PREFIX):
         unit = knowledge.parse_bytes(content, path=path).unit if path.endswith(".md") else None

@@ -58,7 +58,7 @@ def close_pull_requests(
 
 
 def _to_close(brain: Path, home: Path) -> list[tuple[Publication, Sequence[str]]]:
-    """The pull requests of which nothing waits here and something was turned down, with the ids of that."""
+    """Return the pull requests to close, each with the ids of its rejected units."""
     known = publishing.publications(brain, home=home)
     open_still = [entry for entry in known.values() if entry.state in ("open", "failed") and entry.number is not None]
     if not open_still:

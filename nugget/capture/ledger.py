@@ -37,7 +37,7 @@ def note_capture(home: Path, line: Mapping[str, Any]) -> None:
 
 
 def record_key(event: Event, session_id: str) -> str:
-    """Twelve hex digits for the transcript record of an event.
+    """Return twelve hex digits for the transcript record of an event.
 
     Made of the record's uuid, which a resumed or forked session keeps; where an agent writes none, of what the
     event says in its session.
@@ -48,7 +48,7 @@ def record_key(event: Event, session_id: str) -> str:
 
 
 def record_keys(session: Session) -> list[str]:
-    """The key of every event's record, in the order of the transcript."""
+    """Return the key of every event's record, in the order of the transcript."""
     return [record_key(event, session.id) for event in session.events]
 
 
@@ -91,7 +91,7 @@ def captured_sizes(home: Path) -> dict[str, int]:
 
 
 def text_key(text: str) -> str:
-    """A hash of a text that spacing and letter case do not change."""
+    """Return a hash of a text that spacing and letter case do not change."""
     return hashlib.sha256(" ".join(text.lower().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -118,7 +118,7 @@ def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
 
 
 def rejections(home: Path, *, brain: str) -> Rejections:
-    """Everything that was turned down for a brain."""
+    """Return everything that was turned down for a brain."""
     lines = [line for line in files.read_lines(home / "ledger" / REJECTED) if line.get("brain") == brain]
     return Rejections(
         ids=frozenset(str(line.get("id")) for line in lines),

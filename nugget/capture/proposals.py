@@ -74,7 +74,7 @@ def title(moment: datetime) -> str:
 
 
 def records_trailer(keys: Sequence[str]) -> str:
-    """The trailer that ties a commit to the transcript records that it was made of: their number and a digest."""
+    """Return the trailer that ties a commit to its transcript records: their number and a digest."""
     return f"Nugget-Records: {len(keys)} {hashlib.sha256(' '.join(keys).encode()).hexdigest()[:16]}"
 
 
@@ -99,7 +99,7 @@ def import_message(
     title_: str, name: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str],
     redacted: Mapping[str, int],
 ) -> str:  # fmt: skip
-    """The whole commit message of an import from a folder or file of this name."""
+    """Return the whole commit message of an import from a folder or file of this name."""
     files = "file" if len(changes) == 1 else "files"
     opening = f"{len(changes)} {files} imported from `{_code(name)}`, each with the file and line that it came from."
     closing = f"Redacted: {_kinds(redacted)}."
@@ -115,7 +115,7 @@ def promotion_branch_name(nugget: str, moment: datetime) -> str:
 def promotion_message(
     title_: str, nugget: str, session: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str]
 ) -> str:
-    """The whole commit message of a nugget of a session that is to become a unit."""
+    """Return the whole commit message of a nugget of a session that is to become a unit."""
     opening = f"The nugget `{_code(nugget)}`, learned in session `{_code(session)}`, as a unit."
     said = _body([opening, *_parts(changes, dropped), _how_to(branch)])
     return f"{title_}\n\n{said}\n\nNugget-Session: {_token(session)}\nNugget-Method: promotion\n"
@@ -148,7 +148,7 @@ def _kinds(redacted: Mapping[str, int]) -> str:
 
 
 def message(title_: str, body_: str, *, session: Session, keys: Sequence[str], method: str) -> str:
-    """The whole commit message."""
+    """Return the whole commit message."""
     trailers = [f"Nugget-Session: {_token(session.id)}", records_trailer(keys), f"Nugget-Method: {_token(method)}"]
     return f"{title_}\n\n{body_}\n\n" + "\n".join(trailers) + "\n"
 
@@ -166,7 +166,7 @@ def parse_message(text: str) -> ParsedMessage:
 
 
 def inline(text: str | None, *, max_chars: int = 300) -> str:
-    """One line of a session's text as harmless markdown."""
+    """Return one line of a session's text as harmless markdown."""
     return _unlinked(_MARKUP.sub(r"\\\1", shorten(_printable(text or ""), max_chars)))
 
 
@@ -215,7 +215,7 @@ def _code(text: str) -> str:
 
 
 def _unlinked(text: str) -> str:
-    """An invisible word joiner after @ and #, and inside ://, keeps GitHub from linking or closing anything."""
+    """Put a word joiner after @ and #, and inside ://, so that GitHub links and closes nothing."""
     return _LINKING.sub(lambda found: f"{found[0]}\u2060", text)
 
 

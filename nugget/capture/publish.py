@@ -68,7 +68,7 @@ class PublishTarget:
     api_url: str | None
 
     def open(self) -> Repository:
-        """A connection to the repository."""
+        """Return a connection to the repository."""
         return Repository(self.name, token=self.token, api_url=self.api_url)
 
 
@@ -263,7 +263,7 @@ def _publish_one(attempt: _Attempt, proposal: ProposalBranch, before: Publicatio
 
 
 def _on_remote_base(attempt: _Attempt, proposal: ProposalBranch) -> str:
-    """The proposal's commit on top of what the remote has.
+    """Return the proposal's commit on top of what the remote has.
 
     Commits of the user that were never pushed are not published with a proposal: its files alone are put on the
     last commit that both sides share, and the local branch follows.

@@ -94,13 +94,13 @@ def claim(home: Path, now: datetime) -> Job | None:
 
 
 def finish(home: Path, job: Job, outcome: Outcome) -> Job:
-    """A running job has ended well: `done`, or `skipped` with the reason."""
+    """Move a running job that ended well to `done`, or to `skipped` with the reason."""
     ended = _rewrite(home, replace(job, reason=outcome.skipped, branch=outcome.branch))
     return _move(home, ended, "skipped" if outcome.skipped else "done") or ended
 
 
 def fail(home: Path, job: Job, reason: str, *, now: datetime) -> Job:
-    """A running job has failed: put off, each time twice as long, until it is left to a person."""
+    """Put a failed job off, each time twice as long, until it is left to a person."""
     wait = min(FIRST_RETRY * 2 ** min(job.attempts - 1, 20), LAST_RETRY)
     due = (now + wait).timestamp() if job.attempts < MAX_ATTEMPTS else None
     ended = _rewrite(home, replace(job, reason=reason, next_try=due))
@@ -204,7 +204,7 @@ def drain(
 
 
 def overview(home: Path) -> Overview:
-    """The queue at a glance; reads only."""
+    """Return the queue at a glance; reads only."""
     counts = {state: len(_files(home, state)) for state in files.JOB_STATES}
     captured = [line for line in files.read_lines(home / "ledger" / ledger.CAPTURES) if line.get("event") == "captured"]
     return Overview(

@@ -61,7 +61,7 @@ class ProposalBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """What was merged into which branch by which commit, and what of the proposal still waits."""
+    """Result of `accept`: the branch, the merge commit, and the files that were merged and those that still wait."""
 
     into: str
     commit: str
@@ -70,7 +70,7 @@ class Accepted:
 
 
 def proposals(brain: Path) -> list[ProposalBranch]:
-    """Every proposal of which something is left to decide, oldest first."""
+    """Return every proposal of which something is left to decide, oldest first."""
     tip = _require_commit(brain)
     held = git.files_at(brain, tip)
     read = [_read(brain, branch, tip=tip, held=held) for branch in git.branches(brain, BRANCH_PREFIX)]
@@ -78,7 +78,7 @@ def proposals(brain: Path) -> list[ProposalBranch]:
 
 
 def show(brain: Path, name: str | None = None) -> ProposalBranch:
-    """One proposal, by its branch, by any part that only its branch has, or the only one there is.
+    """Return one proposal, by its branch, by any part that only its branch has, or the only one there is.
 
     Raises ReviewError when there is none such, or several.
     """
@@ -97,7 +97,7 @@ def show(brain: Path, name: str | None = None) -> ProposalBranch:
 
 
 def diff(brain: Path, proposal: ProposalBranch) -> str:
-    """The unified diff of a proposal against where it started."""
+    """Return the unified diff of a proposal against where it started."""
     return git.diff(brain, proposal.base, proposal.sha, [file.path for file in proposal.files])
 
 
@@ -201,7 +201,7 @@ def _refuse_unreadable(files: Sequence[ProposedFile], branch: str) -> None:
 
 
 def _merged(brain: Path, file: ProposedFile, proposal: ProposalBranch, *, tip: str, into: str) -> bytes | None:
-    """What the file holds after the merge, None for a deletion. Raises ConflictError where sides contradict."""
+    """Return the content of a file after the merge, None if deleted. Raises ConflictError if both sides differ."""
     ours = git.read_blob(brain, tip, file.path)
     before = git.read_blob(brain, proposal.base, file.path)
     theirs = git.read_blob(brain, proposal.sha, file.path)
@@ -219,7 +219,7 @@ def _merged(brain: Path, file: ProposedFile, proposal: ProposalBranch, *, tip: s
 
 
 def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> bytes | None:
-    """The merge of two edits that each only add to the end of a unit, as capture proposes them."""
+    """Return the merge of two edits that each only add to the end of a unit, as capture proposes them."""
     units = [knowledge.parse_bytes(content, path=path).unit for content in (ours, before, theirs)]
     mine, base, other = units
     if mine is None or base is None or other is None or not other.body.startswith(base.body.rstrip()):
@@ -242,7 +242,7 @@ def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> by
 def _merge_commit(
     brain: Path, proposal: ProposalBranch, contents: Mapping[str, bytes | None], *, tip: str, whole: bool, now: datetime
 ) -> str:
-    """The commit to go to: the proposal's own where nothing else happened since, else one on top of `tip`."""
+    """Return the commit to go to: the proposal's own if nothing else happened since, else one on top of `tip`."""
     if whole and proposal.base == tip:
         return proposal.sha
     trailers = "\n".join(f"{name}: {value}" for name, value in proposal.trailers.items())
@@ -270,7 +270,7 @@ def _left(
 
 
 def _remembered(file: ProposedFile) -> tuple[str, str, list[str]]:
-    """What to remember of a rejected file; of an edit only what it would have added, not the unit itself."""
+    """Return the id, body and quotes to remember of a rejected file; of an edit only what it would have added."""
     if file.unit is None:
         return (file.path, file.after or "", [])
     before = knowledge.parse(file.before, path=file.path).unit if file.before is not None else None

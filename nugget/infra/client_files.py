@@ -34,7 +34,7 @@ def read(path: Path) -> str | None:
 def write(path: Path, text: str | None, *, expected: str | None, mode: int = 0o600) -> None:
     """Make `text` the content of a file that still holds `expected`; None stands for no file.
 
-    `mode` is for a new file. Raises ConflictError where the file changed meanwhile, InstallError where it cannot be
+    `mode` is for a new file. Raises ConflictError if the file changed meanwhile, InstallError if it cannot be
     written; in both cases it is as it was.
     """
     target = path.resolve()

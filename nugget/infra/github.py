@@ -70,7 +70,7 @@ def find_token(environment: Environment) -> str | None:
 
 
 def web_host(api_url: str | None) -> str:
-    """The host that repositories are cloned from: `api.github.com` answers for `github.com`."""
+    """Return the host that repositories are cloned from: `api.github.com` answers for `github.com`."""
     return (urlsplit(api_url or API_URL).hostname or "").removeprefix("api.")
 
 
@@ -94,7 +94,7 @@ def may_see_token(url: str, *, api_url: str | None) -> bool:
 class Repository:
     """A repository on GitHub. Raises GitHubError for whatever goes wrong, with one clear sentence.
 
-    `sleep` is how it waits where GitHub asks it to.
+    `sleep` is how it waits if GitHub asks it to.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Repository:
         return ours[0] if ours else None
 
     def pull(self, number: int) -> PullRequest:
-        """A pull request by its number."""
+        """Return a pull request by its number."""
 
         def get() -> PullRequest:
             pull = self._remote.get_pull(number)
@@ -209,7 +209,7 @@ class Repository:
         return GitHubError(f"GitHub refused with {status}: {said}.")
 
     def _said(self, error: GithubException) -> str:
-        """GitHub's own words, which may hold anything: one short line without the token."""
+        """Return GitHub's own message as one short line without the token."""
         body: object = error.data
         parts = [str(body.get("message", ""))] if isinstance(body, Mapping) else [str(body or "")]
         details = body.get("errors") if isinstance(body, Mapping) else None
@@ -222,7 +222,7 @@ class Repository:
 
 
 def _asked_pause(error: GithubException, tried: int) -> float | None:
-    """Seconds to wait before this is tried again, None where trying again is of no use."""
+    """Return the seconds to wait before trying again, None if that is of no use."""
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     if error.status >= 500:
         return float(tried)
@@ -240,7 +240,7 @@ def _asked_pause(error: GithubException, tried: int) -> float | None:
 
 
 def _pull(pull: GitHubPullRequest) -> PullRequest:
-    """The values of a pull request. Raises one of _NO_ANSWER, also while it fetches what is not there yet."""
+    """Return the values of a pull request. Raises one of _NO_ANSWER, also while it fetches what is not there yet."""
     merged = pull.merged_at is not None
     state = "open" if pull.state == "open" else "merged" if merged else "closed"
     number, url, commit = int(pull.number), str(pull.html_url), pull.merge_commit_sha

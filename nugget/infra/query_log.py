@@ -128,7 +128,7 @@ class QuestionLog:
 
 
 def asked(bundle: Bundle, *, brain: Path, face: Face, session: str | None, duration_ms: float, now: datetime) -> Asked:
-    """The entry for a question that was answered. Its text is as it was asked: `record` takes the secrets out."""
+    """Return the entry for an answered question, with its text as it was asked: `record` redacts it."""
     told = [hit for hit in bundle.hits if hit.unit.source is not SourceName.MEMORY]
     return Asked(
         id=os.urandom(6).hex(),
@@ -150,7 +150,7 @@ def asked(bundle: Bundle, *, brain: Path, face: Face, session: str | None, durat
 def asked_of_code(
     bundle: NuggetBundle, *, workspace: str, face: Face, session: str | None, duration_ms: float, now: datetime
 ) -> Asked:
-    """The entry for a question about code that was answered."""
+    """Return the entry for a question about code that was answered."""
     query = bundle.query
     filters = {"type": [str(type_) for type_ in query.types], "symbol": query.symbol}
     return Asked(
@@ -216,7 +216,7 @@ def _redacted(text: str, settings: Settings) -> str:
 def read(
     home: Path, *, brain: Path | None = None, session: str | None = None, since: date | None = None
 ) -> list[Asked]:
-    """The entries of a brain (or all), of a session (or all), from a day on; oldest first. Spoilt lines are skipped."""
+    """Return the entries of a brain, of a session, from a day on, or all; oldest first, without spoilt lines."""
     found: list[Asked] = []
     for name in (OLD_QUERIES, QUERIES):
         for line in files.read_lines(home / "ledger" / name):
@@ -241,13 +241,13 @@ def record_uses(home: Path, uses: Sequence[Use], *, now: datetime) -> int:
 
 
 def read_uses(home: Path) -> Iterator[Use]:
-    """Every use that was recorded, oldest first."""
+    """Yield every use that was recorded, oldest first."""
     for line in files.read_lines(home / "ledger" / USES):
         yield Use(asked=str(line.get("asked")), unit=str(line.get("unit")), how=str(line.get("how")))
 
 
 def filters_json(filter_: Filter) -> dict[str, Any]:
-    """The filters that were set, by their names on the command line."""
+    """Return the filters that were set, by their names on the command line."""
     named = {
         "source": [str(source) for source in filter_.sources], "type": list(filter_.types),
         "domain": list(filter_.domains), "tag": list(filter_.tags),
@@ -261,7 +261,7 @@ def _text_or_none(value: object) -> str | None:
 
 
 def _name(hit: Hit) -> str:
-    """A unit of the brain by its id, anything else by its ref."""
+    """Return a unit of the brain by its id, anything else by its ref."""
     return hit.unit.id if hit.unit.source is SourceName.BRAIN else hit.ref
 
 

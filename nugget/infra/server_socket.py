@@ -1,8 +1,8 @@
 """Ask a running server of Nugget through a socket in `$NUGGET_HOME/run`, never over a network.
 
 It is a Unix domain socket in a folder that only its owner can enter, so that nobody else can ask, and no other program
-can have taken its place as one can take a port. Where there is none, or it does not answer at once, a hook goes on
-alone. Standard library only, for the hook's sake.
+can have taken its place as one can take a port. If there is none, or it does not answer at once, a hook goes on
+without it. Standard library only, for the hook's sake.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def socket_file(home: Path) -> Path:
 
 
 def ask(home: Path, question: dict[str, Any], *, timeout_s: float = PATIENCE_S) -> dict[str, Any] | None:
-    """The answer of the server of this NUGGET_HOME; None where none runs, or it takes longer. Raises nothing."""
+    """Return the answer of the server of this NUGGET_HOME; None if none runs, or it takes longer. Raises nothing."""
     file = socket_file(home)
     until = time.monotonic() + timeout_s
     try:
@@ -73,7 +73,7 @@ class ServerSocket:
         return True
 
     def _bound(self) -> socket.socket:
-        """A socket that listens at the place, whole from the first moment. Raises OSError."""
+        """Return a socket that listens from the moment it appears. Raises OSError."""
         partial = self._file.with_name(f"{os.getpid()}.sock")
         partial.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -89,7 +89,7 @@ class ServerSocket:
         return listening
 
     def stop(self) -> None:
-        """End it, and take the socket away where it is still this server's."""
+        """Stop answering, and remove the socket if it is still this server's."""
         if self._listening is None:
             return
         with suppress(OSError):
@@ -114,7 +114,7 @@ class ServerSocket:
 
 
 def _read(connection: socket.socket, until: float) -> bytes:
-    """All that comes before the other end closes. Raises OSError where that is too much or too late."""
+    """Return all that comes before the other end closes. Raises OSError if that is too much or too late."""
     content = b""
     while True:
         left = until - time.monotonic()

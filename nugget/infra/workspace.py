@@ -47,8 +47,8 @@ class Workspace:
 def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = None) -> Workspace | None:
     """Return the workspace of a folder; None if there is no such folder.
 
-    A folder without git is a workspace of its own. Where `is_known` says of the identity of one of its parents that
-    something is known of it, it belongs to that one: a session there was started further up.
+    A folder without git is a workspace of its own. If `is_known` accepts the identity of one of its parents, it belongs
+    to that one: a session there was started further up.
     """
     folder = folder.absolute()
     if not folder.is_dir():
@@ -60,7 +60,7 @@ def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = Non
 
 
 def vanished_workspace(folder: Path) -> Workspace:
-    """The workspace of a folder that is gone, known by its path alone; inside a repository that is left, that one."""
+    """Return the workspace of a folder that is gone: the repository it was in, if that is left, else its path."""
     folder = folder.absolute()
     if side := _SIDE_FOLDER.match(folder.as_posix()):
         main = vanished_workspace(Path(side[1]))
@@ -76,7 +76,7 @@ def vanished_workspace(folder: Path) -> Workspace:
 
 
 def relative_path(workspace: Workspace, path: str, *, folder: str | None = None) -> str | None:
-    """A path as an agent named it, relative to the workspace with `/`; None for the root itself and what is outside.
+    """Return a path as an agent named it, relative to the workspace with `/`; None for the root and what is outside.
 
     A relative path is meant from `folder`, else from the root. A worktree that stands inside the repository
     (`.claude/worktrees/<name>/`) is looked through.
@@ -119,7 +119,7 @@ def normalised_remote(url: str) -> str | None:
 
 
 def _repository(folder: Path) -> Workspace | None:
-    """The repository that `folder` is in, None where it is in none."""
+    """Return the repository that `folder` is in, None if it is in none."""
     asked = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--show-toplevel")
     said = os.fsdecode(git.run(folder, *asked, check=False)).removesuffix("\n").split("\n")
     if len(said) < 2 or said[0] not in ("true", "false"):
@@ -140,7 +140,7 @@ def _repository(folder: Path) -> Workspace | None:
 
 
 def _remote(folder: Path) -> str | None:
-    """The normalised address of `origin`, else `upstream`, else the first; rewritten as git's own settings say."""
+    """Return the normalised address of `origin`, else `upstream`, else the first, rewritten as git's settings say."""
     lines = git.run(folder, "remote", "-v", check=False).decode("utf-8", "replace").splitlines()
     addresses: dict[str, str] = {}
     for line in lines:
@@ -165,7 +165,7 @@ def _by_path(folder: Path) -> Workspace:
 
 
 def _identity(readable: str, key: str) -> str:
-    """A slug for people, a hash to tell apart: `github.com-acme-shop-1a2b3c4d`."""
+    """Return a slug for people, a hash to tell apart: `github.com-acme-shop-1a2b3c4d`."""
     plain = unicodedata.normalize("NFKD", readable).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-.")[:60].strip("-.") or "workspace"
     return f"{slug}-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

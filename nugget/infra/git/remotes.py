@@ -81,7 +81,7 @@ def find_remote(repo: Path) -> Remote | None:
 
 
 def remote_head(repo: Path, remote: Remote) -> RemoteHead | None:
-    """The remote's default branch, None while it has no commit. Raises GitError when it cannot be asked."""
+    """Return the remote's default branch, None if it has no commit. Raises GitError if it cannot be reached."""
     asked = ("ls-remote", "--symref", _upload(_fetched_from(repo, remote)), "--", remote.name, "HEAD")
     listed = _talk(repo, remote, *asked, timeout_s=FETCH_TIMEOUT_S)
     name = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listed, re.MULTILINE)
@@ -90,7 +90,7 @@ def remote_head(repo: Path, remote: Remote) -> RemoteHead | None:
 
 
 def fetch(repo: Path, remote: Remote, branch: str) -> str:
-    """Bring one branch of the remote up to date in `refs/remotes`; its commit. Touches no branch of the user's."""
+    """Fetch one branch of the remote into `refs/remotes` and return its commit; no branch of the user's changes."""
     kept = f"refs/remotes/{remote.name}/{branch}"
     refspec = f"+refs/heads/{branch}:{kept}"
     _talk(
@@ -111,7 +111,7 @@ def clone(url: str, folder: Path) -> None:
 
 
 def push(repo: Path, remote: Remote, sha: str, *, branch: str, replacing: str | None = None) -> bool:
-    """Let `branch` on the remote be `sha`; False where the remote's branch holds commits of its own, which stay.
+    """Let `branch` on the remote be `sha`; return False if the remote's branch holds commits of its own, which stay.
 
     `replacing` is the commit that we put there before: only while it still stands there may it be replaced by one
     that does not build on it. Raises GitError when the remote refuses or cannot be reached.
@@ -130,7 +130,7 @@ def push(repo: Path, remote: Remote, sha: str, *, branch: str, replacing: str | 
 
 
 def delete_remote_branch(repo: Path, remote: Remote, branch: str, *, expect: str) -> bool:
-    """Delete a branch on the remote while it stands at `expect`; False where it moved on, or is gone already.
+    """Delete a branch on the remote while it stands at `expect`; return False if it moved on, or is gone already.
 
     Raises GitError when the remote refuses or cannot be reached.
     """

@@ -136,13 +136,13 @@ def move_branch(repo: Path, name: str, sha: str, *, expect: str) -> None:
 
 
 def check_branch_name(repo: Path, name: str) -> None:
-    """Raise GitError where git would not take `name` for a branch."""
+    """Raise GitError if git does not take `name` for a branch."""
     if name.startswith("-") or start(repo, ("check-ref-format", "--branch", name)).returncode != 0:
         raise GitError(f"{name!r} is no valid branch name.")
 
 
 def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
-    """The three-way merge of one text file, None where both sides changed the same lines."""
+    """Return the three-way merge of one text file, None if both sides changed the same lines."""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in (("ours", ours), ("base", base), ("theirs", theirs)):
             (Path(folder) / name).write_bytes(content)
@@ -151,7 +151,7 @@ def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
 
 
 def refuse_checked_out(repo: Path, name: str) -> None:
-    """Raise GitError where a branch is checked out, here or in another worktree, so that it cannot be moved."""
+    """Raise GitError if a branch is checked out, here or in another worktree, so that it cannot be moved."""
     checked_out = run(repo, "for-each-ref", "--format=%(worktreepath)", f"refs/heads/{name}").decode().strip()
     if checked_out:
         raise GitError(f"{name} is checked out in {checked_out}.", hint="Switch to another branch there first.")

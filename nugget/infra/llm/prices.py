@@ -53,7 +53,7 @@ _DEAREST = max(PRICES.values(), key=lambda price: price.output)
 
 
 def price_of(model: str) -> Price | None:
-    """The price of a model by its id, with or without a date at its end; None for one that is not listed."""
+    """Return the price of a model by its id, with or without a date at its end; None for one that is not listed."""
     return PRICES.get(_DATE_SUFFIX.sub("", model))
 
 
@@ -64,7 +64,7 @@ def takes_effort(model: str) -> bool:
 
 
 def cost_usd(model: str, tokens: Mapping[str, int]) -> float:
-    """The cost of a call from the token counts of its reply; an unknown model counts as the dearest one."""
+    """Return the cost of a call from the token counts of its reply; an unknown model counts as the dearest one."""
     price = price_of(model) or _DEAREST
     written, cached = tokens["cache_creation_input_tokens"], tokens["cache_read_input_tokens"]
     read = tokens["input_tokens"] + _CACHE_WRITE * written + price.cache_read * cached
@@ -74,7 +74,7 @@ def cost_usd(model: str, tokens: Mapping[str, int]) -> float:
 
 
 def estimate_cost_usd(model: str, text: str, *, max_output_tokens: int) -> float:
-    """The most that a call with this text can cost, before it is made.
+    """Return the most that a call with this text can cost, before it is made.
 
     Three characters a token, and one for each that is not ASCII: newer models make some 30 % more tokens of a text
     than the usual four characters each. All of it is counted as written to the cache.
