@@ -127,8 +127,8 @@ class Brain:
     def refresh(self, *, progress: Progress | None = None) -> IndexState:
         """Sync what little changed since the last question; leave much, or another model, to a sync of its own.
 
-        Where there is no usable index at all, make it now: there is nothing to answer from. An index that cannot be
-        written (a full disk, another process at work) is used as it is. Raises BrainError where the folder is gone.
+        If there is no usable index at all, build it now: there is nothing to answer from. An index that cannot be
+        written (a full disk, another process at work) is used as it is. Raises BrainError if the folder is gone.
         """
         if not self.path.is_dir():
             raise BrainError(f"{self.path} is not there any more.", hint="Put it back, or name another brain.")
@@ -260,7 +260,7 @@ class Brain:
     def get(self, ref: str, *, identity: str | None = None, around: int = 1, fresh: bool = True) -> Shown:
         """Return what a ref names: a unit or a section of it, an exchange or message with its neighbours.
 
-        Raises UsageError for what is no ref, NuggetError where nothing is known by it.
+        Raises UsageError for an invalid ref, NuggetError for an unknown one.
         """
         from nugget.retrieval.refs import show, split_ref
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nugget.infra.llm import LLM, DailyBudget
 
 PATIENCE_S = 20.0
-"""How long a question waits for the first reading of a brain before it is told to come back."""
+"""Seconds that a question waits for a brain to be read for the first time."""
 
 
 class AgentSession:

@@ -79,7 +79,7 @@ def sync_local_sources(
 ) -> dict[SourceName, SyncResult]:
     """Bring the machine's index in line with these sources; what was done, by source.
 
-    Sessions, shells and channels are read in one go and reported as sessions. A damaged index is made anew. Raises
+    Sessions, shells and channels are read in one go and reported as sessions. A damaged index is rebuilt. Raises
     IndexUnavailable where it cannot be written.
     """
     with files.locked(environment.home / LOCAL_LOCK):  # one process at a time, the others wait

@@ -46,7 +46,7 @@ MAX_LOG_BYTES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class WorkerRun:
     """Result of a worker's run: transcripts that catch-up queued, each job as it ended, what was published by brain."""
 
     found: int
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     inherited = environment.variables.get(files.WORKER_LOCK, "")
     lock = int(inherited) if inherited.isdigit() and _is_open(int(inherited)) else None
     try:
-        work(environment, catch_up="--catch-up" in given, since_install=True, lock=lock, max_jobs=MAX_JOBS)
+        work(environment, catch_up="--catch-up" in given, background=True, lock=lock)
     except Exception:
         write_log(environment.home, _redacted(traceback.format_exc()))
     return 0
@@ -73,18 +73,17 @@ def work(
     *,
     catch_up: bool = False,
     retry: bool = False,
-    since_install: bool = False,
+    background: bool = False,
     lock: int | None = None,
-    max_jobs: int | None = None,
     flag: Path | None = None,
     publish: bool = False,
     report: Callable[[Job], None] = lambda job: None,
-) -> Work:
-    """Work the queue until it is empty. `flag` is `--brain`; a job that names its own brain goes there.
+) -> WorkerRun:
+    """Process queued sessions until none is left. `flag` is `--brain`; a job that names its own brain goes there.
 
-    `catch_up` first queues transcripts that were never captured; with `since_install` only those written since the
-    queue exists. `retry` takes up everything that failed. `publish` opens pull requests also where the settings say
-    never. `lock` is the queue's lock where the caller holds it.
+    `catch_up` first queues transcripts that were never captured, `retry` everything that failed. `publish` opens pull
+    requests even if the settings say never. In the `background` only transcripts written since the queue exists are
+    caught up, and after `MAX_JOBS` a fresh worker takes over. `lock` is the queue's lock if the caller holds it.
     Raises NuggetError when another worker is at work.
     """
     home = environment.home
@@ -105,18 +104,26 @@ def work(
         queue.release(home, now=_now(), everything=retry)
         queue.prune(home, now=_now())
         if catch_up:
-            since = installed_at(home) if since_install else None
+            since = installed_at(home) if background else None
             found = len(queue.catch_up(home, _sessions_in_use(environment, flag), now=_now(), since=since))
         log = partial(write_log, home)
         with _Brains(environment, flag) as brains:
-            queue.drain(home, brains.capture, now=_now, report=note, log=log, redact=_redacted, max_jobs=max_jobs)
+            queue.drain(
+                home,
+                brains.capture,
+                now=_now,
+                report=note,
+                log=log,
+                redact=_redacted,
+                max_jobs=MAX_JOBS if background else None,
+            )
             published = {brain.path: _keep_up(brain, publish=publish) for brain in brains.in_use()}
     finally:
         os.close(held)
-    # What was queued between the last look and here found the lock taken, and what is beyond `max_jobs` is left.
+    # What was queued between the last look and here found the lock taken, and what is beyond `MAX_JOBS` is left.
     if any(not job.is_unread for job in queue.jobs(home, "pending")):
         files.start_worker(home)
-    return Work(found=found, jobs=tuple(ended), published=published)
+    return WorkerRun(found=found, jobs=tuple(ended), published=published)
 
 
 def _sessions_in_use(environment: Environment, flag: Path | None) -> Iterator[SessionFile]:

@@ -184,7 +184,7 @@ def _filters(node: yaml.Node) -> dict[str, Any]:
         try:
             filters["since"] = date.fromisoformat(since[0]).isoformat()
         except ValueError:
-            raise _Wrong(node, f"{since[0]!r} is no date; write it as YYYY-MM-DD") from None
+            raise _Wrong(node, f"{since[0]!r} is not a date; write it as YYYY-MM-DD") from None
     return {key: value for key, value in filters.items() if value}
 
 

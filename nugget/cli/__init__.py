@@ -1,6 +1,6 @@
 """The command line. A command parses, makes one call, renders, and ends with an exit code; nothing is decided here.
 
-Exit codes: 0 done, 1 an expected failure told in one sentence, 2 wrong usage, 3 unexpected, 130 interrupted.
+Exit codes: 0 done, 1 an expected failure, in one sentence, 2 wrong usage, 3 unexpected, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's class of all usage errors, which it does not export by name."""
 _FRONTMATTER = re.compile(r"---\r?\n")
 _LONE_BYTE = re.compile("[\ud800-\udfff]")
-"""How Python keeps a byte of an argument that is no UTF-8."""
+"""A byte of an argument that is not UTF-8, as Python keeps it."""
 
 
 _COMMANDS = {
@@ -99,7 +99,7 @@ def nugget(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line and return its exit code; expected failures and wrong usage are told on stderr."""
+    """Run a command line and return its exit code; expected failures and wrong usage go to stderr."""
     accept_any_text()
     try:
         code = app(args=_documents_last(arguments), prog_name="nugget", standalone_mode=False)
@@ -118,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
         named = next((text for text in arguments if _LONE_BYTE.search(text)), None)
         if named is None:
             raise
-        return report(UsageError(f"{printable(named)} is no UTF-8 text, so nothing can be called so."))
+        return report(UsageError(f"{printable(named)} is not UTF-8 text, so nothing can have that name."))
     return code if isinstance(code, int) else 0
 
 

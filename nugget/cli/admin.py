@@ -55,7 +55,7 @@ def init(
     from nugget.brain import init_brain
 
     environment = read_environment()
-    before = default_brain(environment)  # a config.yaml that cannot be read is told before anything is made
+    before = default_brain(environment)  # a config.yaml that cannot be read is reported before anything is made
     folder = expanded(path or brain or environment.brain or _usual_folder(environment))
     if (shown := printable(str(folder))) != str(folder):
         raise UsageError(f"A brain cannot be in a folder with such a name: {shown}.", hint="Name another folder.")

@@ -353,7 +353,7 @@ def _with_near(opened: Brain, ref: str, error: NuggetError) -> NuggetError:
 def brief(as_json: JsonOption = False) -> None:
     """Show the brief of a session that starts in this folder.
 
-    With `nugget install --brief` each new session is told it: the last failure and its fix, open todos, constraints
+    With `nugget install --brief` each new session starts with it: the last failure and its fix, open todos, constraints
     of this code, and whether capture works.
     """
     from nugget.upkeep import briefing

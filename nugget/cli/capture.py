@@ -87,7 +87,7 @@ def capture_session(
         print_json(capture_json(result) | {"published": [asdict(entry) for entry in published.publications]})
     else:
         print_capture(console(), result, dry_run=dry_run)
-        print_published(console(), published, asked=False)
+        print_published(console(), published, is_requested=False)
 
 
 def _explain(transcript: Path, capture: Capture, *, as_json: bool) -> None:
@@ -137,7 +137,7 @@ def capture(
             {"session": job.session, "transcript": job.transcript, "state": job.state, "branch": job.branch,
              "reason": job.reason} for job in done.jobs
         ]  # fmt: skip
-        published = [asdict(entry) for told in done.published.values() for entry in told.publications]
+        published = [asdict(entry) for one in done.published.values() for entry in one.publications]
         print_json({"found": done.found, "jobs": jobs, "published": published})
     else:
         out = console()
@@ -145,8 +145,8 @@ def capture(
         found = f"{done.found} found by catch-up, " if catch_up else ""
         worked = counted(len(done.jobs), "session")
         out.print(f"{found}{worked} worked: {counted(proposed, 'proposal')}, {failed} failed.")
-        for told in done.published.values():
-            print_published(out, told, asked=publish)
+        for one in done.published.values():
+            print_published(out, one, is_requested=publish)
         if proposed:
             out.print("Next: nugget review")
     raise typer.Exit(1 if failed or unpublished else 0)
@@ -197,22 +197,22 @@ def _payload() -> Mapping[str, object]:
     try:
         payload = json.loads(sys.stdin.read(4_000_000) or "{}")
     except ValueError as error:
-        raise UsageError(f"The payload on stdin is no JSON ({error}).") from None
+        raise UsageError(f"The payload on stdin is not JSON ({error}).") from None
     return payload if isinstance(payload, dict) else {}
 
 
-def print_published(out: Console, told: Published, *, asked: bool) -> None:
-    """Print what became of the pull requests; unless `asked` for, only what changed."""
-    for publication in told.publications:
+def print_published(out: Console, published: Published, *, is_requested: bool) -> None:
+    """Print what became of the pull requests; unless it was requested, only what changed."""
+    for publication in published.publications:
         if publication.state == "failed":
             note(f"not published: {clean(publication.branch)}: {one_line(publication.reason or '')}")
         else:
             out.print(f"{publication.state}: {clean(publication.url or '')} ({clean(publication.branch)})")
             if publication.reason:
                 note(one_line(publication.reason))
-    if told.local and asked:
-        note(f"Nothing was published: {one_line(told.local)}.")
-    elif asked and not told.publications:
+    if published.local and is_requested:
+        note(f"Nothing was published: {one_line(published.local)}.")
+    elif is_requested and not published.publications:
         out.print("Every proposal that waits has its pull request.")
 
 

@@ -50,7 +50,7 @@ def evaluate(
 
     Made for the brain's own CI: the exit code is 1 when a metric fell by more than the threshold since the run that
     is compared with, or when a question expects a unit that never existed or was lost. One that was forgotten on
-    purpose is told, and no failure. No LLM is asked.
+    purpose is reported and is not a failure. No LLM is asked.
     """
     from nugget.app.evaluation import pipeline_of
     from nugget.brain.filing import forgotten

@@ -80,7 +80,7 @@ def _stdin() -> str:
             return " " * (_MAX_STDIN_CHARS + 1)
         line = content.count(b"\n", 0, error.start) + 1
         raise UsageError(
-            f"What is on stdin is no UTF-8 text (line {line}).", hint="`iconv -t UTF-8` converts it."
+            f"Standard input is not UTF-8 text (line {line}).", hint="`iconv -t UTF-8` converts it."
         ) from None
 
 
@@ -218,4 +218,4 @@ def import_notes(
         print_json(import_json(result) | {"published": [asdict(entry) for entry in result.published.publications]})
         return
     print_import(console(), result, dry_run=dry_run)
-    print_published(console(), result.published, asked=False)
+    print_published(console(), result.published, is_requested=False)

@@ -27,7 +27,7 @@ commands = typer.Typer(add_completion=False)
 
 
 nuggets = typer.Typer(
-    help="What is known of this workspace, newest session first.", invoke_without_command=True, no_args_is_help=False
+    help="List nuggets of this workspace, newest session first.", invoke_without_command=True, no_args_is_help=False
 )
 commands.add_typer(nuggets, name="nuggets")
 
@@ -95,8 +95,8 @@ def export_nuggets(
     everything: Annotated[bool, typer.Option("--all", help="The nuggets of every workspace.")] = False,
 ) -> None:
     """Write the nuggets and file touches of this workspace as JSON lines, to be imported on another machine."""
-    told = list(provenance().export_lines(everything=everything))
-    text = "".join(f"{line}\n" for line in told)
+    lines = list(provenance().export_lines(everything=everything))
+    text = "".join(f"{line}\n" for line in lines)
     if file is None or str(file) == "-":
         sys.stdout.write(text)
     else:
@@ -108,9 +108,9 @@ def export_nuggets(
                 files.replace(Path(os.path.realpath(target)), content)
         except OSError as error:
             raise UsageError(f"{file} cannot be written ({error.strerror or error}).") from error
-    sessions = sum('"kind": "session"' in line[:60] for line in told)
-    note(f"{counted(sessions, 'session')}, {counted(len(told) - sessions, 'line')} exported")
-    if not told:
+    sessions = sum('"kind": "session"' in line[:60] for line in lines)
+    note(f"{counted(sessions, 'session')}, {counted(len(lines) - sessions, 'line')} exported")
+    if not lines:
         note("Next: nugget extract")
 
 

@@ -170,11 +170,11 @@ def _bar() -> Iterator[Progress]:
 
 @contextmanager
 def _announcement() -> Iterator[Progress]:
-    told: set[str] = set()
+    announced: set[str] = set()
 
     def tell(what: str, done: int, total: int) -> None:
-        if total >= ANNOUNCED_FROM and what not in told:
-            told.add(what)
+        if total >= ANNOUNCED_FROM and what not in announced:
+            announced.add(what)
             print(f"{what} {total:,} files…", file=sys.stderr, flush=True)
 
     yield tell
@@ -184,7 +184,7 @@ PagerOption = Annotated[bool, typer.Option("--pager/--no-pager", help="Page long
 
 
 _LESS = "FRX"
-"""What `less` is told where the person told it nothing: leave when it fits, keep colours, keep the screen. As git."""
+"""Options of `less` unless the person set some, as git sets them: quit if it fits, keep colours, keep the screen."""
 
 
 @contextmanager
@@ -255,7 +255,7 @@ def complete_ref(incomplete: str) -> list[tuple[str, str]]:
     try:
         with _brain_as_it_is() as opened:
             return opened.refs_beginning(incomplete, limit=_MOST)
-    except Exception:  # whatever is wrong, a person who types is not told here
+    except Exception:  # a person who types sees no error here
         return []
 
 
@@ -340,13 +340,13 @@ def moment(text: str | None, *, now: datetime) -> datetime | None:
 
 
 def _no_date(text: str) -> UsageError:
-    return UsageError(f"{text!r} is no date.", hint=f"Write {DATE_FORMS}.")
+    return UsageError(f"{text!r} is not a date.", hint=f"Write {DATE_FORMS}.")
 
 
 def refresh(brain: Brain) -> bool:
     """Sync what changed; return True if that is so much that it runs in the background and this answer is older.
 
-    An index without vectors of the configured model is made anew in the background too.
+    An index without vectors of the configured model is rebuilt in the background too.
     """
     from nugget.app.background import sync_in_background
     from nugget.index.connection import NO_INDEX
@@ -356,7 +356,7 @@ def refresh(brain: Brain) -> bool:
     if brain.embedder_problem:
         note(f"{brain.embedder_problem} Searching by words alone.")
     if state.synced and state.synced.rebuilt and state.synced.rebuilt != NO_INDEX:
-        note(f"The index was made anew ({one_line(state.synced.rebuilt)}).")
+        note(f"The index was rebuilt ({one_line(state.synced.rebuilt)}).")
     if state.behind:
         started = sync_in_background(brain.path, brain.environment)
         doing = "they are being indexed in the background" if started else "another process is indexing them"
@@ -365,7 +365,7 @@ def refresh(brain: Brain) -> bool:
         note(f"{state.model_problem} Searching by words alone; `nugget sync` tries the model again.")
     elif state.other_model and brain.embedder:
         sync_in_background(brain.path, brain.environment)
-        note(f"The index is being made anew for {brain.embedder.model}; until then words alone are searched.")
+        note(f"The index is being rebuilt for {brain.embedder.model}; until then words alone are searched.")
     return state.behind > 0
 
 

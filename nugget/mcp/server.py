@@ -216,7 +216,7 @@ def _result(make: Callable[[], str], failed: str = "") -> "CallToolResult":
 
 
 def _server_class() -> "type[MCPServer[Any]]":
-    """The SDK's server, with arguments of a wrong type told in a sentence instead of pydantic's report."""
+    """The SDK's server, with arguments of a wrong type reported in a sentence instead of pydantic's report."""
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.shared.exceptions import MCPError

@@ -312,10 +312,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question with its filter and limits; None stands for what is usual for that kind of question.
+    """A question; None stands for what is usual. `identity` is whose memory may be searched.
 
-    `text` is a task for `ask`, the query language of docs/search.md for `search`, a ref or a thought for `related`.
-    `identity` is whose memory may be searched. `match_any` is an FTS5 expression to rank words by instead of `text`.
+    `match_any` is an FTS5 expression to rank words by instead of `text`.
     """
 
     text: str

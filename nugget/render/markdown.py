@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MAX_CHARS = 10_000
-"""An answer to an agent is no longer than this unless more is asked for."""
+"""Length of an answer to an agent, unless it asks for more."""
 
 
 _FOOT_CHARS = 120

@@ -257,7 +257,7 @@ def print_sync(out: Console, result: SyncResult) -> None:
         (result.unchanged, "as before"),
     ]  # fmt: skip
     said = ", ".join(f"{count} {what}" for count, what in counts if count) or "no files"
-    made = f"Index made anew ({one_line(result.rebuilt)})" if result.rebuilt else "Index in line"
+    made = f"Index rebuilt ({one_line(result.rebuilt)})" if result.rebuilt else "Index up to date"
     out.print(f"{made}: {said}.")
     if result.embedded or result.cached:
         out.print(f"{counted(result.embedded, 'text')} embedded, {result.cached} taken from the cache.", style="dim")

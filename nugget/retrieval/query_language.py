@@ -265,7 +265,7 @@ def _filter(values: dict[str, list[str]], today: date) -> Filter:
         for given in values.get(name, ()):
             day = parse_day(given, today=today, last=name == "until")
             if day is None:
-                raise _Malformed(f"`{name}:{given}` is no date such as 2026-01-31 or 30d")
+                raise _Malformed(f"`{name}:{given}` is not a date such as 2026-01-31 or 30d")
             days[name] = day
     return Filter(
         sources=tuple(SourceName(name.lower()) for name in names),

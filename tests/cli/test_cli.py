@@ -48,7 +48,7 @@ def test_alone_it_shows_its_help(nugget: Nugget) -> None:
         (["ask", "x", "--type", "patern"], "Error: There is no type 'patern'.\nTypes are: pattern, concept,"),
         (
             ["ask", "x", "--since", "yesterday"],
-            "Error: 'yesterday' is no date.\nWrite YYYY-MM-DD, or so long back: 24h, 30d,",
+            "Error: 'yesterday' is not a date.\nWrite YYYY-MM-DD, or so long back: 24h, 30d,",
         ),
         (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
         (["get", "mars:rover"], "Error: There is no source 'mars'.\n"),
@@ -193,7 +193,7 @@ def test_stdin_that_is_no_utf8_is_one_sentence(words: Path) -> None:
     shown = subprocess.run(command, input=b"one\ncaf\xe9", capture_output=True, timeout=60, env=dict(os.environ))
     assert shown.returncode == 2 and shown.stdout == b""
     assert shown.stderr.decode().splitlines() == [
-        "Error: What is on stdin is no UTF-8 text (line 2).", "`iconv -t UTF-8` converts it.",
+        "Error: Standard input is not UTF-8 text (line 2).", "`iconv -t UTF-8` converts it.",
     ]  # fmt: skip
     command.append("--json")
     given = "# Café\n\nÜber Kaffee."

@@ -160,7 +160,7 @@ def test_an_index_without_the_vectors_that_it_should_have_is_made_anew_behind_th
     monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
     shown = nugget("ask", "cache invalidation", "--json")
     assert shown.json["hits"][0]["id"] == "concept/cache-invalidation" and "no_vectors" in shown.json["degraded"]
-    assert shown.err.startswith("The index is being made anew for all-MiniLM-L6-v2/int8;")
+    assert shown.err.startswith("The index is being rebuilt for all-MiniLM-L6-v2/int8;")
     wait_for(lambda: nugget("status", "--json").json["index"]["vectors"])
     assert "no_vectors" not in nugget("ask", "cache invalidation", "--json").json["degraded"]
 

@@ -15,7 +15,7 @@ TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings_file", "text"
 BUDGETS = {
     "modules": 240,
     "lines": 47_500,
-    "lines of a file": 410,
+    "lines of a file": 405,
     "classes": 390,
     "re.compile": 390,
     "parameters of a function": 10,

@@ -76,7 +76,7 @@ COMMANDS = {
     "queries": "how do I groom a walrus",
     "lint": "All is well",
     "eval": "recall@1   1.000",
-    "sync": "Index in line",
+    "sync": "Index up to date",
     "rebuild": "20 added",
     "add Deploys start with the petrel. --title Petrel": "pattern/petrel",
     "mv belief/no-friday-deploys --domain ops": "domains/ops/beliefs/no-friday-deploys.md",

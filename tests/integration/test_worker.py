@@ -164,7 +164,7 @@ def test_catch_up_takes_old_sessions_only_when_a_person_asks(tmp_path: Path, mon
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
     transcript = next((tmp_path / ".claude/projects").glob("*/*.jsonl"))
     os.utime(transcript, (time.time() - 90_000, time.time() - 90_000))
-    assert work(read_environment(), catch_up=True, since_install=True).found == 0
+    assert work(read_environment(), catch_up=True, background=True).found == 0
     done = work(read_environment(), catch_up=True)
     assert (done.found, done.jobs[0].state) == (1, "done")
     assert work(read_environment(), catch_up=True).found == 0

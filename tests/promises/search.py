@@ -16,7 +16,7 @@ PROMISES: dict[str, str] = {
     "SEARCH-MCP-PLACE": "a path narrows provenance and sessions to it for agents, and what it cannot narrow is said",
     "SEARCH-FRESH": "a few changed files are found at once, many are left to the background, deleted ones vanish",
     "SEARCH-PACE": "a server looks for changed files beside the brain in a twentieth of its time at most",
-    "SEARCH-DAMAGE": "a damaged index of the machine is made anew; nothing lives only there",
+    "SEARCH-DAMAGE": "a damaged index of the machine is rebuilt; nothing lives only there",
     "SEARCH-REAL": "real sessions are searched beside everything else",
     "CANON-READ": "canon: folders of markdown, with frontmatter, links and dates, read and never written",
     "CANON-IGNORE": "ignore files and generated folders are honoured",

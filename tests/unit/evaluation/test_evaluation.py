@@ -106,7 +106,7 @@ questions:
         ("questions:\n  - question: x\n    expect: {a: b}\n", 3, "expected a text here"),
         ("questions:\n  - question: x\n    expect: []\n    filters: {kind: bug}\n", 4, "there is no filter `kind`"),
         ("questions:\n  - question: x\n    expect: []\n    filters: {type: bugs}\n", 4, "there is no type 'bugs'"),
-        ("questions:\n  - question: x\n    expect: []\n    filters: {since: May}\n", 4, "'May' is no date"),
+        ("questions:\n  - question: x\n    expect: []\n    filters: {since: May}\n", 4, "'May' is not a date"),
         ("questions: x\n", 1, "expected `questions:` with a list"),
         ("asked: []\n", 1, "expected `questions:` with a list"),
         ("- x\n", 1, "expected `key: value` lines"),

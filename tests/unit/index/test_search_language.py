@@ -178,7 +178,7 @@ def test_what_people_write_without_operators_is_free_text(text: str) -> None:
         ("(one OR two", "not closed"),
         ("one) OR two", "not opened"),
         ("NEAR(one)", "two or more"),
-        ("redis since:yesterday", "is no date"),
+        ("redis since:yesterday", "is not a date"),
         ("redis source:nowhere", "there is no source 'nowhere'"),
         ("redis type:bug,recipe", "there is no type 'recipe'"),
         ("redis OR type:bug", "OR does not go with a filter"),

@@ -270,7 +270,7 @@ def test_an_index_that_lacks_a_table_is_made_anew_and_that_is_told(
         connection.execute("DROP TABLE relationships")
     result = nugget("ask", "cache invalidation", "--no-llm")
     assert "concept/cache-invalidation" in result.out
-    assert "The index was made anew (the index lacks the table relationships)." in result.err
+    assert "The index was rebuilt (the index lacks the table relationships)." in result.err
 
 
 @pytest.mark.proves("SYNC-READ-ONLY")
