@@ -172,7 +172,8 @@ def _told(view: str, at: int) -> Span | None:
         stop = told.start("value") + len(value)
         word = told["verb"] in _SAYS and value.isalpha() and len(value) >= 6 and not _SAID.match(value)
         plain = word and is_given_password(value) and _AFTER_WORD.match(view, stop)
-        if plain or (is_strong(value) and not _is_words(value)):
+        said = value.encode("latin-1").decode("utf-8", "replace")
+        if plain or (is_strong(said) and not _is_words(value)):
             return told.start("value"), told.start("value") + len(value), "password"
     return None
 
