@@ -108,7 +108,8 @@ class Machine(RuleBasedStateMachine):
     @rule(said=st.sets(topics, min_size=1, max_size=2))
     def capture(self, said: set[int]) -> None:
         file = self.folder / f"{len(self.sessions)}.jsonl"
-        write_transcript(file, [(SAID[topic], "Understood.") for topic in sorted(said)])
+        session = f"{len(self.sessions):08x}-0000-4000-8000-000000000000"  # names the branch, so that it sorts the same
+        write_transcript(file, [(SAID[topic], "Understood.") for topic in sorted(said)], session=session)
         self.sessions.append((file, tuple(said)))
         self.captured(file, said)
 
