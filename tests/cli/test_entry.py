@@ -192,9 +192,7 @@ def test_closed_streams_are_no_failure(brain: Path) -> None:
 
 
 @pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
-@pytest.mark.parametrize(
-    "line", [[b"get", b"\xff"], [b"forget", b"\xff"], [b"search", b"--related", b"\xff"], [b"init", b"/tmp/new-\xff"]]
-)
+@pytest.mark.parametrize("line", [[b"get", b"\xff"], [b"forget", b"\xff"], [b"init", b"/tmp/new-\xff"]])
 def test_an_argument_that_is_no_utf8_is_wrong_usage(brain: Path, line: list[bytes]) -> None:
     command = [os.fsencode(sys.executable), b"-m", b"nugget", b"--brain", os.fsencode(brain), *line]
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NUGGET_EMBEDDING_MODEL": "none", "LC_ALL": "C.UTF-8"}
