@@ -183,13 +183,13 @@ def open_capture(
     )
 
 
-def explain_claims(transcript: Path, capture: Capture) -> tuple[str, list[str]]:
+def explain_claims(transcript: Path, capture: Capture, brain: Brain) -> tuple[str, list[str]]:
     """Return the id of a session, and its claims with their probability, speaker and fate, one a line."""
     from nugget.capture import read_redacted
     from nugget.extraction.offline import explain
 
     session, _ = read_redacted(transcript, capture)
-    return session.id, list(explain(session))
+    return session.id, list(explain(session, embed=_embed(brain)))
 
 
 def keep_provenance(transcript: Path, capture: Capture) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -23,7 +23,6 @@ from nugget.text import clean, counted, one_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nugget.capture import Capture
     from nugget.capture.publish import Published
     from nugget.capture.queue import Job
 
@@ -64,7 +63,7 @@ def capture_session(
     The units are written on a branch of the brain, to be reviewed. With a hook payload on stdin and no options, the
     session is queued and this returns at once.
     """
-    from nugget.app.worker import keep_provenance, open_capture
+    from nugget.app.worker import explain_claims, keep_provenance, open_capture
     from nugget.capture import capture_transcript
     from nugget.capture import publish as publishing
 
@@ -75,7 +74,7 @@ def capture_session(
             environment, opened, now=datetime.now(UTC).astimezone(), method=method and str(method), dry_run=dry_run
         )
         if explain:
-            _explain(file, capture, as_json=as_json)
+            _print_claims(*explain_claims(file, capture, opened), as_json=as_json)
             return
         result = capture_transcript(file, capture)
         keep_provenance(file, capture)
@@ -90,13 +89,10 @@ def capture_session(
         print_published(console(), published, is_requested=False)
 
 
-def _explain(transcript: Path, capture: Capture, *, as_json: bool) -> None:
+def _print_claims(session: str, claims: Sequence[str], *, as_json: bool) -> None:
     """Print the claims of a session with their probability, who said them, and what became of them."""
-    from nugget.app.worker import explain_claims
-
-    session, claims = explain_claims(transcript, capture)
     if as_json:
-        print_json({"session": session, "claims": claims})
+        print_json({"session": session, "claims": list(claims)})
         return
     for line in claims or ("No claim of this session stands alone.",):
         console().print(line, markup=False, highlight=False)

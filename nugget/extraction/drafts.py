@@ -170,7 +170,8 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
         len(draft.title.split()) < (2 if _is_told(claim) else 3) and not re.search(r"[\u3040-\u9fff]", draft.title)
     ):
         return None
-    if draft.support and len(said) < 200:
+    # The words of a person are not joined with those of the agent.
+    if draft.support and len(said) < 200 and sentence.channel is not Channel.USER:
         role, other = draft.support[0]
         more = titles.point_of(other.sentence.text)
         if (

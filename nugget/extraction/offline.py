@@ -55,12 +55,12 @@ def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> 
     return list({proposal.unit.id: proposal for proposal in reversed(units)}.values())[::-1]
 
 
-def explain(session: Session) -> tuple[str, ...]:
+def explain(session: Session, *, embed: Embed | None = None) -> tuple[str, ...]:
     """Return a line for each claim that was considered: its probability, who said it, and what became of it."""
     read = claims_of(tuple(without_recalled(session.events)))
     judged = drafts(read, least=0.0)
     threshold = trained().threshold
-    kept = {id(draft) for draft in select([one for one in judged if one.confidence >= threshold], read)}
+    kept = {id(draft) for draft in select([one for one in judged if one.confidence >= threshold], read, embed)}
     lines = []
     for draft in sorted(judged, key=lambda one: -one.confidence):
         fate = f"below {threshold}" if draft.confidence < threshold else "proposed"

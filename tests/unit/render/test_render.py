@@ -15,6 +15,7 @@ from nugget.models import (
     Budget,
     Bundle,
     Contribution,
+    Depth,
     Hit,
     HitChunk,
     Origin,
@@ -57,7 +58,12 @@ HIT = Hit(
 
 
 def bundle(*hits: Hit, **fields: object) -> Bundle:
-    base = Bundle(query=Query(text="how to retry"), profile="task", hits=hits, budget=Budget(requested=2000, used=90))
+    base = Bundle(
+        query=Query(text="how to retry", depth=Depth.STANDARD),
+        profile="task",
+        hits=hits,
+        budget=Budget(requested=2000, used=90),
+    )
     return replace(base, **fields)  # type: ignore[arg-type]
 
 
