@@ -160,6 +160,8 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     draft = Draft(anchor=claim, title="", statement=said)
     draft.support = _support(draft, session)
     draft.title = _title(titles.split_reason(said)[0], draft, session)
+    if not draft.title and _is_told(claim):
+        draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
     if not titles.stands_alone(draft.title):
         return None
     if not titles.is_statement(draft.title) and not (

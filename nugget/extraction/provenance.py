@@ -42,6 +42,8 @@ QUOTE_CHARS = 280
 _GROUPED_DEPENDENCIES = 4
 _COMMAND_CHARS = 300
 _REPEATS = 0.9
+_NEXT_STEP = phrases.any_of(r"(?:test|check|verify|run|add|write|update|create|implement)\b")
+"""How an agent begins what it does next, which is no choice between ways to do it."""
 _WORTH_READING = ("git commit", " install", " i ", " add ", " get ", " require ", " remove ", " uninstall", " rm ")
 """What a command has to hold to say why, or to change a dependency."""
 
@@ -268,7 +270,8 @@ def _kind(draft: Draft) -> NuggetType | None:
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
     if draft.kind is KnowledgeType.DECISION:
-        return NuggetType.DECISION if is_user or is_adopted(draft) else None
+        is_meant = is_user or (is_adopted(draft) and not _NEXT_STEP.match(draft.title))
+        return NuggetType.DECISION if is_meant else None
     if not is_user and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):
         return NuggetType.CAVEAT
     return None

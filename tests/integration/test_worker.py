@@ -92,18 +92,36 @@ def test_from_a_payload_on_stdin_to_an_answer(tmp_path: Path, monkeypatch: pytes
     assert review.proposals(brain) == []
 
 
+RULES = """
+Never swallow an exception in a callback of the scheduler.
+Always convert timestamps to UTC before they reach the parser.
+Never put a customer's address into the key of a cache.
+Always close the upload stream before the temporary file is renamed.
+Never send an e-mail from inside a database transaction.
+Always escape wildcards in what a visitor searches for.
+Never compare prices as floating point numbers.
+Always pin the version of the container image by its digest.
+Never write passwords to the audit trail.
+Always rotate the signing certificate a week before it expires.
+Never block the event loop with a synchronous DNS lookup.
+Always measure latency at the proxy, not in the browser.
+Never delete a tenant without a snapshot of its bucket.
+Always sort translations by locale when you export them.
+Never trust the content type that a webhook claims.
+Always run the thumbnail worker with a memory limit.
+Never cache the answer of the currency exchange for longer than an hour.
+Always name feature flags after the ticket that removes them.
+Never spawn more threads than the invoice printer has slots.
+""".strip().splitlines()
+
+
 @pytest.mark.proves("WORKER-MANY-AT-ONCE")
 def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_path: Path) -> None:
     lay_out(tmp_path)
     home, brain = tmp_path / ".nugget", tmp_path / "brain"
-    parts = "scheduler parser cache router migration uploader mailer indexer proxy exporter".split()
-    faults = ["swallows the exception of its callback", "compares timestamps of different zones"]
-    rules = ["log and re-raise instead", "convert everything to UTC at the border"]
-    for number in range(19):
+    for number, rule in enumerate(RULES):
         transcript = tmp_path / f".claude/projects/-srv-shop/{number}.jsonl"
-        part, fault, rule = parts[number // 2], faults[number % 2], rules[number % 2]
-        lesson = f"The root cause is that the {part} {fault}. In the {part}, always {rule}, as it hides {part} bugs."
-        session = write_transcript(transcript, [(f"Why does the {part} fail?", lesson)])
+        session = write_transcript(transcript, [(f"Repair what I reported. {rule}", "Done, all checks pass.")])
         files.queue_job(home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
     command = [sys.executable, "-P", "-m", "nugget.app.worker"]
     environment = variables(tmp_path, NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain))

@@ -14,10 +14,10 @@ from nugget.infra import files, git
 
 LESSONS = [
     (
-        "Why was the customer charged twice?",
+        "Why was the customer charged twice? Always create the idempotency key before the first attempt of a payment, "
+        "because a key made inside the retry loop is new for each attempt and the customer is charged twice.",
         "The root cause is that the client retried the payment without an idempotency key after a timeout. "
-        "Always create the idempotency key before the first attempt, because a key made inside the retry loop is new "
-        "for each attempt and protects nothing.",
+        "The key is now made before the loop.",
     ),
     (
         "Never run database migrations from the application's start-up code, they must run as a separate job.",
