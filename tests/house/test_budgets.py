@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings_file", "text"}
 BUDGETS = {
-    "modules": 240,
-    "lines": 47_500,
-    "lines of a file": 405,
-    "classes": 390,
-    "re.compile": 390,
+    "modules": 232,
+    "lines": 47_050,
+    "lines of a file": 400,
+    "classes": 388,
+    "re.compile": 380,
     "parameters of a function": 10,
-    "lines of tests": 32_000,  # with the fault laboratory
+    "lines of tests": 31_300,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
