@@ -48,6 +48,13 @@ _CHAT = phrases.any_of(
     r"\bi'(?:m|ve)\b|^(?:check|look|see|show|tell|explain|help|what|why|how|where|like)\b|\blet me know\b|\bdo we\b",
     r"\bwhat (?:do you think|you think)\b|\bthere is a (?:pr|review)\b|\breview comments?\b|\bmight be\b",
 )
+_SYMPTOM = phrases.any_of(
+    r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
+    r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
+)
+_SYMPTOM_CHARS = 240
+_PLEASE = phrases.any_of(r"(?:please|bitte|can you|could you|s'il|por favor)\b")
+_OPENING = phrases.any_of(r"^(?:good|ok(?:ay)?|great|thanks|next|also|and|so|now)\b[.,:;]?\s*")
 _UNDONE = phrases.any_of(r"\b(?:let me|i'll|i need to|need to|should be|we need|want me to|would you like)\b")
 
 
@@ -88,11 +95,21 @@ class Draft:
         elif because:
             slots["Because" if self.kind is KnowledgeType.BELIEF else "Why"] = [because]
         first = next(iter(slots))
+        if self.kind is KnowledgeType.BUG and (symptom := _symptom_of(self.anchor.episode.prompt)):
+            slots.setdefault("Problem", [symptom])
         for role, support in self.support:
             name = role if role in _SLOTS.get(self.kind, ("Why", "Instead of")) else first
             slots.setdefault(name, []).append(titles.point_of(support.sentence.text))
         order = sorted(slots, key=lambda name: _ORDER.index(name))
         return "\n\n".join(_paragraph(name, slots[name]) for name in order)
+
+
+def _symptom_of(prompt: str) -> str:
+    """Return the sentence of a request that says what goes wrong; nothing if there is none."""
+    for sentence in re.split(r"(?<=[.!?])\s+", titles.clean(prompt)):
+        if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
+            return titles.capitalised(_OPENING.sub("", sentence))
+    return ""
 
 
 def _paragraph(name: str, sentences: Sequence[str]) -> str:
@@ -241,12 +258,7 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
         return said
     more = titles.clean(following.sentence.text)
     first = more.lower().split(" ", 1)[0]
-    is_request = first in titles.IMPERATIVES or re.match(
-        r"(?:please|bitte|can you|could you|s'il|por"
-        r" favor)\b",
-        more,
-        re.I,
-    )
+    is_request = first in titles.IMPERATIVES or _PLEASE.match(more)
     if len(said) + len(more) > 260 or following.features["very short"] or is_request:
         return said
     return f"{said.rstrip(' .?')}; {more}"
@@ -338,13 +350,7 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
 def _is_usable(claim: Claim) -> bool:
     text = claim.sentence.text
     features = claim.features
-    if (
-        features["question"]
-        or features["colon"]
-        or features["very short"]
-        or features["next_step"]
-        or features["offer"]
-    ):
+    if any(features[name] for name in ("question", "colon", "very short", "next_step", "offer")):
         return False
     said = titles.point_of(text)
     return not _FIRST_PERSON.search(said) and not _PRONOUN.match(said) and len(said) <= 320

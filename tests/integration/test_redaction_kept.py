@@ -15,7 +15,7 @@ from nugget.config import read_environment
 
 SAID = (
     "Log in with password: hunter2secretvalue because the webhook fails otherwise",
-    "Always use db_password: Birnenkompott when you restore the staging database, never the production one.",
+    "Always restore the staging database with DB_PASSWORD=Birnenkompott, because the production one is rotated.",
     "We decided to keep mysql://root:toor77@db.acme.dev/shop as the database instead of sqlite.",
     "The root cause was the missing line postgres_password: kaffeepausenzeit in the compose file.",
 )
