@@ -106,7 +106,8 @@ class Draft:
 
 def _symptom_of(prompt: str) -> str:
     """Return the sentence of a request that says what goes wrong; nothing if there is none."""
-    for sentence in re.split(r"(?<=[.!?])\s+", titles.clean(prompt)):
+    lines = [titles.clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
+    for sentence in (one for line in lines for one in re.split(r"(?<=[.!?])\s+", line)):
         if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
             return titles.capitalised(_OPENING.sub("", sentence))
     return ""
