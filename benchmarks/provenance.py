@@ -19,7 +19,7 @@ from pathlib import Path
 from nugget.config import Settings
 from nugget.extraction import tuning
 from nugget.extraction.places import Places
-from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
+from nugget.extraction.provenance import heuristic_nuggets
 from nugget.extraction.touches import file_touches
 from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
@@ -35,7 +35,7 @@ FILES, TOUCHED = 3000, 30
 
 def extract(files: list[Path]) -> dict[str, float]:
     """Processor seconds of each part of extraction over these transcripts."""
-    spent = dict.fromkeys(("read", "touches", "redact", "heuristics"), 0.0)
+    spent = dict.fromkeys(("read", "touches", "heuristics"), 0.0)
     for file in files:
         times = [time.process_time()]
         session = read_session(file)
@@ -43,9 +43,7 @@ def extract(files: list[Path]) -> dict[str, float]:
         places = Places(session=session, roots=[vanished_workspace(Path(session.cwd or "/gone"))])
         touched = file_touches(session, places)
         times.append(time.process_time())
-        reading = read_for_nuggets(session, touched, places, workspace="w", settings=Settings(), now=NOW)
-        times.append(time.process_time())
-        heuristic_nuggets(reading)
+        heuristic_nuggets(session, touched, places, settings=Settings(), now=NOW)
         times.append(time.process_time())
         for name, started, ended in zip(spent, times, times[1:], strict=False):
             spent[name] += ended - started

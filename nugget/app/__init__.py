@@ -353,7 +353,7 @@ class Brain:
         A string is a path, meant from `folder`, by default the current one. Raises UsageError for a place or symbol
         that cannot be found.
         """
-        from nugget.provenance.answering import answer_code, code_query, log_answer
+        from nugget.provenance import answer_code, code_query, log_answer
 
         moment = now or datetime.now(UTC)
         answer = answer_code(

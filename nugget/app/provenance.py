@@ -22,15 +22,21 @@ from nugget.infra.llm import LLM, ClaudeCli, open_extractor
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import SessionFile, StaleReason
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
-from nugget.provenance import coverage as covering
-from nugget.provenance import stale_reasons, transfer
-from nugget.provenance.answering import answer_code, log_answer, nugget_types, reviewed_units
-from nugget.provenance.asking import find_here, find_nugget, find_place, has_nuggets, nuggets_below, opened_index
-from nugget.provenance.checking import Missing, check_names
-from nugget.provenance.checkout import Checkout
-from nugget.provenance.coverage import Covered, Gaps
+from nugget.provenance import (
+    answer_code,
+    find_nugget,
+    has_nuggets,
+    log_answer,
+    nugget_types,
+    nuggets_below,
+    opened_index,
+    reviewed_units,
+    stale_reasons,
+    transfer,
+)
+from nugget.provenance import inventory as known
+from nugget.provenance.checkout import Checkout, find_workspace_of
 from nugget.provenance.extraction import Extractor, Outcome, extract_sessions, note_tunings
-from nugget.provenance.sessions import KnownSession, SessionDetail, session_detail, workspace_sessions
 from nugget.sources.nugget_store import provenance_folder
 from nugget.sources.sessions import find_session_by_id, find_sessions
 from nugget.sources.whole_session import WholeSession, read_whole_session
@@ -78,11 +84,12 @@ class Provenance:
         """Return nuggets, newest session first, the reasons of those that are stale, and how many there are in all."""
         chosen = nugget_types(types)
         with opened_index(self.environment.home) as connection:
-            place = find_place(file, folder=self.folder, has_nuggets=partial(has_nuggets, connection))
-            checkout = Checkout(place.workspace)
-            found = list(stored.nugget_list(connection, place.workspace.identity, types=chosen))
-            if place.path:
-                found = nuggets_below(found, place.path, connection, checkout)
+            is_known = partial(has_nuggets, connection)
+            workspace, path = find_workspace_of(file, folder=self.folder, has_nuggets=is_known)
+            checkout = Checkout(workspace)
+            found = list(stored.nugget_list(connection, workspace.identity, types=chosen))
+            if path:
+                found = nuggets_below(found, path, connection, checkout)
             asked = found if stale else found[:limit]
             reasons = stale_reasons(asked, connection=connection, checkout=checkout, today=datetime.now(UTC).date())
         if stale:
@@ -99,33 +106,33 @@ class Provenance:
             reasons = stale_reasons([found], connection=connection, checkout=Checkout(workspace), today=today)
         return found, reasons.get(found.id)
 
-    def missing(self) -> tuple[list[Missing], int]:
+    def missing(self) -> tuple[list[known.Missing], int]:
         """Return paths and symbols that are named and no longer exist, and how many nuggets and units were checked."""
         index, today = self._brain_index(), datetime.now(UTC).date()
         with self._workspace() as (connection, workspace):
             units = [one.unit for one in reviewed_units(index, workspace, text=None, today=today)] if index else []
-            return check_names(connection, Checkout(workspace), units)
+            return known.check_names(connection, Checkout(workspace), units)
 
-    def coverage(self) -> list[Covered]:
+    def coverage(self) -> list[known.Covered]:
         """Return how many nuggets each file has, most first."""
         with self._workspace() as (connection, workspace):
-            return covering.coverage(connection, Checkout(workspace))
+            return known.coverage(connection, Checkout(workspace))
 
-    def gaps(self) -> Gaps:
+    def gaps(self) -> known.Gaps:
         """Return files that are asked about or changed more than explained."""
         asked = query_log.read(self.environment.home)
         with self._workspace() as (connection, workspace):
-            return covering.find_gaps(connection, Checkout(workspace), asked, now=datetime.now(UTC))
+            return known.find_gaps(connection, Checkout(workspace), asked, now=datetime.now(UTC))
 
-    def sessions(self, since: datetime | None) -> tuple[Workspace, list[KnownSession]]:
+    def sessions(self, since: datetime | None) -> tuple[Workspace, list[known.KnownSession]]:
         """Return the workspace and its sessions, newest first."""
         with self._workspace() as (connection, workspace):
-            return workspace, workspace_sessions(connection, workspace, self.environment, since=since)
+            return workspace, known.workspace_sessions(connection, workspace, self.environment, since=since)
 
-    def session(self, prefix: str) -> SessionDetail:
+    def session(self, prefix: str) -> known.SessionDetail:
         """Return one session in detail. Raises NuggetError for an unknown session."""
         with self._workspace() as (connection, workspace):
-            return session_detail(connection, workspace, self.environment, self.settings, prefix)
+            return known.session_detail(connection, workspace, self.environment, self.settings, prefix)
 
     def whole_session(self, name: str) -> WholeSession:
         """Return a session whole, redacted, from the archive if the client deleted it."""
@@ -169,7 +176,8 @@ class Provenance:
     @contextmanager
     def _workspace(self) -> Iterator[tuple[sqlite3.Connection, Workspace]]:
         with opened_index(self.environment.home) as connection:
-            yield connection, find_here(connection, self.folder)
+            is_known = partial(has_nuggets, connection)
+            yield connection, find_workspace_of(None, folder=self.folder, has_nuggets=is_known)[0]
 
     def _brain_index(self) -> Index | None:
         """Return the brain's index as it is: an answer about code does not wait for a sync of the brain."""

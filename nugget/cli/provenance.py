@@ -101,7 +101,7 @@ def code_context(
     Give a path, a --query, or both: what matches both then comes first. The answer holds what earlier sessions decided,
     tried and turned down, and what a person reviewed and kept in the brain.
     """
-    from nugget.provenance.answering import code_query
+    from nugget.provenance import code_query
 
     asked = code_query(
         path=path, symbol=symbol, text=query, types=[name.lower() for name in listed(types)],

@@ -42,7 +42,6 @@ _MAX_READ = 40
 _MAX_FILES = 200
 _REPEATS = 0.8
 _RULES = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.REJECTION)
-_SYMBOL = re.compile(r"[A-Za-z_$][\w$.:<>-]{0,199}")
 
 _TEXT = {"type": "string"}
 NUGGET_SCHEMA: Mapping[str, Any] = {
@@ -78,15 +77,9 @@ class GenerativeNuggets:
 
 
 def extract_nuggets(
-    session: Session,
-    *,
-    llm: LLM | ClaudeCli,
-    settings: Settings,
-    places: Places,
-    touches: Sequence[FileTouch],
-    workspace: str,
+    session: Session, *, llm: LLM | ClaudeCli, settings: Settings, places: Places, touches: Sequence[FileTouch],
     now: datetime,
-) -> GenerativeNuggets:
+) -> GenerativeNuggets:  # fmt: skip
     """Find nuggets in a session that is redacted already.
 
     What was spent on the session within a day counts against `llm.max_usd_per_session`. When the cap is reached
@@ -98,11 +91,23 @@ def extract_nuggets(
         spent_before_usd=llm.spent_usd(session.id, within=CAP_WINDOW),
     )  # fmt: skip
     texts = plan_windows(work)
+    system = prompt_text("nuggets", max_nuggets=MAX_NUGGETS)
+    listed = "\n".join(f"{touch.action} {touch.path}" for touch in touches[:_MAX_FILES]) or "(none)"
+    files = llm.fence(f"Files that the session touched:\n{listed}", "passage")
+
+    def ask(text: str, part: int) -> object:
+        ending = "Find the nuggets in the session."
+        if len(texts) > 1:
+            ending = f"This is part {part} of {len(texts)} of the session. Find the nuggets in it."
+        prompt = "\n\n".join([files, llm.fence(text, "session"), ending])
+        return ask_model(
+            work, system=system, prompt=prompt, schema=_WINDOW_SCHEMA, max_tokens=MAX_OUTPUT_TOKENS,
+            purpose="provenance",
+        )  # fmt: skip
+
     found: list[Nugget] = []
-    for part, value in read_each(
-        work, texts, lambda text, part: _ask(work, text, touches, part=part, parts=len(texts))
-    ):
-        for outcome in _read(value, texts[part - 1], work, places, touches, workspace):
+    for part, value in read_each(work, texts, ask):
+        for outcome in _read(value, texts[part - 1], work, places, touches):
             if isinstance(outcome, str):
                 work.dropped.append(outcome)
             elif not _is_known(outcome, found):
@@ -110,39 +115,23 @@ def extract_nuggets(
     return GenerativeNuggets(nuggets=tuple(found), dropped=tuple(work.dropped), usd=work.usd)
 
 
-def _ask(work: Work, text: str, touches: Sequence[FileTouch], *, part: int, parts: int) -> object:
-    listed = "\n".join(f"{touch.action} {touch.path}" for touch in touches[:_MAX_FILES]) or "(none)"
-    ending = "Find the nuggets in the session."
-    if parts > 1:
-        ending = f"This is part {part} of {parts} of the session. Find the nuggets in it."
-    files = work.llm.fence(f"Files that the session touched:\n{listed}", "passage")
-    prompt = "\n\n".join([files, work.llm.fence(text, "session"), ending])
-    system = prompt_text("nuggets", max_nuggets=MAX_NUGGETS)
-    return ask_model(
-        work, system=system, prompt=prompt, schema=_WINDOW_SCHEMA, max_tokens=MAX_OUTPUT_TOKENS, purpose="provenance"
-    )
-
-
-def _read(
-    value: object, text: str, work: Work, places: Places, touches: Sequence[FileTouch], workspace: str
-) -> Iterator[Nugget | str]:
-    """For every nugget of a reply the value, or why it is dropped. `value` may be anything at all."""
+def _read(value: object, text: str, work: Work, places: Places, touches: Sequence[FileTouch]) -> Iterator[Nugget | str]:
+    """Yield the nugget, or why it is dropped, for each entry of a reply. `value` may be anything at all."""
     listed = value.get("nuggets") if isinstance(value, dict) else None
     entries = listed if isinstance(listed, list) else []
     for entry in entries[:_MAX_READ]:
-        problems = problems_in(entry, NUGGET_SCHEMA, where="nugget")
-        if problems:
+        if problems := problems_in(entry, NUGGET_SCHEMA, where="nugget"):
             named = entry.get("summary") if isinstance(entry, dict) else None
             name = shorten(named, 80) if isinstance(named, str) and named.strip() else "a nugget without a summary"
             yield f"{name}: {shorten('; '.join(problems), 200)}"
         else:
-            yield _nugget(entry, text, work, places, touches, workspace)
+            yield _nugget(entry, text, work, places, touches)
     if len(entries) > _MAX_READ:
         yield f"{len(entries) - _MAX_READ} more nuggets in one reply, which were not read"
 
 
 def _nugget(
-    entry: Mapping[str, Any], text: str, work: Work, places: Places, touches: Sequence[FileTouch], workspace: str
+    entry: Mapping[str, Any], text: str, work: Work, places: Places, touches: Sequence[FileTouch]
 ) -> Nugget | str:
     session, allow = work.session, allow_list(work.settings)
 
@@ -163,18 +152,19 @@ def _nugget(
         return f"{shorten(summary, 80)}: rests only on what was printed, pasted or quoted"
     touched = {touch.path: touch for touch in touches}
     path = entry["path"].strip()
-    path = path if path in touched else places.find(path) or ""
-    path = path if path in touched or (path and places.is_file(path)) else ""
+    if path not in touched:
+        path = places.find(path)
+        path = path if path in touched or (path and places.is_file(path)) else None
     symbol = entry["symbol"].strip().removesuffix("()")
+    symbol = symbol if path and re.fullmatch(r"[A-Za-z_$][\w$.:<>-]{0,199}", symbol) else None
     records = {name for one in evidence for name in one.records}
     return Nugget(
         id="", type=NuggetType(entry["type"]), summary=summary, detail="" if detail == summary else detail,
         confidence=float(min(max(entry["confidence"], 0), 1)), session=session.id, agent=session.agent,
-        scope=Scope(
-            repo=workspace, path=path or None, symbol=symbol if path and _SYMBOL.fullmatch(symbol) else None
+        scope=Scope(repo=places.repo, path=path, symbol=symbol), session_started=session.started,
+        extracted_at=work.now, alternatives=tuple(
+            shorten(clean(one), 200) for one in entry["alternatives"][:6] if one.strip()
         ),
-        session_started=session.started, extracted_at=work.now,
-        alternatives=tuple(shorten(clean(one), 200) for one in entry["alternatives"][:6] if one.strip()),
         source_prompt=_prompt_before(session, records),
         file_hash=touched[path].after_hash if path in touched else None, method=METHOD, evidence=evidence,
         speaker=speaker_of(evidence), origin=origin_of(evidence),
@@ -182,7 +172,7 @@ def _nugget(
 
 
 def _prompt_before(session: Session, records: set[str]) -> str:
-    """What the person had asked for when the first of these records was written."""
+    """Return the last request of the person before the first of these records was written."""
     asked = ""
     for event in session.events:
         is_own = event.kind is EventKind.PROMPT and event.speaker is not Speaker.QUOTED

@@ -39,6 +39,11 @@ class Places:
     others: Sequence[Workspace] = ()
     known: dict[str, str | None] = field(default_factory=dict)
 
+    @property
+    def repo(self) -> str | None:
+        """Identity of the workspace."""
+        return self.roots[0].identity if self.roots else None
+
     def find(self, path: str) -> str | None:
         """The path relative to the root of its checkout; None outside and where it is excluded."""
         if path not in self.known:

@@ -53,7 +53,6 @@ class Reading:
     """A session as the heuristics read it: redacted, with its exchanges and the files touched in each."""
 
     session: Session
-    workspace: str
     places: Places
     touches: dict[str, FileTouch]
     edited_between: Sequence[str]
@@ -85,7 +84,7 @@ class Reading:
 
     def nugget(
         self, type_: NuggetType, summary: str, confidence: float, *, event: Event | None, quote: str = "",
-        path: str | None = None, symbol: str | None = None, detail: str = "", alternatives: tuple[str, ...] = (),
+        path: str | None = None, symbol: str | None = None, detail: str = "",
     ) -> Nugget:  # fmt: skip
         """A nugget of this session, with `quote` of `event` as its evidence."""
         number = self.place_of.get(id(event), 0)
@@ -102,27 +101,25 @@ class Reading:
         )  # fmt: skip
         return Nugget(
             id="", type=type_, summary=one_line(summary), confidence=confidence, session=self.session.id,
-            detail=detail, scope=Scope(repo=self.workspace, path=path, symbol=symbol), agent=self.session.agent,
-            session_started=self.session.started, extracted_at=self.now, alternatives=alternatives,
+            detail=detail, scope=Scope(repo=self.places.repo, path=path, symbol=symbol), agent=self.session.agent,
+            session_started=self.session.started, extracted_at=self.now,
             source_prompt=shorten(prompt, PROMPT_CHARS), file_hash=touch.after_hash if touch else None,
             evidence=(evidence,) if quote.strip() else (), speaker=speaker, origin=origin,
         )  # fmt: skip
 
 
-def read_for_nuggets(
-    session: Session, touched: TouchedFiles, places: Places, *, workspace: str, settings: Settings, now: datetime
-) -> Reading:
-    """Prepare a session, not yet redacted, for the heuristics: what they do not read is left out, the rest redacted."""
+def heuristic_nuggets(
+    session: Session, touched: TouchedFiles, places: Places, *, settings: Settings, now: datetime, reasons: bool = True
+) -> tuple[Nugget, ...]:
+    """Return the nuggets of a session that is not redacted yet, without ids.
+
+    What the heuristics do not read is left out, the rest redacted. Without `reasons` only intents and dependencies.
+    """
     slim = replace(session, events=tuple(map(_slim, without_recalled(session.events))))
-    redacted, _ = redact_session(slim, settings=settings)
-    return Reading(
-        session=redacted, workspace=workspace, places=places, touches={touch.path: touch for touch in touched.touches},
-        edited_between=touched.edited_between, now=now,
+    reading = Reading(
+        session=redact_session(slim, settings=settings)[0], places=places, now=now,
+        touches={touch.path: touch for touch in touched.touches}, edited_between=touched.edited_between,
     )  # fmt: skip
-
-
-def heuristic_nuggets(reading: Reading, *, reasons: bool = True) -> tuple[Nugget, ...]:
-    """Return the nuggets of a session, without ids; without `reasons` only intents and dependencies."""
     claims = claims_of(reading.session.events)
     found = [
         *_intent(reading),
@@ -254,9 +251,11 @@ def _reasons(reading: Reading, claims: SessionClaims) -> Iterator[Nugget]:
         nugget = reading.nugget(
             kind, draft.title, round(draft.confidence, 2), event=sentence.event, quote=sentence.quote, path=path,
             symbol=symbol, detail=draft.text() if draft.text().rstrip(".") != draft.title else "",
-            alternatives=alternatives_of(draft, claims) if kind in (NuggetType.DECISION, NuggetType.REJECTION) else (),
         )  # fmt: skip
-        yield replace(nugget, stale_after=phrases.end_of(sentence.text, moment.date()))
+        is_choice = kind in (NuggetType.DECISION, NuggetType.REJECTION)
+        alternatives = alternatives_of(draft, claims) if is_choice else ()
+        stale_after = phrases.end_of(sentence.text, moment.date())
+        yield replace(nugget, alternatives=alternatives, stale_after=stale_after)
 
 
 def _kind(draft: Draft) -> NuggetType | None:

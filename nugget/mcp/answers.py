@@ -23,7 +23,7 @@ from nugget.text import CHARS_PER_TOKEN, clean, estimate_tokens, one_line, print
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.app.agent_session import AgentSession
-    from nugget.provenance.answering import CodeAnswer
+    from nugget.provenance import CodeAnswer
     from nugget.retrieval.refs import Shown
 
 MAX_BUDGET_TOKENS = 10_000
@@ -99,7 +99,7 @@ def answer(session: AgentSession, question: Question) -> str:
 
 def answer_code(session: AgentSession, query: NuggetQuery, *, with_sessions: bool = False) -> CodeAnswer:
     """Return what is known of a piece of code, with the brain's units if there is a brain. Raises NuggetError."""
-    from nugget.provenance.answering import answer_code, log_answer
+    from nugget.provenance import answer_code, log_answer
 
     try:
         brain = session.ready()
@@ -118,7 +118,7 @@ def answer_code(session: AgentSession, query: NuggetQuery, *, with_sessions: boo
 
 def openqed_context(session: AgentSession, *, budget: float, query: str | None, **asked: Any) -> dict[str, Any]:
     """Return openqed's `ContextResponse`. Raises NuggetError."""
-    from nugget.provenance.answering import code_query
+    from nugget.provenance import code_query
 
     code = code_query(text=query, budget_tokens=_tokens(budget), **asked)
     return context_json(answer_code(session, code).bundle, strict=True)
@@ -248,7 +248,7 @@ def _code_part(session: AgentSession, question: Question, *, budget_tokens: int)
     A place that cannot be found becomes a sentence, since the rest of the answer does not depend on it. `types` may
     name types of knowledge units too; if they name no type of nugget, the part is empty.
     """
-    from nugget.provenance.answering import code_query
+    from nugget.provenance import code_query
 
     types = [name for name in question.types if name in list(NuggetType)]
     if not question.place or (question.types and not types):

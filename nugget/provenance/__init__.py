@@ -1,124 +1,145 @@
-"""Answer why code is the way it is: nuggets for a place, a question, or both.
-
-    place, words -> candidates -> scores -> staleness of the best -> order -> packing -> NuggetBundle
-
-Candidates are the nuggets scoped to the file, to its folders, to what lies below a folder, beside a file, or to the
-whole workspace; and those in which words of the question stand, or that mean the like. Where both are asked, those that
-match both come first. Whether a nugget is stale costs a look at a file, so it is asked only of those that are shown.
-"""
+"""Answer why code is the way it is: find the place, bring the index up to date, add the brain's units, rank."""
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time
-from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from datetime import date, datetime
+from functools import partial
+from pathlib import Path
 
+from nugget.config import Environment, Settings
+from nugget.errors import UsageError
+from nugget.index import Index, Unusable, queries, read_home
 from nugget.index import provenance as stored
-from nugget.index.provenance import BriefNugget
-from nugget.models import Scope, StaleReason, Unit
-from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
-from nugget.provenance.checkout import Checkout, follow_renames, stale_reason
-from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
-from nugget.retrieval.relevance import FILE, FileProfile, Signals, contributions_of, relevance, scope_match
+from nugget.index.connection import open_home
+from nugget.index.documents import document_changes, sync_provenance
+from nugget.index.provenance import IndexedSession
+from nugget.infra import query_log
+from nugget.infra.embedding import Embedder
+from nugget.infra.query_log import Face
+from nugget.infra.workspace import Workspace, normalised_remote
+from nugget.models import Depth, Filter, SourceName, StaleReason
+from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery, NuggetType
+from nugget.provenance.checkout import Checkout, Location, find_workspace_of, follow_renames
+from nugget.provenance.ranking import TEXT_CANDIDATES, Reviewed, locate, why
+from nugget.provenance.symbols import Definition, can_read, find_definitions, is_symbol
+from nugget.retrieval.staleness import stale_reasons as stale_units
+from nugget.sources.nugget_units import NuggetUnits
 
-TEXT_CANDIDATES = 200
-"""Nuggets taken from the words of a question, at most."""
-
-COUNTS_AS: Mapping[str, NuggetType] = {
-    "decision": NuggetType.DECISION,
-    "bug": NuggetType.CAVEAT,
-    "belief": NuggetType.CONSTRAINT,
-    "pattern": NuggetType.DECISION,
-    "concept": NuggetType.INTENT,
-}
-"""The type of nugget that a type of knowledge unit is weighed as, if a unit of the brain is about the place."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
-    """A unit of the brain that is scoped to code of the workspace.
-
-    `text` is its BM25 as a share of the best unit's, None if no word of the question stands in it.
-    """
-
-    unit: Unit
-    text: float | None = None
-    stale_reason: StaleReason | None = None
+NEAREST = 50
+"""Chunks taken from vectors, at most."""
+MEANT_FROM = 0.35
+"""Minimum cosine at which a nugget is taken to mean the like of a question."""
+_NAMED_DEFINITIONS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Location:
-    """The place in question, as it is now: `aliases` lead from old paths to present ones."""
+class CodeAnswer:
+    """An answer about a piece of code. `sessions` touched the asked path, newest first; only filled when asked for."""
 
-    path: str | None
-    is_folder: bool
-    aliases: Mapping[str, str]
-
-    def present(self, path: str) -> str:
-        """Return the present path of a file."""
-        return self.aliases.get(path, path)
-
-    def names(self, present: str) -> list[str]:
-        """Return all paths that a file has had, its present one first."""
-        return [present, *(old for old, now in self.aliases.items() if now == present)]
-
-    def match(self, path: str) -> ScopeMatch:
-        """Return how a scope relates to the place in question."""
-        return scope_match(self.path, self.present(path) or None, is_folder=self.is_folder)
+    bundle: NuggetBundle
+    workspace: Workspace
+    sessions: tuple[IndexedSession, ...] = ()
+    duration_ms: float = 0.0
 
 
-class _Candidate(NamedTuple):
-    brief: BriefNugget
-    signals: Signals
-
-    @property
-    def matches_text(self) -> bool:
-        return self.signals.text is not None or self.signals.meaning is not None
-
-
-def why(
-    query: NuggetQuery,
-    *,
-    connection: sqlite3.Connection,
-    checkout: Checkout,
-    now: datetime,
-    chunks: int = 0,
-    meant: Mapping[str, float] | None = None,
-    symbol_words: Sequence[str] = (),
-    reviewed: Sequence[Reviewed] = (),
-    profile: FileProfile = FILE,
-) -> NuggetBundle:
-    """Answer a question about code from the machine's index.
-
-    `chunks` is the size of that index. `meant` are nuggets that mean the like of the question: id -> cosine.
-    `symbol_words` are the names by which a nugget is about the symbol that is asked for. `reviewed` are the units
-    of the brain that are scoped to this workspace.
-    """
-    place, notes = _find_place(query, connection, checkout)
-    candidates = _candidates(query, place, connection, checkout, now, chunks, meant or {}, symbol_words)
-    limit = query.budget_tokens // NUGGET_FRAME_TOKENS + 1
-    chosen = _best(candidates, limit, connection, checkout, place, now.date(), profile)
-    nuggets = stored.nuggets_by_id(connection, [candidate.brief.id for candidate, _ in chosen])
-    hits = [_hit(c, reason, nuggets[c.brief.id], profile) for c, reason in chosen if c.brief.id in nuggets]
-    of_brain = [hit for one in reviewed if (hit := _reviewed_hit(one, query, place, now, profile))]
-    both = query.path is not None and query.text is not None
-    hits = sorted([*hits, *of_brain], key=lambda hit: _order_of(hit, both=both))
-    count = len(candidates) + len(of_brain)
-    packed, budget, hint = pack_nuggets(hits, budget_tokens=query.budget_tokens, depth=query.depth, candidates=count)
-    notes += _notes_on(packed, place, checkout)
-    return NuggetBundle(
-        query=replace(query, path=place.path), hits=packed, budget=budget, candidates=count, more_context_hint=hint,
-        notes=tuple(notes),
+def code_query(
+    *, path: str | None = None, symbol: str | None = None, text: str | None = None, types: Sequence[str] = (),
+    since: datetime | None = None, depth: Depth | str = Depth.STANDARD, budget_tokens: int = 2000,
+) -> NuggetQuery:  # fmt: skip
+    """Return a query from what a face was given. Raises UsageError for what it cannot take."""
+    if budget_tokens < 1:
+        raise UsageError(f"budget must be at least 1, not {budget_tokens}.")
+    if depth not in list(Depth):
+        raise UsageError(f"There is no depth {depth!r}.", hint=f"Choose one of: {', '.join(Depth)}.")
+    text = (text or "").encode("utf-8", "replace").decode("utf-8").strip()
+    return NuggetQuery(
+        path=path, symbol=symbol or None, text=text or None, types=nugget_types(types), since=since,
+        depth=Depth(depth), budget_tokens=budget_tokens,
     )  # fmt: skip
 
 
-def file_names(connection: sqlite3.Connection, checkout: Checkout, path: str) -> list[str]:
-    """Return all paths that the file at `path` has had, its present one first."""
-    place, _ = _find_place(NuggetQuery(path=path), connection, checkout)
-    return place.names(place.path or "")
+def nugget_types(names: Sequence[str]) -> tuple[NuggetType, ...]:
+    """Return types of nuggets by name. Raises UsageError for one that does not exist."""
+    if unknown := [name for name in names if name not in list(NuggetType)]:
+        hint = f"Types are: {', '.join(NuggetType)}."
+        raise UsageError(f"There is no type {unknown[0]!r} of nuggets.", hint=hint)
+    return tuple(map(NuggetType, names))
+
+
+@contextmanager
+def opened_index(home: Path) -> Iterator[sqlite3.Connection]:
+    """Open the machine's index, brought in line with the store of provenance. Raises IndexUnavailable."""
+    with closing(open_home(home)) as connection:
+        if document_changes(NuggetUnits(home), connection):
+            sync_provenance(home, connection)
+        yield connection
+
+
+def has_nuggets(connection: sqlite3.Connection, workspace: str) -> bool:
+    """Return whether anything is known of a workspace."""
+    return stored.count_nuggets(connection, workspace) > 0
+
+
+def answer_code(
+    query: NuggetQuery,
+    *,
+    home: Path,
+    folder: Path,
+    now: datetime,
+    brain_index: Index | None = None,
+    embedder: Callable[[], Embedder | None] | None = None,
+    with_sessions: bool = False,
+) -> CodeAnswer:
+    """Answer a question whose path is as it was named, meant from `folder`.
+
+    `home` is `$NUGGET_HOME`. `brain_index` adds the brain's units on the same code. `embedder` gives the model by which
+    words are compared in meaning too; it is loaded only if there are words and vectors to compare.
+    Raises UsageError if nothing is asked, or a place or symbol cannot be found; IndexUnavailable without an index.
+    """
+    started = time.perf_counter()
+    with opened_index(home) as connection:
+        known = partial(has_nuggets, connection)
+        workspace, path = find_workspace_of(query.path, folder=folder, has_nuggets=known)
+        checkout = Checkout(workspace)
+        query = replace(query, path=path)
+        if query.path is None and not query.text and not query.symbol:
+            hint = "`nugget context src/app.py` asks about a file."
+            raise UsageError("Give a path, a --query or a --symbol.", hint=hint)
+        reviewed = _reviewed_or_none(brain_index, workspace, query.text, now)
+        meant = _meant(home, connection, query.text, embedder) if query.text and embedder else {}
+        query, definitions, notes = _find_symbol(query, checkout)
+        bundle = why(
+            query, connection=connection, checkout=checkout, now=now, reviewed=reviewed, meant=meant,
+            symbol_words=[name for definition in definitions for name in definition.inner],
+        )  # fmt: skip
+        if not known(workspace.identity):
+            notes = (*notes, f"Nothing is known of {workspace.name} yet; `nugget extract` reads its sessions.")
+        sessions: list[IndexedSession] = []
+        if with_sessions and (present := bundle.query.path) is not None:
+            place, _ = locate(NuggetQuery(path=present), connection, checkout)
+            below = [present] if checkout.is_folder(present) else []
+            touched = stored.sessions_touching(connection, workspace.identity, place.names(present), below=below)
+            sessions = [session for session, _ in touched]
+    return CodeAnswer(
+        bundle=replace(bundle, notes=(*notes, *bundle.notes)), workspace=workspace, sessions=tuple(sessions),
+        duration_ms=(time.perf_counter() - started) * 1000,
+    )  # fmt: skip
+
+
+def log_answer(answer: CodeAnswer, environment: Environment, settings: Settings, *, face: Face, now: datetime) -> None:
+    """Keep the question in the query log, unless `retrieval.log_queries` is false."""
+    if settings.retrieval.log_queries:
+        entry = query_log.asked_of_code(
+            answer.bundle, workspace=answer.workspace.identity, face=face, session=environment.session,
+            duration_ms=answer.duration_ms, now=now,
+        )  # fmt: skip
+        query_log.record(environment.home, entry, settings=settings)
 
 
 def stale_reasons(
@@ -126,208 +147,125 @@ def stale_reasons(
 ) -> dict[str, StaleReason]:
     """Return id -> reason for each of these nuggets that is stale. Hashes every file they are about, once."""
     aliases = follow_renames(connection, checkout, {nugget.scope.path for nugget in nuggets if nugget.scope.path})
-    place = _Location(path=None, is_folder=False, aliases=aliases)
-    found: dict[str, StaleReason] = {}
-    for nugget in nuggets:
-        brief = BriefNugget(
-            nugget.id, nugget.type, nugget.scope.path or "", nugget.scope.symbol, nugget.confidence,
-            nugget.session_started, nugget.stale_after, nugget.file_hash,
-        )  # fmt: skip
-        if reason := _stale_reason(brief, connection, checkout, place, today):
-            found[nugget.id] = reason
-    return found
+    place = Location(connection=connection, checkout=checkout, aliases=aliases)
+    briefs = stored.brief_of_ids(connection, [one.id for one in nuggets], checkout.workspace.identity)
+    return {id_: reason for id_, brief in briefs.items() if (reason := place.stale_reason(brief, today))}
 
 
-def _find_place(query: NuggetQuery, connection: sqlite3.Connection, checkout: Checkout) -> tuple[_Location, list[str]]:
-    scoped = stored.scoped_paths(connection, checkout.workspace.identity)
-    asked = query.path
-    aliases = follow_renames(connection, checkout, scoped, asked=asked)
-    notes: list[str] = []
-    if asked and asked in aliases:
-        notes.append(f"{asked} was renamed; shown is {aliases[asked]}.")
-        asked = aliases[asked]
-    is_folder = asked is not None and checkout.is_folder(asked)
-    if asked and not is_folder and not checkout.exists(asked):
-        is_folder = any(path.startswith(f"{asked}/") for path in scoped)
-        notes.append(f"{asked} is not in the checkout (any more).")
-    return _Location(path=asked, is_folder=is_folder, aliases=aliases), notes
+def find_nugget(connection: sqlite3.Connection, prefix: str, *, workspace: str) -> Nugget:
+    """Return the nugget of an id, or of the beginning of one: of this workspace, else of any.
 
-
-def _candidates(
-    query: NuggetQuery, place: _Location, connection: sqlite3.Connection, checkout: Checkout, now: datetime,
-    chunks: int, meant: Mapping[str, float], symbol_words: Sequence[str],
-) -> list[_Candidate]:  # fmt: skip
-    workspace = checkout.workspace.identity
-    briefs: dict[str, BriefNugget] = {}
-    if place.path is not None:
-        for brief in _at(place, workspace, connection, query):
-            if place.match(brief.path) is not ScopeMatch.ELSEWHERE:
-                briefs[brief.id] = brief
-    texts: dict[str, float] = {}
-    if query.text:
-        found = stored.search_brief(
-            connection, workspace, query.text, chunks=chunks, limit=TEXT_CANDIDATES, types=query.types,
-            since=query.since,
-        )  # fmt: skip
-        best = max((score for _, score in found.values()), default=0.0) or 1.0
-        texts = {id_: score / best for id_, (_, score) in found.items()}
-        briefs |= {id_: brief for id_, (brief, _) in found.items()}
-        briefs |= stored.brief_of_ids(connection, list(meant), workspace, types=query.types, since=query.since)
-    named = _naming_symbol(briefs, connection, workspace, query.symbol, symbol_words)
-    return [
-        _Candidate(
-            brief,
-            Signals(
-                type=brief.type, match=place.match(brief.path), confidence=brief.confidence,
-                age_days=_age_days(brief.learned, now), text=texts.get(brief.id), meaning=meant.get(brief.id),
-                names_symbol=brief.id in named,
-            ),
-        )
-        for brief in briefs.values()
-    ]  # fmt: skip
-
-
-def _at(place: _Location, workspace: str, connection: sqlite3.Connection, query: NuggetQuery) -> list[BriefNugget]:
-    """Return the nuggets at, above, below and beside a place, under the names that files have and had."""
-    path = place.path or ""
-    parts = path.split("/")
-    above = ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
-    moved_here = [old for old, now in place.aliases.items() if place.match(now) is not ScopeMatch.ELSEWHERE]
-    paths = list(dict.fromkeys([path, *above, "", *moved_here]))
-    return stored.brief_at(
-        connection, workspace, paths=paths, folders=[] if place.is_folder else [path.rpartition("/")[0]],
-        below=[path] if place.is_folder else [], types=query.types, since=query.since,
-    )  # fmt: skip
-
-
-def _naming_symbol(
-    briefs: Mapping[str, BriefNugget], connection: sqlite3.Connection, workspace: str, symbol: str | None,
-    words: Sequence[str],
-) -> set[str]:  # fmt: skip
-    """Return the nuggets that are scoped to the symbol or name it, or what is defined inside it."""
-    if not symbol:
-        return set()
-    names = {symbol, symbol.rpartition(".")[2], *words}
-    found = {id_ for id_, brief in briefs.items() if brief.symbol in names}
-    for word in names:
-        found |= stored.naming(connection, workspace, [id_ for id_ in briefs if id_ not in found], word)
-    return found
-
-
-def _best(
-    candidates: Sequence[_Candidate], limit: int, connection: sqlite3.Connection, checkout: Checkout, place: _Location,
-    today: date, profile: FileProfile,
-) -> list[tuple[_Candidate, StaleReason | None]]:  # fmt: skip
-    """Return the best `limit` candidates in order, each with why it is stale.
-
-    A penalty only lowers a score: whatever leads is looked at once, put back with its penalty if it has one, and is
-    in its place when it leads again.
+    Raises UsageError if there is not exactly one.
     """
-    both = place.path is not None and any(candidate.matches_text for candidate in candidates)
-    waiting: list[tuple[tuple[float, ...], int]] = []
-    reasons: dict[int, StaleReason | None] = {}
-    for number, candidate in enumerate(candidates):
-        waiting.append((_key(candidate, relevance(candidate.signals, profile), both=both), number))
-    heapify(waiting)
-    chosen: list[tuple[_Candidate, StaleReason | None]] = []
-    while waiting and len(chosen) < limit:
-        _, number = heappop(waiting)
-        candidate = candidates[number]
-        if number not in reasons:
-            reasons[number] = _stale_reason(candidate.brief, connection, checkout, place, today)
-            if reasons[number]:
-                score = relevance(replace(candidate.signals, is_stale=True), profile)
-                heappush(waiting, (_key(candidate, score, both=both), number))
-                continue
-        chosen.append((candidate, reasons[number]))
-    return chosen
+    prefix = prefix.removeprefix("provenance:")
+    found = stored.ids_beginning_with(connection, prefix, workspace=workspace) if prefix else []
+    found = found or (stored.ids_beginning_with(connection, prefix) if prefix else [])
+    if prefix in found:
+        found = [prefix]
+    if not found:
+        raise UsageError(f"There is no nugget {prefix!r}.", hint="`nugget nuggets` lists them.")
+    if len(found) > 1:
+        some = ", ".join(found[:5])
+        raise UsageError(f"{len(found)} nuggets have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
+    return stored.nuggets_by_id(connection, found)[found[0]]
 
 
-def _stale_reason(
-    brief: BriefNugget, connection: sqlite3.Connection, checkout: Checkout, place: _Location, today: date
-) -> StaleReason | None:
-    present = place.present(brief.path)
-    return stale_reason(
-        brief, connection=connection, checkout=checkout, present_path=present, names=place.names(present), today=today
+def nuggets_below(
+    nuggets: Sequence[Nugget], path: str, connection: sqlite3.Connection, checkout: Checkout
+) -> list[Nugget]:
+    """Return the nuggets scoped to a path or to something below it, under their files' present names."""
+    aliases = follow_renames(connection, checkout, {one.scope.path for one in nuggets if one.scope.path}, asked=path)
+    wanted = aliases.get(path, path)
+    present = [aliases.get(one.scope.path or "", one.scope.path or "") for one in nuggets]
+    return [one for one, now in zip(nuggets, present, strict=True) if now == wanted or now.startswith(f"{wanted}/")]
+
+
+def reviewed_units(index: Index, workspace: Workspace, *, text: str | None, today: date) -> list[Reviewed]:
+    """Return the units of a brain's index that are scoped to a path or symbol of the workspace.
+
+    A unit whose scope names no repository is about any that has the path.
+    """
+    rows = index.connection.execute(
+        """SELECT key, scope_repo FROM units WHERE source = 'brain'
+           AND (scope_path IS NOT NULL OR scope_symbol IS NOT NULL)"""
     )
+    keys = [key for key, repo in rows if is_about(repo, workspace)]
+    if not keys:
+        return []
+    matches = dict(index.search_unit_text(index.terms(text), TEXT_CANDIDATES, Filter())) if text else {}
+    best = max(matches.values(), default=0.0) or 1.0
+    units = index.units(keys)
+    stale = stale_units(units, index, today=today)
+    return [
+        Reviewed(unit=unit, text=matches[key] / best if key in matches else None, stale_reason=stale.get(key))
+        for key, unit in units.items()
+    ]
 
 
-def _key(candidate: _Candidate, score: float, *, both: bool) -> tuple[float, ...]:
-    """Return the sort key of a candidate: those that match place and words first, then by score, then the newest."""
-    matches_both = both and candidate.matches_text and candidate.signals.match is not ScopeMatch.ELSEWHERE
-    learned = candidate.brief.learned
-    return -float(matches_both), -score, -(learned.timestamp() if learned else 0.0)
+def is_about(repo: str | None, workspace: Workspace) -> bool:
+    """Return whether a unit's `scope.repo` means this workspace: its identity, its remote's address, or its name.
+
+    An address may be written any way that git takes it; `acme/shop` and `shop` are enough.
+    """
+    if not repo:
+        return True
+    named = repo.strip().rstrip("/").removesuffix(".git").lower()
+    if named in (workspace.identity.lower(), workspace.name.lower()):
+        return True
+    digest = hashlib.sha256((normalised_remote(repo) or named).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    slug, _, own = workspace.identity.rpartition("-")
+    return own == digest or ("/" in named and slug.endswith("-" + named.replace("/", "-")))
 
 
-def _order_of(hit: NuggetHit, *, both: bool) -> tuple[float, ...]:
-    matches_both = both and hit.matched_text and hit.match is not ScopeMatch.ELSEWHERE
-    started = hit.nugget.session_started
-    return -float(matches_both), -hit.score, -(started.timestamp() if started else 0.0)
+def _reviewed_or_none(index: Index | None, workspace: Workspace, text: str | None, now: datetime) -> list[Reviewed]:
+    try:
+        return reviewed_units(index, workspace, text=text, today=now.date()) if index else []
+    except (sqlite3.Error, Unusable):
+        return []  # the brain's own commands report what is wrong with its index
 
 
-def _hit(candidate: _Candidate, reason: StaleReason | None, nugget: Nugget, profile: FileProfile) -> NuggetHit:
-    signals = replace(candidate.signals, is_stale=reason is not None)
-    return NuggetHit(
-        nugget=nugget, score=relevance(signals, profile), match=signals.match, matched_text=candidate.matches_text,
-        stale_reason=reason, contributions=contributions_of(signals, profile),
-    )  # fmt: skip
+def _meant(
+    home: Path, connection: sqlite3.Connection, text: str, embedder: Callable[[], Embedder | None]
+) -> dict[str, float]:
+    """Return the nuggets that mean the like of a text, by the vectors of the machine's index: id -> cosine."""
+    if connection.execute("SELECT 1 FROM unit_vectors LIMIT 1").fetchone() is None:
+        return {}
+    from nugget.retrieval.candidates import embed_question
+
+    with closing(read_home(home)) as index:
+        vector, _ = embed_question(text, index, embedder())
+        if vector is None:
+            return {}
+        nearest = index.search_vectors(vector, NEAREST, Filter(sources=(SourceName.PROVENANCE,)))
+        keys = index.units_of_chunks([key for key, _ in nearest])
+        best: dict[int, float] = {}
+        for key, cosine in nearest:
+            best[keys[key]] = max(cosine, best.get(keys[key], MEANT_FROM))
+        units = queries.units_by_key(connection, list(best))
+    return {unit.id: best[key] for key, unit in units.items() if best[key] > MEANT_FROM}
 
 
-def _reviewed_hit(
-    one: Reviewed, query: NuggetQuery, place: _Location, now: datetime, profile: FileProfile
-) -> NuggetHit | None:
-    """Return a unit of the brain as a hit; None if it is neither about the place nor matches the words."""
-    unit, nugget = one.unit, as_nugget(one.unit)
-    match = place.match(nugget.scope.path or "")
-    is_elsewhere = match in (ScopeMatch.ELSEWHERE, ScopeMatch.WORKSPACE)
-    if (is_elsewhere and one.text is None) or (query.types and nugget.type not in query.types):
-        return None
-    if query.since and (nugget.session_started is None or nugget.session_started < query.since):
-        return None
-    signals = Signals(
-        type=nugget.type, match=match, confidence=unit.confidence, age_days=_age_days(nugget.session_started, now),
-        text=one.text, names_symbol=bool(query.symbol) and query.symbol in (nugget.scope.symbol, unit.title),
-        is_stale=one.stale_reason is not None,
-    )  # fmt: skip
-    return NuggetHit(
-        nugget=nugget, score=relevance(signals, profile), match=match, matched_text=one.text is not None,
-        stale_reason=one.stale_reason, contributions=contributions_of(signals, profile), unit=unit,
-    )  # fmt: skip
-
-
-def as_nugget(unit: Unit) -> Nugget:
-    """Return a unit of the brain as it is weighed and shown beside nuggets."""
-    from nugget.markdown import body_below_title
-
-    changed = unit.last_modified or unit.created
-    return Nugget(
-        id=unit.ref,
-        type=COUNTS_AS.get(unit.type, NuggetType.INTENT),
-        summary=unit.title,
-        confidence=unit.confidence,
-        session=unit.session or "",
-        detail=body_below_title(unit.body).strip(),
-        scope=unit.scope or Scope(),
-        agent="reviewed",
-        session_started=datetime.combine(changed, time(), UTC) if changed else None,
-        alternatives=unit.alternatives,
-        stale_after=unit.stale_after,
-        evidence=unit.evidence,
-    )
-
-
-def _notes_on(hits: Sequence[NuggetHit], place: _Location, checkout: Checkout) -> list[str]:
-    """Return what a reader should know of the files behind an answer."""
-    notes = []
-    paths = dict.fromkeys(hit.nugget.scope.path for hit in hits if hit.nugget.scope.path and not hit.unit)
-    for path in paths:
-        present = place.present(path)
-        if present != path:
-            notes.append(f"{path} is {present} now.")
-        elif place.path == path and (unread := checkout.file(path).why_unread) and not place.is_folder:
-            notes.append(f"Whether {path} changed since is not known: {unread}.")
-    return notes
-
-
-def _age_days(moment: datetime | None, now: datetime) -> float | None:
-    return None if moment is None else (now - moment).total_seconds() / 86400
+def _find_symbol(query: NuggetQuery, checkout: Checkout) -> tuple[NuggetQuery, tuple[Definition, ...], tuple[str, ...]]:
+    """Return the query with the file of its symbol, the symbol's definitions, and notes on them."""
+    symbol = query.symbol
+    if not symbol:
+        return query, (), ()
+    if not is_symbol(symbol):
+        raise UsageError(f"{symbol!r} cannot be the name of a symbol.", hint="Write it as in the code: `login`.")
+    definitions = tuple(find_definitions(checkout, symbol, path=query.path))
+    paths = list(dict.fromkeys(definition.path for definition in definitions))
+    if len(paths) > 1:
+        places = "; ".join(map(str, definitions[:_NAMED_DEFINITIONS]))
+        left = len(definitions) - _NAMED_DEFINITIONS
+        raise UsageError(
+            f"{symbol} is defined in {len(paths)} files: {places}{f'; and {left} more' if left > 0 else ''}.",
+            hint=f"Say which: `nugget context {paths[0]} --symbol {symbol}`.",
+        )
+    if paths:
+        return replace(query, path=paths[0]), definitions, tuple(map(str, definitions))
+    if query.path is None:
+        text = query.text or " ".join(part for part in symbol.replace("::", ".").split(".") if part)
+        return replace(query, text=text), (), (f"No definition of {symbol} was found; shown is what names it.",)
+    if not can_read(query.path) and not checkout.is_folder(query.path):
+        return query, (), (f"{query.path} is of a language in which definitions cannot be looked up.",)
+    return query, (), (f"{symbol} is not defined in {query.path or 'the workspace'} (any more).",)

@@ -1,15 +1,15 @@
-"""The files of a checkout as they are now: their SHA-256, where renamed ones have gone, which nuggets are stale.
+"""The workspace of a path, and its files as they are now: their SHA-256, renames, and which nuggets are stale.
 
 Sessions record the renames that they make; git knows the others. Git is asked only if a path that nuggets are scoped to
-is not there any more, only as far back as the first session, and only for the commits since the last time.
+is gone, only as far back as the first session, and only for the commits since the last time.
 
 A stale nugget is still returned, flagged with the first reason that holds, and penalised:
 
 - `file_changed`: the file's SHA-256 is not the one that the session left, or the file is gone. A nugget without a
   recorded hash (of a folder, of the whole workspace, of a file that the session deleted) is not judged by it.
-- `superseded`: a later session has a nugget of the same path, symbol and type. What one session says several times of
-  a file stands side by side, and nuggets of the whole workspace do not supersede each other.
-- `expired`: the day after which it was to be doubted has passed.
+- `superseded`: a later session has a nugget of the same path, symbol and type. Several nuggets of one session stand
+  side by side, and nuggets of the whole workspace do not supersede each other.
+- `expired`: its last day has passed.
 """
 
 from __future__ import annotations
@@ -17,72 +17,63 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISREG
+from typing import NamedTuple
 
-from nugget.errors import GitError
+from nugget.config import expanded
+from nugget.errors import GitError, UsageError
 from nugget.index import provenance as stored
 from nugget.index.connection import write_transaction
 from nugget.index.provenance import BriefNugget
 from nugget.infra import git
-from nugget.infra.workspace import Workspace
+from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 from nugget.models import StaleReason
+from nugget.models.nuggets import ScopeMatch
+from nugget.retrieval.relevance import scope_match
 
 MAX_HASHED_BYTES = 64 * 1024 * 1024
 """Larger files (generated, vendored) are not read for an answer: whether they changed stays unknown."""
-_BLOCK_BYTES = 1 << 20
+_GIT_TIMEOUT_S = 5.0
+"""A history that takes longer to look through is given up; renames then stay unknown."""
+_RENAMES_ONLY = ("--diff-filter=R", "-M", "-l2000", "--name-status", "-z")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PresentFile:
-    """A file as it is now; `hash` is None where it is there and cannot or need not be read."""
+class PresentFile(NamedTuple):
+    """A file as it is now; `why_unread` says why an existing one has no hash."""
 
     exists: bool
     hash: str | None = None
     why_unread: str = ""
 
 
-ABSENT = PresentFile(exists=False)
-
-
 @dataclass(slots=True)
 class Checkout:
-    """The files of a workspace, by paths relative to it. A bare repository's are those of its HEAD."""
+    """The files of a workspace, by paths relative to it. The files of a bare repository are not known."""
 
     workspace: Workspace
     is_bare: bool = field(init=False)
-    """Whether there is a repository without a checkout."""
-    _root: str = field(init=False)
     _files: dict[str, PresentFile] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._root = str(self.workspace.root)
         self.is_bare = self.workspace.common_dir is not None and not (self.workspace.root / ".git").exists()
 
     def exists(self, path: str) -> bool:
         """Return whether something is at a path now."""
-        if self.is_bare:
-            return self._tree_has(path)
-        return os.path.lexists(f"{self._root}/{path}")  # asked for thousands of paths: a Path costs more than the look
+        return self.is_bare or os.path.lexists(f"{self.workspace.root}/{path}")  # a Path is slow for thousands
 
     def is_folder(self, path: str) -> bool:
         """Return whether a path is a folder now."""
-        if path == "":
-            return True
-        if self.is_bare:
-            return git.run(self.workspace.root, "cat-file", "-t", f"HEAD:{path}", check=False).strip() == b"tree"
-        try:
-            return S_ISDIR((self.workspace.root / path).stat().st_mode)
-        except (OSError, ValueError):
-            return False
+        return path == "" or os.path.isdir(f"{self.workspace.root}/{path}")  # noqa: PTH112
 
     def file(self, path: str) -> PresentFile:
-        """Return the file at a path now; read once, however often it is asked for."""
+        """Return the file at a path now; each is read once."""
         if path not in self._files:
-            self._files[path] = self._from_head(path) if self.is_bare else self._from_disk(path)
+            self._files[path] = self._read(path)
         return self._files[path]
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
@@ -90,53 +81,111 @@ class Checkout:
         file = self.workspace.root / path
         try:
             stat = file.stat()
-            if not S_ISREG(stat.st_mode) or stat.st_size > max_bytes or not _is_within(file, self.workspace.root):
+            if not S_ISREG(stat.st_mode) or stat.st_size > max_bytes or not self._is_inside(file):
                 return None
             return file.read_bytes()
         except (OSError, ValueError):
             return None
 
-    def _tree_has(self, path: str) -> bool:
-        return bool(git.run(self.workspace.root, "cat-file", "-t", f"HEAD:{path}", check=False))
-
-    def _from_head(self, path: str) -> PresentFile:
-        content = git.read_blob(self.workspace.root, "HEAD", path)
-        return ABSENT if content is None else PresentFile(exists=True, hash=hashlib.sha256(content).hexdigest())
-
-    def _from_disk(self, path: str) -> PresentFile:
+    def _read(self, path: str) -> PresentFile:
         file = self.workspace.root / path
+        if self.is_bare:
+            return PresentFile(True, why_unread="the repository is bare")
         try:
-            if not _is_within(file, self.workspace.root):
-                return PresentFile(exists=True, why_unread="it leads out of the repository")
+            if not self._is_inside(file):
+                return PresentFile(True, why_unread="it leads out of the repository")
             stat = file.stat()
             if not S_ISREG(stat.st_mode):
-                return PresentFile(exists=True, why_unread="it is no regular file")
+                return PresentFile(True, why_unread="it is not a regular file")
             if stat.st_size > MAX_HASHED_BYTES:
-                return PresentFile(exists=True, why_unread=f"it has {stat.st_size >> 20:,} MB")
-            return PresentFile(exists=True, hash=_sha256(file))
+                return PresentFile(True, why_unread=f"it has {stat.st_size >> 20:,} MB")
+            with file.open("rb") as content:
+                return PresentFile(True, hashlib.file_digest(content, "sha256").hexdigest())
         except (FileNotFoundError, NotADirectoryError):
-            return ABSENT
+            return PresentFile(False)
         except (OSError, ValueError) as error:
-            return PresentFile(exists=True, why_unread=f"it cannot be read ({error})")
+            return PresentFile(True, why_unread=f"it cannot be read ({error})")
+
+    def _is_inside(self, file: Path) -> bool:
+        return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.workspace.root))
 
 
-def _is_within(file: Path, root: Path) -> bool:
-    real, top = os.path.realpath(file), os.path.realpath(root)
-    return real == top or real.startswith(top.rstrip(os.sep) + os.sep)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """A place in a checkout, as it is now: `aliases` lead from old paths to present ones. No `path` is no place."""
+
+    connection: sqlite3.Connection
+    checkout: Checkout
+    path: str | None = None
+    is_folder: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def workspace(self) -> str:
+        """Identity of the workspace."""
+        return self.checkout.workspace.identity
+
+    def names(self, present: str) -> list[str]:
+        """Return all paths that a file has had, its present one first."""
+        return [present, *(old for old, now in self.aliases.items() if now == present)]
+
+    def match(self, path: str) -> ScopeMatch:
+        """Return how a scope relates to the place."""
+        return scope_match(self.path, self.aliases.get(path, path) or None, is_folder=self.is_folder)
+
+    def stale_reason(self, nugget: BriefNugget, today: date) -> StaleReason | None:
+        """Return the reason why a nugget is stale, None if it is not."""
+        present = self.aliases.get(nugget.path, nugget.path)
+        if nugget.file_hash and nugget.path:
+            file = self.checkout.file(present)
+            if not file.exists or (file.hash is not None and file.hash != nugget.file_hash):
+                return StaleReason.FILE_CHANGED
+        if nugget.path and stored.has_newer(self.connection, self.workspace, nugget, self.names(present)):
+            return StaleReason.SUPERSEDED
+        return StaleReason.EXPIRED if nugget.stale_after is not None and nugget.stale_after < today else None
 
 
-def _sha256(file: Path) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as content:
-        while block := content.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+def find_workspace_of(
+    path: str | None, *, folder: Path, has_nuggets: Callable[[str], bool]
+) -> tuple[Workspace, str | None]:
+    """Return the workspace of `path` and the path relative to it; without a path that of `folder`.
 
+    A relative path is meant from `folder`. The innermost repository counts (a submodule, not what it is in), unless
+    nuggets are known of another one around it only. Raises UsageError for a path that is in no workspace.
+    """
 
-TIMEOUT_S = 5.0
-"""A history that takes longer to look through is given up; renames then stay unknown."""
-_RENAME_LIMIT = "-l2000"
-_IN_NAME_STATUS = ("--diff-filter=R", "-M", _RENAME_LIMIT, "--name-status", "-z")
+    def workspace(place: Path) -> Workspace:
+        return find_workspace(place, is_known=has_nuggets) or vanished_workspace(place)
+
+    if path is None:
+        return workspace(folder), None
+    if "\0" in path or not path.strip():
+        raise UsageError("The path is empty or holds a NUL.", hint="Give a file or folder of a repository.")
+    whole = Path(os.path.normpath(Path(folder, expanded(path))))
+    there = next(place for place in (whole, *whole.parents) if os.path.isdir(place))  # noqa: PTH112 (is_dir raises for a long name)
+    own = workspace(folder)
+
+    def candidates() -> Iterator[Workspace]:
+        inner = workspace(there)
+        yield from (inner, own)
+        if (around := find_workspace(inner.root.parent)) is not None:
+            yield around
+        yield from (vanished_workspace(place) for place in (whole, *whole.parents) if place.is_relative_to(there))
+
+    fallback: tuple[Workspace, str] | None = None
+    for found in candidates():
+        is_root = os.path.realpath(whole) == os.path.realpath(found.root)
+        relative = "" if is_root else relative_path(found, str(whole))
+        if relative is not None and has_nuggets(found.identity):
+            return found, relative
+        if relative is not None and (found.common_dir is not None or found.identity == own.identity):
+            fallback = fallback or (found, relative)
+    if fallback is None:
+        raise UsageError(
+            f"{path} is outside of the workspace {own.name} ({own.root}).",
+            hint="Go to the repository that it is in, or give its path from there.",
+        )
+    return fallback
 
 
 def follow_renames(
@@ -146,65 +195,60 @@ def follow_renames(
 
     `scoped` are the paths that nuggets are about; `asked` is the one that a question is about, which may be old too.
     """
-    gone = [path for path in scoped if not checkout.exists(path)]
-    if asked and asked not in gone and not checkout.exists(asked):
-        gone.append(asked)
+    gone = [path for path in dict.fromkeys([*scoped, *([asked] if asked else [])]) if not checkout.exists(path)]
     if not gone:
         return {}
     identity = checkout.workspace.identity
     pairs = stored.touched_renames(connection, identity)
     found = _resolve(gone, pairs, checkout)
-    if checkout.workspace.common_dir is not None and (left := [path for path in gone if path not in found]):
-        found |= _resolve(left, [*pairs, *_committed(connection, checkout)], checkout)
-        if left := [path for path in gone if path not in found]:
-            found |= _resolve(left, [*_staged(checkout)], checkout)
-    return found | _moved_unnoticed([path for path in gone if path not in found], connection, checkout, asked)
+    has_git = checkout.workspace.common_dir is not None
+    if has_git and len(found) < len(gone):
+        pairs = [*pairs, *_committed_renames(connection, checkout)]
+        found = _resolve(gone, pairs, checkout)
+    if has_git and len(found) < len(gone):
+        with suppress(GitError):
+            pairs = [*pairs, *_renames(checkout, "diff", "--cached", *_RENAMES_ONLY, "HEAD")]
+        found = _resolve(gone, pairs, checkout)
+    # A file whose very content is at the asked path now was moved, and nobody has told git yet.
+    if asked and len(found) < len(gone) and (present := checkout.file(asked).hash):
+        same = stored.paths_with_hash(connection, identity, present)
+        found |= {path: asked for path in gone if path not in found and path in same}
+    return found
 
 
 def _resolve(gone: Sequence[str], pairs: Sequence[tuple[str, str]], checkout: Checkout) -> dict[str, str]:
     """Follow each path from rename to rename until it is there. `pairs` are oldest first."""
-    steps: Mapping[str, str] = dict(pairs)
+    steps = dict(pairs)
     found: dict[str, str] = {}
     for path in gone:
         seen, now = {path}, steps.get(path)
-        while now is not None and now not in seen:
-            if checkout.exists(now):
-                found[path] = now
-                break
+        while now is not None and now not in seen and not checkout.exists(now):
             seen.add(now)
             now = steps.get(now)
+        if now is not None and now not in seen:
+            found[path] = now
     return found
 
 
-def _moved_unnoticed(
-    gone: Sequence[str], connection: sqlite3.Connection, checkout: Checkout, asked: str | None
-) -> dict[str, str]:
-    """Files that are gone and whose very content is at the asked path now: moved, and nobody has told git yet."""
-    if not gone or not asked or (present := checkout.file(asked).hash) is None:
-        return {}
-    same = stored.paths_with_hash(connection, checkout.workspace.identity, present)
-    return {path: asked for path in gone if path in same}
-
-
-def _committed(connection: sqlite3.Connection, checkout: Checkout) -> list[tuple[str, str]]:
-    """Return the renames in the history since the first session, remembered from one time to the next."""
+def _committed_renames(connection: sqlite3.Connection, checkout: Checkout) -> list[tuple[str, str]]:
+    """Return the renames in the history since the first session, remembered until HEAD moves."""
     root, identity = checkout.workspace.root, checkout.workspace.identity
     known_head, known_since, known = stored.known_renames(connection, identity)
-    earliest: datetime | None = stored.earliest_session(connection, identity)
-    since = (earliest.isoformat() if earliest else known_since) or ""
+    earliest = stored.earliest_session(connection, identity)
+    since = earliest.isoformat() if earliest else ""
     try:
         head = git.head(root)
-        if head is None or (head == known_head and known_since is not None and known_since <= since):
+        if head is None or (head, since) == (known_head, known_since):
             return known
         is_ahead = (
-            known_head and known_since is not None and known_since <= since and _is_ancestor(checkout, known_head)
+            bool(known_head) and known_since == since and git.merge_base(root, known_head or "", head) == known_head
         )
+        limit = [f"--since={since}"] if since else []
         span = f"{known_head}..{head}" if is_ahead else head
-        arguments = ("log", "--reverse", "--format=", *_IN_NAME_STATUS, *([f"--since={since}"] if since else []), span)
-        fresh = list(_pairs(git.run(root, *arguments, timeout_s=TIMEOUT_S)))
+        fresh = _renames(checkout, "log", "--reverse", "--format=", *_RENAMES_ONLY, *limit, span)
     except GitError:
         return known
-    renames = [*known, *fresh] if is_ahead else fresh
+    renames = [*(known if is_ahead else ()), *fresh]
     try:
         with write_transaction(connection):
             stored.put_renames(connection, identity, head=head, since=since, renames=renames)
@@ -213,53 +257,7 @@ def _committed(connection: sqlite3.Connection, checkout: Checkout) -> list[tuple
     return renames
 
 
-def _is_ancestor(checkout: Checkout, commit: str) -> bool:
-    found = git.run(checkout.workspace.root, "merge-base", commit, "HEAD", check=False).decode().strip()
-    return found == commit
-
-
-def _staged(checkout: Checkout) -> Iterator[tuple[str, str]]:
-    """Renames that are staged and not committed yet."""
-    if checkout.is_bare:
-        return
-    try:
-        yield from _pairs(
-            git.run(checkout.workspace.root, "diff", "--cached", *_IN_NAME_STATUS, "HEAD", check=False,
-                    timeout_s=TIMEOUT_S)
-        )  # fmt: skip
-    except GitError:
-        return
-
-
-def _pairs(output: bytes) -> Iterator[tuple[str, str]]:
-    """(old, new) of each `R<score> NUL old NUL new NUL`. Format: git-log(1), --name-status -z."""
-    tokens = iter(token.lstrip(b"\n") for token in output.split(b"\0"))
-    for token in tokens:
-        if token.startswith(b"R") and token[1:].isdigit():
-            old, new = next(tokens, b""), next(tokens, b"")
-            if old and new:
-                yield os.fsdecode(old), os.fsdecode(new)
-
-
-def stale_reason(
-    nugget: BriefNugget,
-    *,
-    connection: sqlite3.Connection,
-    checkout: Checkout,
-    present_path: str,
-    names: Sequence[str],
-    today: date,
-) -> StaleReason | None:
-    """Return the reason why a nugget is stale, None if it is not.
-
-    `present_path` is where its file is now, `names` are all paths that the file has had.
-    """
-    if nugget.file_hash and nugget.path:
-        present = checkout.file(present_path)
-        if not present.exists or (present.hash is not None and present.hash != nugget.file_hash):
-            return StaleReason.FILE_CHANGED
-    if nugget.path and stored.has_newer(connection, checkout.workspace.identity, nugget, names):
-        return StaleReason.SUPERSEDED
-    if nugget.stale_after is not None and nugget.stale_after < today:
-        return StaleReason.EXPIRED
-    return None
+def _renames(checkout: Checkout, *command: str) -> list[tuple[str, str]]:
+    """Return (old, new) of each `R<score> NUL old NUL new NUL`. Format: git-log(1), --name-status -z."""
+    tokens = iter(os.fsdecode(git.run(checkout.workspace.root, *command, timeout_s=_GIT_TIMEOUT_S)).split("\0"))
+    return [(next(tokens, ""), next(tokens, "")) for token in tokens if token.lstrip("\n").startswith("R")]

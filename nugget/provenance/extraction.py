@@ -1,13 +1,13 @@
 """Provenance of sessions: each becomes a file of nuggets and file touches in the store, once, and again when it grows.
 
 read -> find its workspaces -> touches (by hash) -> redact -> nuggets -> store; then, over all sessions of a workspace,
-which files a person changed since. What was read before and is unchanged is not read again: size and time of each
+the files that a person changed since. What was read before and is unchanged is not read again: size and time of each
 transcript stand in `$NUGGET_HOME/provenance/seen.json`. That file is only a memory; without it everything is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable, reason_of
 from nugget.extraction.places import Places
-from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
+from nugget.extraction.provenance import heuristic_nuggets
 from nugget.extraction.requests import cleaned, is_request, one_line
 from nugget.extraction.touches import TouchedFiles, file_touches
 from nugget.extraction.tuning import find_tunings
@@ -24,18 +24,9 @@ from nugget.infra.workspace import Workspace
 from nugget.models import EventKind, Session, SessionFile
 from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
 from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
+from nugget.sources import nugget_store as store
 from nugget.sources.files import session_file as describe_file
 from nugget.sources.files import split_locator
-from nugget.sources.nugget_store import (
-    known_workspaces,
-    natural_key,
-    note_workspace,
-    provenance_folder,
-    read_session_file,
-    session_file,
-    session_files,
-    write_session,
-)
 from nugget.sources.session_workspaces import ReadState, WorkspaceFinder
 from nugget.sources.sessions import read_any
 
@@ -43,8 +34,8 @@ if TYPE_CHECKING:
     from nugget.extraction.generative_nuggets import GenerativeNuggets
     from nugget.infra.llm import LLM, ClaudeCli
 
-NOTHING = "nothing"
-"""How a session counts of which nothing is kept."""
+_NOTHING = "nothing"
+"""How a session counts that left nothing to keep."""
 NOTHING_NEW = "nothing new since it was extracted"
 _PROMPT_CHARS = 2000
 
@@ -53,7 +44,7 @@ _PROMPT_CHARS = 2000
 class Extractor:
     """Everything that extraction needs, bound once by the face. Without `llm` it is heuristic.
 
-    `is_optional` says that a session of which the LLM gave nothing is kept with what the heuristics found.
+    `is_optional`: a session for which the LLM fails is kept with what the heuristics found.
     """
 
     home: Path
@@ -92,33 +83,35 @@ def extract_sessions(
     workspace: str | None = None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Iterator[Outcome]:
-    """Extract these sessions, those of one workspace (by identity) or all; each one's outcome as it is known.
+    """Extract these sessions, those of one workspace (by identity) or all; yield each one's outcome as it is known.
 
     Sessions of other workspaces have no outcome. One that fails stops nothing.
     """
-    seen = ReadState.load(extractor.home)
-    finder = WorkspaceFinder(extractor.home)
+    seen, finder = ReadState.load(extractor.home), WorkspaceFinder(extractor.home)
     method = "generative" if extractor.llm is not None else "heuristic"
-    is_new = workspace is not None and not provenance_folder(extractor.home, workspace).is_dir()
+    # A checkout that got a remote is a new workspace: what was read before tells nothing.
+    is_new = workspace is not None and not store.provenance_folder(extractor.home, workspace).is_dir()
     try:
         for number, file in enumerate(found):
             progress("Extracting", number, len(found))
-            known = seen.workspaces(file)
-            if extractor.force or is_new:
-                known = None  # A checkout that got a remote is a new workspace: what was read before tells nothing.
+            known, how = None if extractor.force or is_new else seen.workspaces(file), seen.how(file)
             if known is not None and workspace is not None and workspace not in known:
                 continue
-            if known is not None and _is_done(file, known, seen.how(file), method, extractor.home):
-                yield Outcome(
-                    session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW, workspaces=tuple(known)
-                )
+            is_kept = any(store.session_file(extractor.home, one, file.id).is_file() for one in known or ())
+            if known is not None and (how == _NOTHING or (is_kept and how in (method, "generative"))):
+                outcome = Outcome(session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW)
+                yield replace(outcome, workspaces=tuple(known))
                 continue
-            outcome, places = _extract(file, extractor, finder, workspace)
-            if not extractor.dry_run and (outcome is None or outcome.state != "failed"):
-                seen.note(file, [one.identity for one in places], how=_how(outcome, method))
-            if outcome is None:
-                continue
-            yield outcome
+            extracted, names = _extract(file, extractor, finder, workspace)
+            if not extractor.dry_run and (extracted is None or extracted.state != "failed"):
+                how = "" if extracted is None else _NOTHING
+                if extracted is not None and extracted.state == "extracted":
+                    how = extracted.method
+                elif extracted is not None and extracted.reason == NOTHING_NEW:
+                    how = method
+                seen.note(file, names, how=how)
+            if extracted is not None:
+                yield extracted
         progress("Extracting", len(found), len(found))
     finally:
         if not extractor.dry_run:
@@ -126,112 +119,89 @@ def extract_sessions(
 
 
 def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: datetime) -> Outcome | None:
-    """Return the provenance of a session that was just captured, by the heuristics, where `provenance` is switched on.
+    """Extract a session that was just captured, by the heuristics, and look for files changed by hand since.
 
-    Also looks which files of its workspaces a person changed since. None where it is switched off or cannot be read;
-    nothing is raised that a transcript or the disk can cause.
+    None if `provenance` is switched off or the session cannot be read; nothing that a transcript or the disk can cause
+    is raised.
     """
     path, name = split_locator(transcript)
     file = describe_file(path, agent="claude-code", name=name or path.stem) if settings.provenance else None
     if file is None:
         return None
-    file = replace(file, path=transcript)
     extractor = Extractor(home=home, settings=settings, now=now)
     try:
-        outcome = next(extract_sessions([file], extractor), None)
+        outcome = next(extract_sessions([replace(file, path=transcript)], extractor), None)
         finder = WorkspaceFinder(home)
-        places = {one.identity: one for one in map(finder.of_folder, known_workspaces(home))}
-        for identity in outcome.workspaces if outcome and outcome.state == "extracted" else ():
-            if identity in places and places[identity].root.is_dir():
-                note_tunings(places[identity], extractor)
+        for place in map(finder.of_folder, store.known_workspaces(home)):
+            if outcome and outcome.state == "extracted" and place.identity in outcome.workspaces:
+                note_tunings(place, extractor)
     except Exception:
         return None
     return outcome
 
 
-def _how(outcome: Outcome | None, wanted: str) -> str:
-    """Return how a session counts as read: by the method that kept something of it, or as one that left nothing."""
-    if outcome is None:
-        return ""
-    if outcome.state == "extracted":
-        return outcome.method
-    return wanted if outcome.reason == NOTHING_NEW else NOTHING
-
-
-def _is_done(file: SessionFile, workspaces: Sequence[str], how: str, method: str, home: Path) -> bool:
-    """Return whether an unchanged session needs no reading: nothing is kept of it, or what is kept is still there."""
-    kept = any(session_file(home, one, file.id).is_file() for one in workspaces)
-    return how == NOTHING or (how in (method, "generative") and kept)
-
-
 def note_tunings(workspace: Workspace, extractor: Extractor) -> int:
-    """Look which files a person changed after a session had; how many nuggets tell of it that are new or different.
+    """Look for files that a person changed after a session had; return how many new or different nuggets say so.
 
     A tuning that was seen once stays, whatever is checked out later, until another of the same file takes its place.
     """
-    records = [read_session_file(file)[0] for file in session_files(extractor.home, workspace.identity)]
+    if not workspace.root.is_dir():
+        return 0
+    records = [store.read_session_file(file)[0] for file in store.session_files(extractor.home, workspace.identity)]
     found = find_tunings(records, workspace, now=extractor.now)
     noted = 0
     for record in records:
-        fresh = found.get(record.session, [])
-        known = {nugget.scope.path: nugget for nugget in record.nuggets if nugget.type is NuggetType.TUNING}
-        changed = [one for one in fresh if _says_other(known.get(one.scope.path), one)]
-        if not changed:
-            continue
-        noted += len(changed)
-        paths = {one.scope.path for one in changed}
-        kept = [one for one in record.nuggets if one.type is not NuggetType.TUNING or one.scope.path not in paths]
-        if not extractor.dry_run:
+        known = {(one.scope.path, one.summary, one.file_hash) for one in _of(record, NuggetType.TUNING)}
+        changed = [
+            one for one in found.get(record.session, ()) if (one.scope.path, one.summary, one.file_hash) not in known
+        ]
+        if changed and not extractor.dry_run:
+            paths = {one.scope.path for one in changed}
+            kept = [one for one in record.nuggets if one.type is not NuggetType.TUNING or one.scope.path not in paths]
             whole = replace(record, workspace=workspace.identity, nuggets=(*kept, *changed))
-            write_session(extractor.home, whole, allow=allow_list(extractor.settings))
+            store.write_session(extractor.home, whole, allow=allow_list(extractor.settings))
+        noted += len(changed)
     return noted
 
 
-def _says_other(known: Nugget | None, nugget: Nugget) -> bool:
-    return known is None or (known.summary, known.file_hash) != (nugget.summary, nugget.file_hash)
+def _of(record: SessionRecord | None, kind: NuggetType) -> list[Nugget]:
+    return [one for one in (record.nuggets if record else ()) if one.type is kind]
 
 
 def _extract(
     file: SessionFile, extractor: Extractor, finder: WorkspaceFinder, wanted: str | None
-) -> tuple[Outcome | None, list[Workspace]]:
+) -> tuple[Outcome | None, list[str]]:
     """Extract one session; return its outcome (None if it is of another workspace) and its workspaces."""
     plain = Outcome(session=file.id, agent=file.agent, state="skipped")
     try:
         session = read_any(file)
-        plain = replace(plain, session=session.id, agent=session.agent)
         grouped = finder.of_session(session)
-        places = [checkouts[0] for checkouts in grouped.values()]
+        names = list(grouped)
         if wanted is not None and wanted not in grouped:
-            return None, places
-        names = tuple(grouped)
+            return None, names
+        plain = replace(plain, session=session.id, agent=session.agent, workspaces=tuple(names))
         if reason := _nothing_to_do(session, extractor, grouped):
-            return replace(plain, reason=reason, workspaces=names), places
-        plain = replace(plain, title=_title(session))
-        if reason := _known_already(session, extractor, names[0]):
-            return replace(plain, reason=reason, workspaces=names), places
-        parts = [_of_workspace(session, name, grouped, extractor) for name in grouped]
+            return replace(plain, reason=reason), names
+        prompts = (one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text))
+        request = cleaned(next(prompts, ""))[:_PROMPT_CHARS]
+        plain = replace(plain, title=redact(session.title or one_line(request)).text)
+        if reason := _known_already(session, _stored(session, names[0], extractor), extractor):
+            return replace(plain, reason=reason), names
+        parts = [_of_workspace(session, name, grouped, extractor, replace(plain, title=request)) for name in grouped]
     except Exception as error:
         return replace(plain, state="failed", reason=reason_of(error)), []
-    kept = [part for part in parts if part.record is not None]
+    kept = [part for part in parts if part.state == "extracted"]
     if not kept:
-        return replace(plain, reason="nothing worth keeping was found", workspaces=names), places
-    dropped = tuple(line for part in parts for line in part.dropped)
-    outcome = replace(
-        plain, state="extracted", workspaces=tuple(part.record.workspace for part in kept if part.record),
-        nuggets=sum(len(part.record.nuggets) for part in kept if part.record), dropped=dropped,
-        touches=sum(len(part.record.touches) for part in kept if part.record), usd=sum(part.usd for part in parts),
-        method="generative" if any(part.is_generative for part in parts) else "heuristic",
-    )  # fmt: skip
-    return outcome, places
+        return replace(plain, reason="nothing worth keeping was found"), names
+    return replace(
+        plain, state="extracted", workspaces=tuple(part.workspaces[0] for part in kept),
+        nuggets=sum(part.nuggets for part in kept), touches=sum(part.touches for part in kept),
+        dropped=tuple(line for part in parts for line in part.dropped), usd=sum(part.usd for part in parts),
+        method=max((part.method for part in parts), key="heuristic generative".index),
+    ), names  # fmt: skip
 
 
-def _title(session: Session) -> str:
-    """Return the title of the session, else its first prompt."""
-    prompts = (one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text))
-    return redact(session.title or one_line(cleaned(next(prompts, ""))[:_PROMPT_CHARS])).text
-
-
-def _nothing_to_do(session: Session, extractor: Extractor, grouped: dict[str, list[Workspace]]) -> str:
+def _nothing_to_do(session: Session, extractor: Extractor, grouped: Mapping[str, Sequence[Workspace]]) -> str:
     if not grouped:
         return "the transcript does not tell where it worked"
     if Path(session.cwd or "/").is_relative_to(extractor.home):
@@ -243,104 +213,90 @@ def _nothing_to_do(session: Session, extractor: Extractor, grouped: dict[str, li
     return ""
 
 
-def _known_already(session: Session, extractor: Extractor, workspace: str) -> str:
+def _known_already(session: Session, known: SessionRecord | None, extractor: Extractor) -> str:
     """Return the reason why a session need not be extracted; empty if it has to be."""
-    file = session_file(extractor.home, workspace, session.id)
-    if extractor.force or not file.is_file():
+    if extractor.force or known is None:
         return ""
-    known = read_session_file(file)[0]
     if known.records > session.records:
         return "a longer transcript of it was extracted already"
-    until = _read_until(_found_by_llm(known))
+    until = _read_until(_by_llm_before(known))
     asked = extractor.llm is None or (until is not None and (session.ended is None or until >= session.ended))
     return NOTHING_NEW if known.records == session.records and asked else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """The part of a session that belongs to one of its workspaces."""
-
-    record: SessionRecord | None
-    dropped: tuple[str, ...] = ()
-    usd: float = 0.0
-    is_generative: bool = False
+def _stored(session: Session, workspace: str, extractor: Extractor) -> SessionRecord | None:
+    file = store.session_file(extractor.home, workspace, session.id)
+    return store.read_session_file(file)[0] if file.is_file() else None
 
 
-def _of_workspace(session: Session, name: str, grouped: dict[str, list[Workspace]], extractor: Extractor) -> _Part:
-    """Extract for one workspace and store it; no record where the session did nothing there that is its main one."""
+def _of_workspace(
+    session: Session, name: str, grouped: Mapping[str, Sequence[Workspace]], extractor: Extractor, plain: Outcome
+) -> Outcome:
+    """Extract for one workspace and store it; skipped if the session did nothing there. The title is the request."""
     others = [root for other, roots in grouped.items() if other != name for root in roots]
-    places = Places(
-        session=session, roots=grouped[name], others=others, excluded=extractor.settings.capture.exclude_paths
-    )
+    excluded = extractor.settings.capture.exclude_paths
+    places = Places(session=session, roots=grouped[name], others=others, excluded=excluded)
     touched = file_touches(session, places)
     is_main = name == next(iter(grouped))
     if not touched.touches and not is_main:
-        return _Part(record=None)
-    reading = read_for_nuggets(session, touched, places, workspace=name, settings=extractor.settings, now=extractor.now)
-    file = session_file(extractor.home, name, session.id)
-    known = read_session_file(file)[0] if file.is_file() else None
-    try:
-        asked = _by_llm(session, known, places, touched, extractor) if is_main else None
-        dropped = asked.dropped if asked else ()
-    except LLMUnavailable as error:
-        if not extractor.is_optional:
-            raise
-        asked, dropped = None, (f"the LLM was of no help, so this is what the heuristics found: {error}",)
-    by_llm = asked.nuggets if asked else _found_by_llm(known)
-    usd = asked.usd if asked else 0.0
-    is_generative = asked is not None and extractor.llm is not None and not extractor.dry_run
-    nuggets = [*heuristic_nuggets(reading, reasons=not is_generative), *by_llm]
-    nuggets += _tunings_of(known, nuggets)
+        return plain
+    known = _stored(session, name, extractor)
+    by_llm, dropped, usd, method = _by_llm_before(known), tuple[str, ...](), 0.0, "heuristic"
+    if is_main and extractor.llm is not None and not extractor.dry_run:
+        try:
+            asked = _ask_llm(session, () if extractor.force else by_llm, places, touched, extractor)
+            by_llm, dropped, usd, method = asked.nuggets, asked.dropped, asked.usd, "generative"
+        except LLMUnavailable as error:
+            if not extractor.is_optional:
+                raise
+            dropped = (f"the LLM was of no help, so this is what the heuristics found: {error}",)
+    nuggets = [
+        *heuristic_nuggets(session, touched, places, settings=extractor.settings, now=extractor.now,
+                           reasons=method == "heuristic"), *by_llm,
+    ]  # fmt: skip
+    tuned = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
+    nuggets += [one for one in _of(known, NuggetType.TUNING) if one.scope.path not in tuned]
     if not nuggets and not touched.touches:
-        return _Part(record=None, dropped=dropped, usd=usd)
-    first = next((one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text)), "")
+        return replace(plain, dropped=dropped, usd=usd)
     record = SessionRecord(
-        session=session.id, workspace=name, agent=session.agent, title=session.title or "",
-        first_prompt=cleaned(first)[:_PROMPT_CHARS] if first else "", started=session.started, ended=session.ended,
-        branch=session.branch, transcript=session.path, records=session.records, nuggets=tuple(nuggets),
-        touches=touched.touches,
+        session=session.id, workspace=name, agent=session.agent, title=session.title or "", first_prompt=plain.title,
+        started=session.started, ended=session.ended, branch=session.branch, transcript=session.path,
+        records=session.records, nuggets=tuple(nuggets), touches=touched.touches,
     )  # fmt: skip
     if not extractor.dry_run:
-        note_workspace(extractor.home, grouped[name][0])
-        write_session(extractor.home, record, allow=allow_list(extractor.settings))
-    return _Part(record=record, dropped=dropped, usd=usd, is_generative=is_generative)
+        store.note_workspace(extractor.home, grouped[name][0])
+        store.write_session(extractor.home, record, allow=allow_list(extractor.settings))
+    return replace(
+        plain, state="extracted", workspaces=(name,), nuggets=len(nuggets), touches=len(touched.touches),
+        dropped=dropped, usd=usd, method=method,
+    )  # fmt: skip
 
 
-def _by_llm(
-    session: Session, known: SessionRecord | None, places: Places, touched: TouchedFiles, extractor: Extractor
+def _ask_llm(
+    session: Session, earlier: tuple[Nugget, ...], places: Places, touched: TouchedFiles, extractor: Extractor
 ) -> GenerativeNuggets:
     """Return what the LLM finds in what is new, beside what it found before. Raises LLMUnavailable."""
     from nugget.extraction.generative_nuggets import GenerativeNuggets, extract_nuggets
 
-    earlier = () if extractor.force and extractor.llm is not None else _found_by_llm(known)
-    if extractor.llm is None or extractor.dry_run:
-        return GenerativeNuggets(nuggets=earlier)
-    events = session.events
-    if until := _read_until(earlier):
+    assert extractor.llm is not None
+    until, events = _read_until(earlier), session.events
+    if until is not None:
         events = tuple(one for one in events if one.timestamp is not None and one.timestamp > until)
     if not any(one.kind in (EventKind.PROMPT, EventKind.REPLY) for one in events):
         return GenerativeNuggets(nuggets=earlier)
     fresh, _ = redact_session(replace(session, events=events), settings=extractor.settings)
-    workspace = places.roots[0].identity
     found = extract_nuggets(
         fresh, llm=extractor.llm, settings=extractor.settings, places=places, touches=touched.touches,
-        workspace=workspace, now=extractor.now,
+        now=extractor.now,
     )  # fmt: skip
-    keys = {natural_key(one) for one in earlier}
-    return replace(found, nuggets=(*earlier, *(one for one in found.nuggets if natural_key(one) not in keys)))
+    keys = {store.natural_key(one) for one in earlier}
+    return replace(found, nuggets=(*earlier, *(one for one in found.nuggets if store.natural_key(one) not in keys)))
 
 
-def _found_by_llm(known: SessionRecord | None) -> tuple[Nugget, ...]:
+def _by_llm_before(known: SessionRecord | None) -> tuple[Nugget, ...]:
     return tuple(one for one in (known.nuggets if known else ()) if one.method == "generative")
 
 
 def _read_until(by_llm: Sequence[Nugget]) -> datetime | None:
     """Return when the LLM read the session last, as far as what it found tells."""
     return max((one.extracted_at for one in by_llm if one.extracted_at), default=None)
-
-
-def _tunings_of(known: SessionRecord | None, nuggets: Sequence[Nugget]) -> list[Nugget]:
-    """Return the tunings that were seen before, of files that none of `nuggets` tells the same of."""
-    told = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
-    before = known.nuggets if known else ()
-    return [one for one in before if one.type is NuggetType.TUNING and one.scope.path not in told]

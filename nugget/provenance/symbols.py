@@ -7,8 +7,9 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any
+from importlib import import_module
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
 from nugget.errors import GitError
 from nugget.infra import git
@@ -17,7 +18,6 @@ from nugget.provenance.checkout import Checkout
 MAX_FILE_BYTES = 2_000_000
 MAX_FILES = 200
 """Files that hold the name and are parsed, at most, when no file is given."""
-_MAX_WALKED = 20_000
 
 GRAMMARS = {
     ".js": "javascript", ".jsx": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".ts": "typescript",
@@ -31,7 +31,6 @@ _DEFINES = re.compile(
     r"|type_alias|abstract_class|generator_function|singleton_method|constructor|annotation_type|public_field|field)"
     r"_?(declaration|definition|item|specifier|spec)?|variable_declarator"
 )
-_SYMBOL = re.compile(r"[\w$.:#?!~]{1,200}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +49,8 @@ class Definition:
         return f"{self.path}:{lines} ({self.kind} {self.name})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    qualified: tuple[str, ...]
+class _Found(NamedTuple):
+    names: tuple[str, ...]
     kind: str
     first_line: int
     last_line: int
@@ -60,7 +58,7 @@ class _Found:
 
 def is_symbol(name: str) -> bool:
     """Return True for a text that can name a symbol: `login`, `Session.refresh`, `Session::refresh`."""
-    return _SYMBOL.fullmatch(name) is not None and bool(_parts(name))
+    return re.fullmatch(r"[\w$.:#?!~]{1,200}", name) is not None and bool(_parts(name))
 
 
 def find_definitions(checkout: Checkout, name: str, *, path: str | None = None) -> list[Definition]:
@@ -68,122 +66,59 @@ def find_definitions(checkout: Checkout, name: str, *, path: str | None = None) 
 
     A dotted name says what it is in: `Session.refresh`. By path and line. A file that cannot be parsed has none.
     """
-    if path and not checkout.is_folder(path):
-        paths = [path]
-    else:
-        paths = sorted(_paths_with(checkout, _parts(name)[-1], path or ""))[:MAX_FILES]
-    found: list[Definition] = []
-    for candidate in paths:
-        found += definitions_in(candidate, _content(checkout, candidate), name)
-    return found
+    is_file = path and not checkout.is_folder(path)
+    paths = [path] if path and is_file else _paths_with(checkout, _parts(name)[-1], path or ".")[:MAX_FILES]
+    contents = ((one, checkout.read(one, max_bytes=MAX_FILE_BYTES) or b"") for one in paths)
+    return [definition for one, content in contents for definition in definitions_in(one, content, name)]
 
 
 def definitions_in(path: str, content: bytes, name: str) -> list[Definition]:
     """Return the definitions of a symbol in the content of a file, whose language its ending tells."""
     wanted = _parts(name)
-    suffix = PurePosixPath(path).suffix.lower()
-    if not wanted or wanted[-1].encode() not in content:
-        return []
-    read = _in_python if suffix in _PYTHON else _parser(suffix)
-    if read is None:
-        return []
-    everything = list(read(content))
+    read = _reader(path) if wanted and wanted[-1].encode() in content else None
+    everything = list(read(content)) if read else []
     return [
         Definition(
-            path=path, name=".".join(one.qualified), kind=one.kind, first_line=one.first_line, last_line=one.last_line,
-            inner=tuple(
-                dict.fromkeys(
-                    other.qualified[-1]
-                    for other in everything
-                    if len(other.qualified) > len(one.qualified)
-                    and other.qualified[: len(one.qualified)] == one.qualified
-                )
-            ),
+            path=path, name=".".join(one.names), kind=one.kind, first_line=one.first_line, last_line=one.last_line,
+            inner=tuple(dict.fromkeys(
+                other.names[-1] for other in everything
+                if len(other.names) > len(one.names) and other.names[: len(one.names)] == one.names
+            )),
         )
         for one in everything
-        if one.qualified[-len(wanted) :] == wanted
+        if one.names[-len(wanted) :] == wanted
     ]  # fmt: skip
 
 
 def can_read(path: str) -> bool:
     """Return whether definitions can be found in a file of this name."""
-    suffix = PurePosixPath(path).suffix.lower()
-    return suffix in _PYTHON or _parser(suffix) is not None
+    return _reader(path) is not None
 
 
 def _parts(name: str) -> tuple[str, ...]:
     return tuple(part for part in re.split(r"\.|::|#", name) if part)
 
 
-def _paths_with(checkout: Checkout, word: str, folder: str) -> Iterator[str]:
-    """Yield the files of known languages below a folder that hold a word."""
-    root = checkout.workspace.root
-    endings = (*_PYTHON, *GRAMMARS)
-    if checkout.workspace.common_dir is not None:
-        where = ["HEAD"] if checkout.is_bare else []
-        untracked = [] if checkout.is_bare else ["--untracked"]
-        command = ["grep", "-l", "-z", "-I", "--fixed-strings", *untracked, "-e", word, *where, "--", folder or "."]
-        try:
-            output = git.run(root, *command, check=False, timeout_s=10)
-        except GitError:
-            return
-        for token in output.split(b"\0"):
-            path = os.fsdecode(token).removeprefix("HEAD:") if checkout.is_bare else os.fsdecode(token)
-            if path.lower().endswith(endings):
-                yield path
-        return
-    walked = 0
-    for place, folders, names in os.walk(root / folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "node_modules"]
-        for name in names:
-            walked += 1
-            if walked > _MAX_WALKED:
-                return
-            if name.lower().endswith(endings):
-                yield (Path(place) / name).relative_to(root).as_posix()
-
-
-def _content(checkout: Checkout, path: str) -> bytes:
-    """Return the content of a file; nothing of one that is absent, leads out of the workspace, or is too large."""
-    if checkout.is_bare:
-        return (git.read_blob(checkout.workspace.root, "HEAD", path) or b"")[:MAX_FILE_BYTES]
-    return checkout.read(path, max_bytes=MAX_FILE_BYTES) or b""
-
-
-def _in_python(content: bytes) -> Iterator[_Found]:
+def _paths_with(checkout: Checkout, word: str, folder: str) -> list[str]:
+    """Return the files of known languages below a folder that hold a word, sorted."""
+    where = ["--untracked"] if checkout.workspace.common_dir is not None else ["--no-index", "--exclude-standard"]
+    command = ["grep", "-l", "-z", "-I", "--fixed-strings", *where, "-e", word, "--", folder]
     try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    yield from _walk_python(tree.body, ())
+        output = git.run(checkout.workspace.root, *command, check=False, timeout_s=10)
+    except GitError:
+        return []
+    return sorted(path for path in os.fsdecode(output).split("\0") if path.lower().endswith((*_PYTHON, *GRAMMARS)))
 
 
-def _walk_python(body: Sequence[ast.stmt], outer: tuple[str, ...]) -> Iterator[_Found]:
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            kind = "class" if isinstance(node, ast.ClassDef) else "method" if outer else "function"
-            name = (*outer, node.name)
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            yield _Found(name, kind, first, node.end_lineno or node.lineno)
-            yield from _walk_python(node.body, name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Name):
-                    yield _Found((*outer, target.id), "variable", node.lineno, node.end_lineno or node.lineno)
-        elif isinstance(node, ast.If | ast.Try | ast.With):
-            for inner in ("body", "orelse", "finalbody"):
-                yield from _walk_python(getattr(node, inner, []), outer)
-
-
-def _parser(suffix: str) -> Callable[[bytes], Iterator[_Found]] | None:
-    """Return the parser for a file suffix; None if no grammar is known or installed."""
+def _reader(path: str) -> Callable[[bytes], Iterator[_Found]] | None:
+    """Return the parser for a file; None if no grammar is known or installed."""
+    suffix = PurePosixPath(path).suffix.lower()
     grammar = GRAMMARS.get(suffix)
+    if suffix in _PYTHON:
+        return _in_python
     if grammar is None:
         return None
     try:
-        from importlib import import_module
-
         from tree_sitter import Language, Parser
 
         package = import_module(f"tree_sitter_{'typescript' if grammar == 'tsx' else grammar}")
@@ -192,20 +127,43 @@ def _parser(suffix: str) -> Callable[[bytes], Iterator[_Found]] | None:
         parser = Parser(Language(make()))
     except (ImportError, AttributeError, ValueError, OSError):
         return None
-    return lambda content: _walk(parser.parse(content).root_node)
+    return lambda content: _in_tree(parser.parse(content).root_node)
 
 
-def _walk(root: Any) -> Iterator[_Found]:
+def _in_python(content: bytes) -> Iterator[_Found]:
+    try:
+        yield from _in_body(ast.parse(content).body, ())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+
+
+def _in_body(body: Sequence[ast.stmt], outer: tuple[str, ...]) -> Iterator[_Found]:
+    for node in body:
+        last = node.end_lineno or node.lineno
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            kind = "class" if isinstance(node, ast.ClassDef) else "method" if outer else "function"
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            yield _Found((*outer, node.name), kind, first, last)
+            yield from _in_body(node.body, (*outer, node.name))
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    yield _Found((*outer, target.id), "variable", node.lineno, last)
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            for inner in ("body", "orelse", "finalbody"):
+                yield from _in_body(getattr(node, inner, []), outer)
+
+
+def _in_tree(root: Any) -> Iterator[_Found]:
     """Yield every definition of a syntax tree, with the names around it. Not recursive: generated code nests deeply."""
     waiting: list[tuple[Any, tuple[str, ...]]] = [(root, ())]
     while waiting:
-        node, outer = waiting.pop()
-        around = outer
+        node, names = waiting.pop()
         if _DEFINES.fullmatch(node.type) and (name := _name_of(node)):
-            around = (*outer, name)
+            names = (*names, name)
             kind = node.type.partition("_")[0] if node.type != "variable_declarator" else "variable"
-            yield _Found(around, kind, node.start_point[0] + 1, node.end_point[0] + 1)
-        waiting += [(child, around) for child in reversed(node.named_children)]
+            yield _Found(names, kind, node.start_point[0] + 1, node.end_point[0] + 1)
+        waiting += [(child, names) for child in reversed(node.named_children)]
 
 
 def _name_of(node: Any) -> str | None:
@@ -214,8 +172,6 @@ def _name_of(node: Any) -> str | None:
         named = node.child_by_field_name(field)
         while named is not None and (inner := named.child_by_field_name("declarator")) is not None:
             named = inner
-        if named is not None and named.child_count == 0 and named.text:
-            return str(named.text.decode("utf-8", "replace"))
-        if named is not None and named.type == "qualified_identifier" and named.text:
+        if named is not None and named.text and (named.child_count == 0 or named.type == "qualified_identifier"):
             return str(named.text.decode("utf-8", "replace")).rpartition("::")[2]
     return None

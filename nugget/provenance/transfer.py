@@ -1,9 +1,8 @@
 """Nuggets travel between machines: the present state of sessions as one JSONL text, and back into a store.
 
-The text is made of the lines of the store (nugget/sources/provenance.py): a `session` line, then its nuggets and
-touches. Taking one in only ever adds: what the store knows by session, type, summary and scope stays as it is, and a
-session that was extracted here stays what its own transcript says. What comes in is checked line by line, redacted,
-and lands in the folder of the workspace that it names, nowhere else.
+The text is made of the lines of the store: a `session` line, then its nuggets and touches. Taking one in only ever
+adds: what the store knows by session, type, summary and scope stays as it is. What comes in is checked line by line,
+redacted, and lands in the folder of the workspace that it names, nowhere else.
 """
 
 from __future__ import annotations
@@ -16,17 +15,10 @@ from typing import Any, BinaryIO
 
 from nugget.config import Settings
 from nugget.models import Problem, Speaker, SpeechOrigin
-from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
+from nugget.models.nuggets import Nugget, SessionRecord
 from nugget.redaction import allow_list
+from nugget.sources import nugget_store as store
 from nugget.sources import nugget_store_lines as lines
-from nugget.sources.nugget_store import (
-    MAX_LINE_BYTES,
-    natural_key,
-    read_session_file,
-    session_file,
-    session_files,
-    write_session,
-)
 
 MAX_PER_SESSION = 5000
 """Nuggets, and touches, taken from one session of an import; no session has more."""
@@ -35,10 +27,8 @@ MAX_LINES = 2_000_000
 MAX_PROBLEMS = 1000
 """After so much, or so many lines that are none of an export, reading ends: standard input may never."""
 _MAX_NAME = 200
-
-
 _ELSEWHERE: dict[str, Any] = {"speaker": Speaker.QUOTED, "origin": SpeechOrigin.PASTED}
-"""Who speaks in what the user of another machine, or whoever wrote the file, is said to have said."""
+"""Speaker of what the user of another machine, or whoever wrote the file, is said to have said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,94 +43,83 @@ class Imported:
 
 
 def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
-    """Yield the lines (without ends) of all sessions of a workspace, of every workspace where none is named.
+    """Yield the lines (without ends) of all sessions of a workspace, by default of every workspace.
 
-    Where a transcript lies on this machine stays here.
+    The places of transcripts on this machine are left out.
     """
-    for file in session_files(home, workspace):
-        record = replace(read_session_file(file)[0], workspace=file.parent.name, transcript=None)
-        told = [lines.record_line(record)]
-        told += [lines.nugget_line(nugget) for nugget in record.nuggets]
-        told += [lines.touch_line(touch) for touch in record.touches]
-        yield from (json.dumps(line, ensure_ascii=False) for line in told)
+    for file in store.session_files(home, workspace):
+        record = replace(store.read_session_file(file)[0], workspace=file.parent.name, transcript=None)
+        told = [lines.record_line(record), *map(lines.nugget_line, record.nuggets)]
+        yield from (json.dumps(line, ensure_ascii=False) for line in (*told, *map(lines.touch_line, record.touches)))
 
 
 def import_lines(home: Path, stream: BinaryIO, *, name: str, settings: Settings, dry_run: bool = False) -> Imported:
     """Take in what `export_lines` gave; `name` is the file's, for its problems. One bad line stops nothing else."""
     problems: list[Problem] = []
     sessions = new = known = touches = 0
-    for record in _sections(stream, name, problems):
-        merged, added, same = _merged(home, record)
-        sessions, new, known = sessions + 1, new + added, known + same
-        touches += len(record.touches)
-        if dry_run:
-            continue
+    for record in _sessions(stream, name, problems):
+        merged, added = _merged(home, record)
+        sessions, new, touches = sessions + 1, new + added, touches + len(record.touches)
+        known += len(record.nuggets) - added
         try:
-            write_session(home, merged, allow=allow_list(settings))
+            if not dry_run:
+                store.write_session(home, merged, allow=allow_list(settings))
         except OSError as error:
             problems.append(Problem(path=name, reason=f"session {record.session} cannot be written ({error.strerror})"))
     return Imported(sessions=sessions, new=new, known=known, touches=touches, problems=tuple(problems))
 
 
-def _sections(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[SessionRecord]:
+def _sessions(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[SessionRecord]:
     """Yield each session of an import with its nuggets and touches."""
     record: SessionRecord | None = None
-    nuggets: list[Nugget] = []
-    touches: list[FileTouch] = []
-    for number, line in enumerate(_lines(stream, name, problems), 1):
+    for number, line in _lines(stream, name, problems):
         try:
-            if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            if len(line) == store.MAX_LINE_BYTES and not line.endswith(b"\n"):
                 raise lines.Unreadable("the line is too long")
             values = lines.parse(line) if line.strip() else {}
             kind = values.get("kind")
             if kind == "session":
                 if record is not None:
-                    yield replace(record, nuggets=tuple(nuggets), touches=tuple(touches))
-                record, nuggets, touches = None, [], []
-                record = _checked(lines.read_record(values))
+                    yield record
+                record = None
+                found = lines.read_record(values)
+                if len(found.session) > _MAX_NAME or len(found.workspace) > _MAX_NAME:
+                    raise lines.Unreadable("the name of the session or the workspace is too long")
+                # Only a transcript on this machine can say more.
+                record = replace(found, records=0, transcript=None)
             elif kind in ("nugget", "touch") and record is None:
                 raise lines.Unreadable(f"a {kind} without a session before it")
-            elif kind == "nugget" and record is not None and len(nuggets) < MAX_PER_SESSION:
-                nuggets.append(_of_session(lines.read_nugget(values), record))
-            elif kind == "touch" and len(touches) < MAX_PER_SESSION:
-                touches.append(lines.read_touch(values))
+            elif kind == "nugget" and record is not None and len(record.nuggets) < MAX_PER_SESSION:
+                record = replace(record, nuggets=(*record.nuggets, _of_session(lines.read_nugget(values), record)))
+            elif kind == "touch" and record is not None and len(record.touches) < MAX_PER_SESSION:
+                record = replace(record, touches=(*record.touches, lines.read_touch(values)))
         except lines.Unreadable as error:
             problems.append(Problem(path=name, line=number, reason=str(error)))
     if record is not None:
-        yield replace(record, nuggets=tuple(nuggets), touches=tuple(touches))
+        yield record
 
 
-def _lines(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[bytes]:
-    """Yield the lines of an import, of one that is too long the beginning; what is beyond the limits is a problem."""
+def _lines(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of an import with their numbers, of one that is too long the beginning, up to the limits."""
     read = number = 0
     is_inside = False
-    while piece := stream.readline(MAX_LINE_BYTES):
-        read += len(piece)
-        number += not is_inside
-        if read > MAX_BYTES or number > MAX_LINES or len(problems) >= MAX_PROBLEMS:
-            why = f"what follows is not read: {_limit_met(read, number)}"
-            problems.append(Problem(path=name, line=number, reason=why))
+    while piece := stream.readline(store.MAX_LINE_BYTES):
+        read, number = read + len(piece), number + (not is_inside)
+        limits = {
+            f"an import is at most {MAX_BYTES:,} bytes": read > MAX_BYTES,
+            f"an import has at most {MAX_LINES:,} lines": number > MAX_LINES,
+            "too many lines are no export's": len(problems) >= MAX_PROBLEMS,
+        }
+        if met := [limit for limit, is_met in limits.items() if is_met]:
+            problems.append(Problem(path=name, line=number, reason=f"what follows is not read: {met[0]}"))
             return
         if not is_inside:
-            yield piece
+            yield number, piece
         is_inside = not piece.endswith(b"\n")
 
 
-def _limit_met(read: int, number: int) -> str:
-    if read > MAX_BYTES:
-        return f"an import is at most {MAX_BYTES:,} bytes"
-    return f"an import has at most {MAX_LINES:,} lines" if number > MAX_LINES else "too many lines are no export's"
-
-
-def _checked(record: SessionRecord) -> SessionRecord:
-    """Return a session as it may come in: without what only a transcript on this machine can say."""
-    if len(record.session) > _MAX_NAME or len(record.workspace) > _MAX_NAME:
-        raise lines.Unreadable("the name of the session or the workspace is too long")
-    return replace(record, records=0, transcript=None)
-
-
 def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:
-    """Return a nugget cannot pose as one of another session or repository, nor as the words of this machine's user."""
+    """Return a nugget that cannot pose as one of another session or repository, nor as words of this machine's user."""
     evidence = tuple(
         replace(one, session=record.session, **(_ELSEWHERE if one.speaker is Speaker.USER else {}))
         for one in nugget.evidence
@@ -150,18 +129,16 @@ def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:
     return replace(nugget, session=record.session, scope=scope, agent=record.agent, evidence=evidence, **said)
 
 
-def _merged(home: Path, record: SessionRecord) -> tuple[SessionRecord, int, int]:
-    """Return the session as the store will hold it, how many nuggets that adds, and how many it knew."""
-    file = session_file(home, record.workspace, record.session)
-    here = read_session_file(file)[0] if file.is_file() else None
-    base = replace(here, workspace=record.workspace) if here is not None else replace(record, nuggets=(), touches=())
-    keys = {natural_key(nugget) for nugget in base.nuggets}
-    fresh: list[Nugget] = []
-    for nugget in record.nuggets:
-        if (key := natural_key(nugget)) not in keys:
-            keys.add(key)
-            fresh.append(replace(nugget, id=""))
-    paths = {touch.path for touch in base.touches}
+def _merged(home: Path, record: SessionRecord) -> tuple[SessionRecord, int]:
+    """Return the session as the store will hold it, and how many nuggets that adds."""
+    file = store.session_file(home, record.workspace, record.session)
+    here = store.read_session_file(file)[0] if file.is_file() else replace(record, nuggets=(), touches=())
+    known = {store.natural_key(nugget) for nugget in here.nuggets}
+    fresh = {key: nugget for nugget in reversed(record.nuggets) if (key := store.natural_key(nugget)) not in known}
+    paths = {touch.path for touch in here.touches}
     touches = {touch.path: touch for touch in record.touches if touch.path not in paths}
-    merged = replace(base, nuggets=(*base.nuggets, *fresh), touches=(*base.touches, *touches.values()))
-    return merged, len(fresh), len(record.nuggets) - len(fresh)
+    nuggets = [replace(nugget, id="") for nugget in reversed(fresh.values())]
+    merged = replace(
+        here, workspace=record.workspace, nuggets=(*here.nuggets, *nuggets), touches=(*here.touches, *touches.values())
+    )
+    return merged, len(nuggets)

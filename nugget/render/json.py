@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from nugget.infra.workspace import Workspace
     from nugget.models import Bundle, Event, Hit, Problem, StaleReason, Unit
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
-    from nugget.provenance.coverage import Gaps
     from nugget.provenance.extraction import Outcome
-    from nugget.provenance.sessions import KnownSession, SessionDetail
+    from nugget.provenance.inventory import Gaps, KnownSession, SessionDetail
     from nugget.retrieval.refs import Shown
     from nugget.sources.whole_session import WholeSession
     from nugget.upkeep.status import Status

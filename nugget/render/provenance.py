@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from nugget.infra.workspace import Workspace
     from nugget.models import StaleReason
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
-    from nugget.provenance.checking import Missing
-    from nugget.provenance.coverage import Covered, Gaps
     from nugget.provenance.extraction import Outcome
+    from nugget.provenance.inventory import Covered, Gaps, Missing
 
 
 def print_extraction(

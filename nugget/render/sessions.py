@@ -15,7 +15,7 @@ from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
     from nugget.infra.workspace import Workspace
-    from nugget.provenance.sessions import KnownSession, SessionDetail
+    from nugget.provenance.inventory import KnownSession, SessionDetail
     from nugget.sources.whole_session import Exchange, WholeSession
 
 

@@ -21,7 +21,7 @@ from nugget.index.documents import sync_provenance
 from nugget.infra import query_log
 from nugget.infra.embedding import open_embedder
 from nugget.infra.workspace import find_workspace
-from nugget.provenance.answering import is_about
+from nugget.provenance import is_about
 from nugget.provenance.symbols import GRAMMARS, definitions_in
 
 NODE = {

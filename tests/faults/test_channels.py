@@ -14,7 +14,7 @@ from replay import make_repository
 from nugget.config import Settings, read_environment
 from nugget.extraction.offline import extract_offline
 from nugget.extraction.places import Places
-from nugget.extraction.provenance import heuristic_nuggets, read_for_nuggets
+from nugget.extraction.provenance import heuristic_nuggets
 from nugget.extraction.touches import TouchedFiles
 from nugget.index.connection import open_home
 from nugget.index.documents import sync_provenance
@@ -45,8 +45,7 @@ def learned(session: Session, workspace: str = "w") -> list[Unit | Nugget]:
     redacted, _ = redact_session(session, settings=Settings())
     units = [one.unit for one in extract_offline(redacted, embed=None, now=NOW)]
     places = Places(session=session, roots=[])
-    reading = read_for_nuggets(session, TouchedFiles(), places, workspace=workspace, settings=Settings(), now=NOW)
-    return [*units, *heuristic_nuggets(reading)]
+    return [*units, *heuristic_nuggets(session, TouchedFiles(), places, settings=Settings(), now=NOW)]
 
 
 def said_to_be_the_users(session: Session) -> list[Unit | Nugget]:

@@ -20,7 +20,7 @@ import nugget
 from nugget.cli import run
 from nugget.errors import UsageError
 from nugget.infra import query_log
-from nugget.provenance.answering import code_query
+from nugget.provenance import code_query
 
 
 @pytest.fixture

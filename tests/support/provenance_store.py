@@ -18,8 +18,8 @@ from nugget.index.documents import sync_provenance
 from nugget.infra.workspace import find_workspace
 from nugget.models import Scope
 from nugget.models.nuggets import FileTouch, Nugget, NuggetBundle, NuggetQuery, NuggetType, SessionRecord, TouchAction
-from nugget.provenance import why
 from nugget.provenance.checkout import Checkout
+from nugget.provenance.ranking import why
 from nugget.sources.nugget_store import write_session
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -1,0 +1,293 @@
+"""What is known of a workspace: its sessions, the nuggets of each file, what is missing, and what is named and gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from nugget.config import Environment, Settings
+from nugget.errors import GitError, NuggetError, UsageError, reason_of
+from nugget.index import provenance as stored
+from nugget.index.provenance import IndexedSession
+from nugget.infra import git
+from nugget.infra.query_log import Asked
+from nugget.infra.workspace import Workspace
+from nugget.models import EventKind, Scope, SessionFile, Unit
+from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
+from nugget.provenance.checkout import Checkout, follow_renames
+from nugget.provenance.symbols import can_read, find_definitions
+from nugget.redaction import redact_session
+from nugget.sources.session_workspaces import WorkspaceFinder
+from nugget.sources.sessions import find_sessions, read_any
+
+CHURN_DAYS = 180
+"""How far back changes are counted."""
+_NO_CODE = (
+    ".lock", ".sum", ".svg", ".png", ".jpg", ".gif", ".ico", ".pdf", ".woff", ".woff2", ".map", ".snap", ".min.js",
+    "package-lock.json", "CHANGELOG.md", ".gitignore",
+)  # fmt: skip
+"""Files that change without anybody deciding anything."""
+_HEAD_BYTES = 65_536
+_GREPPED_WORDS = 200
+_QUOTED = re.compile(r"`([^`\n]{2,120})`")
+_PATH = re.compile(r"(?<![\w:/.@-])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,7}(?![\w/])")
+_NAME = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w*)(\(\))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSession:
+    """A session of a workspace. Without `indexed` it was found on disk and not extracted yet."""
+
+    record: SessionRecord
+    indexed: IndexedSession | None = None
+    file: SessionFile | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDetail:
+    """A session in full: what was asked, what it touched and taught, how many events of each kind it has.
+
+    `problem` says why its transcript could not be read; prompts and events are those of the store then, or none.
+    """
+
+    known: KnownSession
+    prompts: tuple[str, ...] = ()
+    events: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
+    touches: tuple[FileTouch, ...] = ()
+    nuggets: tuple[Nugget, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """How often a file was asked about, is explained by nuggets, and was changed by commits."""
+
+    path: str
+    queries: int = 0
+    nuggets: int = 0
+    changes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """Missing knowledge: `asked` has questions behind it, `unexplained` changes often and has no nugget at all."""
+
+    asked: tuple[Covered, ...]
+    unexplained: tuple[Covered, ...]
+    degraded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A path or symbol (`kind`) that a nugget or unit (`ref`) names and that is not there."""
+
+    ref: str
+    summary: str
+    kind: str
+    name: str
+
+
+def workspace_sessions(
+    connection: sqlite3.Connection, workspace: Workspace, environment: Environment, *, since: datetime | None = None
+) -> list[KnownSession]:
+    """Return the sessions of a workspace that ended at `since` or later, newest first."""
+    files = {file.id: file for file in find_sessions(environment)}
+    extracted = stored.sessions(connection, workspace.identity)
+    shown = stored.sessions(connection, workspace.identity, since=since)
+    known = [KnownSession(record=one.record, indexed=one, file=files.get(one.record.session)) for one in shown]
+    finder = WorkspaceFinder(environment.home)
+    for id_ in files.keys() - {one.record.session for one in extracted}:
+        file, ended = files[id_], datetime.fromtimestamp(files[id_].mtime, UTC)
+        folder = _folder_of(file) if since is None or ended >= since else None
+        if folder and finder.of_folder(folder).identity == workspace.identity:
+            record = SessionRecord(session=id_, workspace=workspace.identity, agent=file.agent, ended=ended)
+            known.append(KnownSession(record=record, file=file))
+    earliest = datetime.min.replace(tzinfo=UTC)
+    return sorted(known, key=lambda one: one.record.started or one.record.ended or earliest, reverse=True)
+
+
+def session_detail(
+    connection: sqlite3.Connection, workspace: Workspace, environment: Environment, settings: Settings, prefix: str
+) -> SessionDetail:
+    """Return one session of a workspace, redacted, by its id or the beginning of it.
+
+    Raises UsageError if no session, or more than one, has such an id.
+    """
+    everything = workspace_sessions(connection, workspace, environment) if prefix else []
+    found = [one for one in everything if one.record.session.startswith(prefix)]
+    if not found:
+        hint = "`nugget sessions` lists them."
+        raise UsageError(f"No session of {workspace.name} has an id that begins with {prefix!r}.", hint=hint)
+    if len(found) > 1:
+        some = ", ".join(one.record.session for one in found[:3])
+        raise UsageError(f"{len(found)} sessions have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
+    (known,) = found
+    record = known.record
+    touches = tuple(stored.touches_of(connection, known.indexed.file)) if known.indexed else ()
+    nuggets = tuple(stored.nugget_list(connection, workspace.identity, session=record.session))
+    try:
+        place = known.file or Path(record.transcript or "")
+        if isinstance(place, Path) and not place.is_file():
+            raise NuggetError("Its transcript is not on this machine (any more).")
+        session, _ = redact_session(read_any(place), settings=settings)
+    except Exception as error:
+        prompts = (record.first_prompt,) if record.first_prompt else ()
+        return SessionDetail(known=known, prompts=prompts, touches=touches, nuggets=nuggets, problem=reason_of(error))
+    return SessionDetail(
+        known=known, prompts=tuple(event.text for event in session.events if event.kind is EventKind.PROMPT),
+        events=dict(Counter(str(event.kind) for event in session.events)), touches=touches, nuggets=nuggets,
+        failed=sum(event.ok is False for event in session.events),
+    )  # fmt: skip
+
+
+def _folder_of(file: SessionFile) -> str | None:
+    """Return the folder that a session ran in, from the beginning of its file; None if that does not tell."""
+    try:
+        with file.path.open("rb") as content:
+            head = b"" if file.is_shared else content.read(_HEAD_BYTES)
+        found = re.search(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")', head)
+        return str(json.loads(found[1])) if found else None
+    except (OSError, ValueError):
+        return None
+
+
+def coverage(connection: sqlite3.Connection, checkout: Checkout) -> list[Covered]:
+    """Return the files of a workspace with nuggets, most first, under their present names."""
+    scoped = stored.scoped_paths(connection, checkout.workspace.identity)
+    aliases = follow_renames(connection, checkout, scoped)
+    counts: Counter[str] = Counter()
+    for path, count in scoped.items():
+        counts[aliases.get(path, path)] += count
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [Covered(path=path, nuggets=count) for path, count in ordered]
+
+
+def find_gaps(connection: sqlite3.Connection, checkout: Checkout, entries: Sequence[Asked], *, now: datetime) -> Gaps:
+    """Return the gaps of a workspace. `entries` are those of the query log.
+
+    A file is a gap if it was asked about more often than it has nuggets, the most questions for each nugget first; and
+    if it has none and was changed in CHURN_DAYS days, the most changes first.
+    """
+    identity = checkout.workspace.identity
+    covered = {one.path: one.nuggets for one in coverage(connection, checkout)}
+    asked = Counter(entry.path for entry in entries if entry.workspace == identity and entry.path)
+    changes, degraded = _changes(checkout, now)
+
+    def known(path: str) -> int:
+        return covered.get(path, 0) or sum(count for file, count in covered.items() if file.startswith(f"{path}/"))
+
+    files = [
+        Covered(path=path, queries=asked[path], nuggets=known(path), changes=changes[path])
+        for path in sorted(asked.keys() | changes.keys())
+        if checkout.exists(path)
+    ]
+    gaps = [one for one in files if one.queries > one.nuggets]
+    silent = [one for one in files if one.changes and one.path not in covered and not one.path.endswith(_NO_CODE)]
+    return Gaps(
+        asked=tuple(sorted(gaps, key=lambda one: (-one.queries / (1 + one.nuggets), -one.changes))),
+        unexplained=tuple(sorted(silent, key=lambda one: -one.changes)), degraded=degraded,
+    )  # fmt: skip
+
+
+def _changes(checkout: Checkout, now: datetime) -> tuple[Counter[str], tuple[str, ...]]:
+    """Count the recent commits that changed each file; nothing, and the reason, if git cannot say."""
+    if checkout.workspace.common_dir is None:
+        return Counter(), ("no_git",)
+    since = (now - timedelta(days=CHURN_DAYS)).isoformat()
+    command = ("log", "--format=", "--name-only", "--no-renames", "--no-merges", "-z", f"--since={since}", "HEAD")
+    try:
+        output = git.run(checkout.workspace.root, *command, timeout_s=20)
+    except GitError as error:
+        return Counter(), (f"no_churn: {error}",)
+    return Counter(path for token in os.fsdecode(output).split("\0") if (path := token.strip("\n"))), ()
+
+
+def check_names(
+    connection: sqlite3.Connection, checkout: Checkout, units: Sequence[Unit] = ()
+) -> tuple[list[Missing], int]:
+    """Return which mentioned names are missing, and how many nuggets and units were checked.
+
+    Scopes count, paths in the text, and symbols in backquotes. A renamed file is there. A symbol is there if its name
+    stands anywhere in the checkout.
+    """
+    named = [
+        (f"provenance:{one.id}", one.summary, one.scope, f"{one.summary}\n{one.detail}")
+        for one in stored.nugget_list(connection, checkout.workspace.identity)
+    ]
+    named += [(unit.ref, unit.title, unit.scope or Scope(), unit.body) for unit in units]
+    mentioned = {path for _, _, scope, text in named for path in (scope.path, *_paths_in(text)) if path}
+    aliases = follow_renames(connection, checkout, mentioned)
+    tracked = _tracked(checkout)
+    absent = _absent_words(checkout, {word for *_, text in named for word in _symbols_in(text)})
+
+    def is_defined(symbol: str, path: str) -> bool:
+        return bool(find_definitions(checkout, symbol, path=path))
+
+    def missing(scope: Scope, text: str) -> Iterator[tuple[str, str]]:
+        present = aliases.get(scope.path, scope.path) if scope.path else None
+        if present and not checkout.exists(present):
+            yield "path", present
+        elif present and (word := scope.symbol) and can_read(present) and not is_defined(word, present):
+            yield "symbol", word
+        for path in _paths_in(text):
+            # A path may be told from a folder inside: `auth/login.py` for `src/auth/login.py`.
+            is_there = path == scope.path or path in aliases or checkout.exists(path)
+            if not is_there and not any(file.endswith(f"/{path}") for file in tracked):
+                yield "path", path
+        yield from (("symbol", word) for word in _symbols_in(text) if word in absent and word != scope.symbol)
+
+    found = [
+        Missing(ref=ref, summary=summary, kind=kind, name=name)
+        for ref, summary, scope, text in named
+        for kind, name in dict.fromkeys(missing(scope, text))
+    ]
+    return found, len(named)
+
+
+def _paths_in(text: str) -> list[str]:
+    return [path.removeprefix("./") for path in dict.fromkeys(_PATH.findall(text)) if not path.startswith((".", "/"))]
+
+
+def _symbols_in(text: str) -> Iterator[str]:
+    """Yield the last part of each name in backquotes that looks like code: `login()`, `max_age`, `TokenStore.get`."""
+    for quoted in _QUOTED.findall(text):
+        found = _NAME.fullmatch(quoted)
+        if found is None or (quoted.islower() and "." in quoted and "_" not in quoted and not found[2]):
+            continue  # a file name, such as `config.py`
+        name = found[1]
+        if found[2] or "_" in name or (name.lower() != name and name.upper() != name and not name.istitle()):
+            yield name
+
+
+def _tracked(checkout: Checkout) -> frozenset[str]:
+    if checkout.workspace.common_dir is None:
+        return frozenset()
+    command = ("ls-files", "-z", "-c", "-o", "--exclude-standard")
+    try:
+        return frozenset(os.fsdecode(git.run(checkout.workspace.root, *command, check=False, timeout_s=20)).split("\0"))
+    except GitError:
+        return frozenset()
+
+
+def _absent_words(checkout: Checkout, words: Iterable[str]) -> frozenset[str]:
+    """Return the words that occur in no file. Without git nothing is known to be absent."""
+    wanted, present = sorted(words), set[str]()
+    if checkout.workspace.common_dir is None:
+        return frozenset()
+    for start in range(0, len(wanted), _GREPPED_WORDS):
+        part = [argument for word in wanted[start : start + _GREPPED_WORDS] for argument in ("-e", word)]
+        command = ("grep", "-h", "-o", "-w", "-I", "--fixed-strings", "--untracked", *part)
+        try:
+            output = git.run(checkout.workspace.root, *command, check=False, timeout_s=30)
+        except GitError:
+            return frozenset()
+        present |= set(output.decode("utf-8", "replace").split())
+    return frozenset(wanted) - present

@@ -1,0 +1,227 @@
+"""Rank the nuggets and units that explain a place in the code, or answer a question about it.
+
+    place, words -> candidates -> scores -> staleness of the best -> order -> packing -> NuggetBundle
+
+Candidates are the nuggets scoped to the file, to its folders, to what lies below a folder, beside a file, or to the
+whole workspace; and those that hold words of the question, or mean the like. What matches both place and question comes
+first. Whether a nugget is stale costs a look at a file, so only those that are shown are looked at.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
+from heapq import heapify, heappop, heappush
+
+from nugget.index import provenance as stored
+from nugget.index import queries
+from nugget.index.provenance import BriefNugget
+from nugget.markdown import body_below_title
+from nugget.models import Scope, StaleReason, Unit
+from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
+from nugget.provenance.checkout import Checkout, Location, follow_renames
+from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
+from nugget.retrieval.relevance import Signals, contributions_of, relevance
+
+TEXT_CANDIDATES = 200
+"""Nuggets taken from the words of a question, at most."""
+COUNTS_AS: Mapping[str, NuggetType] = {
+    "decision": NuggetType.DECISION,
+    "bug": NuggetType.CAVEAT,
+    "belief": NuggetType.CONSTRAINT,
+    "pattern": NuggetType.DECISION,
+    "concept": NuggetType.INTENT,
+}
+"""Types of nuggets as which the brain's units are weighed, by type of unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """A unit of the brain that is scoped to code of the workspace.
+
+    `text` is its BM25 as a share of the best unit's, None if it holds no word of the question.
+    """
+
+    unit: Unit
+    text: float | None = None
+    stale_reason: StaleReason | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    signals: Signals
+    learned: datetime | None
+    brief: BriefNugget | None = None
+    unit: Unit | None = None
+    stale: StaleReason | None = None
+
+    @property
+    def matches_text(self) -> bool:
+        return self.signals.text is not None or self.signals.meaning is not None
+
+    @property
+    def rank(self) -> tuple[bool, float, float]:
+        """Sort key: what matches place and words first, then by score, then the newest."""
+        matches_both = self.matches_text and self.signals.match is not ScopeMatch.ELSEWHERE
+        score = relevance(replace(self.signals, is_stale=self.stale is not None))
+        return not matches_both, -score, -(self.learned.timestamp() if self.learned else 0.0)
+
+
+def why(
+    query: NuggetQuery,
+    *,
+    connection: sqlite3.Connection,
+    checkout: Checkout,
+    now: datetime,
+    meant: Mapping[str, float] | None = None,
+    symbol_words: Sequence[str] = (),
+    reviewed: Sequence[Reviewed] = (),
+) -> NuggetBundle:
+    """Answer a question about code from the machine's index.
+
+    `meant` are nuggets that mean the like of the question: id -> cosine. `symbol_words` are further names by which a
+    nugget is about the symbol. `reviewed` are the units of the brain that are scoped to this workspace.
+    """
+    place, notes = locate(query, connection, checkout)
+    candidates = _candidates(query, place, now, meant or {}, symbol_words)
+    candidates += [one for unit in reviewed if (one := _of_brain(unit, query, place, now))]
+    chosen = _best(candidates, query.budget_tokens // NUGGET_FRAME_TOKENS + 1, place, now.date())
+    nuggets = stored.nuggets_by_id(connection, [one.brief.id for one in chosen if one.brief])
+    hits = []
+    for one in chosen:
+        nugget = as_nugget(one.unit) if one.unit else nuggets.get(one.brief.id) if one.brief else None
+        if nugget is not None:
+            signals = replace(one.signals, is_stale=one.stale is not None)
+            hits.append(
+                NuggetHit(nugget=nugget, score=relevance(signals), match=signals.match, matched_text=one.matches_text,
+                          stale_reason=one.stale, contributions=contributions_of(signals), unit=one.unit)
+            )  # fmt: skip
+    packed, budget, hint = pack_nuggets(
+        hits, budget_tokens=query.budget_tokens, depth=query.depth, candidates=len(candidates)
+    )
+    for path in dict.fromkeys(hit.nugget.scope.path for hit in packed if hit.nugget.scope.path and not hit.unit):
+        if (present := place.aliases.get(path, path)) != path:
+            notes.append(f"{path} is {present} now.")
+        elif place.path == path and not place.is_folder and (unread := checkout.file(path).why_unread):
+            notes.append(f"Whether {path} changed since is not known: {unread}.")
+    return NuggetBundle(
+        query=replace(query, path=place.path), hits=packed, budget=budget, candidates=len(candidates),
+        more_context_hint=hint, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def as_nugget(unit: Unit) -> Nugget:
+    """Return a unit of the brain as it is weighed and shown beside nuggets."""
+    changed = unit.last_modified or unit.created
+    return Nugget(
+        id=unit.ref, type=COUNTS_AS.get(unit.type, NuggetType.INTENT), summary=unit.title, confidence=unit.confidence,
+        session=unit.session or "", detail=body_below_title(unit.body).strip(), scope=unit.scope or Scope(),
+        agent="reviewed", session_started=datetime.combine(changed, time(), UTC) if changed else None,
+        alternatives=unit.alternatives, stale_after=unit.stale_after, evidence=unit.evidence,
+    )  # fmt: skip
+
+
+def locate(query: NuggetQuery, connection: sqlite3.Connection, checkout: Checkout) -> tuple[Location, list[str]]:
+    """Return the place of a query as it is now, and notes on it."""
+    scoped = stored.scoped_paths(connection, checkout.workspace.identity)
+    path = query.path
+    aliases = follow_renames(connection, checkout, scoped, asked=path)
+    notes: list[str] = []
+    if path and path in aliases:
+        notes.append(f"{path} was renamed; shown is {aliases[path]}.")
+        path = aliases[path]
+    is_folder = path is not None and checkout.is_folder(path)
+    if path and not is_folder and not checkout.exists(path):
+        is_folder = any(scope.startswith(f"{path}/") for scope in scoped)
+        notes.append(f"{path} is not in the checkout (any more).")
+    place = Location(connection=connection, checkout=checkout, path=path, is_folder=is_folder, aliases=aliases)
+    return place, notes
+
+
+def _candidates(
+    query: NuggetQuery, place: Location, now: datetime, meant: Mapping[str, float], symbol_words: Sequence[str]
+) -> list[_Candidate]:
+    connection, workspace = place.connection, place.workspace
+    briefs = {one.id: one for one in _at(query, place)}
+    texts: dict[str, float] = {}
+    if query.text:
+        found = stored.search_brief(
+            connection, workspace, query.text, chunks=int(queries.meta(connection, "chunks") or 0),
+            limit=TEXT_CANDIDATES, types=query.types, since=query.since,
+        )  # fmt: skip
+        best = max((score for _, score in found.values()), default=0.0) or 1.0
+        texts = {id_: score / best for id_, (_, score) in found.items()}
+        briefs |= {id_: brief for id_, (brief, _) in found.items()}
+        briefs |= stored.brief_of_ids(connection, list(meant), workspace, types=query.types, since=query.since)
+    named: set[str] = set()
+    if query.symbol:
+        words = {query.symbol, query.symbol.rpartition(".")[2], *symbol_words}
+        named = {id_ for id_, brief in briefs.items() if brief.symbol in words}
+        for word in words:
+            named |= stored.naming(connection, workspace, list(briefs), word)
+    return [
+        _Candidate(
+            brief=brief, learned=brief.learned,
+            signals=Signals(
+                type=brief.type, match=place.match(brief.path), confidence=brief.confidence, names_symbol=id_ in named,
+                age_days=_age_days(brief.learned, now), text=texts.get(id_), meaning=meant.get(id_),
+            ),
+        )
+        for id_, brief in briefs.items()
+    ]  # fmt: skip
+
+
+def _at(query: NuggetQuery, place: Location) -> list[BriefNugget]:
+    """Return the nuggets at, above, below and beside a place, under the names that files have and had."""
+    path = place.path
+    if path is None:
+        return []
+    parts = path.split("/")
+    above = ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
+    moved_here = [old for old, now in place.aliases.items() if place.match(now) is not ScopeMatch.ELSEWHERE]
+    found = stored.brief_at(
+        place.connection, place.workspace, paths=list(dict.fromkeys([path, *above, "", *moved_here])),
+        folders=[] if place.is_folder else [path.rpartition("/")[0]], below=[path] if place.is_folder else [],
+        types=query.types, since=query.since,
+    )  # fmt: skip
+    return [one for one in found if place.match(one.path) is not ScopeMatch.ELSEWHERE]
+
+
+def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> _Candidate | None:
+    """Return a unit of the brain as a candidate; None if it is neither about the place nor matches the words."""
+    nugget = as_nugget(one.unit)
+    match, learned = place.match(nugget.scope.path or ""), nugget.session_started
+    if match in (ScopeMatch.ELSEWHERE, ScopeMatch.WORKSPACE) and one.text is None:
+        return None
+    if (query.types and nugget.type not in query.types) or (query.since and (not learned or learned < query.since)):
+        return None
+    signals = Signals(
+        type=nugget.type, match=match, confidence=nugget.confidence, age_days=_age_days(learned, now), text=one.text,
+        names_symbol=bool(query.symbol) and query.symbol in (nugget.scope.symbol, nugget.summary),
+    )  # fmt: skip
+    return _Candidate(signals=signals, learned=learned, unit=one.unit, stale=one.stale_reason)
+
+
+def _best(candidates: Sequence[_Candidate], limit: int, place: Location, today: date) -> list[_Candidate]:
+    """Return the best `limit` candidates in order.
+
+    A penalty only lowers a score: whatever leads is looked at once, put back if it is stale, and is in its place when
+    it leads again.
+    """
+    waiting = [(one.rank, number, one, one.brief is None) for number, one in enumerate(candidates)]
+    heapify(waiting)
+    chosen: list[_Candidate] = []
+    while waiting and len(chosen) < limit:
+        _, number, one, is_looked_at = heappop(waiting)
+        if not is_looked_at and one.brief and (reason := place.stale_reason(one.brief, today)):
+            one = replace(one, stale=reason)
+            heappush(waiting, (one.rank, number, one, True))
+        else:
+            chosen.append(one)
+    return chosen
+
+
+def _age_days(moment: datetime | None, now: datetime) -> float | None:
+    return None if moment is None else (now - moment).total_seconds() / 86400
