@@ -85,8 +85,7 @@ def _fill_store(home: Path, repo: Path, count: int) -> None:
     from nugget.infra.workspace import find_workspace
     from nugget.models import Scope
     from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-    from nugget.sources import nugget_store_lines as lines
-    from nugget.sources.nugget_store import session_file
+    from nugget.sources.nugget_store import line_of, session_file
 
     workspace = find_workspace(repo)
     assert workspace is not None
@@ -97,7 +96,7 @@ def _fill_store(home: Path, repo: Path, count: int) -> None:
         record = SessionRecord(
             session=session, workspace=workspace.identity, title=f"Session {number}", started=started, records=10
         )
-        written = [lines.record_line(record)]
+        written = [line_of(record)]
         for position in range(PER_SESSION):
             path = None if rng.random() < 0.2 else f"src/mod{rng.randrange(40)}/file{rng.randrange(30)}.py"
             nugget = Nugget(
@@ -106,9 +105,9 @@ def _fill_store(home: Path, repo: Path, count: int) -> None:
                 scope=Scope(repo=workspace.identity, path=path), session_started=started, extracted_at=started,
                 source_prompt=" ".join(rng.choices(WORDS, k=20)), file_hash="0" * 64 if path else None,
             )  # fmt: skip
-            written.append(lines.nugget_line(nugget))
+            written.append(line_of(nugget))
             if path:
-                written.append(lines.touch_line(FileTouch(path=path, action=TouchAction.MODIFIED, at=started)))
+                written.append(line_of(FileTouch(path=path, action=TouchAction.MODIFIED, at=started)))
         file = session_file(home, workspace.identity, session)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(json.dumps(line) + "\n" for line in written), "utf-8")

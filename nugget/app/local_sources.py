@@ -241,7 +241,7 @@ def _refresh_provenance(
     connection: sqlite3.Connection, environment: Environment, embedder: Embedder | None
 ) -> PendingChanges:
     from nugget.index.documents import sync_provenance
-    from nugget.sources.nugget_units import NuggetUnits
+    from nugget.sources.nugget_store import NuggetUnits
 
     if not (environment.home / "provenance").is_dir():
         return PendingChanges()

@@ -23,8 +23,8 @@ from nugget.index.writes import indexed_title
 from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, FileState, Problem, SourceName, Unit
-from nugget.sources.notes import DocumentSource, ReadDocument
-from nugget.sources.nugget_units import NuggetUnits, RecordDocument
+from nugget.sources import DocumentSource, ReadDocument
+from nugget.sources.nugget_store import NuggetUnits
 from nugget.text import estimate_tokens
 
 _FILES_A_BATCH = 64
@@ -218,7 +218,7 @@ def _put(connection: sqlite3.Connection, source: SourceName, entry: _Prepared) -
             state = replace(state, problems=(*state.problems, taken))
             if owner != state.path:  # read it again next time: the other file may be gone by then
                 state = replace(state, hash="", mtime_ns=-1)
-        if isinstance(entry.document, RecordDocument):
+        if entry.document.record is not None:
             put_record(connection, state.path, entry.document.record, stored)
         elif source is SourceName.PROVENANCE:
             remove_record(connection, state.path)

@@ -29,7 +29,7 @@ from nugget.provenance.checkout import Checkout, Location, find_workspace_of, fo
 from nugget.provenance.ranking import TEXT_CANDIDATES, Reviewed, locate, why
 from nugget.provenance.symbols import Definition, can_read, find_definitions, is_symbol
 from nugget.retrieval.staleness import stale_reasons as stale_units
-from nugget.sources.nugget_units import NuggetUnits
+from nugget.sources.nugget_store import NuggetUnits
 
 NEAREST = 50
 """Chunks taken from vectors, at most."""

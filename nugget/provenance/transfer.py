@@ -15,10 +15,9 @@ from typing import Any, BinaryIO
 
 from nugget.config import Settings
 from nugget.models import Problem, Speaker, SpeechOrigin
-from nugget.models.nuggets import Nugget, SessionRecord
+from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.redaction import allow_list
 from nugget.sources import nugget_store as store
-from nugget.sources import nugget_store_lines as lines
 
 MAX_PER_SESSION = 5000
 """Nuggets, and touches, taken from one session of an import; no session has more."""
@@ -49,8 +48,8 @@ def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
     """
     for file in store.session_files(home, workspace):
         record = replace(store.read_session_file(file)[0], workspace=file.parent.name, transcript=None)
-        told = [lines.record_line(record), *map(lines.nugget_line, record.nuggets)]
-        yield from (json.dumps(line, ensure_ascii=False) for line in (*told, *map(lines.touch_line, record.touches)))
+        lines = (store.line_of(record), *map(store.line_of, record.nuggets), *map(store.line_of, record.touches))
+        yield from (json.dumps(line, ensure_ascii=False) for line in lines)
 
 
 def import_lines(home: Path, stream: BinaryIO, *, name: str, settings: Settings, dry_run: bool = False) -> Imported:
@@ -74,26 +73,23 @@ def _sessions(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[
     record: SessionRecord | None = None
     for number, line in _lines(stream, name, problems):
         try:
-            if len(line) == store.MAX_LINE_BYTES and not line.endswith(b"\n"):
-                raise lines.Unreadable("the line is too long")
-            values = lines.parse(line) if line.strip() else {}
-            kind = values.get("kind")
-            if kind == "session":
+            is_long = len(line) == store.MAX_LINE_BYTES and not line.endswith(b"\n")
+            value = store.read_line(None if is_long else line)
+            if isinstance(value, SessionRecord):
                 if record is not None:
                     yield record
                 record = None
-                found = lines.read_record(values)
-                if len(found.session) > _MAX_NAME or len(found.workspace) > _MAX_NAME:
-                    raise lines.Unreadable("the name of the session or the workspace is too long")
+                if len(value.session) > _MAX_NAME or len(value.workspace) > _MAX_NAME:
+                    raise store.Unreadable("the name of the session or the workspace is too long")
                 # Only a transcript on this machine can say more.
-                record = replace(found, records=0, transcript=None)
-            elif kind in ("nugget", "touch") and record is None:
-                raise lines.Unreadable(f"a {kind} without a session before it")
-            elif kind == "nugget" and record is not None and len(record.nuggets) < MAX_PER_SESSION:
-                record = replace(record, nuggets=(*record.nuggets, _of_session(lines.read_nugget(values), record)))
-            elif kind == "touch" and record is not None and len(record.touches) < MAX_PER_SESSION:
-                record = replace(record, touches=(*record.touches, lines.read_touch(values)))
-        except lines.Unreadable as error:
+                record = replace(value, records=0, transcript=None)
+            elif isinstance(value, Nugget | FileTouch) and record is None:
+                raise store.Unreadable("a nugget or touch without a session before it")
+            elif isinstance(value, Nugget) and record is not None and len(record.nuggets) < MAX_PER_SESSION:
+                record = replace(record, nuggets=(*record.nuggets, _of_session(value, record)))
+            elif isinstance(value, FileTouch) and record is not None and len(record.touches) < MAX_PER_SESSION:
+                record = replace(record, touches=(*record.touches, value))
+        except store.Unreadable as error:
             problems.append(Problem(path=name, line=number, reason=str(error)))
     if record is not None:
         yield record

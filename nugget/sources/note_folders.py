@@ -20,9 +20,10 @@ from nugget.config import Environment, Settings, expanded
 from nugget.errors import GitError, TranscriptError, UsageError
 from nugget.infra import git
 from nugget.models import Problem, SourceName
+from nugget.sources import ReadDocument
 from nugget.sources.files import list_folder
 from nugget.sources.ignore_files import Private, Walk
-from nugget.sources.notes import SUFFIXES, Names, ReadDocument, Redact, modified_day, read_bytes, read_note
+from nugget.sources.notes import SUFFIXES, Names, Redact, modified_day, read_bytes, read_note
 from nugget.sources.records import mapping_of, read_document
 from nugget.text import slugify
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 from urllib.parse import unquote
 
 from nugget.brain.frontmatter import Fields, FrontmatterError, nodes, plain_line_ends, split
@@ -33,28 +32,6 @@ _INLINE_TAG = re.compile(r"(?:^|(?<=\s))#([^\W\d_][\w/-]{1,40})(?=\s|$|[.,;])", 
 
 Redact = Callable[[str], str]
 """Takes the secrets out of a text."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadDocument:
-    """Content of a file: its units and problems."""
-
-    units: tuple[Unit, ...] = ()
-    problems: tuple[Problem, ...] = ()
-
-
-class DocumentSource(Protocol):
-    """Files that each hold units. `nugget.index.documents` syncs the machine's index with them."""
-
-    @property
-    def name(self) -> SourceName:
-        """The source that the units belong to."""
-
-    def files(self) -> Iterable[tuple[str, Path | str]]:
-        """Yield every file as (key, place); the key is unique within the source and stays the same."""
-
-    def read(self, key: str, file: Path) -> ReadDocument:
-        """Return the content of a file. May raise NuggetError, OSError or ValueError, which become a Problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

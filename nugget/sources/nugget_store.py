@@ -19,34 +19,48 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import date
+from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from nugget.errors import TranscriptError
 from nugget.infra import files
 from nugget.infra.workspace import Workspace
-from nugget.models import Problem
-from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
-from nugget.sources import nugget_store_lines as lines
-from nugget.sources.records import parse_record, read_lines
+from nugget.models import Origin, Problem, SourceName, Unit
+from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, SessionRecord
+from nugget.sources import ReadDocument
+from nugget.sources.records import parse_record, parse_timestamp, read_lines, storable, text_of
+from nugget.text import shorten
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+FORMAT = 1
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """A longer line is a problem; a touch of a file with 100,000 lines needs 1.6 MB."""
+HASH_DIGITS = 16
+"""Hex digits of one line's hash."""
 _WORKSPACE_FILE = "workspace.json"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_LINE_HASHES = re.compile(rf"(?:[0-9a-f]{{{HASH_DIGITS}}})*")
+_MAX_TEXT, _MAX_PARTS = 20_000, 20
+_KINDS: Mapping[str, type] = {"session": SessionRecord, "nugget": Nugget, "touch": FileTouch}
+_MOMENTS = ("started", "ended", "session_started", "extracted_at", "at")
+_NAMES = frozenset(
+    "session workspace agent id repo method records file_hash before_hash after_hash line_hashes".split()
+)
+"""Fields that hold names and hashes, which redaction must not change."""
 
 
-@dataclass(slots=True)
-class _State:
-    """State after the lines read so far."""
-
-    session: SessionRecord | None = None
-    nuggets: dict[str, Nugget] = field(default_factory=dict)
-    touches: dict[str, FileTouch] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+class Unreadable(ValueError):
+    """A line is invalid; the message says why."""
 
 
 def provenance_folder(home: Path, workspace: str) -> Path:
@@ -70,33 +84,129 @@ def read_session_file(path: Path) -> tuple[SessionRecord, tuple[Problem, ...]]:
     """Return the session in a file, and the lines that could not be read.
 
     Without a readable session line, the file's and the folder's names are the session and the workspace. Raises
-    TranscriptError when the file cannot be read at all.
+    TranscriptError if the file cannot be read at all.
     """
-    state = _State()
+    session: SessionRecord | None = None
+    nuggets: dict[str, Nugget] = {}
+    touches: dict[str, FileTouch] = {}
+    problems: list[Problem] = []
     try:
         with path.open("rb") as file:
-            _read_lines(file, str(path), state)
+            for number, (_, line) in enumerate(read_lines(file, limit=MAX_LINE_BYTES), 1):
+                try:
+                    value = read_line(line)
+                except Unreadable as error:
+                    problems.append(Problem(path=str(path), line=number, reason=str(error)))
+                    continue
+                if isinstance(value, SessionRecord):
+                    session = value
+                elif isinstance(value, Nugget):
+                    nuggets[value.id] = value
+                elif isinstance(value, FileTouch):
+                    touches[value.path] = value
+                elif value:
+                    nuggets.pop(text_of(value.get("nugget")), None)
+                    touches.pop(text_of(value.get("touch")), None)
     except OSError as error:
         raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
-    record = state.session
-    if record is None:
-        record = SessionRecord(session=path.stem, workspace=path.parent.name)
-        if not state.problems:
-            state.problems.append(Problem(path=str(path), reason="no line tells of the session"))
-    found = replace(record, nuggets=tuple(state.nuggets.values()), touches=tuple(state.touches.values()))
-    return found, tuple(state.problems)
+    if session is None and not problems:
+        problems.append(Problem(path=str(path), reason="no line tells of the session"))
+    session = session or SessionRecord(session=path.stem, workspace=path.parent.name)
+    return replace(session, nuggets=tuple(nuggets.values()), touches=tuple(touches.values())), tuple(problems)
 
 
-def _read_lines(stream: BinaryIO, name: str, state: _State) -> None:
-    """Add what the lines of an opened file say to `state`; `name` is for its problems."""
-    for number, (_, line) in enumerate(read_lines(stream, limit=MAX_LINE_BYTES), 1):
-        if line is None:
-            state.problems.append(Problem(path=name, line=number, reason="the line is too long"))
-        elif line.strip():
-            try:
-                _take(line, state)
-            except lines.Unreadable as error:
-                state.problems.append(Problem(path=name, line=number, reason=str(error)))
+def read_line(line: bytes | None) -> SessionRecord | Nugget | FileTouch | Mapping[str, Any] | None:
+    """Parse a line: a session without nuggets and touches, a nugget, a touch, or the values of a retraction.
+
+    Returns None for a blank line or a kind that a later version may write. `line` is None if it was too long. Raises
+    Unreadable.
+    """
+    if line is None:
+        raise Unreadable("the line is too long")
+    if not line.strip():
+        return None
+    values = parse_record(line)
+    if values is None or not isinstance(kind := values.get("kind"), str):
+        raise Unreadable("not a JSON object with a `kind`")
+    if isinstance(values.get("format"), int) and values["format"] > FORMAT:
+        raise Unreadable(f"written in format {values['format']}, which this version does not know")
+    if kind not in _KINDS:
+        return values if kind == "retracted" else None
+    hashes = values.pop("line_hashes", "")
+    if not isinstance(hashes, str) or not _LINE_HASHES.fullmatch(hashes):
+        raise Unreadable("`line_hashes` are invalid")
+    given = {key: _bounded(value) for key, value in values.items() if key not in ("nuggets", "touches")}
+    given |= {key: parse_timestamp(given[key]) for key in _MOMENTS if key in given}
+    value = _validated(kind, given)
+    if isinstance(value, FileTouch):
+        parts = range(0, len(hashes), HASH_DIGITS)
+        return replace(value, line_hashes=tuple(hashes[n : n + HASH_DIGITS] for n in parts))
+    if isinstance(value, Nugget):
+        summary = shorten(" ".join(value.summary.split()), SUMMARY_CHARS)
+        return replace(value, summary=summary, confidence=min(1.0, max(0.0, value.confidence)))
+    return value
+
+
+def line_of(value: SessionRecord | Nugget | FileTouch) -> dict[str, Any]:
+    """Return the line of a session (without its nuggets and touches), a nugget or a touch."""
+    kind = next(kind for kind, type_ in _KINDS.items() if isinstance(value, type_))
+    line = ({"format": FORMAT} if kind == "session" else {}) | {"kind": kind} | _json_value(value)
+    if isinstance(value, FileTouch) and value.line_hashes:
+        line["line_hashes"] = "".join(value.line_hashes)
+    return {key: held for key, held in line.items() if key not in ("nuggets", "touches")}
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(_KINDS[kind])
+
+
+def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | FileTouch:
+    """Return the value of a line by the types of its fields, if its names, paths and numbers are valid too."""
+    from pydantic import ValidationError
+
+    try:
+        value: Any = _adapter(kind).validate_python(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise Unreadable(f"`{'.'.join(map(str, first['loc']))}` is invalid ({first['msg']})") from None
+    if missing := next((name for name in ("session", "workspace", "summary", "path") if given.get(name) == ""), ""):
+        raise Unreadable(f"`{missing}` is missing")
+    paths = {"path": value.scope.path} if kind == "nugget" else {}
+    if kind == "touch":
+        paths = {"path": value.path, "previous_path": value.previous_path}
+    for key, path in paths.items():
+        is_absolute = path and (path.startswith(("/", "\\", "~")) or path[1:2] == ":")
+        if path and (is_absolute or not {"", ".", ".."}.isdisjoint(path.split("/"))):
+            raise Unreadable(f"`{key}` leads out of the workspace")
+        if path and ("\n" in path or "\r" in path):
+            raise Unreadable(f"`{key}` holds a line end")
+    if kind == "nugget" and not (_ID.fullmatch(value.id) and math.isfinite(value.confidence)):
+        raise Unreadable("`id` is not valid, or `confidence` is not a number")
+    return value  # type: ignore[no-any-return]
+
+
+def _bounded(value: Any) -> Any:
+    """Return a JSON value with short lists and texts, without what neither a file nor the index can hold."""
+    if isinstance(value, str):
+        return storable(value[:_MAX_TEXT])
+    if isinstance(value, list):
+        return [_bounded(part) for part in value[:_MAX_PARTS]]
+    return {key: _bounded(part) for key, part in value.items()} if isinstance(value, dict) else value
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value as JSON, a dataclass without what is empty in it."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, tuple):
+        return [_json_value(part) for part in value]
+    if not is_dataclass(value):
+        return value
+    values = {field.name: _json_value(getattr(value, field.name)) for field in fields(value)}
+    return {key: held for key, held in values.items() if held not in (None, "", [], {})}
 
 
 def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Pattern[str]] = ()) -> Path:
@@ -107,11 +217,14 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
     is then as it was.
     """
     file = session_file(home, record.workspace, record.session)
-    record = _redacted(record, allow)
+    from nugget.redaction import redact  # readers, who are many, need not load its rules
+
+    record = _redacted(record, lambda text: redact(text, allow=allow).text)
     with files.locked(home / "locks" / f"provenance-{file.parent.name}.lock"):
-        known, old = _known(file)
+        old = file.read_bytes() if file.is_file() else b""
+        known = read_session_file(file)[0] if old else None
         record = _numbered(home, record, known, file)
-        added = _difference(known, record, is_new=not old)
+        added = _difference(known, record)
         if added:
             prefix = b"\n" if old and not old.endswith(b"\n") else b""
             files.replace(file, old + prefix + b"".join(added))
@@ -136,7 +249,7 @@ def note_workspace(home: Path, workspace: Workspace) -> None:
                 if not (folder / file.name).exists():
                     file.rename(folder / file.name)
             other.unlink()
-    described = {"format": lines.FORMAT, "identity": workspace.identity, "name": workspace.name}
+    described = {"format": FORMAT, "identity": workspace.identity, "name": workspace.name}
     content = json.dumps(described | {"roots": [*noted, place]}, ensure_ascii=False)
     files.replace(folder / _WORKSPACE_FILE, content.encode("utf-8", "replace"))
 
@@ -161,53 +274,28 @@ def natural_key(nugget: Nugget) -> tuple[str, str, str, str, str]:
     return nugget.session, nugget.type, " ".join(nugget.summary.split()).casefold(), path, symbol
 
 
-def _take(line: bytes, state: _State) -> None:
-    values = lines.parse(line)
-    kind = values.get("kind")
-    if kind == "session":
-        state.session = lines.read_record(values)
-    elif kind == "nugget":
-        nugget = lines.read_nugget(values)
-        state.nuggets[nugget.id] = nugget
-    elif kind == "touch":
-        touch = lines.read_touch(values)
-        state.touches[touch.path] = touch
-    elif kind == "retracted":
-        state.nuggets.pop(str(values.get("nugget")), None)
-        state.touches.pop(str(values.get("touch")), None)
-
-
-def _known(file: Path) -> tuple[SessionRecord | None, bytes]:
-    """Return the session in the file and its bytes; None and nothing if there is no file."""
-    try:
-        old = file.read_bytes()
-    except FileNotFoundError:
-        return None, b""
-    return read_session_file(file)[0], old
-
-
-def _difference(known: SessionRecord | None, record: SessionRecord, *, is_new: bool) -> list[bytes]:
-    """Return the lines that turn a file with `known` into one with `record`."""
-    before = known or SessionRecord(session=record.session, workspace=record.workspace)
-    old_nuggets = {nugget.id: nugget for nugget in before.nuggets}
-    old_touches = {touch.path: touch for touch in before.touches}
-    new_nuggets = {nugget.id: nugget for nugget in record.nuggets}
-    new_touches = {touch.path: touch for touch in record.touches}
+def _difference(known: SessionRecord | None, record: SessionRecord) -> list[bytes]:
+    """Return the lines that turn a file with `known` (None if there is none) into one with `record`."""
     added: list[dict[str, Any]] = []
-    if is_new or replace(before, nuggets=(), touches=()) != replace(record, nuggets=(), touches=()):
-        added.append(lines.record_line(record))
-    added += [{"kind": "retracted", "nugget": name} for name in old_nuggets if name not in new_nuggets]
-    added += [{"kind": "retracted", "touch": path} for path in old_touches if path not in new_touches]
-    added += [
-        lines.nugget_line(one) for one in new_nuggets.values() if not _says_the_same(old_nuggets.get(one.id), one)
-    ]
-    added += [lines.touch_line(one) for one in new_touches.values() if old_touches.get(one.path) != one]
+    if known is None or replace(known, nuggets=(), touches=()) != replace(record, nuggets=(), touches=()):
+        added.append(line_of(record))
+    for kind, held in (("nugget", "nuggets"), ("touch", "touches")):
+        old = {_name_of(one): one for one in (getattr(known, held) if known else ())}
+        new = {_name_of(one): one for one in getattr(record, held)}
+        added += [{"kind": "retracted", kind: name} for name in old if name not in new]
+        added += [line_of(one) for name, one in new.items() if name not in old or not _is_same(old[name], one)]
     return [json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n" for line in added]
 
 
-def _says_the_same(known: Nugget | None, nugget: Nugget) -> bool:
-    """Return whether only the moment of extraction differs."""
-    return known is not None and replace(known, extracted_at=nugget.extracted_at) == nugget
+def _name_of(one: Nugget | FileTouch) -> str:
+    return one.id if isinstance(one, Nugget) else one.path
+
+
+def _is_same(known: Nugget | FileTouch, one: Nugget | FileTouch) -> bool:
+    """Return whether nothing but the moment of extraction differs."""
+    if isinstance(known, Nugget) and isinstance(one, Nugget):
+        known = replace(known, extracted_at=one.extracted_at)
+    return known == one
 
 
 def _numbered(home: Path, record: SessionRecord, known: SessionRecord | None, file: Path) -> SessionRecord:
@@ -251,32 +339,55 @@ def _file_name(name: str) -> str:
     return f"{slug}-{_short_hash(name)}{_short_hash(name[::-1])}"
 
 
-def _redacted(record: SessionRecord, allow: Sequence[re.Pattern[str]]) -> SessionRecord:
-    """Return the record with all of its texts redacted."""
-    from nugget.redaction import redact  # readers, who are many, need not load its rules
+def _redacted(value: Any, clean: Callable[[str], str]) -> Any:
+    """Return a record, or a value in it, with all of its texts redacted."""
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return clean(value) if value else value
+    if isinstance(value, tuple):
+        return tuple(_redacted(part, clean) for part in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    texts = [field.name for field in fields(value) if field.name not in _NAMES]
+    return replace(value, **{name: _redacted(getattr(value, name), clean) for name in texts})
 
-    def clean(text: str) -> str:
-        return redact(text, allow=allow).text if text else text
 
-    def clean_or_none(text: str | None) -> str | None:
-        return clean(text) if text else None
+@dataclass(frozen=True, slots=True)
+class NuggetUnits:
+    """The store as a source of units: a unit for each nugget; keys are `<workspace>/<session>.jsonl`."""
 
-    nuggets = [
-        replace(
-            nugget, summary=clean(nugget.summary), detail=clean(nugget.detail),
-            source_prompt=clean(nugget.source_prompt), alternatives=tuple(map(clean, nugget.alternatives)),
-            scope=replace(
-                nugget.scope, path=clean_or_none(nugget.scope.path), symbol=clean_or_none(nugget.scope.symbol)
-            ),
-            evidence=tuple(replace(one, quote=clean(one.quote)) for one in nugget.evidence),
+    home: Path
+    name: SourceName = SourceName.PROVENANCE
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """Yield every file of the store."""
+        return ((f"{file.parent.name}/{file.name}", file) for file in session_files(self.home))
+
+    def read(self, key: str, file: Path) -> ReadDocument:
+        """Return a session's nuggets as units. Invalid lines are problems. Raises TranscriptError."""
+        record, problems = read_session_file(file)
+        # The folder is what the store is asked by, whatever a file that came from elsewhere says of itself.
+        record = replace(record, workspace=file.parent.name)
+        return ReadDocument(
+            units=tuple(unit_of(nugget, workspace=record.workspace) for nugget in record.nuggets),
+            problems=tuple(replace(problem, path=key) for problem in problems),
+            record=record,
         )
-        for nugget in record.nuggets
+
+
+def unit_of(nugget: Nugget, *, workspace: str) -> Unit:
+    """Return a nugget as a unit: found by its summary, its detail, its alternatives and the prompt that it came from.
+
+    It is as old as its session, whenever that was extracted.
+    """
+    parts = [
+        f"# {nugget.summary}", nugget.detail,
+        f"Alternatives: {'; '.join(nugget.alternatives)}" if nugget.alternatives else "",
+        f"Asked: {nugget.source_prompt}" if nugget.source_prompt else "",
     ]  # fmt: skip
-    touches = [
-        replace(touch, path=clean(touch.path), previous_path=clean_or_none(touch.previous_path))
-        for touch in record.touches
-    ]
-    return replace(
-        record, title=clean(record.title), first_prompt=clean(record.first_prompt), branch=clean_or_none(record.branch),
-        transcript=clean_or_none(record.transcript), nuggets=tuple(nuggets), touches=tuple(touches),
+    learned = nugget.session_started or nugget.extracted_at
+    return Unit(
+        id=nugget.id, source=SourceName.PROVENANCE, type=nugget.type, title=nugget.summary,
+        body="\n\n".join(filter(None, parts)), confidence=nugget.confidence, origin=Origin.AI_SESSION,
+        scope=replace(nugget.scope, repo=workspace), session=nugget.session, evidence=nugget.evidence,
+        alternatives=nugget.alternatives, created=learned.date() if learned else None, stale_after=nugget.stale_after,
     )  # fmt: skip

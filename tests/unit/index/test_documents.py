@@ -18,7 +18,7 @@ from nugget.index import queries
 from nugget.index.connection import open_home
 from nugget.index.documents import SyncResult, document_changes, sync_documents
 from nugget.models import SourceName, Unit
-from nugget.sources.notes import ReadDocument
+from nugget.sources import ReadDocument
 
 CANON = SourceName.CANON
 

@@ -17,8 +17,7 @@ from nugget.models.nuggets import NuggetType, ScopeMatch
 from nugget.provenance import checkout as checkouts
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.ranking import Reviewed
-from nugget.sources.nugget_store import session_files
-from nugget.sources.nugget_units import NuggetUnits
+from nugget.sources.nugget_store import NuggetUnits, session_files
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from waiting import slowness
 from nugget.index.connection import open_home
 from nugget.index.documents import sync_documents
 from nugget.models import Relation, RelationType, Unit
+from nugget.sources import ReadDocument
 from nugget.sources.ignore_files import Walk
 from nugget.sources.note_folders import Canon, CanonFolder, canon_folders
-from nugget.sources.notes import ReadDocument
 
 
 def canon(*folders: Path, max_files: int = 1000) -> Canon:

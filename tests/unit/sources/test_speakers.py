@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from transcript_records import call, read, record, refusal
 
 from nugget.models import EventKind, Speaker, SpeechOrigin
-from nugget.sources.nugget_store_lines import nugget_line, read_nugget
+from nugget.models.nuggets import Nugget
+from nugget.sources.nugget_store import Unreadable, line_of, read_line
 from nugget.sources.speakers import split_pasted
 from nugget.text import clean
 
@@ -60,11 +62,12 @@ def test_a_hooks_refusal_is_a_hooks(tmp_path: Path) -> None:
 def test_what_an_earlier_version_kept_is_never_the_users() -> None:
     line = {"kind": "nugget", "id": "1a2b3c4d-1", "type": "constraint", "summary": "Always", "confidence": 0.9,
             "session": "s", "evidence": [{"session": "s", "quote": "Always do it"}]}  # fmt: skip
-    nugget = read_nugget(line)
+    nugget = read_line(json.dumps(line).encode())
+    assert isinstance(nugget, Nugget)
     assert (nugget.speaker, nugget.evidence[0].speaker) == (Speaker.AGENT, None)
-    assert read_nugget(nugget_line(nugget)) == nugget
-    assert read_nugget(line | {"speaker": "user", "origin": "typed"}).speaker is Speaker.USER
-    assert read_nugget(line | {"speaker": ["user"], "origin": 5}).speaker is Speaker.AGENT
+    assert read_line(json.dumps(line_of(nugget)).encode()) == nugget
+    with pytest.raises(Unreadable):
+        read_line(json.dumps(line | {"speaker": ["user"], "origin": 5}).encode())
 
 
 @pytest.mark.proves("ANSWER-TAGS")
