@@ -1,11 +1,10 @@
-"""Dependencies that a session added, removed or moved to another version: read from edits of manifests and from
-the commands of package programs."""
+"""Dependencies that a session added, removed or moved to another version, from edits of manifests and from commands."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from nugget.models import Event, EventKind
@@ -14,13 +13,15 @@ MAX_TEXT = 400_000
 """A longer manifest is generated; it is not looked into."""
 
 Reader = Callable[[str], dict[str, str]]
-"""The dependencies (name -> version, empty where none is given) of a manifest, or of a part of one."""
+"""Reads the dependencies (name -> version, empty if none is given) of a manifest, or of a part of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DependencyChange:
-    """One dependency that changed: `before` and `after` are versions, None where it was or is absent, empty where any
-    will do. `manifest` is the path as the agent named it, None where a command did it."""
+    """A dependency that changed: `before` and `after` are versions, None if it was or is absent, empty for any.
+
+    `manifest` is the path as the agent named it, None if a command did it.
+    """
 
     name: str
     before: str | None
@@ -31,7 +32,7 @@ class DependencyChange:
 
     @property
     def summary(self) -> str:
-        """What changed, in a line: `added zod ^3.22`, `removed left-pad`, `changed react from 17 to 18`."""
+        """The change in a line: `added zod ^3.22`, `removed left-pad`, `changed react from 17 to 18`."""
         if self.before is None:
             return f"added {self.name} {self.after or ''}".rstrip()
         if self.after is None:
@@ -81,17 +82,13 @@ def _pairs(pattern: re.Pattern[str], *, without: frozenset[str] = frozenset()) -
 
 
 def _python(text: str) -> dict[str, str]:
-    """pyproject.toml: PEP 508 texts in lists, and Poetry's `name = "version"` lines."""
-    section = ""
+    """Read pyproject.toml: PEP 508 texts in lists, and Poetry's `name = "version"` lines."""
     found: dict[str, str] = {}
-    for part in re.split(r"^\s*\[([^\]\n]+)\]\s*$", text, flags=re.MULTILINE):
-        if re.fullmatch(r"[\w.\"'-]+", part.strip()) and "\n" not in part:
-            section = part
-            continue
-        if section.startswith("tool.") and "dependencies" not in section:
-            continue
-        found |= {name: version for name, version in _pairs(_PEP508)(part).items() if version or "dependenc" in part}
-        if not section or "dependencies" in section:
+    section, *rest = re.split(r"^\s*\[([\w.\"'-]+)\]\s*$", text, flags=re.MULTILINE)
+    for name, part in [("", section), *zip(rest[::2], rest[1::2], strict=True)]:
+        if not name.startswith("tool.") or "dependencies" in name:
+            found |= {key: version for key, version in _pairs(_PEP508)(part).items() if version or "dependenc" in part}
+        if not name or "dependencies" in name:
             found |= _pairs(_TOML_LINE, without=_TOML_KEYS)(part)
     return {name: version for name, version in found.items() if name.lower() != "python"}
 
@@ -115,79 +112,63 @@ _COMMAND = re.compile(
     r"|go|bundle|gem|composer|dotnet)[ \t]+(?P<verb>install|i|add|get|require|remove|uninstall|rm"
     r"|un)\b(?P<rest>[^\n;&|]*)"
 )
-_REMOVING = frozenset(["remove", "uninstall", "rm", "un"])
-_PACKAGE = re.compile(r"@?[A-Za-z][\w.-]*(?:/[\w.~-]+)*(?:\[[\w,-]+\])?(?:(?:@|[<>=!~]=?=?)[\w.^~*<>=-]+)?")
-
-
-def dependency_changes(events: list[Event] | tuple[Event, ...], outputs: dict[str, Event]) -> list[DependencyChange]:
-    """Every dependency that the session changed, in order; what was added and taken out again is left out.
-
-    `outputs` are the outputs of commands by call id: only a command that went well changes anything.
-    """
-    first: dict[tuple[str, str], DependencyChange] = {}
-    for event in events:
-        for change in _of_event(event, outputs):
-            key = change.ecosystem, change.name.lower()
-            known = first.get(key)
-            if known is None:
-                first[key] = change
-            elif known.manifest is None and change.manifest is not None:
-                first[key] = change  # The command came first, the manifest says more.
-            else:
-                first[key] = DependencyChange(
-                    name=known.name, before=known.before, after=change.after, event=known.event,
-                    manifest=known.manifest or change.manifest, ecosystem=known.ecosystem,
-                )  # fmt: skip
-    return [change for change in first.values() if change.before != change.after]
-
-
-def _of_event(event: Event, outputs: dict[str, Event]) -> Iterator[DependencyChange]:
-    if event.kind is EventKind.FILE_EDIT and event.ok is not False and event.path:
-        name = event.path.replace("\\", "/").rpartition("/")[2]
-        found = next((entry for entry in MANIFESTS if fnmatchcase(name, entry[0])), None)
-        if found is None or len(event.before or "") + len(event.after or "") > MAX_TEXT:
-            return
-        if event.before is None:  # A whole file, and nobody knows what it held.
-            return
-        old, new = found[2](event.before), found[2](event.after or "")
-        for package in dict.fromkeys([*old, *new]):
-            if old.get(package) != new.get(package):
-                yield DependencyChange(
-                    name=package, before=old.get(package), after=new.get(package), event=event, manifest=event.path,
-                    ecosystem=found[1],
-                )  # fmt: skip
-    elif event.kind is EventKind.COMMAND and (output := outputs.get(event.call_id or "")) and output.ok:
-        yield from _of_command(event)
-
-
-def _of_command(event: Event) -> Iterator[DependencyChange]:
-    for match in _COMMAND.finditer(event.text[:20_000]):
-        program, verb = match["program"], match["verb"]
-        ecosystem = _ECOSYSTEMS.get(program, "python")
-        if (program, verb) in (("go", "install"), ("cargo", "install"), ("uv", "install"), ("bundle", "install")):
-            continue
-        words = match["rest"].split()
-        if {"-g", "--global", "-r", "--requirement", "-e"} & set(words):
-            continue
-        for word in words:
-            bare = word.strip("'\"")
-            if word.startswith(("-", ".", "/", "$", "#", ">", "<", "2>")) or not _PACKAGE.fullmatch(bare):
-                continue
-            name, version = _split(bare)
-            removed = verb in _REMOVING
-            yield DependencyChange(
-                name=name, before=version if removed else None, after=None if removed else version, event=event,
-                ecosystem=ecosystem,
-            )  # fmt: skip
-
-
+_PACKAGE = re.compile(
+    r"(?P<name>@?[A-Za-z][\w.-]*(?:/[\w.~-]+)*)(?:\[[\w,-]+\])?"
+    r"(?:@|(?=[<>=!~]))?(?P<version>(?<=@)[\w.^~*<>=-]+|[<>=!~]=?=?[\w.^~*<>=-]+)?"
+)
 _ECOSYSTEMS = {
     "npm": "npm", "pnpm": "npm", "yarn": "npm", "bun": "npm", "cargo": "rust", "go": "go", "bundle": "ruby",
     "gem": "ruby", "composer": "php", "dotnet": "dotnet",
 }  # fmt: skip
 
 
-def _split(package: str) -> tuple[str, str]:
-    """(name, version) of `zod@^3`, `@types/node@20`, `requests[socks]>=2`."""
-    found = re.fullmatch(r"(@?[^@\[<>=!~]+)(?:\[[^\]]*\])?(?:@|(?=[<>=!~]))?(.*)", package)
-    return (found[1], found[2]) if found else (package, "")
+def dependency_changes(events: Sequence[Event], outputs: Mapping[str, Event]) -> list[DependencyChange]:
+    """Return every dependency that the session changed, in order, without those added and taken out again.
+
+    `outputs` are the outputs of commands by call id: only a command that went well changes anything.
+    """
+    first: dict[tuple[str, str], DependencyChange] = {}
+    for event in events:
+        output = outputs.get(event.call_id or "")
+        if event.kind is EventKind.COMMAND and not (output and output.ok):
+            continue
+        for change in _of_command(event) if event.kind is EventKind.COMMAND else _of_edit(event):
+            key = change.ecosystem, change.name.lower()
+            known = first.get(key)
+            if known is None or (known.manifest is None and change.manifest is not None):
+                first[key] = change  # If the command came first, the manifest says more.
+            else:
+                first[key] = replace(known, after=change.after, manifest=known.manifest or change.manifest)
+    return [change for change in first.values() if change.before != change.after]
+
+
+def _of_edit(event: Event) -> Iterator[DependencyChange]:
+    # Of a whole file that is written nobody knows what it held before.
+    if event.kind is not EventKind.FILE_EDIT or event.ok is False or not event.path or event.before is None:
+        return
+    name, after = event.path.replace("\\", "/").rpartition("/")[2], event.after or ""
+    found = next((entry for entry in MANIFESTS if fnmatchcase(name, entry[0])), None)
+    if found is None or len(event.before) + len(after) > MAX_TEXT:
+        return
+    old, new = found[2](event.before), found[2](after)
+    for package in dict.fromkeys([*old, *new]):
+        if old.get(package) != new.get(package):
+            yield DependencyChange(
+                name=package, before=old.get(package), after=new.get(package), event=event, manifest=event.path,
+                ecosystem=found[1],
+            )  # fmt: skip
+
+
+def _of_command(event: Event) -> Iterator[DependencyChange]:
+    for match in _COMMAND.finditer(event.text[:20_000]):
+        program, verb, words = match["program"], match["verb"], match["rest"].split()
+        is_tool = verb == "install" and program in ("go", "cargo", "uv", "bundle")
+        if is_tool or {"-g", "--global", "-r", "--requirement", "-e"} & set(words):
+            continue
+        for found in filter(None, (_PACKAGE.fullmatch(word.strip("'\"")) for word in words)):
+            name, version = found["name"], found["version"] or ""
+            is_removed = verb in ("remove", "uninstall", "rm", "un")
+            yield DependencyChange(
+                name=name, before=version if is_removed else None, after=None if is_removed else version, event=event,
+                ecosystem=_ECOSYSTEMS.get(program, "python"),
+            )  # fmt: skip

@@ -27,11 +27,9 @@ _GENERATED = re.compile(
 _TEST = re.compile(
     r"(?:^|/)(?:tests?|spec|__tests__|testdata)/|(?:^|/)test_[^/]+$|[._-](?:test|spec)\.\w+$|_test\.\w+$"
 )
-_PATH_LIKE = re.compile(r"\S*[/.:`]\S+")
 _PRINTED = re.compile(r"\S+:\d+(?::\d+)?:")
 """How a line of a compiler or linter begins that was pasted."""
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
+_WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
 _VERBS = {
     TouchAction.CREATED: "Created", TouchAction.MODIFIED: "Changed", TouchAction.DELETED: "Deleted",
     TouchAction.RENAMED: "Renamed",
@@ -39,22 +37,13 @@ _VERBS = {
 
 
 def is_generated(path: str) -> bool:
-    """Whether a file is made by a program, so that nobody asks why it is as it is."""
+    """Return whether a file is made by a program, so that nobody asks why it is as it is."""
     return _GENERATED.search(path) is not None
 
 
 def is_test(path: str) -> bool:
-    """Whether a file holds tests."""
+    """Return whether a file holds tests."""
     return _TEST.search(path) is not None
-
-
-def of_files(reading: Reading) -> Iterator[Nugget]:
-    """Yield one intent a file, or a folder of many files, and the files that a person edited in between."""
-    yield from _intents(reading)
-    for path in reading.edited_between:
-        if path in reading.touches and not is_generated(path):
-            summary = f"Human-edited AI output in {path} during the session"
-            yield reading.nugget(NuggetType.TUNING, summary, TUNING, event=None, path=path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +53,40 @@ class _Wish:
     text: str
     quote: str
     event: Event | None
+
+
+def of_files(reading: Reading) -> Iterator[Nugget]:
+    """Yield one intent a file, or a folder of many files, and the files that a person edited in between."""
+    wishes, began = _wishes(reading), dict[str, int]()
+    for number, touched in enumerate(reading.touched_in):
+        began = dict.fromkeys(touched, number) | began
+    groups: dict[tuple[int, TouchAction, str], list[FileTouch]] = {}
+    for path, touch in reading.touches.items():
+        if not is_generated(path):
+            number = began[path] if path in began else _exchange_at(reading, touch)
+            groups.setdefault((number, touch.action, path.rpartition("/")[0]), []).append(touch)
+    for (number, action, folder), touches in groups.items():
+        request, event = reading.requests[number] if reading.requests else ("", None)
+        text, quote = request or reading.session.title or "", event.text.strip() if event else ""
+        asked = _Wish(text=text, quote=quote, event=event)
+        if len(touches) > MAX_SINGLE:
+            names = [touch.path.rpartition("/")[2] for touch in touches]
+            what = f"{_VERBS[action]} {counted(len(names), 'file')} in {folder or 'the root'}"
+            yield _intent(reading, what, asked, path=folder or None, others=names)
+            continue
+        for touch in touches:
+            wish = wishes.get(touch.path, asked)
+            if not wish.text and action is TouchAction.MODIFIED:
+                continue
+            name, previous = touch.path.rpartition("/")[2], (touch.previous_path or "").rpartition("/")[2]
+            what = f"Renamed {previous} to {name}" if previous else f"{_VERBS[action]} {name}"
+            touched = reading.touched_in[number] if reading.touched_in else []
+            others = [path for path in touched if path != touch.path]
+            yield _intent(reading, what, wish, path=touch.path, others=others)
+    for path in reading.edited_between:
+        if path in reading.touches and not is_generated(path):
+            summary = f"Human-edited AI output in {path} during the session"
+            yield reading.nugget(NuggetType.TUNING, summary, TUNING, event=None, path=path)
 
 
 def _wishes(reading: Reading) -> dict[str, _Wish]:
@@ -77,10 +100,10 @@ def _wishes(reading: Reading) -> dict[str, _Wish]:
             continue
         event, above = exchange.events[0], list[str]()
         for sentence, quote in _sentences(event):
-            named = reading.mentions.files(sentence)
             if _PRINTED.match(sentence):
                 continue
-            if not _says_more(sentence):
+            named = reading.mentions.files(sentence)
+            if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # it says nothing beside the paths
                 above = named
                 continue
             for path in (named or above) if is_wish(sentence) else ():
@@ -89,56 +112,13 @@ def _wishes(reading: Reading) -> dict[str, _Wish]:
     return found
 
 
-def _says_more(sentence: str) -> bool:
-    """Whether a sentence says something beside the path that it names."""
-    rest = _PATH_LIKE.sub(" ", sentence)
-    return len(_WORD.findall(rest)) >= 2 or _WIDE.search(rest) is not None
-
-
 def _sentences(event: Event) -> Iterator[tuple[str, str]]:
-    """(cleaned, verbatim) sentences of a prompt, line by line; of a pasted wall of text the first lines."""
+    """Yield the (cleaned, verbatim) sentences of a prompt, line by line; of a long one the first."""
     start = 0
     for line in event.text[:6000].split("\n"):
-        end = start + len(line)
-        for left, right in split(event.text, start, end):
+        for left, right in split(event.text, start, start + len(line)):
             yield cleaned(event.text[left:right]), event.text[left:right]
-        start = end + 1
-
-
-def _intents(reading: Reading) -> Iterator[Nugget]:
-    """Yield what was done to each file, and what for; many files of one folder and request share a nugget."""
-    began: dict[str, int] = {}
-    for number, touched in enumerate(reading.touched_in):
-        for path in touched:
-            began.setdefault(path, number)
-    wishes = _wishes(reading)
-    groups: dict[tuple[int, TouchAction, str], list[FileTouch]] = {}
-    for path, touch in reading.touches.items():
-        if not is_generated(path):
-            number = began.get(path, _exchange_at(reading, touch))
-            groups.setdefault((number, touch.action, path.rpartition("/")[0]), []).append(touch)
-    for (number, action, folder), touches in groups.items():
-        request, event = reading.requests[number] if reading.requests else ("", None)
-        asked = _Wish(
-            text=request or reading.session.title or "", quote=event.text.strip() if event else "", event=event
-        )
-        if len(touches) > MAX_SINGLE:
-            names = [touch.path.rpartition("/")[2] for touch in touches]
-            what = f"{_VERBS[action]} {counted(len(names), 'file')} in {folder or 'the root'}"
-            yield _intent(reading, what, asked, path=folder or None, others=names)
-            continue
-        for touch in touches:
-            wish = wishes.get(touch.path, asked)
-            if not wish.text and action is TouchAction.MODIFIED:
-                continue
-            name = touch.path.rpartition("/")[2]
-            what = f"{_VERBS[action]} {name}"
-            if touch.previous_path:
-                what = f"Renamed {touch.previous_path.rpartition('/')[2]} to {name}"
-            together = [
-                path for path in (reading.touched_in[number] if reading.touched_in else ()) if path != touch.path
-            ]
-            yield _intent(reading, what, wish, path=touch.path, others=together)
+        start += len(line) + 1
 
 
 def _intent(reading: Reading, what: str, wish: _Wish, *, path: str | None, others: Sequence[str]) -> Nugget:
@@ -154,7 +134,7 @@ def _intent(reading: Reading, what: str, wish: _Wish, *, path: str | None, other
 
 
 def _exchange_at(reading: Reading, touch: FileTouch) -> int:
-    """The exchange in which a file was touched by something other than an edit: the last one begun by then."""
+    """Return the exchange in which a file was touched by something other than an edit: the last begun by then."""
     if touch.at is None:
         return max(0, len(reading.exchanges) - 1)
     begun = [n for n, one in enumerate(reading.exchanges) if one.started and one.started <= touch.at]

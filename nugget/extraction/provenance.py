@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from nugget.config import Settings
-from nugget.extraction import file_nuggets, phrases
+from nugget.extraction import file_nuggets, phrases, titles
 from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
 from nugget.extraction.drafts import Draft
@@ -44,8 +45,8 @@ _COMMAND_CHARS = 300
 _REPEATS = 0.9
 _NEXT_STEP = phrases.any_of(r"(?:test|check|verify|run|add|write|update|create|implement)\b")
 """How an agent begins what it does next, which is no choice between ways to do it."""
-_WORTH_READING = ("git commit", " install", " i ", " add ", " get ", " require ", " remove ", " uninstall", " rm ")
-"""What a command has to hold to say why, or to change a dependency."""
+_WORTH_READING = ("git commit", "gh pr ", " install", " i ", " add ", " get ", " rem")
+"""Parts of commands that say why, or change a dependency."""
 
 
 @dataclass(slots=True)
@@ -131,24 +132,18 @@ def heuristic_nuggets(
 
 
 def _slim(event: Event) -> Event:
-    """An event with as much of its text as the heuristics read."""
+    """Return an event with as much of its text as the heuristics read."""
     kind = event.kind
-    if kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY):
+    if kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY) or event.tool == "AskUserQuestion":
         return event
     if kind is EventKind.COMMAND:
-        worth = (
-            "git commit" in event.text
-            or "gh pr " in event.text
-            or any(word in event.text for word in (" install", " add ", " get ", " rem", " i "))
-        )
-        return event if worth else replace(event, text=event.text[:_COMMAND_CHARS])
+        is_worth_it = any(word in event.text for word in _WORTH_READING)
+        return event if is_worth_it else replace(event, text=event.text[:_COMMAND_CHARS])
     if kind is EventKind.FILE_EDIT:
         name = (event.path or "").replace("\\", "/").rpartition("/")[2]
-        if any(PurePosixPath(name).match(entry[0]) for entry in MANIFESTS):
+        if any(fnmatchcase(name, entry[0]) for entry in MANIFESTS):
             return event
         return replace(event, text="", before=None, after=definitions(event.after or ""))
-    if kind is EventKind.TOOL_CALL and event.tool == "AskUserQuestion":
-        return event
     return replace(event, text="", before=None, after=None)
 
 
@@ -165,66 +160,54 @@ def _intent(reading: Reading) -> Iterator[Nugget]:
 
 
 def _dependencies(reading: Reading, claims: SessionClaims) -> Iterator[Nugget]:
-    events = list(reading.session.events)
-    outputs = {event.call_id: event for event in events if event.kind is EventKind.OUTPUT and event.call_id}
-    changes = dependency_changes([event for event in events if reading.place_of.get(id(event)) is not None], outputs)
+    events = [event for event in reading.session.events if id(event) in reading.place_of]
+    outputs = {one.call_id: one for one in reading.session.events if one.kind is EventKind.OUTPUT and one.call_id}
     by_event: dict[int, list[DependencyChange]] = {}
-    for change in changes:
+    for change in dependency_changes(events, outputs):
         by_event.setdefault(id(change.event), []).append(change)
     for together in by_event.values():
-        path = reading.places.find(together[0].manifest) if together[0].manifest else _manifest(reading, together[0])
-        if together[0].manifest and path is None:
+        first = together[0]
+        path = reading.places.find(first.manifest) if first.manifest else _manifest(reading, first)
+        if first.manifest and path is None:
             continue
         if len(together) > _GROUPED_DEPENDENCIES:
-            yield _many_dependencies(reading, together, path)
+            verbs = {titles.capitalised(one.summary).partition(" ")[0] for one in together}
+            verb = verbs.pop() if len(verbs) == 1 else "Changed"
+            summary = f"{verb} {len(together)} dependencies: {', '.join(one.name for one in together)}"
+            detail = "\n".join(f"- {change.summary}" for change in together[:40])
+            yield _dependency(reading, first, summary, detail, path)
             continue
         for change in together:
-            why = _why(reading, change, claims)
-            summary = change.summary[:1].upper() + change.summary[1:]
+            why, summary = _why(reading, change, claims), titles.capitalised(change.summary)
             fits = why and len(summary) + 2 + len(why) <= SUMMARY_CHARS
-            yield reading.nugget(
-                NuggetType.DEPENDENCY, f"{summary}: {why}" if fits else summary, DEPENDENCY, event=change.event,
-                quote=_line_of(change), path=path, detail="" if fits else shorten(why, 400),
-            )  # fmt: skip
+            said = f"{summary}: {why}" if fits else summary
+            yield _dependency(reading, change, said, "" if fits else shorten(why, 400), path)
 
 
-def _many_dependencies(reading: Reading, together: Sequence[DependencyChange], path: str | None) -> Nugget:
-    """One nugget for a manifest that was written with all its dependencies."""
-    first = together[0]
-    names = [change.name for change in together]
-    verb = "Removed" if all(change.after is None for change in together) else "Added"
-    verb = verb if len({change.before is None for change in together}) == 1 else "Changed"
-    detail = "\n".join(f"- {change.summary}" for change in together[:40])
-    summary = f"{verb} {len(names)} dependencies: {', '.join(names)}"
-    return reading.nugget(
-        NuggetType.DEPENDENCY, summary, DEPENDENCY, event=first.event, quote=_line_of(first), path=path, detail=detail
-    )
+def _dependency(reading: Reading, change: DependencyChange, summary: str, detail: str, path: str | None) -> Nugget:
+    event = change.event
+    text = event.text if change.manifest is None else (event.after or event.before or "")
+    quote = next((line.strip() for line in text.splitlines() if change.name in line), "")
+    kind = NuggetType.DEPENDENCY
+    return reading.nugget(kind, summary, DEPENDENCY, event=event, quote=quote, path=path, detail=detail)
 
 
 def _why(reading: Reading, change: DependencyChange, claims: SessionClaims) -> str:
     """Return the nearest sentence that names the dependency, in its exchange or one before or after; else nothing."""
     number = reading.place_of[id(change.event)]
     short = change.name.rpartition("/")[2].lower()
-    best, distance = "", 3
-    for claim in claims.claims:
-        there = reading.place_of.get(id(claim.sentence.event), -1)
-        away = abs(number - there)
-        if there < 0 or away >= distance or (len(short) < 3 and short != change.name):
-            continue
-        text = claim.sentence.text
-        if short in text.lower() and len(text) > len(short) + 12 and "?" not in text[-2:]:
-            best, distance = text, away
-    return best
-
-
-def _line_of(change: DependencyChange) -> str:
-    """The line of the edit, or the command, that changed a dependency, verbatim."""
-    text = change.event.text if change.manifest is None else (change.event.after or change.event.before or "")
-    return next((line.strip() for line in text.splitlines() if change.name in line), "")
+    if len(short) < 3 and short != change.name:
+        return ""
+    near: list[tuple[int, str]] = []
+    for sentence in (claim.sentence for claim in claims.claims):
+        away, text = abs(number - reading.place_of.get(id(sentence.event), number + 9)), sentence.text
+        if away <= 2 and short in text.lower() and len(text) > len(short) + 12 and not text.rstrip().endswith("?"):
+            near.append((away, text))
+    return min(near, key=lambda one: one[0], default=(0, ""))[1]
 
 
 def _manifest(reading: Reading, change: DependencyChange) -> str | None:
-    """The manifest that a package program changed: the one of its kind that the session touched or the root holds."""
+    """Return the manifest that a package program changed: the one of its kind that was touched or the root holds."""
     globs = [entry[0] for entry in MANIFESTS if entry[1] == change.ecosystem]
     touched = [path for path in reading.touches if any(PurePosixPath(path).match(glob) for glob in globs)]
     if len(touched) == 1:
@@ -291,13 +274,12 @@ def _scope(reading: Reading, draft: Draft) -> tuple[str | None, str | None]:
 
 
 def _distinct(nuggets: Sequence[Nugget]) -> Iterator[Nugget]:
-    """Without those that say of the same scope what another nugget of their type says already."""
+    """Yield nuggets without those that repeat another of their type and scope."""
     kept: list[Nugget] = []
     for nugget in nuggets:
         said = [one.summary for one in kept if one.type is nugget.type and one.scope == nugget.scope]
-        same = nugget.summary in said
-        if nugget.type is not NuggetType.INTENT:
-            same = same or any(shared_words(one, nugget.summary) >= _REPEATS for one in said)
-        if nugget.summary and not same:
+        least = 2.0 if nugget.type is NuggetType.INTENT else _REPEATS
+        is_same = any(one == nugget.summary or shared_words(one, nugget.summary) >= least for one in said)
+        if nugget.summary and not is_same:
             kept.append(nugget)
             yield nugget

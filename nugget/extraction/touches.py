@@ -1,21 +1,21 @@
 """The files that a session touched, with the SHA-256 of their contents before and after.
 
-What a tool's result tells of a file's content counts; where it tells nothing, contents are reconstructed by applying
-the edits in their order to what the file is known to have held. Files that shell commands changed are taken up where
-the disk or git shows the change. Hashes are made of the session as it was, so this reads it before redaction; only
-hashes and paths leave.
+What a tool's result tells of a file's content counts; if it tells nothing, contents are reconstructed by applying the
+edits in their order to what the file is known to have held. Files that shell commands changed are taken up if the disk
+or git shows the change. Hashes are made of the session as it was, so this reads it before redaction; only hashes and
+paths leave.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from nugget.extraction.places import Places, is_excluded
-from nugget.extraction.shell_changes import ShellAction, ShellChange, shell_changes
-from nugget.extraction.traces import Traces
+from nugget.extraction.shell_changes import ShellChange, shell_changes
+from nugget.extraction.traces import Traces, as_text, gather
 from nugget.models import Event, EventKind, Session
 from nugget.models.nuggets import FileTouch, TouchAction
 from nugget.sources.claude_records import SHELL_TOOLS
@@ -25,7 +25,6 @@ MAX_LINES = 20_000
 """Lines of one file whose hashes are kept; more of them are generated."""
 MAX_FROM_COMMITS = 50
 """Files that only a commit of the session shows, taken up from one session, at most."""
-
 _OWN_COMMIT = re.compile(r"^\[[^\]\n]*?\b([0-9a-f]{7,40})\] ", re.MULTILINE)
 """What `git commit` prints: `[main 1a2b3c4] Message`."""
 _REWRITES = re.compile(
@@ -38,10 +37,10 @@ _REWRITES = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TouchedFiles:
-    """The files that a session touched, one touch a path, and those that somebody else changed in between.
+    """The files that a session touched, one touch a path.
 
-    `edited_between` are paths whose content, at an edit of the session, was not what the session's edit before had
-    left although no command had run since.
+    `edited_between` are paths whose content, at an edit of the session, was not what its edit before had left although
+    no command had run since.
     """
 
     touches: tuple[FileTouch, ...] = ()
@@ -50,9 +49,9 @@ class TouchedFiles:
 
 @dataclass(slots=True)
 class _Track:
-    """What is known of one file while going through the session; `content` is None where it is not known.
+    """What is known of one file while going through the session; `content` is None if unknown.
 
-    `commands_seen` is one more than the commands that had run before its last edit, 0 where no edit shows it.
+    `commands_seen` is one more than the commands that had run before its last edit, 0 if no edit shows it.
     """
 
     existed: bool | None = None
@@ -68,95 +67,89 @@ class _Track:
     def add_lines(self, written: str, known: str | None) -> None:
         """Note the lines of `written` that did not stand in `known`."""
         old = set(map(str.strip, known.splitlines())) if known else set()
-        for line in written.splitlines():
+        for line in map(str.strip, written.splitlines()):
             if len(self.lines) >= MAX_LINES:
                 return
-            if (bare := line.strip()) and bare not in old:
-                self.lines[line_hash(bare)] = None
+            if line and line not in old:
+                self.lines[line_hash(line)] = None
+
+    def delete(self, at: datetime | None) -> None:
+        """Note that the file is gone."""
+        self.exists, self.after_hash, self.content, self.at = False, None, None, at
 
 
 def file_touches(session: Session, places: Places) -> TouchedFiles:
-    """The files of a workspace that a session, not yet redacted, touched, by path; those outside are left out."""
-    roots = places.roots
-    outputs = {event.call_id: event for event in session.events if event.kind is EventKind.OUTPUT and event.call_id}
-    changed = {
-        position: changes
-        for position, event in enumerate(session.events)
-        if event.kind is EventKind.COMMAND and (changes := _verifiable(event, outputs, session, places))
-    }
+    """Return the files of a workspace that a session, not yet redacted, touched; those outside are left out."""
+    outputs = {one.call_id: one for one in session.events if one.kind is EventKind.OUTPUT and one.call_id}
+    commands = [(one, outputs.get(one.call_id or "")) for one in session.events if one.kind is EventKind.COMMAND]
+    changes = {id(event): _verifiable(event, output, session, places) for event, output in commands}
+    edited = {id(event): places.find(event.path or "") for event in session.events if is_made_edit(event, session)}
     unknown = {
-        path
-        for event in session.events
-        if is_made_edit(event, session) and event.before_hash is None and (path := places.find(event.path or ""))
-    }
-    named = [one for part in changed.values() for one in part]
-    rewrites = any(event.kind is EventKind.COMMAND and _REWRITES.search(event.text) for event in session.events)
-    traces = Traces.gather(session, roots, paths=unknown, changes=named, needs_period=rewrites)
+        path for event in session.events if (path := edited.get(id(event))) and event.before_hash is None
+    }  # fmt: skip
+    named = [one for part in changes.values() for one in part]
+    may_rewrite = any(_REWRITES.search(event.text) for event, _ in commands)
+    traces = gather(session, places.roots, paths=unknown, changes=named, needs_period=may_rewrite)
     tracks: dict[str, _Track] = {}
     edited_between: dict[str, None] = {}
-    commands = rewritten = 0
-    for position, event in enumerate(session.events):
+    ran = rewritten = 0
+    for event in session.events:
         if event.kind is EventKind.COMMAND:
-            commands += 1
-            rewritten = commands if _REWRITES.search(event.text) else rewritten
-            for change in changed.get(position, ()):
-                _follow(change, event, tracks, traces)
-        elif (
-            is_made_edit(event, session)
-            and (path := places.find(event.path or ""))
-            and _edit(path, event, tracks, traces, commands=commands)
-        ):
+            ran += 1
+            rewritten = ran if _REWRITES.search(event.text) else rewritten
+            for change in changes[id(event)]:
+                _follow(change, event.timestamp, tracks, traces)
+        elif (path := edited.get(id(event))) and _edit(path, event, tracks, traces, ran):
             edited_between[path] = None
     for path, track in tracks.items():
-        if track.exists and 0 < track.commands_seen <= rewritten:
-            track.after_hash = (
-                traces.hash_after(path) if track.after_hash != traces.hash_now(path) else track.after_hash
-            )
-    _add_committed(session, outputs, tracks, traces, places.excluded)
+        if track.exists and 0 < track.commands_seen <= rewritten and track.after_hash != traces.hash_now(path):
+            track.after_hash = traces.hash_after(path)
+    own = [
+        commit
+        for event, output in commands
+        if output and output.ok is not False and "commit" in event.text and event.tool in SHELL_TOOLS
+        for commit in _OWN_COMMIT.findall(output.text)
+    ]
+    _add_committed(own, session.ended, tracks, traces, places.excluded)
     touches = tuple(touch for path, track in tracks.items() if (touch := _touch(path, track, traces)))
     return TouchedFiles(touches=touches, edited_between=tuple(edited_between))
 
 
 def is_made_edit(event: Event, session: Session) -> bool:
-    """Whether the event is an edit that was made. Claude Code tells of each; of others silence counts as success."""
+    """Return whether the event is an edit that was made. Claude Code tells of each; silence of others is success."""
     if event.kind is not EventKind.FILE_EDIT or event.ok is False or not event.path:
         return False
     return event.ok is True or session.agent != "claude-code"
 
 
-def _verifiable(event: Event, outputs: dict[str, Event], session: Session, places: Places) -> list[ShellChange]:
-    """The changes of a command that went well, with paths in the workspace."""
-    output = outputs.get(event.call_id or "")
+def _verifiable(event: Event, output: Event | None, session: Session, places: Places) -> list[ShellChange]:
+    """Return the changes of a command that went well, with paths in the workspace."""
     went_well = output is not None and (output.ok is True or (output.ok is None and session.agent != "claude-code"))
-    if event.tool not in SHELL_TOOLS or not went_well:
-        return []
     found = []
-    for change in shell_changes(event.text):
+    for change in shell_changes(event.text) if event.tool in SHELL_TOOLS and went_well else ():
         previous = places.find(change.previous) if change.previous else None
-        if (path := places.find(change.path)) and (change.action is not ShellAction.MOVE or previous):
+        if (path := places.find(change.path)) and (change.action != "move" or previous):
             found.append(ShellChange(action=change.action, path=path, previous=previous, content=change.content))
     return found
 
 
-def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: Traces, *, commands: int) -> bool:
-    """Follow one edit; True where somebody else had changed the file since the session's last."""
+def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: Traces, ran: int) -> bool:
+    """Follow one edit; return True if somebody else had changed the file since the session's last."""
     track = tracks.get(path)
     is_between = False
     if track is None:
         track = tracks[path] = _begin(path, event, traces)
     elif track.after_hash and event.before_hash and track.after_hash != event.before_hash:
-        is_between = track.commands_seen == commands + 1
-    track.commands_seen, track.at = commands + 1, event.timestamp or track.at
+        is_between = track.commands_seen == ran + 1
+    track.commands_seen, track.at = ran + 1, event.timestamp or track.at
     if event.tool == "Delete":
-        track.exists, track.content, track.after_hash = False, None, None
+        track.delete(track.at)
         return is_between
-    track.exists = True
-    after = event.after or ""
+    track.exists, after = True, event.after or ""
     if event.tool == "NotebookEdit":
         track.content = None
     elif event.tool == "Write" or event.before is None:
-        known = track.content if event.before is None else event.before
-        track.add_lines(after, known)
+        track.add_lines(after, track.content if event.before is None else event.before)
         track.content = after if len(after) <= MAX_HASHED_CHARS else None
     else:
         track.add_lines(after, event.before)
@@ -169,79 +162,65 @@ def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: Traces, *,
 
 
 def _begin(path: str, event: Event, traces: Traces) -> _Track:
-    """A track from what the first edit, else git, tells of the file as it was."""
+    """Return a track from what the first edit, else git, tells of the file as it was."""
     if event.before_hash:
         return _Track(existed=True, before_hash=event.before_hash)
     if event.before == "" and event.after_hash:
         return _Track(existed=False, content="")
-    content = traces.content_before(path)
+    content = traces.blob(traces.held.get(path))
     if content is not None:
-        return _Track(existed=True, before_hash=content_hash(content), content=traces.text(content))
+        return _Track(existed=True, before_hash=content_hash(content), content=as_text(content))
     is_new = event.tool == "Write" and event.before is None and traces.knows_start
     return _Track(existed=False if is_new else None if event.tool == "Write" else True, content="" if is_new else None)
 
 
-def _follow(change: ShellChange, event: Event, tracks: dict[str, _Track], traces: Traces) -> None:
-    """Follow what a command did to a file, where it can be verified."""
-    if change.action is ShellAction.DELETE:
-        for path in traces.deleted(change.path, tracked=tracks):
-            track = tracks.setdefault(path, _Track(existed=True, before_hash=traces.hash_before(path)))
-            track.exists, track.after_hash, track.content, track.at = False, None, None, event.timestamp
-        return
-    if change.action is ShellAction.MOVE and change.previous:
-        moved = traces.moved(change.previous, change.path, tracked=tracks)
-        if moved is None:
-            return
-        unseen = _Track(existed=True, before_hash=traces.hash_before(change.previous))
-        track = tracks.pop(change.previous) if change.previous in tracks else unseen
-        track.after_hash = track.after_hash or traces.hash_after(moved)
-        track.previous_path = None if track.existed is False else (track.previous_path or change.previous)
-        track.at = event.timestamp
-        tracks[moved] = track
-        return
-    if not traces.shows(change):
-        return
-    known = tracks.get(change.path)
-    if known is None:
-        before = traces.hash_before(change.path)
-        known = tracks[change.path] = _Track(existed=before is not None, before_hash=before)
-    known.exists, known.at, known.content = True, event.timestamp, change.content
-    if change.content is not None:
-        known.after_hash = content_hash(change.content)
-        known.add_lines(change.content, traces.text(traces.content_before(change.path)))
-    else:
-        known.after_hash = traces.hash_after(change.path)
+def _follow(change: ShellChange, at: datetime | None, tracks: dict[str, _Track], traces: Traces) -> None:
+    """Follow what a command did to a file, if it can be verified."""
+    path, previous = change.path, change.previous
+    if change.action == "delete":
+        for gone in traces.deleted(path, tracked=tracks):
+            tracks.setdefault(gone, _before(gone, traces)).delete(at)
+    elif previous is not None:
+        if moved := traces.moved(previous, path, tracked=tracks):
+            track = tracks.pop(previous) if previous in tracks else _before(previous, traces)
+            track.after_hash = track.after_hash or traces.hash_after(moved)
+            track.previous_path = None if track.existed is False else (track.previous_path or previous)
+            track.at = at
+            tracks[moved] = track
+    elif traces.shows(change):
+        track = tracks.setdefault(path, _before(path, traces))
+        track.exists, track.at, track.content = True, at, change.content
+        if change.content is not None:
+            track.after_hash = content_hash(change.content)
+            track.add_lines(change.content, as_text(traces.blob(traces.held.get(path))))
+        else:
+            track.after_hash = traces.hash_after(path)
+
+
+def _before(path: str, traces: Traces) -> _Track:
+    """Return a track of a file as git held it before the session."""
+    held = traces.blob_hash(traces.held.get(path))
+    return _Track(existed=path in traces.held, before_hash=held)
 
 
 def _add_committed(
-    session: Session, outputs: dict[str, Event], tracks: dict[str, _Track], traces: Traces, excluded: Collection[str]
+    own: Sequence[str], ended: datetime | None, tracks: dict[str, _Track], traces: Traces, excluded: Sequence[str]
 ) -> None:
-    """Files that a commit of the session holds although no edit shows them: what generators and installers wrote."""
-    names: dict[str, datetime | None] = {}
-    for event in session.events:
-        output = outputs.get(event.call_id or "") if event.kind is EventKind.COMMAND else None
-        if output is not None and output.ok is not False and "commit" in event.text and event.tool in SHELL_TOOLS:
-            names |= dict.fromkeys(_OWN_COMMIT.findall(output.text), output.timestamp)
-    moved_away = {track.previous_path for track in tracks.values() if track.previous_path}
-    added = 0
-    for change in traces.committed_in(list(names)):
-        if change.path in tracks or change.path in moved_away or is_excluded(change.path, excluded):
-            continue
-        added += 1
-        if added > MAX_FROM_COMMITS:
-            return
+    """Add files that only a commit of the session shows: what generators and installers wrote."""
+    known = tracks.keys() | {track.previous_path for track in tracks.values()}
+    fresh = [one for one in traces.committed_in(own) if one.path not in known and not is_excluded(one.path, excluded)]
+    for change in fresh[:MAX_FROM_COMMITS]:
         tracks[change.path] = _Track(
-            existed=change.before is not None, exists=change.after is not None, at=session.ended,
+            existed=change.before is not None, exists=change.after is not None, at=ended,
             before_hash=traces.blob_hash(change.before), after_hash=traces.blob_hash(change.after),
         )  # fmt: skip
 
 
 def _touch(path: str, track: _Track, traces: Traces) -> FileTouch | None:
-    """The touch that a track adds up to; None where nothing is left of it, and where it changed nothing."""
+    """Return the touch that a track adds up to; None if nothing is left of it, or it changed nothing."""
     if not track.exists:
-        if track.existed is False:
-            return None
-        return FileTouch(path=path, action=TouchAction.DELETED, at=track.at, before_hash=track.before_hash)
+        gone = FileTouch(path=path, action=TouchAction.DELETED, at=track.at, before_hash=track.before_hash)
+        return gone if track.existed is not False else None
     if track.before_hash and track.before_hash == track.after_hash and not track.previous_path:
         return None
     action = TouchAction.MODIFIED if track.existed is not False else TouchAction.CREATED

@@ -1,7 +1,7 @@
 """Tuning: files that a person changed after an agent had written them, seen by their hashes.
 
-A file counts when its content, at the next session that touched it or now, is not what the session left, and enough
-of the agent's lines still stand in it: otherwise another branch is checked out, or the work was thrown away. What the
+A file counts if its content, at the next session that touched it or now, is not what the session left, and enough of
+the agent's lines still stand in it: otherwise another branch is checked out, or the work was thrown away. What the
 session's own commit or another agent's commit holds is nobody's tuning.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from nugget.errors import GitError
 from nugget.extraction.file_nuggets import TUNING, is_generated
+from nugget.extraction.places import file_inside
 from nugget.extraction.requests import one_line
 from nugget.infra import git
 from nugget.infra.git import PathVersion, versions_of
@@ -35,131 +36,87 @@ _AGENT_TRAILER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Left:
-    """A file as one session left it, and what it was when the next session came to it (None: nobody came)."""
-
-    record: SessionRecord
-    touch: FileTouch
-    next_hash: str | None
-
-
 @dataclass(slots=True)
-class _Files:
-    """The workspace's files and their versions in git, each read once."""
+class _History:
+    """The versions of files in git, each file's read once, by path: (commit, content), newest first."""
 
     workspace: Workspace
-    versions: dict[str, list[PathVersion]] = field(default_factory=dict)
-    contents: dict[str, bytes] = field(default_factory=dict)
+    versions: dict[str, list[tuple[PathVersion, bytes]]] = field(default_factory=dict)
 
-    def now(self, path: str) -> bytes | None:
-        """What the disk holds; None for nothing, a link out of the workspace, and what is too large."""
-        file = self.workspace.root / path
-        try:
-            root = Path(self.workspace.root).resolve()
-            if not file.is_file() or file.stat().st_size > MAX_HASHED_CHARS or not file.resolve().is_relative_to(root):
-                return None
-            return file.read_bytes()
-        except OSError:
-            return None
-
-    def history(self, path: str) -> list[PathVersion]:
-        """The commits that changed a path, newest first."""
+    def find(self, path: str, hash_: str | None) -> tuple[PathVersion, bytes] | None:
+        """Return the commit in which a path got the content of this hash, and the content."""
         if path not in self.versions:
-            try:
-                bare = self.workspace.common_dir is None
-                self.versions[path] = [] if bare else versions_of(self.workspace.root, path)
-            except GitError:
-                self.versions[path] = []
-        return self.versions[path]
-
-    def committed(self, path: str, hash_: str) -> tuple[PathVersion, bytes] | None:
-        """The commit in which a path got the content of this hash, and the content."""
-        history = [one for one in self.history(path) if one.blob]
-        missing = [one.blob for one in history if one.blob and one.blob not in self.contents]
-        try:
-            for blob, content in zip(missing, git.read_objects(self.workspace.root, missing), strict=True):
-                self.contents[blob] = content or b""
-        except GitError:
-            return None
-        for version in history:
-            content = self.contents.get(version.blob or "", b"")
-            if content_hash(content) == hash_:
-                return version, content
-        return None
+            self.versions[path] = []
+            with suppress(GitError):
+                root = self.workspace.root
+                commits = versions_of(root, path) if self.workspace.common_dir is not None else []
+                held = [one for one in commits if one.blob]
+                contents = git.read_objects(root, [one.blob or "" for one in held])
+                self.versions[path] = [(one, said or b"") for one, said in zip(held, contents, strict=True)]
+        return next((one for one in self.versions[path] if content_hash(one[1]) == hash_), None)
 
 
 def find_tunings(records: Sequence[SessionRecord], workspace: Workspace, *, now: datetime) -> dict[str, list[Nugget]]:
-    """The tuning nuggets (without ids) of each session, by session, from all sessions known of a workspace."""
-    files = _Files(workspace)
+    """Return the tuning nuggets (without ids) of each session, by session, from all sessions known of a workspace."""
+    history = _History(workspace)
     found: dict[str, list[Nugget]] = {}
-    for left in _left_files(records):
-        nugget = _tuning(left, files, now)
-        if nugget is not None:
-            found.setdefault(left.record.session, []).append(nugget)
+    for record, touch, next_hash in _left_files(records):
+        if next_hash is not None:
+            shown = history.find(touch.path, next_hash) if next_hash != touch.after_hash else None
+            content, hash_ = (shown[1] if shown else None), next_hash
+        else:
+            content = _on_disk(workspace, touch.path)
+            hash_ = content_hash(content) if content is not None else touch.after_hash or ""
+        if _is_tuned(record, touch, hash_, content, history):
+            nugget = _nugget(record, touch, hash_, content, history, now)
+            found.setdefault(record.session, []).append(nugget)
     return found
 
 
-def _left_files(records: Sequence[SessionRecord]) -> Iterator[_Left]:
-    """Each file as each session left it, with what the next session that touched it found."""
-    ages = datetime.min.replace(tzinfo=UTC)
+def _on_disk(workspace: Workspace, path: str) -> bytes | None:
+    file = file_inside(workspace.root, path)
+    try:
+        return file.read_bytes() if file is not None and file.stat().st_size <= MAX_HASHED_CHARS else None
+    except OSError:
+        return None
+
+
+def _left_files(records: Sequence[SessionRecord]) -> Iterator[tuple[SessionRecord, FileTouch, str | None]]:
+    """Yield each file as each session left it, with the hash that the next session found, None if nobody came."""
+    earliest = datetime.min.replace(tzinfo=UTC)
     rows: dict[str, list[tuple[SessionRecord, FileTouch]]] = {}
-    for record in sorted(records, key=lambda one: one.started or ages):
+    for record in sorted(records, key=lambda one: one.started or earliest):
         for touch in record.touches:
-            rows.setdefault(touch.path, []).append((record, touch))
-            if touch.previous_path:
-                rows.setdefault(touch.previous_path, []).append((record, touch))
+            for path in filter(None, dict.fromkeys((touch.path, touch.previous_path))):
+                rows.setdefault(path, []).append((record, touch))
     for path, row in rows.items():
-        for place, (record, touch) in enumerate(row):
-            if touch.action is TouchAction.DELETED or not touch.after_hash or touch.path != path or is_generated(path):
-                continue
-            following = row[place + 1][1] if place + 1 < len(row) else None
-            if following is not None and following.before_hash is None:
-                continue
-            yield _Left(
-                record=record, touch=touch, next_hash=following.before_hash if following else None,
-            )  # fmt: skip
+        for (record, touch), following in zip(row, [*row[1:], None], strict=True):
+            is_left = touch.action is not TouchAction.DELETED and touch.after_hash and touch.path == path
+            is_known = following is None or following[1].before_hash is not None
+            if is_left and is_known and not is_generated(path):
+                yield record, touch, following[1].before_hash if following else None
 
 
-def _tuning(left: _Left, files: _Files, now: datetime) -> Nugget | None:
-    path, wanted = left.touch.path, left.touch.after_hash
-    if left.next_hash is not None and left.next_hash != wanted:
-        shown = files.committed(path, left.next_hash)
-        content, hash_ = (shown[1] if shown else None), left.next_hash
-    elif left.next_hash is None:
-        content = files.now(path)
-        if content is None:
-            return None
-        hash_ = content_hash(content)
-    else:
-        return None
-    if hash_ == wanted or (content is not None and content_hash(content.replace(b"\r\n", b"\n")) == wanted):
-        return None
-    if content is not None and not _still_stands(left.touch, content):
-        return None
-    if _is_of_an_agent(left, files, hash_):
-        return None
-    return _nugget(left, files, hash_, content, now)
-
-
-def _still_stands(touch: FileTouch, content: bytes) -> bool:
-    wrote = set(touch.line_hashes)
-    there = {line_hash(line) for line in content.decode("utf-8", "replace").splitlines() if line.strip()}
-    return bool(wrote) and len(wrote & there) >= LEAST_SHARE * len(wrote)
-
-
-def _is_of_an_agent(left: _Left, files: _Files, hash_: str) -> bool:
-    """Whether the changed content stands in a commit of the session itself (a formatter ran), or of an agent."""
-    shown = files.committed(left.touch.path, hash_)
-    if shown is None:
+def _is_tuned(record: SessionRecord, touch: FileTouch, hash_: str, content: bytes | None, history: _History) -> bool:
+    """Return whether a person changed the file: not a formatter in the session's own commit, not another agent."""
+    if hash_ == touch.after_hash:
         return False
-    version, ended = shown[0], left.record.ended
-    return bool(_AGENT_TRAILER.search(version.message)) or (ended is not None and version.committed <= ended + _SLACK)
+    if content is not None:
+        is_same = content_hash(content.replace(b"\r\n", b"\n")) == touch.after_hash
+        wrote = set(touch.line_hashes)
+        if is_same or not wrote or len(wrote & _line_hashes(content)) < LEAST_SHARE * len(wrote):
+            return False
+    shown = history.find(touch.path, hash_)
+    if shown is None:
+        return True
+    is_own = record.ended is not None and shown[0].committed <= record.ended + _SLACK
+    return not is_own and not _AGENT_TRAILER.search(shown[0].message)
 
 
-def _nugget(left: _Left, files: _Files, hash_: str, content: bytes | None, now: datetime) -> Nugget:
-    record, touch = left.record, left.touch
-    written = files.committed(touch.path, touch.after_hash or "")
+def _nugget(
+    record: SessionRecord, touch: FileTouch, hash_: str, content: bytes | None, history: _History, now: datetime
+) -> Nugget:
+    written = history.find(touch.path, touch.after_hash)
     removed, added = _changes(written[1] if written else None, content)
     lines = [f"- {line}" for line in removed[:_SHOWN_LINES]] + [f"+ {line}" for line in added[:_SHOWN_LINES]]
     more = len(removed) + len(added) - len(lines)
@@ -180,16 +137,13 @@ def _nugget(left: _Left, files: _Files, hash_: str, content: bytes | None, now: 
     )  # fmt: skip
 
 
-def _line_hashes(content: bytes | None) -> set[str]:
-    return {line_hash(line) for line in (content or b"").decode("utf-8", "replace").splitlines() if line.strip()}
+def _line_hashes(content: bytes) -> set[str]:
+    return {line_hash(line) for line in content.decode("utf-8", "replace").splitlines() if line.strip()}
 
 
 def _changes(before: bytes | None, after: bytes | None) -> tuple[list[str], list[str]]:
-    """The lines that went and those that came, in order; nothing where one of the contents is not known."""
+    """Return the lines that went and those that came, in order; nothing if one of the contents is not known."""
     if before is None or after is None or b"\0" in before[:8000] or b"\0" in after[:8000]:
         return [], []
-    old, new = ([line.strip() for line in one.decode("utf-8", "replace").splitlines()] for one in (before, after))
-    counts_old, counts_new = Counter(old), Counter(new)
-    removed = [line for line in dict.fromkeys(old) if line and counts_old[line] > counts_new[line]]
-    added = [line for line in dict.fromkeys(new) if line and counts_new[line] > counts_old[line]]
-    return removed, added
+    old, new = (Counter(map(str.strip, one.decode("utf-8", "replace").splitlines())) for one in (before, after))
+    return [line for line in old - new if line], [line for line in new - old if line]
