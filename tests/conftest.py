@@ -62,8 +62,8 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
         "[user]\n\tname = Test Person\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
     )
     yield home
-    if "nugget.infra.processes" in sys.modules:
-        started = sys.modules["nugget.infra.processes"].STARTED
+    if "nugget.infra.files" in sys.modules:
+        started = sys.modules["nugget.infra.files"].STARTED
         for process in started:
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)

@@ -22,7 +22,6 @@ from nugget.infra import git
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
 from nugget.infra.query_log import Face, QuestionLog
-from nugget.infra.throttle import Throttle
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
 from nugget.retrieval import profiles, retrieve
@@ -74,7 +73,6 @@ class Brain:
         self._index: Index | None = None
         self._local: Index | None = None
         self._model = ConfiguredModel(self.settings, self.environment)
-        self._throttle: Throttle[PendingChanges] | None = Throttle() if long_lived else None
 
     def __enter__(self) -> Brain:
         return self
@@ -302,8 +300,7 @@ class Brain:
 
         try:
             return refresh_local_sources(
-                self.environment, self.settings, brain=self.path, sources=sources, embedder=self.embedder,
-                throttle=self._throttle,
+                self.environment, self.settings, brain=self.path, sources=sources, embedder=self.embedder
             )  # fmt: skip
         except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
             return PendingChanges()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nugget.app.local_sources import LOCAL_LOCK
 from nugget.config import Environment
-from nugget.infra import files, processes
+from nugget.infra import files
 
 
 def sync_in_background(brain: Path, environment: Environment) -> bool:
@@ -37,7 +37,7 @@ def _start(brain: Path, lock_file: Path, *arguments: str) -> bool:
         if others is None:
             return False
         os.close(others)
-        processes.start_detached([sys.executable, "-P", "-m", "nugget", "--brain", str(brain), *arguments], keep=lock)
+        files.start_detached([sys.executable, "-P", "-m", "nugget", "--brain", str(brain), *arguments], keep=lock)
     finally:
         os.close(lock)
     return True

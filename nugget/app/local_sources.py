@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from nugget.index.documents import document_changes, sync_documents
 from nugget.index.sync import Progress, SyncResult
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
-from nugget.infra.throttle import Throttle
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
 from nugget.sources.note_folders import open_canon, redacting
@@ -130,15 +129,10 @@ def refresh_local_sources(
     brain: Path,
     sources: Sequence[SourceName],
     embedder: Embedder | None,
-    throttle: Throttle[PendingChanges] | None = None,
 ) -> PendingChanges:
-    """Take in what little changed of these sources since the last search. Where nothing is to be known, do nothing.
-
-    A process that stays keeps a `throttle`, by which it does not walk through thousands of files for each search.
-    """
+    """Take in what little changed of these sources since the last search; do nothing if there are none."""
     if not _anything(environment, settings, brain):
         return PendingChanges()
-    throttle = throttle or Throttle()
     with ExitStack() as stack:
 
         @cache
@@ -153,7 +147,7 @@ def refresh_local_sources(
             return _refresh_history(connect(), environment, settings, brain)
 
         parts = dict.fromkeys(SourceName.SESSIONS if source in _HISTORY else source for source in sources)
-        found = [throttle.cached(part, partial(look, part)) for part in parts if part in LOCAL_SOURCES]
+        found = [look(part) for part in parts if part in LOCAL_SOURCES]
     return PendingChanges(
         files={source: count for one in found for source, count in one.files.items()},
         lacks_vectors=any(one.lacks_vectors for one in found),

@@ -26,7 +26,7 @@ from nugget.capture.queue import Job, Outcome
 from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.feedback import note_uses
-from nugget.infra import files, processes
+from nugget.infra import files
 from nugget.infra.brain_in_use import default_brain, find_brain
 from nugget.models import SessionFile
 from nugget.redaction import redact
@@ -266,7 +266,7 @@ class _Brains:
         """Capture a job's session, within the time that one job may take."""
         transcript = transcript_of(job, self._environment)
         brain = self._brain_of(job)
-        with processes.time_limit(MAX_JOB_S):
+        with files.time_limit(MAX_JOB_S):
             capture = open_capture(self._environment, brain, now=_now().astimezone())
             result = capture_transcript(transcript, capture)
             keep_provenance(transcript, capture)

@@ -22,6 +22,7 @@ from nugget.errors import NuggetError, TranscriptError
 from nugget.infra import files
 from nugget.models import SessionFile
 
+JOB_STATES = ("pending", "running", "failed", "done", "skipped")
 MAX_ATTEMPTS = 13
 """A job that failed so often, over about a day, waits for `nugget capture --retry`."""
 MAX_DEATHS = 3
@@ -134,7 +135,7 @@ def release(home: Path, *, now: datetime, everything: bool = False) -> list[Job]
 
 def prune(home: Path, *, now: datetime) -> None:
     """Forget done and skipped jobs of long ago, and what interrupted writes left behind."""
-    for state in files.JOB_STATES:
+    for state in JOB_STATES:
         with suppress(FileNotFoundError):
             for entry in os.scandir(Path(files.queue_folder(home)) / state):
                 age = now.timestamp() - entry.stat().st_mtime
@@ -205,7 +206,7 @@ def drain(
 
 def overview(home: Path) -> Overview:
     """Return the queue at a glance; reads only."""
-    counts = {state: len(_files(home, state)) for state in files.JOB_STATES}
+    counts = {state: len(_files(home, state)) for state in JOB_STATES}
     captured = [line for line in files.read_lines(home / "ledger" / ledger.CAPTURES) if line.get("event") == "captured"]
     return Overview(
         counts=counts,

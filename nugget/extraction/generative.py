@@ -17,7 +17,7 @@ from nugget.config import Settings
 from nugget.errors import LLMUnavailable
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.extraction.replies import WINDOW_SCHEMA, Shown, read_units
-from nugget.infra.llm.prices import estimate_cost_usd
+from nugget.infra.llm.gate import estimate_cost_usd
 from nugget.models import Session, Unit
 from nugget.redaction import allow_list
 from nugget.sources.condense import condense, windows

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nugget.config import Environment, load_settings, read_environment
-from nugget.infra import files, processes
+from nugget.infra import files
 
 _MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
 _READ_FOR_S = 0.15
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     """Write a message into git's file if the person gave none; always return 0."""
     environment = read_environment()
     try:
-        with processes.time_limit(_GIVEN_UP_AFTER_S):
+        with files.time_limit(_GIVEN_UP_AFTER_S):
             _write(environment, *arguments[2:4])
     except Exception as error:  # whatever it is, it must not stop a commit
         _note(environment, error)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from nugget.infra import files, processes
+from nugget.infra import files
 
 NOTICE = "This session will be analyzed for knowledge capture"
 CATCH_UP_EVERY_S = 3600
@@ -136,7 +136,7 @@ def _context(payload: dict[str, object], what: str) -> dict[str, object]:
     from datetime import UTC, datetime
     from pathlib import Path
 
-    with processes.time_limit(_CONTEXT_S):
+    with files.time_limit(_CONTEXT_S):
         from nugget.config import read_environment
         from nugget.errors import UsageError
         from nugget.upkeep import briefing

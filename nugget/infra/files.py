@@ -1,4 +1,4 @@
-"""Nugget's own files: private whatever the umask is, written whole or not at all, locked by the kernel.
+"""Nugget's own files, private whatever the umask is, written whole or not at all; and the processes that work on them.
 
 Everything under `$NUGGET_HOME` and in a brain's `.nugget` is made here, so that nobody else on the machine can read it.
 Standard library only, because the hooks import it: they must end within a fraction of the 1.5 s that Claude Code gives
@@ -7,31 +7,34 @@ all SessionEnd hooks together.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-
-from nugget.infra import processes
 
 TYPE_CHECKING = False  # `typing` costs a hook more than the rest of this module
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO, Any
 
-JOB_STATES = ("pending", "running", "failed", "done", "skipped")
 GUARD = "NUGGET_CAPTURING"
 """Set for the worker and so for every process that it starts: a session that we started is not captured."""
 WORKER_LOCK = "NUGGET_WORKER_LOCK"
 """Names the descriptor of the queue's lock that a worker inherits from who started it."""
-FILE_MODE = 0o600
-FOLDER_MODE = 0o700
-_PRIVATE = 0o077
+STARTED: list[int] = []
+"""Ids of detached processes that have not been seen to end."""
+_FILE_MODE, _FOLDER_MODE, _OTHERS = 0o600, 0o700, 0o077
 
 StrPath = str | os.PathLike[str]
+
+
+class OutOfTime(BaseException):
+    """The limit of a block is over. Not an OSError, as TimeoutError is: code that reads files goes on after those."""
 
 
 def private_folder(path: StrPath) -> None:
@@ -43,8 +46,8 @@ def private_folder(path: StrPath) -> None:
     if parent and parent != path:
         private_folder(parent)
     try:
-        os.mkdir(path, FOLDER_MODE)
-        os.chmod(path, FOLDER_MODE)  # a umask may have taken the owner's rights as well
+        os.mkdir(path, _FOLDER_MODE)
+        os.chmod(path, _FOLDER_MODE)  # a umask may have taken the owner's rights as well
     except FileExistsError:
         if not os.path.isdir(path):
             raise
@@ -66,7 +69,7 @@ def open_private(path: StrPath, mode: str) -> IO[Any]:
     return open(path, mode, opener=_open, **text)  # type: ignore[call-overload,no-any-return]
 
 
-def replace(path: StrPath, content: bytes, *, mode: int = FILE_MODE, check: Callable[[], None] | None = None) -> None:
+def replace(path: StrPath, content: bytes, *, mode: int = _FILE_MODE, check: Callable[[], None] | None = None) -> None:
     """Give a file this content by fsync and rename: readers see the old or the new, never a part.
 
     `check` runs last before the rename and may raise to prevent it. A power cut may bring the old content back, unless
@@ -79,7 +82,7 @@ def replace(path: StrPath, content: bytes, *, mode: int = FILE_MODE, check: Call
         with open(partial, "xb", opener=_open) as file:
             file.write(content)
             file.flush()
-            if mode != FILE_MODE:
+            if mode != _FILE_MODE:
                 os.chmod(partial, mode)
             os.fsync(file.fileno())
         if check:
@@ -92,9 +95,7 @@ def replace(path: StrPath, content: bytes, *, mode: int = FILE_MODE, check: Call
 
 
 def sync_folder(folder: StrPath) -> None:
-    """Make renames in a folder durable, where the system can."""
-    if os.name != "posix":
-        return
+    """Make renames in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -111,14 +112,7 @@ def try_lock(path: StrPath, *, wait: bool = False) -> int | None:
     private_folder(os.path.dirname(path))
     descriptor = _open(path, os.O_RDWR)
     try:
-        if os.name == "posix":
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        else:
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(descriptor)
         if wait:
@@ -167,7 +161,7 @@ def read_lines(file: StrPath) -> Iterator[dict[str, Any]]:
 
 
 def queue_folder(home: StrPath) -> str:
-    """Return the folder of the capture queue, with a folder for each of JOB_STATES."""
+    """Return the folder of the capture queue."""
     return os.path.join(home, "queue")
 
 
@@ -202,12 +196,54 @@ def start_worker(home: StrPath, *arguments: str, python: str = "") -> bool:
         # The worker leaves the folder that a relative path starts from. One thread is enough for what numpy does
         # here, and starting more costs 50 ms.
         variables = {GUARD: "1", "NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
-        if os.name == "posix":  # elsewhere a descriptor is not inherited
-            variables[WORKER_LOCK] = str(lock)
-        processes.start_detached(command, keep=lock, variables=variables)
+        start_detached(command, keep=lock, variables={**variables, WORKER_LOCK: str(lock)})
     finally:
         os.close(lock)
     return True
+
+
+def start_detached(command: Sequence[str], *, keep: int, variables: Mapping[str, str] | None = None) -> None:
+    """Start a process in a session of its own, which neither the caller's exit nor a hang-up reaches.
+
+    It inherits the descriptor `keep`, such as that of a lock, and gets `variables` on top of the environment.
+    """
+    for process in [*STARTED]:  # those that have ended would stay as zombies of a long-lived server
+        with suppress(ChildProcessError):
+            if os.waitpid(process, os.WNOHANG) == (0, 0):
+                continue
+        STARTED.remove(process)
+    null = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
+    os.set_inheritable(keep, True)
+    try:
+        every = {**os.environ, **(variables or {})}
+        STARTED.append(os.posix_spawn(command[0], list(command), every, file_actions=null, setsid=True))
+    finally:
+        os.set_inheritable(keep, False)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError from a block that takes longer, in the middle of whatever it does.
+
+    Without effect outside of the main thread.
+    """
+
+    def give_up(*_: object) -> None:
+        raise OutOfTime
+
+    try:
+        before = signal.signal(signal.SIGALRM, give_up)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    except OutOfTime:
+        raise TimeoutError(f"it took longer than {seconds:g} s") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def resource(name: str) -> Path:
@@ -225,7 +261,7 @@ def resource(name: str) -> Path:
 
 def exposed(*roots: StrPath) -> list[str]:
     """Return the files and folders in and under `roots` that are ours and that others may read, write or enter."""
-    return [path for root in roots for path in _tree(os.fspath(root)) if _exposed_mode(path) is not None]
+    return [path for root in roots for path in _tree(os.fspath(root)) if _exposed_mode(path)]
 
 
 def make_private(*roots: StrPath) -> list[str]:
@@ -233,19 +269,17 @@ def make_private(*roots: StrPath) -> list[str]:
     mended = []
     for path in exposed(*roots):
         with suppress(OSError):
-            if (mode := _exposed_mode(path)) is not None:
-                os.chmod(path, mode & ~_PRIVATE)
-                mended.append(path)
+            os.chmod(path, _exposed_mode(path) & ~_OTHERS)
+            mended.append(path)
     return mended
 
 
 def _open(path: StrPath, flags: int) -> int:
     """Open a file, making it if it is missing; a file of ours that others can read is closed to them."""
-    descriptor = os.open(path, flags | os.O_CREAT, FILE_MODE)
-    if os.name == "posix":
-        found = os.fstat(descriptor)
-        if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != FILE_MODE and found.st_uid == os.getuid():
-            os.fchmod(descriptor, FILE_MODE)
+    descriptor = os.open(path, flags | os.O_CREAT, _FILE_MODE)
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_uid == os.getuid():
+        os.fchmod(descriptor, _FILE_MODE)
     return descriptor
 
 
@@ -256,12 +290,10 @@ def _tree(root: str) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in (*folders, *files))
 
 
-def _exposed_mode(path: str) -> int | None:
-    """Return the mode of a file, folder or socket of ours that others have rights to."""
-    try:
+def _exposed_mode(path: str) -> int:
+    """Return the mode of a file, folder or socket of ours that others have rights to, else 0."""
+    with suppress(OSError):
         found = os.lstat(path)
-    except OSError:
-        return None
-    if os.name != "posix" or stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid():
-        return None
-    return stat.S_IMODE(found.st_mode) if found.st_mode & _PRIVATE else None
+        if not stat.S_ISLNK(found.st_mode) and found.st_uid == os.getuid() and found.st_mode & _OTHERS:
+            return stat.S_IMODE(found.st_mode)
+    return 0

@@ -1,7 +1,6 @@
 """The one gateway to GitHub: pull requests, through PyGithub.
 
-Every wait has a bound: a request its timeout, a rate limit `MAX_WAIT_S`; what would take longer is a GitHubError
-that says when to come back. Endpoints: docs.github.com/en/rest/pulls/pulls, .../using-the-rest-api/rate-limits.
+Endpoints: docs.github.com/en/rest/pulls/pulls, .../using-the-rest-api/rate-limits.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from nugget.config import Environment
@@ -23,21 +22,26 @@ if TYPE_CHECKING:
     from github.GithubException import GithubException
     from github.PullRequest import PullRequest as GitHubPullRequest
     from github.Repository import Repository as GitHubRepository
-
-T = TypeVar("T")
+    from urllib3.response import BaseHTTPResponse
+    from urllib3.util import Retry
 
 API_URL = "https://api.github.com"
 TIMEOUT_S = 15
-MAX_WAIT_S = 60.0
-"""So long a rate limit is waited for, in sum over one use of a `Repository`."""
-MAX_TRIES = 4
+MAX_RETRIES = 3
+MAX_WAIT_S = 60
+"""GitHub may ask to wait so long before a retry; a longer wait is an error."""
 MAX_BODY_CHARS = 65_000
 """GitHub takes 65,536 characters in the text of a pull request."""
 _NO_ANSWER = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, RuntimeError)
 """What PyGithub raises for a reply of another form than GitHub's, and for a redirect to another host."""
-_COUNT = re.compile(r"[0-9]{1,12}")
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_NEW_TOKEN = "Renew GITHUB_TOKEN, or run `gh auth login`."
+_REFUSALS = {
+    401: ("GitHub does not accept the token ({reason}).", "Renew GITHUB_TOKEN, or run `gh auth login`."),
+    403: ("The token may not do that in {name} ({reason}).",
+          "It needs the permissions `contents: write` and `pull requests: write`."),
+    404: ("GitHub knows no repository {name}, or does not show it to this token.",
+          "Look at `git remote -v` in the brain and at what the token may see."),
+    429: ("GitHub's rate limit is used up ({reason}).", "Try again in some minutes."),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ def web_host(api_url: str | None) -> str:
 
 
 def repository_name(url: str, *, api_url: str | None) -> str | None:
-    """`owner/name` of a remote that is on this GitHub, None for one that is elsewhere."""
+    """Return `owner/name` of a remote that is on this GitHub, None for one that is elsewhere."""
     scp = re.fullmatch(r"(?:[\w.-]+@)?([\w.-]+):(?!//)(.+)", url)
     host, path = (scp[1], scp[2]) if scp else (urlsplit(url).hostname or "", urlsplit(url).path)
     if host.removeprefix("ssh.") != web_host(api_url):
@@ -92,151 +96,115 @@ def may_see_token(url: str, *, api_url: str | None) -> bool:
 
 
 class Repository:
-    """A repository on GitHub. Raises GitHubError for whatever goes wrong, with one clear sentence.
+    """A repository on GitHub. Raises GitHubError for whatever goes wrong, with one clear sentence."""
 
-    `sleep` is how it waits if GitHub asks it to.
-    """
-
-    def __init__(
-        self, name: str, *, token: str, api_url: str | None = None, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, name: str, *, token: str, api_url: str | None = None) -> None:
         from github import Auth, Github
 
         self.name = name
         self._token = token
-        self._sleep = sleep
-        self._waited_s = 0.0
         client = Github(
-            base_url=(api_url or API_URL).rstrip("/"), auth=Auth.Token(token), timeout=TIMEOUT_S, retry=0, lazy=True,
-            user_agent="nugget",
+            base_url=(api_url or API_URL).rstrip("/"), auth=Auth.Token(token), timeout=TIMEOUT_S, retry=_retry(),
+            lazy=True, user_agent="nugget",
         )  # fmt: skip
         self._remote: GitHubRepository = client.get_repo(name)
 
     def find_pull(self, branch: str) -> PullRequest | None:
         """Return the pull request of a branch of this repository: the open one, else the latest, or None."""
-        owner = self.name.partition("/")[0]
-
-        def get() -> list[PullRequest]:
-            found = islice(self._remote.get_pulls(state="all", head=f"{owner}:{branch}"), 20)
-            return [_pull(pull) for pull in found if pull.head.ref == branch]
-
-        ours = sorted(self._ask(get), key=lambda pull: (pull.state != "open", -pull.number))
-        return ours[0] if ours else None
+        with self._errors():
+            head = f"{self.name.partition('/')[0]}:{branch}"
+            found = islice(self._remote.get_pulls(state="all", head=head), 20)
+            ours = [_pull(pull) for pull in found if pull.head.ref == branch]
+        return min(ours, key=lambda pull: (pull.state != "open", -pull.number), default=None)
 
     def pull(self, number: int) -> PullRequest:
         """Return a pull request by its number."""
-
-        def get() -> PullRequest:
+        with self._errors():
             pull = self._remote.get_pull(number)
             pull.complete()
             return _pull(pull)
-
-        return self._ask(get)
 
     def open_pull(self, branch: str, *, base: str, title: str, body: str) -> PullRequest:
         """Open a pull request, or return the one that exists (a reply may have been lost)."""
         text = body if len(body) <= MAX_BODY_CHARS else body[: MAX_BODY_CHARS - 20] + "\n\n(shortened)"
         try:
-            return self._ask(lambda: _pull(self._remote.create_pull(base, branch, title=title[:250], body=text)))
+            with self._errors():
+                return _pull(self._remote.create_pull(base, branch, title=title[:250], body=text))
         except GitHubError as error:
-            found = self.find_pull(branch) if "already exists" in str(error) else None
-            if found is None:
-                raise
-            return found
+            if "already exists" in str(error) and (found := self.find_pull(branch)):
+                return found
+            raise
 
     def label(self, number: int, labels: Sequence[str]) -> None:
         """Put labels on a pull request; those that do not exist yet come to be."""
-        # Not `Issue.add_to_labels`: it sends a bare list, which GitHub's description of its API does not hold.
-        address = f"{self._remote.url}/issues/{number}/labels"
-        sent = {"labels": list(labels)}
-        self._ask(lambda: self._remote.requester.requestJsonAndCheck("POST", address, input=sent))
+        with self._errors():
+            # Not `Issue.add_to_labels`: it sends a bare list, which GitHub's description of its API does not hold.
+            address = f"{self._remote.url}/issues/{number}/labels"
+            self._remote.requester.requestJsonAndCheck("POST", address, input={"labels": list(labels)})
 
     def close_pull(self, number: int, *, comment: str) -> PullRequest:
         """Close a pull request, and say why in a comment; one that is not open any more is left as it is.
 
         Closed first: a try that failed in between is not followed by a second comment.
         """
-        if (pull := self.pull(number)).state != "open":
-            return pull
-        closed = self._ask(lambda: self._closed(number))
-        self._ask(lambda: self._remote.get_issue(number).create_comment(comment))
+        if (found := self.pull(number)).state != "open":
+            return found
+        with self._errors():
+            pull = self._remote.get_pull(number)
+            pull.edit(state="closed")
+            closed = _pull(pull)
+            self._remote.get_issue(number).create_comment(comment)
         return closed
 
-    def _closed(self, number: int) -> PullRequest:
-        pull = self._remote.get_pull(number)
-        pull.edit(state="closed")
-        return _pull(pull)
-
-    def _ask(self, request: Callable[[], T]) -> T:
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
         import requests
         from github import BadAttributeException, GithubException
 
-        for tried in range(1, MAX_TRIES + 1):
-            begun = time.monotonic()
-            try:
-                return request()
-            except GithubException as error:
-                pause = _asked_pause(error, tried)
-                if pause is None or tried == MAX_TRIES or self._waited_s + pause > MAX_WAIT_S:
-                    raise self._told(error, pause) from None
-            except requests.RequestException as error:
-                pause = float(tried)
-                self._waited_s += time.monotonic() - begun
-                is_final = isinstance(error, requests.exceptions.SSLError) or self._waited_s > MAX_WAIT_S
-                if tried == MAX_TRIES or is_final:
-                    reason = f"GitHub cannot be reached ({_why(error)})."
-                    raise GitHubError(reason, hint="Look at the network, or at GITHUB_API_URL.") from None
-            except (BadAttributeException, *_NO_ANSWER) as error:
-                raise GitHubError(f"GitHub answered what is no answer ({type(error).__name__}).") from error
-            self._waited_s += pause
-            self._sleep(pause)
-        raise AssertionError("unreachable")
+        try:
+            yield
+        except GithubException as error:
+            raise self._refusal(error) from None
+        except requests.RequestException as error:
+            reason = f"no answer within {TIMEOUT_S} s" if isinstance(error, requests.Timeout) else "no connection"
+            hint = "Look at the network, or at GITHUB_API_URL."
+            raise GitHubError(f"GitHub cannot be reached ({reason}).", hint=hint) from None
+        except (BadAttributeException, *_NO_ANSWER) as error:
+            raise GitHubError(f"GitHub answered what is no answer ({type(error).__name__}).") from error
 
-    def _told(self, error: GithubException, pause: float | None) -> GitHubError:
-        status, said = error.status, self._said(error)
-        if pause is not None and status in (403, 429):
-            return GitHubError(f"GitHub's rate limit is used up for another {pause:.0f} s.", hint="Try again then.")
-        if status == 401:
-            return GitHubError(f"GitHub does not accept the token ({said}).", hint=_NEW_TOKEN)
-        if status == 403:
-            hint = "It needs the permissions `contents: write` and `pull requests: write`."
-            return GitHubError(f"The token may not do that in {self.name} ({said}).", hint=hint)
-        if status == 404:
-            hint = "Look at `git remote -v` in the brain and at what the token may see."
-            return GitHubError(f"GitHub knows no repository {self.name}, or does not show it to this token.", hint=hint)
-        if status >= 500:
-            return GitHubError(f"GitHub has a fault of its own ({status}).", hint="Try again later.")
-        return GitHubError(f"GitHub refused with {status}: {said}.")
-
-    def _said(self, error: GithubException) -> str:
-        """Return GitHub's own message as one short line without the token."""
+    def _refusal(self, error: GithubException) -> GitHubError:
         body: object = error.data
-        parts = [str(body.get("message", ""))] if isinstance(body, Mapping) else [str(body or "")]
+        parts = [body.get("message")] if isinstance(body, Mapping) else [body]
         details = body.get("errors") if isinstance(body, Mapping) else None
         for detail in details if isinstance(details, list) else []:
-            parts.append(
-                str(detail.get("message") or detail.get("code")) if isinstance(detail, Mapping) else str(detail)
-            )
-        words = " ".join(" ".join(part for part in parts if part).split()).replace(self._token, "…")
-        return re.sub(r"[^ -~…]", "?", words)[:300].rstrip(".") or "no reason was given"
+            parts.append(detail.get("message") or detail.get("code") if isinstance(detail, Mapping) else detail)
+        words = " ".join(" ".join(str(part) for part in parts if part).split()).replace(self._token, "…")
+        reason = re.sub(r"[^ -~…]", "?", words)[:300].rstrip(".") or "no reason was given"
+        if error.status >= 500:
+            return GitHubError(f"GitHub has a fault of its own ({error.status}).", hint="Try again later.")
+        status = 429 if error.status == 403 and "rate limit" in reason.lower() else error.status
+        sentence, hint = _REFUSALS.get(status, (f"GitHub refused with {status}: {{reason}}.", None))
+        return GitHubError(sentence.format(name=self.name, reason=reason), hint=hint)
 
 
-def _asked_pause(error: GithubException, tried: int) -> float | None:
-    """Return the seconds to wait before trying again, None if that is of no use."""
-    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
-    if error.status >= 500:
-        return float(tried)
-    message = str(error.data.get("message", "") if isinstance(error.data, Mapping) else "").lower()
-    if error.status not in (403, 429) or not (
-        "rate limit" in message or error.status == 429 or "retry-after" in headers
-    ):
-        return None
-    after, reset = headers.get("retry-after", ""), headers.get("x-ratelimit-reset", "")
-    if _COUNT.fullmatch(after):
-        return float(after)
-    if headers.get("x-ratelimit-remaining") == "0" and _COUNT.fullmatch(reset):
-        return max(1.0, float(reset) - time.time() + 1)
-    return 60.0
+def _retry() -> Retry:
+    """Return urllib3's retries: after GitHub's own failures, and after as long as a rate limit asks for."""
+    from urllib3.util import Retry
+
+    class WithRateLimits(Retry):
+        RETRY_AFTER_STATUS_CODES = frozenset({403, 429, 503})
+
+        def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
+            wait_s = super().get_retry_after(response)
+            if wait_s and wait_s > MAX_WAIT_S:
+                message = f"GitHub's rate limit is used up for another {wait_s:.0f} s."
+                raise GitHubError(message, hint="Try again then.")
+            return wait_s
+
+    return WithRateLimits(
+        total=MAX_RETRIES, backoff_factor=0.5, status_forcelist=(500, 502, 503, 504), allowed_methods=None,
+        raise_on_status=False,
+    )  # fmt: skip
 
 
 def _pull(pull: GitHubPullRequest) -> PullRequest:
@@ -244,14 +212,7 @@ def _pull(pull: GitHubPullRequest) -> PullRequest:
     merged = pull.merged_at is not None
     state = "open" if pull.state == "open" else "merged" if merged else "closed"
     number, url, commit = int(pull.number), str(pull.html_url), pull.merge_commit_sha
-    if not (number > 0 and url.isprintable() and (not commit or _COMMIT.fullmatch(commit))):
+    is_commit = not commit or re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit)
+    if not (number > 0 and url.isprintable() and is_commit):
         raise ValueError("no pull request")
     return PullRequest(number=number, url=url, state=state, merged_as=commit or None if merged else None)
-
-
-def _why(error: Exception) -> str:
-    import requests
-
-    if isinstance(error, requests.Timeout):
-        return f"no answer within {TIMEOUT_S} s"
-    return "the connection failed" if isinstance(error, requests.ConnectionError) else type(error).__name__

@@ -6,8 +6,10 @@ Formats: settings.json as of https://code.claude.com/docs/en/hooks, .mcp.json an
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from nugget.config import Environment
-from nugget.errors import GitError, InstallError
-from nugget.infra import client_files
+from nugget.errors import ConflictError, GitError, InstallError
+from nugget.infra import files
 
 EVENTS = ("SessionEnd", "SessionStart")
 BRIEF_EVENT, RECALL_EVENT = "SessionStart", "UserPromptSubmit"
@@ -31,6 +33,7 @@ TIMEOUT_S = 10
 
 BROADER_RULES = ("mcp__nugget", "mcp__nugget__*")
 _FIRST_INDENT = re.compile(r"\n([ \t]+)\S")
+_MAX_BYTES = 64_000_000
 _KINDS: dict[type, str] = {dict: "an object", list: "a list"}
 
 
@@ -101,8 +104,53 @@ def open_settings(scope: Scope, environment: Environment, cwd: Path, *, is_root:
     return settings, servers
 
 
+def read_text(path: Path) -> str | None:
+    """Return the text of another program's file, line ends as they are; None if it is missing. Raises InstallError."""
+    try:
+        if path.exists() and not path.is_file():
+            raise InstallError(f"{path} is not a file.")
+        if path.stat().st_size > _MAX_BYTES:
+            raise InstallError(f"{path} is larger than {_MAX_BYTES // 1_000_000} MB.")
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise InstallError(f"{path} is not UTF-8 text (byte {error.start}); it was left alone.") from error
+    except OSError as error:
+        raise InstallError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def write_text(path: Path, text: str | None, *, expected: str | None, mode: int = 0o600) -> None:
+    """Make `text` the content of a file that still holds `expected`; None stands for no file.
+
+    A symbolic link is followed, and the mode of an existing file stays; `mode` is for a new one. Raises ConflictError
+    if the file changed meanwhile, InstallError if it cannot be written; in both cases it is as it was.
+    """
+    target = path.resolve()
+
+    def check() -> None:
+        if read_text(path) != expected:
+            raise ConflictError(
+                f"{path} changed since it was read; nothing was written.", hint="Run the command again."
+            )
+
+    try:
+        if text is None:
+            check()
+            target.unlink(missing_ok=True)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            if not os.access(target, os.W_OK):
+                raise InstallError(f"{path} is read-only; it was left alone.", hint=f"Make {target} writable.")
+            mode = stat.S_IMODE(target.stat().st_mode)
+        files.replace(target, text.encode("utf-8"), mode=mode, check=check)
+    except OSError as error:
+        raise InstallError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
 def _draft(path: Path) -> Draft:
-    before = client_files.read(path)
+    before = read_text(path)
     return Draft(path=path, before=before, value=_parse(path, before) if before and before.strip() else {})
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nugget.errors import InstallError
-from nugget.infra import client_files, git
+from nugget.infra import git
 from nugget.infra.git import HooksFolder
+from nugget.upkeep.client_settings import read_text, write_text
 
 NAME = "prepare-commit-msg"
 KEPT = f"{NAME}.before-nugget"
@@ -71,8 +72,8 @@ def install_hook(repo: Path, *, command: Path) -> HookState:
                 )
             hook.rename(kept)
             moved = True
-        before = client_files.read(hook)
-        client_files.write(hook, script(command, kept), expected=before, mode=0o755)
+        before = read_text(hook)
+        write_text(hook, script(command, kept), expected=before, mode=0o755)
         hook.chmod(stat.S_IMODE(hook.stat().st_mode) | 0o111)
     except OSError as error:
         _put_back(hook, kept, moved)

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from nugget.config import Environment
 from nugget.errors import InstallError, NuggetError
-from nugget.infra import client_files
 from nugget.upkeep.client_settings import (
     ALL_EVENTS,
     BRIEF,
@@ -39,9 +38,11 @@ from nugget.upkeep.client_settings import (
     put_hook,
     put_recall_hook,
     put_server,
+    read_text,
     take_out_hooks,
     wanted_hook,
     wanted_server,
+    write_text,
 )
 
 
@@ -128,12 +129,12 @@ def apply(changes: Sequence[FileChange], environment: Environment) -> None:
     written: list[FileChange] = []
     try:
         for change in changes:
-            client_files.write(change.path, change.after, expected=change.before, mode=change.mode)
+            write_text(change.path, change.after, expected=change.before, mode=change.mode)
             written.append(change)
     except NuggetError:
         for change in reversed(written):
             with suppress(NuggetError):
-                client_files.write(change.path, change.before, expected=change.after, mode=change.mode)
+                write_text(change.path, change.before, expected=change.after, mode=change.mode)
         _note_files(environment, known)
         raise
     if gone := {str(change.path) for change in changes if not change.is_ours}:
@@ -219,7 +220,7 @@ def _without_ours(draft: Draft) -> str | None:
 def _edited_files(environment: Environment) -> set[str]:
     """Return the settings files that we edited; empty if the list cannot be read."""
     with suppress(InstallError, ValueError):
-        noted = json.loads(client_files.read(environment.home / "install.json") or "{}")
+        noted = json.loads(read_text(environment.home / "install.json") or "{}")
         return set(noted["files"]) if isinstance(noted, dict) and isinstance(noted.get("files"), dict) else set()
     return set()
 
@@ -227,4 +228,4 @@ def _edited_files(environment: Environment) -> set[str]:
 def _note_files(environment: Environment, paths: Collection[str]) -> None:
     path = environment.home / "install.json"
     text = json.dumps({"version": 1, "files": {name: {} for name in sorted(paths)}}, indent=1) + "\n"
-    client_files.write(path, text if paths else None, expected=client_files.read(path))
+    write_text(path, text if paths else None, expected=read_text(path))

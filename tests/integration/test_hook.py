@@ -218,7 +218,6 @@ def test_the_hook_imports_nothing_but_the_light_part_of_the_standard_library() -
     loaded = set(shown.stdout.split())
     assert {name for name in loaded if name.startswith("nugget")} == {
         "nugget", "nugget.__main__", "nugget.hooks", "nugget.hooks.session", "nugget.infra", "nugget.infra.files",
-        "nugget.infra.processes",
     }  # fmt: skip
     assert not loaded & {"subprocess", "dataclasses", "inspect", "pathlib", "typer", "yaml", "logging"}
 

@@ -15,7 +15,7 @@ PROMISES: dict[str, str] = {
     "PUBLISH-END-TO-END": "From a payload on stdin to a pull request, its merge, the pull and the answer.",
     "PULL-CAREFUL": "Only a clean checkout of the default branch is moved, and only forward.",
     "PULL-AUTOMATIC": "With `sync.pull` the worker pulls what was merged; without it nobody does unasked.",
-    "GITHUB-WAITS": "Rate limits are waited for as GitHub asks, up to a bound; beyond it they are told.",
+    "GITHUB-WAITS": "A rate limit is waited for as GitHub asks, for a minute at most; a longer one is told.",
     "GITHUB-TOKEN": "The token goes to GitHub's own address alone, and stands in no message, argument or file.",
     "GITHUB-SENTENCE": "Every failure of GitHub or of the way to it is a GitHubError with one clear sentence.",
     "REMOTE-CLEAN": "A remote is spoken to in the cleaned environment: no inherited GIT_DIR, no prompt, no hooks.",

@@ -15,7 +15,6 @@ PROMISES: dict[str, str] = {
     "SEARCH-MCP": "agents search other sources and drill into refs, within their budget",
     "SEARCH-MCP-PLACE": "a path narrows provenance and sessions to it for agents, and what it cannot narrow is said",
     "SEARCH-FRESH": "a few changed files are found at once, many are left to the background, deleted ones vanish",
-    "SEARCH-PACE": "a server looks for changed files beside the brain in a twentieth of its time at most",
     "SEARCH-DAMAGE": "a damaged index of the machine is rebuilt; nothing lives only there",
     "SEARCH-REAL": "real sessions are searched beside everything else",
     "CANON-READ": "canon: folders of markdown, with frontmatter, links and dates, read and never written",

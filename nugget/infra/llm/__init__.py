@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable
 from nugget.infra.llm.claude_cli import ClaudeCli
 from nugget.infra.llm.gate import (
-    FENCES,
     BadReply,
     Call,
     CostCapReached,
@@ -27,13 +25,10 @@ from nugget.infra.llm.gate import (
     Gate,
     Reply,
     Request,
-    Spending,
     map_texts,
-    open_call,
+    price_of,
     spending,
-    utc_now,
 )
-from nugget.infra.llm.prices import takes_effort
 from nugget.redaction import allow_list
 from nugget.text import shorten
 
@@ -41,11 +36,10 @@ if TYPE_CHECKING:
     import anthropic
 
 __all__ = [
-    "FENCES", "LLM", "BadReply", "ClaudeCli", "CostCapReached", "DailyBudget", "DailyCapReached", "Head", "Reply",
-    "Request", "Spending", "open_extractor", "open_llm", "spending",
+    "LLM", "BadReply", "ClaudeCli", "CostCapReached", "DailyBudget", "DailyCapReached", "Head", "Reply", "Request",
+    "open_extractor", "open_llm", "spending",
 ]  # fmt: skip
 
-_DEFAULT_URL = "https://api.anthropic.com"
 _MAX_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
@@ -54,6 +48,8 @@ _EXACT = frozenset(
     {"id", "tool_use_id", "signature", "data", "type", "name", "role", "media_type", "cache_control", "thinking"}
 )
 """Fields that the API compares or decodes, and that redaction must not change."""
+_NAMED = ("model", "max_tokens", "messages", "stream")
+"""Arguments that the SDK wants by name."""
 _HEADERS = ("content-type", "retry-after", "request-id")
 
 
@@ -97,11 +93,10 @@ class LLM(Gate):
         base_url: str | None,
         home: Path,
         allow: Sequence[re.Pattern[str]] = (),
-        clock: Callable[[], datetime] = utc_now,
         budget: DailyBudget | None = None,
     ) -> None:
-        super().__init__(home=home, allow=allow, secret=api_key.strip(), clock=clock, budget=budget)
-        self._base_url = base_url or _DEFAULT_URL
+        super().__init__(home=home, allow=allow, secret=api_key.strip(), budget=budget)
+        self._base_url = base_url or "https://api.anthropic.com"
 
     def warm(self) -> None:
         """Import the SDK now (a second or so), without calling anything."""
@@ -155,13 +150,17 @@ class LLM(Gate):
         """
         import anthropic
 
-        sent = map_texts({"system": [], **body}, self._clean, exact=_EXACT)
-        call = Call(
-            purpose=purpose, model=body["model"], timeout_s=timeout_s, max_usd=max_usd, body=sent, session=session
-        )
+        sent = map_texts(dict(body), self._clean, exact=_EXACT)
+        request = Request(
+            purpose=purpose, model=sent["model"], max_tokens=sent["max_tokens"], timeout_s=timeout_s, max_usd=max_usd,
+            session=session,
+        )  # fmt: skip
+        call = Call(request=request, body=sent)
+        named = {name: sent[name] for name in _NAMED if name in sent}
+        more = {name: value for name, value in sent.items() if name not in _NAMED}
         with self._recorded(call), self._client(call, retries=0) as client:
             try:
-                with client.messages.with_streaming_response.create(**_arguments(sent)) as response:
+                with client.messages.with_streaming_response.create(**named, extra_body=more) as response:
                     yield Head(status=response.status_code, headers=_kept(response.headers))
                     chunks = response.iter_bytes()
                     yield from _streamed(chunks, call) if body.get("stream") else _whole(chunks, call)
@@ -172,7 +171,7 @@ class LLM(Gate):
                 yield self._scrub(error.response.text).encode()
 
     def _call(self, request: Request, output: dict[str, Any]) -> Call:
-        if request.effort and takes_effort(request.model):
+        if request.effort and (price := price_of(request.model)) and price.effort:
             output = {**output, "effort": request.effort}
         body: dict[str, Any] = {
             "model": request.model,
@@ -180,7 +179,7 @@ class LLM(Gate):
             "system": [{"type": "text", "text": self._clean(request.system), "cache_control": {"type": "ephemeral"}}],
             "messages": [{"role": "user", "content": self._clean(request.prompt)}],
         }
-        return open_call(request, {**body, "output_config": output} if output else body)
+        return Call(request=request, body={**body, "output_config": output} if output else body)
 
     def _client(self, call: Call, *, retries: int = _MAX_RETRIES) -> anthropic.Anthropic:
         """Open a client whose attempts and waits together stay within the call's deadline.
@@ -213,18 +212,19 @@ class LLM(Gate):
         )
 
     def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
-        """Return the sentence for an exception of the SDK or of its HTTP client."""
         import anthropic
         import httpx2
 
+        model = call.request.model
         if isinstance(error, (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError)):
-            return LLMUnavailable(f"{call.model} did not answer within {call.timeout_s:g} s ({call.purpose}).")
+            timeout = f"{call.request.timeout_s:g} s ({call.request.purpose})"
+            return LLMUnavailable(f"{model} did not answer within {timeout}.")
         if isinstance(error, anthropic.APIStatusError):
             if error.status_code == 200:
                 return LLMUnavailable("The Anthropic API broke off the answer.", hint="Try again later.")
             call.free = True
-            said = error.api_message if isinstance(error.api_message, str) else ""
-            return _status_sentence(error.status_code, call.model, said=shorten(self._scrub(said), 200))
+            text = error.api_message if isinstance(error.api_message, str) else ""
+            return _status_sentence(error.status_code, model, text=shorten(self._scrub(text), 200))
         if isinstance(error, (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)):
             cause = error.__cause__ or error
             call.free = isinstance(cause, httpx2.ConnectError)
@@ -233,26 +233,23 @@ class LLM(Gate):
                 f"The connection to the Anthropic API failed ({reason}).",
                 hint="Check the network and ANTHROPIC_BASE_URL.",
             )
-        return LLMUnavailable(f"The reply of {call.model} could not be read ({type(error).__name__}).")
+        return LLMUnavailable(f"The reply of {model} could not be read ({type(error).__name__}).")
 
 
-def _status_sentence(status: int, model: str, *, said: str) -> LLMUnavailable:
-    tail = f": {said.rstrip('.')}" if said else ""
+def _status_sentence(status: int, model: str, *, text: str) -> LLMUnavailable:
+    problem, hint = "refused the request", None
     if status in (401, 403):
-        return LLMUnavailable(f"The Anthropic API refused the key (HTTP {status}).", hint="Check ANTHROPIC_API_KEY.")
-    if status == 404:
-        return LLMUnavailable(
-            f"The Anthropic API does not know `{model}` (HTTP 404).", hint="Correct `llm` in your configuration."
-        )
-    if 300 <= status < 400:
+        problem, text, hint = "refused the key", "", "Check ANTHROPIC_API_KEY."
+    elif status == 404:
+        problem, text, hint = f"does not know `{model}`", "", "Correct `llm` in your configuration."
+    elif 300 <= status < 400:
+        problem, text = "redirects", "the key goes nowhere else"
         hint = "Give the address that it redirects to as ANTHROPIC_BASE_URL."
-        return LLMUnavailable(f"The Anthropic API redirects (HTTP {status}), and the key goes nowhere else.", hint=hint)
-    if status == 429:
-        return LLMUnavailable(f"The Anthropic API's rate limit is reached (HTTP 429){tail}.", hint="Try again later.")
-    if status >= 500:
-        problem = "is overloaded" if status == 529 else "failed"
-        return LLMUnavailable(f"The Anthropic API {problem} (HTTP {status}){tail}.", hint="Try again later.")
-    return LLMUnavailable(f"The Anthropic API refused the request (HTTP {status}){tail}.")
+    elif status == 429 or status >= 500:
+        problem = {429: "has reached its rate limit", 529: "is overloaded"}.get(status, "failed")
+        hint = "Try again later."
+    tail = f": {text.rstrip('.')}" if text else ""
+    return LLMUnavailable(f"The Anthropic API {problem} (HTTP {status}){tail}.", hint=hint)
 
 
 def _note(data: Mapping[str, Any], call: Call) -> None:
@@ -267,20 +264,12 @@ def _note(data: Mapping[str, Any], call: Call) -> None:
 
 def _refuse_refusal(call: Call) -> None:
     if call.stop_reason == "refusal":
-        raise LLMUnavailable(f"{call.model} declined to answer ({call.purpose}).")
+        raise LLMUnavailable(f"{call.request.model} declined to answer ({call.request.purpose}).")
 
 
 def _require_end(call: Call) -> None:
     if not call.stop_reason and call.error is None:
-        raise LLMUnavailable(f"The connection to {call.model} was cut before its answer was complete.")
-
-
-def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a body as arguments of the SDK; fields that it does not name go into `extra_body`."""
-    named = {name: body[name] for name in ("model", "max_tokens", "messages", "stream") if name in body}
-    named |= {"system": body["system"]} if body["system"] else {}
-    extra = {name: value for name, value in body.items() if name not in (*named, "system")}
-    return {**named, "extra_body": extra or None}
+        raise LLMUnavailable(f"The connection to {call.request.model} was cut before its answer was complete.")
 
 
 def _whole(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:

@@ -13,15 +13,13 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nugget.errors import LLMUnavailable
 from nugget.infra import files
-from nugget.infra.llm.gate import Call, Gate, Reply, Request, open_call, utc_now
+from nugget.infra.llm.gate import Call, Gate, Reply, Request
 from nugget.text import shorten
 
 INSIDE = "NUGGET_INSIDE"
@@ -40,15 +38,8 @@ _OF_THE_SESSION_AROUND = re.compile(
 class ClaudeCli(Gate):
     """The `claude` command as an LLM that gives structured values. What it costs is counted at list price."""
 
-    def __init__(
-        self,
-        *,
-        home: Path,
-        variables: Mapping[str, str],
-        allow: Sequence[re.Pattern[str]] = (),
-        clock: Callable[[], datetime] = utc_now,
-    ) -> None:
-        super().__init__(home=home, allow=allow, secret=variables.get("ANTHROPIC_API_KEY", ""), clock=clock)
+    def __init__(self, *, home: Path, variables: Mapping[str, str], allow: Sequence[re.Pattern[str]] = ()) -> None:
+        super().__init__(home=home, allow=allow, secret=variables.get("ANTHROPIC_API_KEY", ""))
         self._variables = variables
 
     def structured(self, request: Request, schema: Mapping[str, Any]) -> Reply:
@@ -57,7 +48,7 @@ class ClaudeCli(Gate):
         The command itself asks again, up to five times, when a reply does not follow the schema.
         """
         system, prompt = self._clean(request.system), self._clean(request.prompt)
-        call = open_call(request, {"system": system, "messages": [prompt], "max_tokens": request.max_tokens})
+        call = Call(request=request, body={"system": system, "messages": [prompt]})
         with self._recorded(call):
             arguments = [
                 *_SWITCHES, "--model", request.model, "--effort", request.effort or "medium",
@@ -81,14 +72,15 @@ class ClaudeCli(Gate):
         folder = self._home / "claude-code"
         files.private_folder(folder)
         kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
-        with subprocess.Popen(
+        process = subprocess.Popen(
             [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", files.GUARD: "1"}, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        ) as process:  # fmt: skip
+        )  # fmt: skip
+        with process:
             try:
                 output, errors = process.communicate(prompt.encode(), timeout=call.left_s())
             except BaseException:
-                _kill(process)
+                os.killpg(process.pid, signal.SIGKILL)  # with its children
                 raise
         if not output.strip():
             said = shorten(self._scrub(errors.decode("utf-8", "replace")), 200) or f"exit code {process.returncode}"
@@ -113,16 +105,9 @@ class ClaudeCli(Gate):
 
     def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
         if isinstance(error, (subprocess.TimeoutExpired, TimeoutError)):
-            return LLMUnavailable(f"`claude` did not answer within {call.timeout_s:g} s ({call.purpose}).")
+            return LLMUnavailable(
+                f"`claude` did not answer within {call.request.timeout_s:g} s ({call.request.purpose})."
+            )
         if isinstance(error, OSError):
             return LLMUnavailable(f"`claude` could not be started ({error.strerror}).")
         return LLMUnavailable(f"The reply of `claude` could not be read ({type(error).__name__}).")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the command and its children."""
-    with suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()

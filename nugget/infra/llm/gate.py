@@ -1,6 +1,7 @@
 """The gate of every call to a model: redaction before it, caps and the cost ledger around it, checks after it.
 
-The ledger is `$NUGGET_HOME/ledger/costs.jsonl`, with one line for every call, also for those that failed.
+The ledger is `$NUGGET_HOME/ledger/costs.jsonl`, with one line for every call, also for those that failed. Prices are
+list prices as of 2026-11-20, from platform.claude.com/docs/en/about-claude/pricing.
 """
 
 from __future__ import annotations
@@ -12,24 +13,52 @@ import math
 import re
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nugget.errors import LLMUnavailable
 from nugget.infra import files
-from nugget.infra.llm.prices import cost_usd, estimate_cost_usd, price_of
 from nugget.redaction import redact
 from nugget.text import shorten
 
-FENCES = ("question", "passage", "unit", "session", "candidate", "reply")
 
-_FENCE_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(FENCES)})\b)", re.IGNORECASE)
+class Price(NamedTuple):
+    """USD per million tokens of input and output.
+
+    `cache_read` is a share of `input`; `effort` says that the model takes an effort. A prompt of more than 100,000
+    tokens costs `long_prompt` times as much.
+    """
+
+    input: float
+    output: float
+    cache_read: float = 0.1
+    effort: bool = True
+    long_prompt: float = 1.0
+
+
+PRICES: Mapping[str, Price] = {
+    "claude-haiku-5-5": Price(0.1, 0.5, long_prompt=5.0),
+    "claude-sonnet-5-5": Price(2, 10, cache_read=0.05),
+    "claude-opus-5-5": Price(4, 20, cache_read=0.05),
+    "claude-fable-5-1": Price(10, 50, cache_read=0.025),
+    "claude-fable-5": Price(10, 50),
+    "claude-sonnet-5": Price(2, 10),
+    **dict.fromkeys((f"claude-opus-{version}" for version in ("5", "4-8", "4-7", "4-6", "4-5")), Price(5, 25)),
+    "claude-opus-4-1": Price(15, 75, effort=False),
+    "claude-sonnet-4-6": Price(3, 15),
+    "claude-sonnet-4-5": Price(3, 15, effort=False),
+    "claude-haiku-4-5": Price(1, 5, effort=False),
+}
+_DEAREST = max(PRICES.values(), key=lambda price: price.output)
+_CACHE_WRITE = 1.25
+_LONG_PROMPT_TOKENS = 100_000
+_CHARS_PER_TOKEN = 3
+_FENCE_TAG = re.compile(r"<(?=\s*/?\s*(?:question|passage|unit|session|candidate|reply)\b)", re.IGNORECASE)
 _CODE_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 _COSTS = "costs.jsonl"
 _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -73,8 +102,8 @@ class Request:
 
     purpose: str
     model: str
-    system: str
-    prompt: str
+    system: str = ""
+    prompt: str = ""
     max_tokens: int
     timeout_s: float
     max_usd: float = math.inf
@@ -95,19 +124,16 @@ class Reply:
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """A call under way, with the `body` that is sent, its tokens and its cost.
+    """A request under way, with the `body` that is sent and the tokens that came back.
 
     `free` says that nothing was sent, or that it was refused; `reported_usd` is the cost that the other end states.
     """
 
-    purpose: str
-    model: str
-    timeout_s: float
-    max_usd: float
-    body: dict[str, Any]
-    session: str | None = None
+    request: Request
+    body: Mapping[str, Any]
     started: float = field(default_factory=time.monotonic)
-    tokens: dict[str, int] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_USAGE, 0))
+    noted: set[str] = field(default_factory=set)
     stop_reason: str = ""
     error: str | None = None
     free: bool = False
@@ -115,7 +141,7 @@ class Call:
 
     def left_s(self) -> float:
         """Return the seconds until the deadline. Raises TimeoutError after it."""
-        left = self.started + self.timeout_s - time.monotonic()
+        left = self.started + self.request.timeout_s - time.monotonic()
         if left <= 0:
             raise TimeoutError
         return left
@@ -125,46 +151,24 @@ class Call:
         for name, count in usage.items() if isinstance(usage, Mapping) else ():
             if name in _USAGE and type(count) is int and 0 <= count <= _MOST_TOKENS:
                 self.tokens[name] = count
+                self.noted.add(name)
 
-    @property
-    def all_tokens(self) -> dict[str, int]:
-        """The token counts under all four names."""
-        return {name: self.tokens.get(name, 0) for name in _USAGE}
-
-    @property
     def usd_at_most(self) -> float:
-        """The most that the call can cost, estimated from its text before it is sent."""
-        sent = [self.body["system"], self.body["messages"], self.body.get("output_config")]
+        """Return the most that the call can cost, estimated from its text before it is sent."""
+        sent = [self.body.get(name) for name in ("system", "messages", "output_config")]
         text = json.dumps(sent, ensure_ascii=False)
-        return estimate_cost_usd(self.model, text, max_output_tokens=self.body["max_tokens"])
+        return estimate_cost_usd(self.request.model, text, max_output_tokens=self.request.max_tokens)
 
-    @property
-    def usd(self) -> float | None:
-        """The cost of the call; None if the model has no list price or the reply was incomplete."""
+    def cost(self) -> tuple[float | None, float]:
+        """Return the cost, None if it is unknown, and the cost that counts for caps, an upper estimate then."""
         if self.free:
-            return 0.0
+            return 0.0, 0.0
         if self.reported_usd is not None:
-            return round(self.reported_usd, 8)
-        return round(cost_usd(self.model, self.all_tokens), 8) if self._is_counted and price_of(self.model) else None
-
-    @property
-    def usd_counted(self) -> float:
-        """The cost that counts for caps: an upper estimate if the real one is unknown."""
-        if self.usd is not None:
-            return self.usd
-        return round(cost_usd(self.model, self.all_tokens) if self._is_counted else self.usd_at_most, 8)
-
-    @property
-    def _is_counted(self) -> bool:
-        return bool(self.stop_reason) and self.tokens.keys() >= {"input_tokens", "output_tokens"}
-
-
-def open_call(request: Request, body: dict[str, Any]) -> Call:
-    """Return the call of a request that is sent as `body`."""
-    return Call(
-        purpose=request.purpose, model=request.model, timeout_s=request.timeout_s, max_usd=request.max_usd, body=body,
-        session=request.session,
-    )  # fmt: skip
+            return round(self.reported_usd, 8), round(self.reported_usd, 8)
+        if not self.stop_reason or not self.noted >= {"input_tokens", "output_tokens"}:
+            return None, round(self.usd_at_most(), 8)
+        usd = round(cost_usd(self.request.model, self.tokens), 8)
+        return usd if price_of(self.request.model) else None, usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +195,10 @@ class DailyBudget:
         self._lock = threading.Lock()
         self._under_way_usd = 0.0
 
-    def hold(self, usd: float, *, now: datetime) -> Callable[[], None]:
-        """Reserve `usd` for a call, and return a function that releases it. Raises DailyCapReached."""
-        midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    def hold(self, usd: float) -> None:
+        """Reserve `usd` for a call. Raises DailyCapReached."""
+        now = datetime.now(UTC)
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         with self._lock:
             spent = spending(self._home, since=midnight, face=self.face).usd + self._under_way_usd
             if spent + usd > self._max_usd:
@@ -205,50 +210,33 @@ class DailyBudget:
                 raise error
             self._under_way_usd += usd
 
-        def release() -> None:
-            with self._lock:
-                self._under_way_usd -= usd
-
-        return release
+    def release(self, usd: float) -> None:
+        """Release what was reserved for a call that is in the ledger now."""
+        with self._lock:
+            self._under_way_usd -= usd
 
 
 def spending(
     home: Path, *, since: datetime | None = None, session: str | None = None, face: str | None = None
 ) -> Spending:
     """Sum up the cost ledger from `since` (an aware time) on: all calls, or those of a session or a face."""
-    lines = [
-        line
-        for line in files.read_lines(home / "ledger" / _COSTS)
-        if (since is None or _time(line) >= since)
-        and (session is None or line.get("session") == session)
-        and (face is None or line.get("face") == face)
-    ]
+    found: list[tuple[Mapping[str, Any], float]] = []
+    for line in files.read_lines(home / "ledger" / _COSTS):
+        try:
+            is_asked = since is None or datetime.fromisoformat(line["time"]) >= since
+            if is_asked and session in (None, line["session"]) and face in (None, line.get("face")):
+                found.append((line, float(line["usd_counted"])))
+        except (LookupError, TypeError, ValueError):
+            continue
     return Spending(
-        calls=len(lines),
-        failed_calls=sum(line.get("ok") is not True for line in lines),
-        estimated_calls=sum(line.get("usd") is None for line in lines),
-        usd=sum(_number(line.get("usd_counted")) for line in lines),
+        calls=len(found),
+        failed_calls=sum(line.get("ok") is not True for line, _ in found),
+        estimated_calls=sum(line.get("usd") is None for line, _ in found),
+        usd=sum(usd for _, usd in found),
     )
 
 
-def _time(line: Mapping[str, Any]) -> datetime:
-    try:
-        time = datetime.fromisoformat(str(line.get("time")))
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
-
-
-def utc_now() -> datetime:
-    """Return the current time, aware."""
-    return datetime.now(UTC)
-
-
-class Gate(ABC):
+class Gate:
     """Base of the ways to a model. `secret` never appears in a message; `budget` limits the calls of a face."""
 
     def __init__(
@@ -257,23 +245,21 @@ class Gate(ABC):
         home: Path,
         allow: Sequence[re.Pattern[str]] = (),
         secret: str = "",
-        clock: Callable[[], datetime] = utc_now,
         budget: DailyBudget | None = None,
     ) -> None:
         self._budget = budget
         self._home = home
         self._allow = tuple(allow)
         self._secret = secret
-        self._clock = clock
 
     def spent_usd(self, session: str, *, within: timedelta) -> float:
         """Return the recent cost of the calls for a session, as it counts for caps."""
-        return spending(self._home, since=self._clock() - within, session=session).usd
+        return spending(self._home, since=datetime.now(UTC) - within, session=session).usd
 
     def fence(self, text: str, tag: str, **attributes: object) -> str:
-        """Redact untrusted text and put it between `<tag>` lines; `tag` is one of FENCES.
+        """Redact untrusted text and put it between `<tag>` lines.
 
-        The text can neither close nor open a fence: a `<` before any of their names becomes `&lt;`. Redacting here, and
+        The text can neither close nor open a fence: a `<` before the name of any becomes `&lt;`. Redacting here, and
         not only when the prompt is sent, keeps an unclosed `<private>` inside its fence.
         """
         cleaned = redact(text, allow=self._allow).text
@@ -293,17 +279,18 @@ class Gate(ABC):
     @contextmanager
     def _recorded(self, call: Call) -> Iterator[None]:
         """Refuse a call above its cap, translate its errors, and write it to the ledger in every case."""
-        release = None
+        request, most, held = call.request, call.usd_at_most(), False
         try:
             call.free = True
-            if call.usd_at_most > call.max_usd:
+            if most > request.max_usd:
                 raise CostCapReached(
-                    f"Asking {call.model} ({call.purpose}) could cost ${call.usd_at_most:.4f}, more than the "
-                    f"${call.max_usd:.4f} allowed.",
+                    f"Asking {request.model} ({request.purpose}) could cost ${most:.4f}, more than the "
+                    f"${request.max_usd:.4f} allowed.",
                     hint="Raise the cap in your configuration, or choose a cheaper model.",
                 )
             if self._budget is not None:
-                release = self._budget.hold(call.usd_at_most, now=self._clock())
+                self._budget.hold(most)
+                held = True
             call.free = False
             yield
         except LLMUnavailable as error:
@@ -317,15 +304,16 @@ class Gate(ABC):
             call.error = str(translated)
             raise translated from None
         finally:
-            if self._record(call) and release is not None:
-                release()
+            if self._record(call) and held and self._budget:
+                self._budget.release(most)
 
     def _record(self, call: Call) -> bool:
         """Write the call to the ledger. If that fails, return False, and its cost stays reserved in the budget."""
+        usd, usd_counted = call.cost()
         line = {
-            "time": self._clock().isoformat(), "purpose": call.purpose, "model": call.model, "session": call.session,
-            **({"face": self._budget.face} if self._budget else {}), "ok": call.error is None, "error": call.error,
-            **call.all_tokens, "usd": call.usd, "usd_counted": call.usd_counted,
+            "time": datetime.now(UTC).isoformat(), "purpose": call.request.purpose, "model": call.request.model,
+            "session": call.request.session, **({"face": self._budget.face} if self._budget else {}),
+            "ok": call.error is None, "error": call.error, **call.tokens, "usd": usd, "usd_counted": usd_counted,
             "seconds": round(time.monotonic() - call.started, 3),
         }  # fmt: skip
         try:
@@ -336,9 +324,9 @@ class Gate(ABC):
             return False
         return True
 
-    @abstractmethod
     def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
         """Return the sentence for an exception of the SDK or command."""
+        raise NotImplementedError
 
     def _reply(self, text: str, schema: Mapping[str, Any], call: Call) -> Reply:
         """Parse and redact the text of a reply. Raises BadReply if it does not follow the schema."""
@@ -350,16 +338,39 @@ class Gate(ABC):
         except (ValueError, RecursionError):
             cut = " and was cut at its limit of tokens" if call.stop_reason == "max_tokens" else ""
             problems = [f"the reply is not JSON{cut}" if text else "the reply has no text"]
+        usd = call.cost()[1]
         if problems or not isinstance(value, dict):
             said = shorten(self._scrub("; ".join(problems)), 300)
-            message = f"{call.model} did not reply as asked ({call.purpose}): {said}."
-            raise BadReply(message, text=text, value=value, problems=problems, usd=call.usd_counted)
-        tokens = call.all_tokens
-        written = tokens["output_tokens"]
-        return Reply(
-            value=value, usd=call.usd_counted, input_tokens=sum(tokens.values()) - written, output_tokens=written,
-            stop_reason=call.stop_reason,
-        )  # fmt: skip
+            message = f"{call.request.model} did not reply as asked ({call.request.purpose}): {said}."
+            raise BadReply(message, text=text, value=value, problems=problems, usd=usd)
+        written = call.tokens["output_tokens"]
+        read = sum(call.tokens.values()) - written
+        return Reply(value=value, usd=usd, input_tokens=read, output_tokens=written, stop_reason=call.stop_reason)
+
+
+def price_of(model: str) -> Price | None:
+    """Return the price of a model by its id, with or without a date at its end; None for one that is not listed."""
+    return PRICES.get(re.sub(r"-20\d{6}$", "", model))
+
+
+def cost_usd(model: str, tokens: Mapping[str, int]) -> float:
+    """Return the cost of a call from the token counts of its reply; an unknown model counts as the dearest one."""
+    price = price_of(model) or _DEAREST
+    plain, output, written, cached = (tokens[name] for name in _USAGE)
+    read = plain + _CACHE_WRITE * written + price.cache_read * cached
+    factor = price.long_prompt if plain + written + cached > _LONG_PROMPT_TOKENS else 1.0
+    return factor * (price.input * read + price.output * output) / 1e6
+
+
+def estimate_cost_usd(model: str, text: str, *, max_output_tokens: int) -> float:
+    """Return the most that a call with this text can cost, before it is made.
+
+    Three characters a token, and one for each that is not ASCII: newer models make some 30 % more tokens of a text
+    than the usual four characters each. All of it is counted as written to the cache.
+    """
+    ascii_chars = len(text.encode("ascii", "ignore"))
+    prompt_tokens = -(-ascii_chars // _CHARS_PER_TOKEN) + len(text) - ascii_chars
+    return cost_usd(model, dict(zip(_USAGE, (0, max_output_tokens, prompt_tokens, 0), strict=True)))
 
 
 def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply") -> list[str]:

@@ -20,7 +20,7 @@ from waiting import within
 from nugget.config import Environment, LLMSettings, RedactionSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.infra.llm import LLM, BadReply, Reply, Request, open_llm, spending
-from nugget.infra.llm.prices import PRICES, cost_usd, estimate_cost_usd, price_of
+from nugget.infra.llm.gate import PRICES, cost_usd, estimate_cost_usd, price_of
 
 KEY = "sk-ant-api03-Zk3" + "Qv7Tn2Lw9Xc4" * 7 + "AA"
 TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
