@@ -12,11 +12,11 @@ from pathlib import Path
 from nugget import evidence
 from nugget.config import Environment, Settings
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError
-from nugget.evidence import BundleOptions, EvidenceBundle, Ingested
+from nugget.evidence import BundleOptions, EvidenceBundle, IngestedSession
 from nugget.index import read_home
 from nugget.index.connection import open_home
 from nugget.index.embed import embed_missing
-from nugget.index.events import LogSession, log_sessions
+from nugget.index.events import LogSession, log_sessions, session_counts
 from nugget.index.sync import Progress
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.workspace import find_workspace
@@ -33,7 +33,7 @@ class Logs:
     progress: Progress
     note: Callable[[str], None]
 
-    def ingest(self, session: str | None) -> tuple[Sequence[Ingested], Sequence[Problem]]:
+    def ingest(self, session: str | None) -> tuple[Sequence[IngestedSession], Sequence[Problem]]:
         """Take in what is new in the logs of a session, or of all. Raises NuggetError for an unknown session."""
         now, problems = datetime.now(UTC), list[Problem]()
         with self._index() as connection:
@@ -91,7 +91,7 @@ class Logs:
         with self._index() as connection:
             known = log_sessions(connection)
             waiting = {log.id for log in evidence.all_logs(self.environment)} - {one.id for one in known}
-            counts = evidence.session_counts(connection, known[:limit])
+            counts = {one.key: session_counts(connection, one.key) for one in known[:limit]}
         return known[:limit], counts, len(known), len(waiting)
 
     @contextmanager

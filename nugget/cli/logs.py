@@ -19,7 +19,7 @@ from nugget.text import clean, counted, shorten
 
 if TYPE_CHECKING:
     from nugget.app.logs import Logs
-    from nugget.evidence import Ingested
+    from nugget.evidence import IngestedSession
 
 commands = typer.Typer(add_completion=False)
 logs = typer.Typer(help="What happened in shells and agent sessions: commands, failures, fixes.", no_args_is_help=True)
@@ -171,7 +171,7 @@ def _opened() -> Iterator[Logs]:
         yield Logs(environment=environment, settings=load_settings(environment), progress=tell, note=note)
 
 
-def _ingested_line(result: Ingested) -> str:
+def _ingested_line(result: IngestedSession) -> str:
     parts = [
         counted(result.events, "event"), counted(result.command_inputs, "input"),
         counted(result.pane_output, "line") + " of output", counted(result.file_edits, "edit"),
@@ -181,6 +181,6 @@ def _ingested_line(result: Ingested) -> str:
     return f"{result.session}: {', '.join(parts)}{bad}"
 
 
-def _ingested_json(result: Ingested) -> dict[str, Any]:
+def _ingested_json(result: IngestedSession) -> dict[str, Any]:
     value = asdict(result)
     return {"session_id": value.pop("session"), **value, "anew": list(result.anew), "redacted": dict(result.redacted)}

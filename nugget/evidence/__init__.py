@@ -5,24 +5,21 @@
 
 from __future__ import annotations
 
-from nugget.evidence.across import put_evidence_units, session_counts, workspace_bundle
-from nugget.evidence.bundle import bundle_json, evidence_bundle
+from nugget.evidence.bundle import BundleOptions, EvidenceBundle, bundle_json, evidence_bundle, workspace_bundle
 from nugget.evidence.candidates import detect_intent, is_diagnostic
-from nugget.evidence.derive import all_logs, derive_sessions, find_log, ingest, ingest_all
-from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
-from nugget.evidence.values import (
-    INTENTS,
-    BundleOptions,
-    EvidenceBundle,
-    Incident,
-    Ingested,
-    SelectedEvidence,
-    WorkingNote,
+from nugget.evidence.derive import (
+    IngestedSession,
+    all_logs,
+    derive_sessions,
+    find_log,
+    ingest,
+    ingest_all,
+    put_evidence_units,
 )
+from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
 
 __all__ = [
-    "INTENTS", "BundleOptions", "EvidenceBundle", "Incident", "Ingested", "LlmSelection", "SelectedEvidence",
-    "SelectorOptions", "WorkingNote", "all_logs", "bundle_json", "derive_sessions", "detect_intent",
-    "evidence_bundle", "find_log", "ingest", "ingest_all", "is_diagnostic", "put_evidence_units", "select_with_llm",
-    "session_counts", "workspace_bundle",
+    "BundleOptions", "EvidenceBundle", "IngestedSession", "LlmSelection", "SelectorOptions", "all_logs", "bundle_json",
+    "derive_sessions", "detect_intent", "evidence_bundle", "find_log", "ingest", "ingest_all", "is_diagnostic",
+    "put_evidence_units", "select_with_llm", "workspace_bundle",
 ]  # fmt: skip

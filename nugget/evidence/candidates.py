@@ -1,23 +1,18 @@
-"""Find the rows that a question about a session can be answered from, and the profile of its intent."""
+"""Find the rows that a question about sessions can be answered from, and the profile of its intent."""
 
 from __future__ import annotations
 
 import json
 import re
 import sqlite3
-import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 from nugget.errors import UsageError
-from nugget.evidence.values import INTENTS
-from nugget.extraction.fixes import bare_command
 from nugget.index import events as store
 from nugget.index.events import LogSession
-from nugget.index.fulltext import STOP_WORDS
+from nugget.index.fulltext import question_words
 from nugget.models.speech import Speaker, SpeechOrigin
 
 
@@ -35,6 +30,42 @@ class Profile:
     caps: Mapping[str, int]
     boosts: Mapping[str, float] = field(default_factory=dict)
     plain_share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A row of a session's logs that may answer a question, later with its score (0..1) for that question.
+
+    Kinds: `incident`, `failure.command`, `failure.tool`, `output`, `edit`, `command`, `prompt`, `note.<type>`.
+    `salience` (0..1) is how much it says whatever the question is; `marks` name boosts of a profile. `command` is the
+    event of the command that printed a line. `facts` are what JSON shows of an incident or a note: title, summary,
+    command, failures, fixed_by, first_ts_ms; kind, text, open.
+    """
+
+    id: int
+    kind: str
+    text: str
+    ts_ms: int
+    salience: float
+    marks: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    command: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    session: str = ""
+    speaker: Speaker = Speaker.AGENT
+    origin: SpeechOrigin = SpeechOrigin.WRITTEN
+    score: float = 0.0
+
+    @property
+    def category(self) -> str:
+        """The category by which profiles weigh and cap it."""
+        kind = self.kind.partition(".")[0]
+        return "command" if kind == "prompt" else kind
+
+    @property
+    def source_table(self) -> str:
+        """The table that the row stands in."""
+        return store.table_of(self.id)
 
 
 CATEGORIES = ("incident", "failure", "output", "edit", "command", "note")
@@ -59,45 +90,35 @@ PROFILES: Mapping[str, Profile] = {
     "general": _profile("0.80 0.70 0.65 0.70 0.70 0.75", "5 6 10 8 8 8", failing=0.1, open=0.1),
 }  # fmt: skip
 
-_KEYWORDS: Mapping[str, re.Pattern[str]] = {
-    "debug": re.compile(
-        r"\b(?:errors?|fail(?:ed|s|ing|ures?)?|panic(?:k?ed|s|king)?|debug(?:ged|ging|s)?|fix(?:ed|es|ing)?|wrong"
-        r"|broken?|breaks?|crash(?:ed|es|ing)?|exceptions?|traceback|stack ?trace|bugs?|stuck|blocked|blockers?"
-        r"|diagnos\w+|root cause|segfault\w*|not work\w*"
-        r"|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*"
-        r"|hangs?(?! on\b)|hung|exit(?:ed)? (?:code|status|with)|went bad|problems?|issues?(?! tracker))\b",
-        re.IGNORECASE,
-    ),
-    "resume": re.compile(
-        r"\b(?:resum(?:e|ing)(?!\.\w)|continu(?:e|ing)|where (?:were|was|did) (?:we|i)|left off|leave off"
-        r"|pick (?:it |this )?up|carry on|keep going|hand ?-?off|hand ?over|next steps?"
-        r"|what(?:['’]s| is| was| comes) next|(?:do|work on) next|what was i|what were we|what now)\b",
-        re.IGNORECASE,
-    ),
-    "what-changed": re.compile(
-        r"\b(?:what(?:['’]s| has| have| did (?:we|i|it|you))? (?:been )?chang\w+|which files?|what files?|diffs?"
-        r"|changed files?|files? (?:were |was |have been )?(?:changed|edited|modified|touched)|changes"
-        r"|(?:did|have) (?:we|i|you) (?:change|modify|edit|touch)|modified|edited|edits)\b",
-        re.IGNORECASE,
-    ),
-    "status": re.compile(
-        r"\b(?:status(?! codes?\b| bars?\b)|summar(?:y|ise|ize)\w*|overview|progress|where are we|how far|state of"
-        r"|how is it going|tl;?dr|recap)\b",
-        re.IGNORECASE,
-    ),
-}
-
+INTENTS = tuple(PROFILES)
+_FAILURE = (
+    r"wrong|errors?|fail(?:ed|s|ing|ures?)?|panic(?:k?ed|s|king)?|broken?|crash(?:ed|es|ing)?|exceptions?|traceback"
+    r"|stack ?trace|segfault\w*|stuck|hangs?(?! on\b)|hung|not work\w*"
+    r"|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*|exit(?:ed)? (?:code|status)"
+)
 _DIAGNOSTIC = re.compile(
-    r"\b(?:wrong|errors?|fail(?:ed|s|ing|ures?)?|traceback|stack ?trace|exceptions?|panic(?:k?ed|s|king)?"
-    r"|crash(?:ed|es|ing)?|broken?|debug(?:ging)?|segfault\w*|hangs?(?! on\b)|hung|stuck"
-    r"|not work\w*|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*"
-    r"|why (?:do|did|does|is|was|are|were|has|can|wo)(?:n['’]?t| \w+ not)|exit(?:ed)? (?:code|status))\b",
+    rf"\b(?:{_FAILURE}|debug(?:ging)?|why (?:do|did|does|is|was|are|were|has|can|wo)(?:n['’]?t| \w+ not))\b",
     re.IGNORECASE,
 )
+_KEYWORDS: Mapping[str, re.Pattern[str]] = {
+    intent: re.compile(rf"\b(?:{words})\b", re.IGNORECASE)
+    for intent, words in {
+        "debug": rf"{_FAILURE}|debug(?:ged|ging|s)?|fix(?:ed|es|ing)?|breaks?|bugs?|blocked|blockers?|diagnos\w+"
+        r"|root cause|exit(?:ed)? with|went bad|problems?|issues?(?! tracker)",
+        "resume": r"resum(?:e|ing)(?!\.\w)|continu(?:e|ing)|where (?:were|was|did) (?:we|i)|left off|leave off"
+        r"|pick (?:it |this )?up|carry on|keep going|hand ?-?off|hand ?over|next steps?"
+        r"|what(?:['’]s| is| was| comes) next|(?:do|work on) next|what was i|what were we|what now",
+        "what-changed": r"what(?:['’]s| has| have| did (?:we|i|it|you))? (?:been )?chang\w+|which files?|what files?"
+        r"|diffs?|changed files?|files? (?:were |was |have been )?(?:changed|edited|modified|touched)|changes"
+        r"|(?:did|have) (?:we|i|you) (?:change|modify|edit|touch)|modified|edited|edits",
+        "status": r"status(?! codes?\b| bars?\b)|summar(?:y|ise|ize)\w*|overview|progress|where are we|how far"
+        r"|state of|how is it going|tl;?dr|recap",
+    }.items()
+}
 
 
 def detect_intent(query: str) -> str:
-    """The intent that a question shows: the first of debug, resume, what-changed and status whose words stand in it."""
+    """Return the intent of a question: the first of debug, resume, what-changed and status whose words are in it."""
     return next((intent for intent, words in _KEYWORDS.items() if words.search(query)), "general")
 
 
@@ -108,22 +129,21 @@ def is_diagnostic(query: str) -> bool:
 
 def known_intent(name: str | None, query: str) -> str:
     """Return the intent asked for, else the one detected. Raises UsageError for one that does not exist."""
-    if name is None or name == "":
+    if not name:
         return detect_intent(query)
-    if name not in INTENTS:
+    if name not in PROFILES:
         raise UsageError(f"There is no intent {name[:40]!r}.", hint=f"Intents are: {', '.join(INTENTS)}.")
     return name
 
 
-_LIMITS = {
-    "failures": 300, "outputs": 400, "latest": 400, "edits": 250, "notes": 300, "incidents": 200, "commands": 150,
-}  # fmt: skip
-"""Rows of each sort in a view, the newest."""
-_MATCHES_PER_WORD = 60
-_MAX_WORDS = 12
-_CACHED_SESSIONS = 48
-_WORD = re.compile(r"[a-z0-9]+")
-_HUMP = re.compile(r"[A-Z][a-z]{2,}")
+_VIEW = (
+    ("incidents", "1", 200), ("events", "ok = 0", 300), ("events", "kind IN ('command.start', 'prompt')", 150),
+    ("command_inputs", "1", 150), ("pane_output", "is_failure = 1", 400), ("pane_output", "1", 400),
+    ("file_edits", "1", 250), ("working_notes", "1", 300),
+)  # fmt: skip
+"""The rows of a session that every question looks at: so many of each sort, the newest."""
+_PER_SESSION = {"incident": 20, "failure": 10, "note": 20, "edit": 20, "output": 10, "command": 5}
+_MAX_WORDS = 16
 _UNTELLING = frozenset(
     "went wrong error errors fail failed failing failure failures happened happen happens problem problems issue "
     "issues fix fixed debug broke broken bug bugs crash crashed last latest recent session sessions today tell show "
@@ -133,210 +153,117 @@ _UNTELLING = frozenset(
 """Words of questions that name no subject."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A row that may be selected. `words` are its own, `near` those of what it belongs to (an output's command).
-
-    `salience` 0..1 is how much it says whatever the question is; `marks` name boosts of a profile.
-    """
-
-    id: int
-    kind: str
-    category: str
-    text: str
-    ts_ms: int
-    words: frozenset[str]
-    near: frozenset[str]
-    salience: float
-    marks: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
-    row: tuple[Any, ...] = ()
-    said: tuple[Speaker, SpeechOrigin] = (Speaker.AGENT, SpeechOrigin.WRITTEN)
-
-
-@dataclass(slots=True)
-class SessionView:
-    """The candidates of a session at one generation, and its latest lines of each stream."""
-
-    session: LogSession
-    candidates: list[Candidate] = field(default_factory=list)
-    ids: frozenset[int] = frozenset()
-    latest: dict[str, list[str]] = field(default_factory=dict)
-    is_whole: bool = True
-
-
-_views: OrderedDict[tuple[str, int], SessionView] = OrderedDict()
-_views_lock = threading.Lock()
-
-
-def view_of(connection: sqlite3.Connection, session: LogSession) -> SessionView:
-    """Return the view of a session, kept until the session gains something."""
-    file = connection.execute("PRAGMA database_list").fetchone()[2]
-    key = (file, session.key)
-    with _views_lock:
-        view = _views.get(key)
-        if view is not None and view.session == session:
-            _views.move_to_end(key)
-            return view
-    view = _load(connection, session)
-    with _views_lock:
-        _views[key] = view
-        _views.move_to_end(key)
-        while len(_views) > _CACHED_SESSIONS:
-            _views.popitem(last=False)
-    return view
-
-
 def subject_words(query: str) -> tuple[str, ...]:
-    """Return the words of a question that name its subject, stemmed; none for a question such as `what went wrong`."""
-    words = [word for word in _WORD.findall(query.lower()[:4000]) if word not in STOP_WORDS and word not in _UNTELLING]
-    return tuple(dict.fromkeys(stem(word) for word in words if len(word) > 1 or word.isdigit()))[:64]
+    """Return the words of a question that name its subject; none for a question such as `what went wrong`."""
+    words = dict.fromkeys(word.lower() for word in question_words(query[:4000]))
+    telling = [word for word in words if word not in _UNTELLING and (len(word) > 1 or word.isdigit())]
+    return tuple(sorted(telling, key=len, reverse=True)[:_MAX_WORDS])
 
 
-def question_words(query: str) -> list[str]:
-    """Return the words of a question that are worth looking up, the longest first."""
-    words = [word for word in _WORD.findall(query.lower()[:4000]) if word not in STOP_WORDS and word not in _UNTELLING]
-    distinct = dict.fromkeys(word for word in words if len(word) > 1)
-    return sorted(distinct, key=len, reverse=True)[:_MAX_WORDS]
+def session_evidence(connection: sqlite3.Connection, session: LogSession) -> tuple[dict[int, Finding], bool]:
+    """Return the rows of a session that every question looks at, by id, and whether those are all there are."""
+    found: dict[int, Finding] = {}
+    is_whole = True
+    for table, where, limit in _VIEW:
+        rows = store.rows_in(connection, table, *store.id_range(session.key), where=where, limit=limit, newest=True)
+        is_whole = is_whole and len(rows) < limit
+        found |= _made(connection, table, rows, {session.key: session.id})
+    return found, is_whole
 
 
-def matching(connection: sqlite3.Connection, view: SessionView, query: str) -> list[Candidate]:
-    """Return rows beyond the view in which words of the question stand; none if the view is the whole session."""
-    if view.is_whole:
-        return []
-    found = store.matching_ids(connection, question_words(query), key=view.session.key, limit=_MATCHES_PER_WORD)
-    return candidates_of(connection, (row_id for row_id in found if row_id not in view.ids))
-
-
-def candidates_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> list[Candidate]:
-    """Return the candidates of rows by id, whatever tables they stand in."""
-    by_table: dict[str, list[int]] = {}
-    for row_id in row_ids:
-        by_table.setdefault(store.table_of(row_id), []).append(row_id)
-    found: list[Candidate] = []
-    for table, ids in by_table.items():
-        rows = store.rows_by_id(connection, table, ids)
-        found += _made(connection, table, rows)
+def evidence_by_id(
+    connection: sqlite3.Connection, row_ids: Collection[int], names: Mapping[int, str]
+) -> dict[int, Finding]:
+    """Return rows by id, whatever tables they stand in. `names` are the ids of sessions by key."""
+    found: dict[int, Finding] = {}
+    for table in store.TABLES:
+        rows = store.rows_by_id(connection, table, [row for row in row_ids if store.table_of(row) == table])
+        found |= _made(connection, table, rows, names)
     return found
 
 
-@lru_cache(maxsize=16_384)
-def stem(word: str) -> str:
-    """Return a word without the endings that questions and output differ in."""
-    for ending in ("ing", "ed", "es", "s"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)]
-    return word
+def strongest(candidates: Iterable[Finding]) -> dict[int, Finding]:
+    """Return of each category of a session the latest that tell most, by id."""
+    left = dict(_PER_SESSION)
+    kept = {}
+    for one in sorted(candidates, key=lambda one: (-one.salience, -one.ts_ms)):
+        if left[one.category] > 0 and (one.category != "output" or "failing" in one.marks):
+            left[one.category] -= 1
+            kept[one.id] = one
+    return kept
 
 
-@lru_cache(maxsize=8192)
-def words_in(text: str) -> frozenset[str]:
-    """Return the stemmed words of a text, also those inside `camelCase`."""
-    text = text[:4000]
-    parts = _HUMP.findall(text) if not text.islower() else ()
-    return frozenset(stem(word) for word in (*_WORD.findall(text.lower()), *map(str.lower, parts)))
-
-
-def _load(connection: sqlite3.Connection, session: LogSession) -> SessionView:
-    first, end = store.id_range(session.key)
-    view = SessionView(session=session)
-    wanted = (
-        ("incidents", "1", "incidents"),
-        ("events", "ok = 0", "failures"),
-        ("events", "kind IN ('command.start', 'prompt')", "commands"),
-        ("command_inputs", "1", "commands"),
-        ("pane_output", "is_failure = 1", "outputs"),
-        ("pane_output", "1", "latest"),
-        ("file_edits", "1", "edits"),
-        ("working_notes", "1", "notes"),
-    )
-    seen: dict[int, Candidate] = {}
-    for table, where, limit in wanted:
-        rows = store.rows_in(connection, table, first, end, where=where, limit=_LIMITS[limit], newest=True)
-        view.is_whole = view.is_whole and len(rows) < _LIMITS[limit]
-        for candidate in _made(connection, table, rows):
-            seen.setdefault(candidate.id, candidate)
-        if limit == "latest":
-            for row in rows:
-                view.latest.setdefault(row[2], []).append(row[3])
-    view.candidates = list(seen.values())
-    view.ids = frozenset(seen)
-    return view
-
-
-def _command_texts(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> dict[int, str]:
-    commands = {row[5] for row in rows if row[5] is not None}
-    return {row[0]: row[4] for row in store.rows_by_id(connection, "events", commands)} if commands else {}
-
-
-def _made(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> list[Candidate]:
-    if table == "pane_output":
-        commands = _command_texts(connection, rows)
-        said = (Speaker.TOOL, SpeechOrigin.TOOL_RESULT)
-        return [replace(_output(row, commands.get(row[5] or 0, "")), said=said) for row in rows]
-    speech = store.speech_of(connection, [row[0] for row in rows])
+def _made(
+    connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str]
+) -> dict[int, Finding]:
     make = {
-        "incidents": _incident, "events": _event, "command_inputs": _input, "file_edits": _edit, "working_notes": _note,
+        "incidents": _incident, "events": _event, "command_inputs": _input, "pane_output": _output,
+        "file_edits": _edit, "working_notes": _note,
     }[table]  # fmt: skip
-    made = filter(None, map(make, rows))
-    return [replace(candidate, said=speech.get(candidate.id, candidate.said)) for candidate in made]
+    speech = store.speech_of(connection, [row[0] for row in rows])
+    made = {}
+    for one in filter(None, map(make, rows)):
+        speaker, origin = speech[one.id]
+        session = names.get(store.session_key_of(one.id), "")
+        made[one.id] = replace(one, session=session, speaker=speaker, origin=origin)
+    return made
 
 
-_NOTHING: frozenset[str] = frozenset()
+def _incident(row: tuple[Any, ...]) -> Finding:
+    row_id, ts_ms, first_ms, _, _, title, text, command, failures, fixed_by, _, details = row
+    about = json.loads(details)
+    is_open = fixed_by is None
+    facts = {
+        "title": title, "summary": tuple(about["summary"]), "command": command or None, "failures": failures,
+        "fixed_by": fixed_by, "first_ts_ms": first_ms,
+    }  # fmt: skip
+    return Finding(
+        id=row_id, kind="incident", text=text, ts_ms=ts_ms, salience=about["severity"] * (1.0 if is_open else 0.85),
+        marks=("open",) if is_open else (), reasons=tuple(about["reasons"]), facts=facts,
+    )  # fmt: skip
 
 
-def _incident(row: tuple[Any, ...]) -> Candidate:
-    details = json.loads(row[11])
-    marks = ("open",) if row[9] is None else ()
-    salience = details["severity"] * (1.0 if row[9] is None else 0.85)
-    own = words_in("\n".join([bare_command(row[5]), *details["lines"]]))
-    near = words_in(" ".join([*details["edits"], *details["words"], row[9] or ""]))
-    reasons = tuple(details["reasons"])
-    return Candidate(row[0], "incident", "incident", row[6], row[1], own, near, salience, marks, reasons, row)
-
-
-def _event(row: tuple[Any, ...]) -> Candidate | None:
+def _event(row: tuple[Any, ...]) -> Finding | None:
     row_id, ts_ms, kind, tool, text, ok, code, _, _ = row
     if ok == 0 and kind == "command.end":
-        shown = f"{text} (exit {code})" if code is not None else f"{text} (failed)"
-        reasons = (f"exit {code}",) if code is not None else ("failed",)
-        words = words_in(bare_command(text))
-        return Candidate(row_id, "failure.command", "failure", shown, ts_ms, words, _NOTHING, 0.7, (), reasons)
+        outcome = f"exit {code}" if code is not None else "failed"
+        return Finding(
+            id=row_id, kind="failure.command", text=f"{text} ({outcome})", ts_ms=ts_ms, salience=0.7, reasons=(outcome,)
+        )
     if ok == 0:
-        shown = text if tool and text.startswith(tool) else f"{tool or 'tool'}: {text}"
-        reasons = (f"{tool or 'tool'} failed",)
-        shown = shown[:1000]
-        return Candidate(row_id, "failure.tool", "failure", shown, ts_ms, words_in(shown), _NOTHING, 0.5, (), reasons)
+        name = tool or "tool"
+        shown = text if tool and text.startswith(tool) else f"{name}: {text}"
+        return Finding(
+            id=row_id, kind="failure.tool", text=shown[:1000], ts_ms=ts_ms, salience=0.5, reasons=(f"{name} failed",)
+        )
     if kind == "command.start":
-        return Candidate(row_id, "command", "command", text, ts_ms, words_in(bare_command(text)), _NOTHING, 0.4)
-    if kind == "prompt":
-        return Candidate(row_id, "prompt", "command", text[:1000], ts_ms, words_in(text), _NOTHING, 0.5)
-    return None
+        return Finding(id=row_id, kind="command", text=text, ts_ms=ts_ms, salience=0.4)
+    return Finding(id=row_id, kind="prompt", text=text[:1000], ts_ms=ts_ms, salience=0.5) if kind == "prompt" else None
 
 
-def _input(row: tuple[Any, ...]) -> Candidate:
-    return Candidate(row[0], "command", "command", row[2], row[1], words_in(row[2]), _NOTHING, 0.35, (), ("typed",))
+def _input(row: tuple[Any, ...]) -> Finding:
+    return Finding(id=row[0], kind="command", text=row[2], ts_ms=row[1], salience=0.35, reasons=("typed",))
 
 
-def _output(row: tuple[Any, ...], command: str) -> Candidate:
-    row_id, ts_ms, stream, text, is_failure, _, _ = row
-    marks = (("failing",) if is_failure else ()) + (("stderr",) if stream == "stderr" else ())
-    salience = 0.6 if is_failure else 0.15
-    near = words_in(bare_command(command)) if command else _NOTHING
-    reasons = (stream,) + (("looks like a failure",) if is_failure else ())
-    return Candidate(row_id, "output", "output", text, ts_ms, words_in(text), near, salience, marks, reasons)
+def _output(row: tuple[Any, ...]) -> Finding:
+    row_id, ts_ms, stream, text, is_failure, command, _ = row
+    return Finding(
+        id=row_id, kind="output", text=text, ts_ms=ts_ms, salience=0.6 if is_failure else 0.15, command=command,
+        marks=(*(["failing"] if is_failure else []), *(["stderr"] if stream == "stderr" else [])),
+        reasons=(stream, *(["looks like a failure"] if is_failure else [])),
+    )  # fmt: skip
 
 
-def _edit(row: tuple[Any, ...]) -> Candidate:
+def _edit(row: tuple[Any, ...]) -> Finding:
     row_id, ts_ms, path, action, ok = row
-    text = f"{path} ({action})" if ok != 0 else f"{path} ({action} failed)"
-    return Candidate(row_id, "edit", "edit", text, ts_ms, words_in(path), _NOTHING, 0.6 if ok != 0 else 0.3)
+    text, salience = (f"{path} ({action})", 0.6) if ok != 0 else (f"{path} ({action} failed)", 0.3)
+    return Finding(id=row_id, kind="edit", text=text, ts_ms=ts_ms, salience=salience)
 
 
-def _note(row: tuple[Any, ...]) -> Candidate:
+def _note(row: tuple[Any, ...]) -> Finding:
     row_id, ts_ms, kind, text, is_open, _ = row
-    marks = ("open",) if is_open and kind in ("todo", "blocker") else ()
-    salience = 0.6 if is_open else 0.25
-    reasons = () if is_open else ("done",)
-    words = words_in(text)
-    return Candidate(row_id, f"note.{kind}", "note", text, ts_ms, words, _NOTHING, salience, marks, reasons, row)
+    return Finding(
+        id=row_id, kind=f"note.{kind}", text=text, ts_ms=ts_ms, salience=0.6 if is_open else 0.25,
+        marks=("open",) if is_open and kind in ("todo", "blocker") else (), reasons=() if is_open else ("done",),
+        facts={"kind": kind, "text": text, "open": bool(is_open)},
+    )  # fmt: skip

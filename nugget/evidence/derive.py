@@ -1,30 +1,61 @@
-"""Read the logs of sessions and shells, and derive incidents and working notes from what they gained."""
+"""Read the logs of sessions and shells, and derive incidents, working notes and units from what they gained.
+
+A working note is what is still worth knowing later: a blocker, an edit, a todo, a decision. Todos and decisions are
+read from what a person said: a prompt, a comment, an echoed note, a line typed to an assistant. A word in a command is
+no such thing: `npx next build`, `use "x"` in a query and a commit message decide nothing.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import reason_of
 from nugget.evidence.incidents import OpenIncident, build_incidents, error_lines, words_of
-from nugget.evidence.notes import edit_note, notes_of_command, notes_of_speech
-from nugget.evidence.values import Ingested
 from nugget.index import events as store
 from nugget.index import ingest as logs
+from nugget.index import queries, writes
 from nugget.index.connection import write_transaction
+from nugget.index.documents import chunks_of
 from nugget.index.events import Ids, LogSession
-from nugget.models import Problem, SourceName
+from nugget.models import Problem, Scope, SourceName, Unit
 from nugget.sources.logs import log_of
 from nugget.sources.sessions import SessionFile, find_session_by_id, find_sessions
 from nugget.sources.shell_logs import ShellLog, find_shell_session, require_session_id, shell_sessions
 from nugget.text import shorten
 
 Log = ShellLog | SessionFile
+_WINDOW_EVENTS = 1200
+"""So many events before the first new one are looked at again: what is new may have fixed what failed there."""
+_MAX_LINES_OF_COMMAND = 80
+_SPEECH_CHARS = 4000
+_UNITS_A_SESSION = 100
+_LISTED = re.compile(r"(?:TodoWrite )?\[(?P<status>\w+)\] (?P<text>.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestedSession:
+    """Counts of what was new in a session's logs. `anew` names files that were read from the start again."""
+
+    session: str
+    source: str
+    events: int = 0
+    command_inputs: int = 0
+    pane_output: int = 0
+    file_edits: int = 0
+    working_notes: int = 0
+    incidents: int = 0
+    malformed: int = 0
+    bytes_read: int = 0
+    anew: tuple[str, ...] = ()
+    redacted: Mapping[str, int] = field(default_factory=dict)
 
 
 def find_log(environment: Environment, session_id: str) -> Log | None:
@@ -34,12 +65,12 @@ def find_log(environment: Environment, session_id: str) -> Log | None:
 
 
 def all_logs(environment: Environment) -> Iterator[Log]:
-    """Return every session of shells and agents that has logs, those of shells first, each oldest first."""
+    """Yield every session of shells and agents that has logs, those of shells first, each oldest first."""
     yield from shell_sessions(environment.shell_logs)
     yield from find_sessions(environment)
 
 
-def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> Ingested:
+def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> IngestedSession:
     """Take in what is new in the logs of a session. Doing so again finds nothing; two at once do each part once.
 
     Raises NuggetError for logs that cannot be read.
@@ -48,11 +79,10 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
     read = logs.ingest_log(connection, log_of(log), settings, now=now)
     session = store.find_log_session(connection, log.id, source)
     incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
-    counts = {table: max(0, read.rows[table]) for table in store.TABLES[:4]}
-    return Ingested(
-        session=log.id, source=source, malformed=read.malformed,
-        bytes_read=read.bytes_read, anew=read.anew, redacted=dict(read.redacted), incidents=incidents,
-        working_notes=notes, **counts,
+    return IngestedSession(
+        session=log.id, source=source, malformed=read.malformed, bytes_read=read.bytes_read, anew=read.anew,
+        redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
+        **{table: max(0, read.rows[table]) for table in store.TABLES[:4]},
     )  # fmt: skip
 
 
@@ -63,24 +93,21 @@ def ingest_all(
     settings: Settings,
     now: datetime,
     progress: logs.Progress | None = None,
-) -> tuple[list[Ingested], list[Problem]]:
+) -> tuple[list[IngestedSession], list[Problem]]:
     """Take in every session's logs; a session that cannot be read is a problem and stops no other."""
     found = list(all_logs(environment))
-    done: list[Ingested] = []
+    done: list[IngestedSession] = []
     problems: list[Problem] = []
     for number, log in enumerate(found):
         if progress:
             progress("Reading logs", number, len(found))
         try:
-            result = ingest(connection, log, settings=settings, now=now)
+            done.append(ingest(connection, log, settings=settings, now=now))
         except sqlite3.Error:
             raise
         except Exception as error:
             problems.append(Problem(path=str(log.path), reason=reason_of(error)))
-            continue
-        if not result.is_empty:
-            done.append(result)
-    return done, problems
+    return [one for one in done if one.bytes_read], problems
 
 
 def derive_sessions(connection: sqlite3.Connection, keys: Iterable[int]) -> tuple[int, int]:
@@ -91,71 +118,40 @@ def derive_sessions(connection: sqlite3.Connection, keys: Iterable[int]) -> tupl
             session = store.log_session(connection, key)
             if session is None or session.derived >= session.last_number:
                 continue
-            more = derive(connection, session)
-            incidents, notes = incidents + more[0], notes + more[1]
+            before = store.row_counts(connection, key)
+            _derive(connection, session)
+            after = store.row_counts(connection, key)
+            incidents += max(0, after["incidents"] - before["incidents"])
+            notes += max(0, after["working_notes"] - before["working_notes"])
     return incidents, notes
 
 
-_WINDOW_EVENTS = 1200
-"""So many events before the first new one are looked at again: what is new may have fixed what failed there."""
-_MAX_LINES_OF_COMMAND = 80
-_SPEECH_CHARS = 4000
-_TODO = re.compile(r"(?:TodoWrite )?\[(?P<status>\w+)\] (?P<text>.+)")
-
-
-def derive(connection: sqlite3.Connection, session: LogSession) -> tuple[int, int]:
-    """Bring incidents and notes of a session in line with its rows; return how many there are more than before.
-
-    Called inside a transaction. Only what the rows since the last time can have changed is looked at.
-    """
+def _derive(connection: sqlite3.Connection, session: LogSession) -> None:
+    """Bring incidents and notes of a session in line with its rows, looking only at what new rows can have changed."""
     ids = Ids(session.key, session.last_number)
     first, end = store.id_range(ids.key)
     first_new = Ids(ids.key, session.derived).next("events")
-    before = _counts(connection, first, end)
-    begin = _window_begin(connection, first, first_new)
-    stale = [row[0] for row in store.rows_in(connection, "incidents", first, end) if row[4] >= begin]
-    if stale:
-        begins = [row[3] for row in store.rows_by_id(connection, "incidents", stale)]
-        begin = min(begin, *begins)
-    for incident in stale:
+    window = "SELECT min(id) FROM (SELECT id FROM events WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?)"
+    begin = connection.execute(window, (first, first_new, _WINDOW_EVENTS)).fetchone()[0] or first
+    stale = "SELECT id, first_event FROM incidents WHERE id >= ? AND id < ? AND last_event >= ?"
+    for incident, first_event in connection.execute(stale, (first, end, begin)).fetchall():
+        begin = min(begin, first_event)
         store.remove_rows(connection, "incidents", incident, incident + 1)
-    events: Iterable[tuple[Any, ...]]
-    events = store.each_row_in(connection, "events", begin, end, where="kind IN ('command.end', 'tool.end')")
-    edits: Iterable[tuple[Any, ...]] = store.each_row_in(connection, "file_edits", begin, end)
+    events = store.rows_in(connection, "events", begin, end, where="kind IN ('command.end', 'tool.end')")
+    edits = store.rows_in(connection, "file_edits", begin, end)
     if session.source != SourceName.SHELL:  # a subagent's events are read behind those of the session itself
         events, edits = (sorted(rows, key=lambda row: (row[1], row[0])) for rows in (events, edits))
     found = build_incidents(events, edits, _lines_of(connection, first, end))
     _allot_loose_lines(connection, found, begin, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])
     _derive_notes(connection, ids, first_new=first_new)
-    after = _counts(connection, first, end)
     store.put_session(connection, ids, derived=ids.number)
-    return max(0, after[0] - before[0]), max(0, after[1] - before[1])
-
-
-def _counts(connection: sqlite3.Connection, first: int, end: int) -> tuple[int, int]:
-    incidents, notes = (
-        connection.execute(f"SELECT count(*) FROM {table} WHERE id >= ? AND id < ?", (first, end)).fetchone()[0]
-        for table in ("incidents", "working_notes")
-    )
-    return incidents, notes
-
-
-def _window_begin(connection: sqlite3.Connection, first: int, first_new: int) -> int:
-    rows = connection.execute(
-        "SELECT id FROM events WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?", (first, first_new, _WINDOW_EVENTS)
-    ).fetchall()
-    return rows[-1][0] if rows else first
 
 
 def _lines_of(connection: sqlite3.Connection, first: int, end: int) -> Callable[[int], Sequence[str]]:
     """Return a function that gives the output of a command by its event, stderr first: failures are reported there."""
-    query = "SELECT DISTINCT command FROM pane_output WHERE command >= ? AND command < ?"
-    with_output = {row[0] for row in connection.execute(query, (first, end))}
 
     def lines(started: int) -> Sequence[str]:
-        if started not in with_output:
-            return ()
         rows = connection.execute(
             "SELECT text FROM pane_output WHERE command = ? AND id >= ? AND id < ? "
             "ORDER BY stream = 'stderr' DESC, is_failure DESC, id LIMIT ?",
@@ -177,7 +173,7 @@ def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[OpenIncid
     loose = [row for row in loose if row[2] == "stderr"] or loose
     for line in error_lines([row[3] for row in loose]):
         words = words_of(line)
-        best = max(commands, key=lambda one: (len(words & one.words), _speaks(one.command, line), one.last_event))
+        best = max(commands, key=lambda one: (len(words & one.words), one.last_event))
         if line not in best.lines:
             best.lines.append(line)
             best.reasons["printed in the same session"] = None
@@ -187,88 +183,175 @@ def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[OpenIncid
             )
 
 
-_TOOL_SIGNS = {
-    "cargo": ("error[E", "rustc", ".rs"), "go": (".go:", "--- FAIL"), "npm": ("npm ERR", "npm error"),
-    "pytest": ("E  ", ".py", "AssertionError"), "python": ("Traceback", "Error:", ".py"),
-    "python3": ("Traceback", "Error:", ".py"),
-    "tsc": ("error TS",), "git": ("fatal:",), "make": ("make:", "***"), "docker": ("docker", "daemon"),
-    "node": ("Error:", ".js"), "pip": ("ERROR: ",),
-}  # fmt: skip
-"""Text that the programs that fail most print when they do."""
-
-
-def _speaks(command: str, line: str) -> bool:
-    return any(sign in line for word in command.split()[:3] for sign in _TOOL_SIGNS.get(word.rsplit("/", 1)[-1], ()))
-
-
 def _incident_row(one: OpenIncident, ids: Ids) -> list[Any]:
     details = {
-        "lines": one.lines[:8], "edits": one.edits[:8], "reasons": list(one.reasons), "events": one.events[-20:],
-        "words": sorted(one.said)[:120],
-        "severity": round(one.severity, 3), "exit_code": one.exit_code, "tool": one.tool, "summary": one.summary,
+        "reasons": list(one.reasons), "words": sorted(one.said)[:120], "severity": round(one.severity, 3),
+        "summary": one.summary,
     }  # fmt: skip
-    text = "\n".join([one.title, *one.summary])
     return [
-        ids.next("incidents"), one.ts_ms, one.first_ms, one.first_event, one.last_event, one.title, text, one.command,
-        one.failures, one.fixed_by, one.fixed_ms, json.dumps(details, ensure_ascii=False),
+        ids.next("incidents"), one.ts_ms, one.first_ms, one.first_event, one.last_event, one.title,
+        "\n".join([one.title, *one.summary]), one.command, one.failures, one.fixed_by, one.fixed_ms,
+        json.dumps(details, ensure_ascii=False),
     ]  # fmt: skip
 
 
 def _derive_notes(connection: sqlite3.Connection, ids: Ids, *, first_new: int) -> None:
     first, end = store.id_range(ids.key)
-    known = {(row[2], row[3]): row for row in store.rows_in(connection, "working_notes", first, end)}
     wanted: dict[tuple[str, str], tuple[int, bool, int]] = {}
     for row in store.rows_in(connection, "incidents", first, end, limit=200, newest=True):
-        severity = json.loads(row[11])["severity"]
-        if severity >= 0.3:
+        if json.loads(row[11])["severity"] >= 0.3:
             wanted["blocker", shorten(row[5], 300)] = (row[1], row[9] is None, row[0])
-    for row in store.each_row_in(connection, "file_edits", first_new, end):
-        if row[4] != 0:
-            wanted["edit", edit_note(row[2], row[3])] = (row[1], True, row[0])
+    for row in store.rows_in(connection, "file_edits", first_new, end, where="ok IS NOT 0"):
+        wanted["edit", f"Edited {row[2]} ({row[3]})"] = (row[1], True, row[0])
     said = "(kind = 'command.start' OR (kind = 'prompt' AND coalesce(speaker, 'user') = 'user'))"
-    for row in store.each_row_in(connection, "events", first_new, end, where=said):
+    for row in store.rows_in(connection, "events", first_new, end, where=said):
         find = notes_of_speech if row[2] == "prompt" else notes_of_command
         for kind, text in find(row[4][:_SPEECH_CHARS]):
             wanted[kind, text] = (row[1], True, row[0])
-    for row in store.each_row_in(connection, "command_inputs", first_new, end):
+    for row in store.rows_in(connection, "command_inputs", first_new, end):
         for kind, text in notes_of_command(row[2]):
             wanted.setdefault((kind, text), (row[1], True, row[0]))
-    listed = store.rows_in(
-        connection, "events", first, end, where="kind = 'tool.start' AND tool = 'TodoWrite'", limit=1, newest=True
-    )
-    for row in listed:
-        for todo in filter(None, map(_TODO.fullmatch, map(str.strip, row[4].split("\n")))):
+    listed = "kind = 'tool.start' AND tool = 'TodoWrite'"
+    for row in store.rows_in(connection, "events", first, end, where=listed, limit=1, newest=True):
+        for todo in filter(None, map(_LISTED.fullmatch, map(str.strip, row[4].split("\n")))):
             wanted["todo", shorten(todo["text"], 300)] = (row[1], todo["status"] != "completed", row[0])
-    _put_notes(connection, ids, known, wanted)
+    _put_notes(connection, ids, wanted)
 
 
-def _put_notes(
-    connection: sqlite3.Connection,
-    ids: Ids,
-    known: dict[tuple[str, str], tuple[Any, ...]],
-    wanted: dict[tuple[str, str], tuple[int, bool, int]],
-) -> None:
-    """Add what is new, and bring time and state of what is known up to date."""
+def _put_notes(connection: sqlite3.Connection, ids: Ids, wanted: dict[tuple[str, str], tuple[int, bool, int]]) -> None:
+    """Add what is new, bring time and state of what is known up to date, and take out what no longer holds.
+
+    That is a blocker without its incident, and an entry gone from the agent's list.
+    """
+    first, end = store.id_range(ids.key)
+    known = {(row[2], row[3]): row[0] for row in store.rows_in(connection, "working_notes", first, end)}
     rows = []
     for (kind, text), (ts_ms, is_open, about) in sorted(wanted.items(), key=lambda note: (note[1][0], note[1][2])):
         if (kind, text) in known:
             connection.execute(
                 "UPDATE working_notes SET ts_ms = ?, is_open = ?, about = ? WHERE id = ?",
-                (ts_ms, int(is_open), about, known[kind, text][0]),
+                (ts_ms, int(is_open), about, known[kind, text]),
             )
         else:
             rows.append([ids.next("working_notes"), ts_ms, kind, text, int(is_open), about])
     store.put_rows(connection, "working_notes", rows)
-    first, end = store.id_range(ids.key)
-    for (kind, text), row in known.items():
-        if (kind, text) not in wanted and _is_obsolete(connection, kind, text, row[5], first, end):
-            store.remove_rows(connection, "working_notes", row[0], row[0] + 1)
+    obsolete = (
+        "SELECT id, type, text FROM working_notes n WHERE id >= ? AND id < ? AND ("
+        "type = 'blocker' AND NOT EXISTS (SELECT 1 FROM incidents WHERE id >= ? AND id < ? AND title = n.text) OR "
+        "type = 'todo' AND EXISTS (SELECT 1 FROM events WHERE id = n.about AND tool = 'TodoWrite'))"
+    )
+    for row_id, kind, text in connection.execute(obsolete, (first, end) * 2).fetchall():
+        if (kind, text) not in wanted:
+            store.remove_rows(connection, "working_notes", row_id, row_id + 1)
 
 
-def _is_obsolete(connection: sqlite3.Connection, kind: str, text: str, about: int | None, first: int, end: int) -> bool:
-    """Return whether a note no longer holds: a blocker without its incident, an entry gone from the agent's list."""
-    if kind == "blocker":
-        sql = "SELECT 1 FROM incidents WHERE id >= ? AND id < ? AND title = ?"
-        return connection.execute(sql, (first, end, text)).fetchone() is None
-    sql = "SELECT 1 FROM events WHERE id = ? AND tool = 'TodoWrite'"
-    return kind == "todo" and connection.execute(sql, (about,)).fetchone() is not None
+def put_evidence_units(connection: sqlite3.Connection) -> int:
+    """Bring the units of incidents, todos and decisions in line with their sessions; return how many had changed.
+
+    Search finds these by meaning. A blocker is the same failure as its incident, and an edit says nothing but a path,
+    so neither is a unit. `embed_missing` gives them their vectors.
+    """
+    changed = [row[0] for row in connection.execute("SELECT key FROM log_sessions WHERE generation <> unit_generation")]
+    for key in changed:
+        with write_transaction(connection):
+            if session := store.log_session(connection, key):
+                _put_units(connection, session)
+    return len(changed)
+
+
+def _put_units(connection: sqlite3.Connection, session: LogSession) -> None:
+    source = SourceName(session.source)
+    for unit_id in queries.unit_ids_of_path(connection, source, session.id):
+        writes.remove_unit(connection, source, unit_id)
+    bounds = store.id_range(session.key)
+    rows = store.rows_in(connection, "incidents", *bounds, limit=_UNITS_A_SESSION, newest=True)
+    said = "type IN ('todo', 'decision')"
+    notes = store.rows_in(connection, "working_notes", *bounds, where=said, limit=_UNITS_A_SESSION, newest=True)
+    shown = [(row[0], "incident", row[5], row[6], row[1]) for row in rows]
+    for row_id, kind, title, body, ts_ms in [*shown, *((row[0], row[2], row[3], row[3], row[1]) for row in notes)]:
+        day = datetime.fromtimestamp(ts_ms / 1000, UTC).date() if 0 < ts_ms < 1 << 42 else None
+        unit = Unit(
+            id=f"{session.id}/{kind}-{row_id}", source=source, type=kind, title=title, body=body, path=session.id,
+            session=session.id, scope=Scope(repo=session.workspace), created=day, last_modified=day,
+        )  # fmt: skip
+        writes.put_unit(connection, unit, chunks_of(unit))
+    connection.execute("UPDATE log_sessions SET unit_generation = generation WHERE key = ?", (session.key,))
+    writes.put_statistics(connection)
+
+
+MAX_NOTE_CHARS = 300
+_MAX_SENTENCES = 40
+_LEADS = frozenset("todo todo: fixme fixme: next: later: decided decision: chosen:".split())
+
+_TO_ASSISTANT = re.compile(
+    r"(?:ai|ask|claude|codex|gemini|llm|aider|aish|chat|copilot)\s+(?!-)(?P<said>.{4,})", re.DOTALL
+)
+_GIT = re.compile(r"(?:\S*/)?git(?:\s|$)")
+_COMMENT = re.compile(r"(?:^|\s)#\s*(?P<said>\S.*)$", re.MULTILINE)
+_ECHO = re.compile(r"^(?:echo|printf|note|jot|task add|todo(?: add)?|nugget add)\s+(?:-\w+\s+)*(?P<said>[^|>]+)")
+_QUOTES = "\"' "
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+|\s+[-–—]\s+")
+_SHELL_MARK = re.compile(r"(?:^|\s)-{1,2}[A-Za-z]|[|&;<>$`{}=\\]|\(\)|^\s*[./~]|://|\S\.\w+\s*$")
+_ENGLISH = re.compile(
+    r"\b(?:the|a|an|we|i|you|it|is|are|was|this|that|to|of|for|from|with|and|or|not|let's|lets|should|must|will|instead"
+    r"|in|on|as)\b",
+    re.IGNORECASE,
+)
+_TODO = re.compile(
+    r"(?<![\w./-])(?:todo|fixme)(?![\w/-]|\.\w)"
+    r"|^(?:and )?(?:up )?next(?:\s*[:,]| (?:up|step|we|i|you|is|do|fix|add|write|implement)\b)"
+    r"|\bdo (?:it|this|that|these|the rest)?\s*(?:next|later)\b|^later\s*[:,]"
+    r"|\b(?:add|fix|handle|clean up|come back|look at|refactor|implement|update|remove|do"
+    r"|deal with|revisit|write|test|check|finish|move|rename|document)\b"
+    r".{0,80}\b(?:later|next)\b",
+    re.IGNORECASE,
+)
+_DECISION = re.compile(
+    r"\b(?:we|i|i've|we've|they) (?:have |had )?(?:decided?|chose|chosen)\b|\bdecided? (?:to|on|that|against|for)\b"
+    r"|^(?:decision|decided|chosen)\s*:|\b(?:is|was|were|been|have|has) chosen\b"
+    r"|\bchosen\b.{0,40}\b(?:over|because|instead)\b"
+    r"|\b(?:switch(?:ing|ed)?|moving|migrat(?:e|ing)) to\b|\b(?:go|going|went) with\b"
+    r"|^(?:(?:ok|okay|yes|no|please|just|always|and|so|then|instead)[, ]+)*"
+    r"(?:let'?s |we(?:'ll| will| should| must)? |i(?:'ll| will) )?use\b"
+    r"|\b(?:let'?s|we(?:'ll| will| should| must)?|should|must|always) use\b|\buse\b.{1,60}\binstead\b",
+    re.IGNORECASE,
+)
+_NO_DECISION = re.compile(
+    r"\?\s*$|\b(?:can't|cannot|could not|couldn't|how (?:do|to|can)|what|which|whether|if|should (?:i|we)|do (?:i|we)"
+    r"|don't know)\b.{0,60}\b(?:use|switch|go with|choose|decide)\b|\buse (?:of|case|cases)\b"
+    r"|\bdecide (?:if|whether|which|how|what)\b",
+    re.IGNORECASE,
+)
+_TODO_PROGRAM = re.compile(r"^(?:todo|task)(?: add)? ")
+
+
+@lru_cache(maxsize=4096)
+def notes_of_command(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the (type, text) of the todos and decisions that a line typed into a shell holds."""
+    said = _said_in_command(text.strip())
+    if said and _TODO_PROGRAM.match(text.strip()):
+        return (("todo", shorten(said, MAX_NOTE_CHARS)),)
+    return tuple(notes_of_speech(said)) if said else ()
+
+
+def notes_of_speech(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the (type, text) of the todos and decisions in what a person said, sentence by sentence."""
+    for sentence in _SENTENCE.split(text[:8000])[:_MAX_SENTENCES]:
+        sentence = sentence.strip(_QUOTES + "*-•")
+        if not 6 <= len(sentence) <= 600:
+            continue
+        if _TODO.search(sentence):
+            yield "todo", shorten(sentence, MAX_NOTE_CHARS)
+        elif _DECISION.search(sentence) and not _NO_DECISION.search(sentence):
+            yield "decision", shorten(sentence, MAX_NOTE_CHARS)
+
+
+def _said_in_command(line: str) -> str:
+    """Return what a person said in a line typed into a shell (to an assistant, in a comment, in a note), or ""."""
+    if not line or _GIT.match(line):
+        return ""
+    if found := _TO_ASSISTANT.match(line) or _ECHO.match(line) or _COMMENT.search(line):
+        return str(found["said"]).strip(_QUOTES)
+    words = line.split()
+    is_speech = len(words) >= 3 and not _SHELL_MARK.search(line)
+    return line if is_speech and (_ENGLISH.search(line) or words[0].lower() in _LEADS) else ""

@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from nugget.extraction.fixes import bare_command, signature_of
 from nugget.sources.shell_logs import looks_failed
 from nugget.text import shorten
 
 MAX_LINES = 6
-STARTERS = frozenset("sudo time env command npx bunx uv poetry pipenv run exec nohup".split())
+_STARTERS = frozenset("sudo time env command npx bunx uv poetry pipenv run exec nohup".split())
 """Programs that run the program behind them."""
 
 _READERS = frozenset(
@@ -35,14 +35,15 @@ _STRONG = re.compile(
 )
 _LISTING = re.compile(r"\s*\d*\s*[│|]|\s*\d+ [│|]")
 """A line of code or of a difference that a tool shows around what it complains of."""
+_COUNT = re.compile(r"\b[1-9]\d* ")
 
 
-def programs_of(command: str) -> list[str]:
+def _programs_of(command: str) -> list[str]:
     """Return the programs of a command line, each with the sub-command if that says more (`git-log`)."""
     found = []
     for part in re.split(r"\|\||&&|[|;\n]", command[:2000]):
         words = part.split()
-        while words and ("=" in words[0] or words[0] in STARTERS):
+        while words and ("=" in words[0] or words[0] in _STARTERS):
             words = words[1:]
         if words and words[0] not in ("cd", "export", "source", "set"):
             program = words[0].rsplit("/", 1)[-1]
@@ -64,38 +65,28 @@ def error_lines(lines: Sequence[str]) -> list[str]:
     return [shorten(line, 300) for line in dict.fromkeys([*signs, *strong[:MAX_LINES], *last])][:MAX_LINES]
 
 
-def is_masked_failure(command: str, lines: Sequence[str]) -> bool:
+def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:
     """Return whether a command with exit code 0 failed by what it printed, as behind `| tail` or `; echo`."""
-    if not may_mask(command) or is_reading(command):
+    if not _may_mask(command) or _is_reading(command):
         return False
-    return any(_STRONG.match(line.strip()) and not _is_nothing(line) for line in lines)
+    failing = (line for line in lines if _STRONG.match(line.strip()))
+    return any(not re.search(r"\b0 (?:failed|failing|errors?)\b", line) or _COUNT.search(line) for line in failing)
 
 
-def may_mask(command: str) -> bool:
+def _may_mask(command: str) -> bool:
     """Return whether the exit code of a command can be that of another one, or of none."""
-    return "|" in command or ";" in command or "&" in command
+    return any(mark in command for mark in "|;&")
 
 
-def error_words(lines: Sequence[str]) -> set[str]:
-    """Return the words of the lines of an output that look like failures, by which a question finds it."""
-    failing = [line for line in lines if looks_failed(line)][:30]
-    return {word.lower() for line in failing for word in re.findall(r"[^\W_]{3,40}", line)}
-
-
-def _is_nothing(line: str) -> bool:
-    return re.search(r"\b0 (?:failed|failing|errors?)\b", line) is not None and not re.search(r"\b[1-9]\d* ", line)
-
-
-def is_reading(command: str) -> bool:
+def _is_reading(command: str) -> bool:
     """Return whether a command shows what others wrote."""
-    programs = programs_of(command)
-    return bool(programs) and programs[0] in _READERS
+    return any(program in _READERS for program in _programs_of(command)[:1])
 
 
-MAX_STEPS_BETWEEN = 150
+_MAX_STEPS = 150
 """So many steps behind its last failure an incident is neither retried nor fixed any more."""
-MAX_MS_BETWEEN = 6 * 3600 * 1000
-MOST_INCIDENTS = 5000
+_MAX_MS = 6 * 3600 * 1000
+_MOST_INCIDENTS = 5000
 """Of what one reading finds, the latest so many are kept."""
 _NEAR_STEPS, _SIMILAR_STEPS = 25, 12
 _CHAINED_STEPS, _CHAINED_MS = 4, 10_000
@@ -120,15 +111,9 @@ _WORD = re.compile(r"[\w./@:-]+")
 _STOPPED_BY_PERSON = 130
 
 
-class IncidentTarget(NamedTuple):
-    """The target of a command.
-
-    `name` is its program and sub-command (or script), without variables, folders and starters; `subjects` are the
-    arguments behind these, without flags.
-    """
-
-    name: str
-    subjects: frozenset[str]
+_Target = tuple[str, frozenset[str]]
+"""Program and sub-command (or script) of a command, without variables, folders and starters; and the arguments behind
+these, without flags."""
 
 
 @dataclass(slots=True)
@@ -142,16 +127,15 @@ class OpenIncident:
     ts_ms: int
     step: int
     command: str
-    target: IncidentTarget
+    target: _Target
     words: frozenset[str]
-    tool: str | None
-    exit_code: int | None
     severity: float
-    failures: int = 1
+    tool: str | None = None
+    exit_code: int | None = None
+    failures: int = 0
     is_masked: bool = False
     lines: list[str] = field(default_factory=list)
     edits: list[str] = field(default_factory=list)
-    events: list[int] = field(default_factory=list)
     chained: list[str] = field(default_factory=list)
     said: set[str] = field(default_factory=set)
     reasons: dict[str, None] = field(default_factory=dict)
@@ -163,7 +147,7 @@ class OpenIncident:
         """The failure on one line."""
         code = f" (exit {self.exit_code})" if self.exit_code is not None and not self.is_masked else ""
         if not self.command:
-            named = self.target.name if self.target.name != self.tool else next(iter(self.lines), self.target.name)
+            named = self.target[0] if self.target[0] != self.tool else next(iter(self.lines), self.target[0])
             named = named.removeprefix(f"{self.tool}").lstrip(": ") or named
             return f"{self.tool or 'tool'} failed: {shorten(named, 120)}"
         return f"`{shorten(bare_command(self.command) or self.command, 160)}` failed{code}"
@@ -204,41 +188,39 @@ def build_incidents(
     steps = (((False, row) for row in events), ((True, row) for row in edits))
     for is_edit, row in heapq.merge(*steps, key=lambda step: step[1][0]):
         timeline.step += 1
+        timeline.open = [one for one in timeline.open if timeline.step - one.step <= _MAX_STEPS][-_MOST_OPEN:]
         if is_edit:
             _note_edit(row, timeline)
         elif row[2] == "command.end":
             _note_command(row, timeline, lines_of)
-        elif row[2] == "tool.end":
+        else:
             _note_tool(row, timeline)
-        if timeline.step % 64 == 0:
-            timeline.open = [one for one in timeline.open if timeline.step - one.step <= MAX_STEPS_BETWEEN]
-    return timeline.done[-MOST_INCIDENTS:]
+    return timeline.done[-_MOST_INCIDENTS:]
 
 
 def _note_command(row: Sequence[Any], timeline: _Timeline, lines_of: Callable[[int], Sequence[str]]) -> None:
-    row_id, ts_ms, _, _, command, ok, code, started, _ = row
-    if not command or ok is None or code == _STOPPED_BY_PERSON:
+    _, ts_ms, _, _, command, ok, code, started, _ = row
+    if not command or ok is None or code == _STOPPED_BY_PERSON or (ok and not timeline.open and not _may_mask(command)):
         return
-    if ok and not timeline.open and not may_mask(command):
+    lines = lines_of(started) if started else ()
+    errors = error_lines(lines)
+    if ok and not _is_masked_failure(command, lines):
+        for one in _tried_before(command, ts_ms, timeline):
+            if not one.lines or one.lines[0] not in (line.strip() for line in lines):
+                _close(one, bare_command(command) or command, ts_ms, timeline)
         return
-    lines = lines_of(started) if started and (not ok or timeline.open or may_mask(command)) else ()
-    errors = error_lines(lines) if lines else []
-    if ok and not is_masked_failure(command, lines):
-        _close_fixed(command, ts_ms, lines, timeline)
+    programs = _programs_of(command)
+    if code == 1 and not errors and programs and programs[-1] in _SEARCHES:
         return
-    if code == 1 and not errors and programs_of(command)[-1:] and programs_of(command)[-1] in _SEARCHES:
-        return
+    severity = 0.9 if errors else 0.55
+    severity += (-0.15 if ok else 0.0) + (-0.35 if _is_reading(command) else 0.0) + (0.05 if (code or 0) > 1 else 0.0)
     known = next(reversed(_tried_before(command, ts_ms, timeline)), None)
-    severity = _severity(code, errors, is_masked=bool(ok), is_reader=is_reading(command))
     if known is None:
-        known = OpenIncident(
-            started=started, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=timeline.step,
-            command=command, target=target_of(command), words=words_of(command), tool=None, exit_code=code,
-            severity=severity, is_masked=bool(ok), failures=0,
-        )  # fmt: skip
-        _open(known, timeline)
-    _add_failure(known, row_id, ts_ms, timeline.step, errors)
-    known.said |= error_words(lines)
+        known = _opened(row, timeline, started=started, command=command, target=_target_of(command), severity=severity)
+        known.is_masked = bool(ok)
+    _add_failure(known, row, timeline.step, errors)
+    failing = [line for line in lines if looks_failed(line)][:30]
+    known.said |= {word.lower() for line in failing for word in re.findall(r"[^\W_]{3,40}", line)}
     known.exit_code = code if not ok else known.exit_code
     known.severity = max(known.severity, severity)
     known.reasons["output tells of a failure" if ok else f"exit {code}" if code is not None else "failed"] = None
@@ -249,34 +231,28 @@ def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
     if ok is None:
         return
     target = _tool_target(tool, text)
+    same = [one for one in timeline.open if not one.command and (one.tool, one.target[0]) == (tool, target)]
     if ok:
-        for one in list(timeline.open):
-            if not one.command and one.tool == tool and one.target.name == target:
-                _close(one, f"{tool} went well", ts_ms, timeline)
+        for one in same:
+            _close(one, f"{tool} went well", ts_ms, timeline)
         return
     last = timeline.open[-1] if timeline.open else None
     is_shell = (tool or "").lower() in ("shell", "bash", "exec", "command", "terminal")
     is_near = last is not None and timeline.step - last.step <= _CHAINED_STEPS and ts_ms - last.ts_ms <= _CHAINED_MS
     if last is not None and last.command and is_near and is_shell:
         last.chained.append(f"{tool} failed: {shorten(text, 200)}")
-        last.events.append(row_id)
         last.last_event = row_id
         last.reasons[f"tool {tool} failed too"] = None
         return
-    known = next(
-        (one for one in timeline.open if not one.command and one.tool == tool and one.target.name == target), None
-    )
-    if known is None:
+    if same:
+        known = same[0]
+    else:
         severity = 0.15 if _TRIVIAL.search(text) else 0.5
-        known = OpenIncident(
-            started=None, first_event=row_id, first_ms=ts_ms, last_event=row_id, ts_ms=ts_ms, step=timeline.step,
-            command="", target=IncidentTarget(target, frozenset()), words=words_of(text), tool=tool, exit_code=None,
-            severity=severity, failures=0,
-        )  # fmt: skip
-        _open(known, timeline)
+        known = _opened(row, timeline, started=None, command="", target=(target, frozenset()), severity=severity)
+        known.tool = tool
     said = _ERROR_TAG.sub("", text.removeprefix(f"{target}: "))
     lines = [shorten(line, 300) for line in said.split("\n")[:3] if line.strip()]
-    _add_failure(known, row_id, ts_ms, timeline.step, lines)
+    _add_failure(known, row, timeline.step, lines)
     known.reasons[f"tool {tool} failed"] = None
 
 
@@ -286,32 +262,28 @@ def _note_edit(row: Sequence[Any], timeline: _Timeline) -> None:
     for one in list(timeline.open):
         if ok == 0:
             continue
-        if not one.command and one.target.name.endswith(path):
+        if not one.command and one.target[0].endswith(path):
             _close(one, f"{one.tool} {path} went well", ts_ms, timeline)
             continue
         since = timeline.step - one.step
         is_named = name in one.command or any(name in line for line in one.lines)
         is_near = since <= _NEAR_STEPS and one is timeline.open[-1]
-        if one.command and since <= MAX_STEPS_BETWEEN and (is_named or is_near) and path not in one.edits:
+        if one.command and since <= _MAX_STEPS and (is_named or is_near) and path not in one.edits:
             one.edits.append(path)
             one.reasons["the failure names an edited file" if is_named else "edited right after"] = None
 
 
-def _close_fixed(command: str, ts_ms: int, lines: Sequence[str], timeline: _Timeline) -> None:
-    """Close the incidents that this command, which went well, is the end of."""
-    for one in _tried_before(command, ts_ms, timeline):
-        if one.lines and one.lines[0] in (line.strip() for line in lines):
-            continue
-        _close(one, bare_command(command) or command, ts_ms, timeline)
-
-
-def _open(one: OpenIncident, timeline: _Timeline) -> None:
+def _opened(
+    row: Sequence[Any], timeline: _Timeline, *, started: int | None, command: str, target: _Target, severity: float
+) -> OpenIncident:
+    """Return a new incident that begins with a row, without its first failure."""
+    one = OpenIncident(
+        started=started, first_event=row[0], first_ms=row[1], last_event=row[0], ts_ms=row[1], step=timeline.step,
+        command=command, target=target, words=words_of(row[4]), severity=severity,
+    )  # fmt: skip
     timeline.open.append(one)
     timeline.done.append(one)
-    if len(timeline.open) > _MOST_OPEN:
-        del timeline.open[:-_MOST_OPEN]
-    if len(timeline.done) > 2 * MOST_INCIDENTS:
-        del timeline.done[:-MOST_INCIDENTS]
+    return one
 
 
 def _close(one: OpenIncident, by: str, ts_ms: int, timeline: _Timeline) -> None:
@@ -320,11 +292,9 @@ def _close(one: OpenIncident, by: str, ts_ms: int, timeline: _Timeline) -> None:
     timeline.open.remove(one)
 
 
-def _add_failure(one: OpenIncident, row_id: int, ts_ms: int, step: int, lines: Sequence[str]) -> None:
+def _add_failure(one: OpenIncident, row: Sequence[Any], step: int, lines: Sequence[str]) -> None:
     one.failures += 1
-    one.last_event, one.ts_ms, one.step = row_id, ts_ms, step
-    one.events.append(row_id)
-    del one.events[20:-1]
+    one.last_event, one.ts_ms, one.step = row[0], row[1], step
     fresh = [line for line in lines if line not in one.lines]
     one.lines = [*fresh[:MAX_LINES], *one.lines][: 2 * MAX_LINES]
     if one.failures > 1:
@@ -334,40 +304,26 @@ def _add_failure(one: OpenIncident, row_id: int, ts_ms: int, step: int, lines: S
 
 def _tried_before(command: str, ts_ms: int, timeline: _Timeline) -> list[OpenIncident]:
     """Return the open incidents whose command was about the same as this one, and not too long ago."""
-    if not timeline.open:
-        return []
-    target, oldest_step, oldest_ms = target_of(command), timeline.step - MAX_STEPS_BETWEEN, ts_ms - MAX_MS_BETWEEN
-    return [
-        one
-        for one in timeline.open
-        if one.step >= oldest_step
-        and one.ts_ms >= oldest_ms
-        and one.command
-        and (
-            command == one.command
-            or (
-                _has_same_subjects(target, one.target)
-                if target.name == one.target.name
-                else timeline.step - one.step <= _SIMILAR_STEPS and _is_similar(words_of(command), one.words)
-            )
-        )
-    ]
+    name, subjects = _target_of(command)
 
+    def is_same(one: OpenIncident) -> bool:
+        theirs = one.target[1]
+        if name == one.target[0]:
+            least = min(len(subjects), len(theirs))
+            return not least or 2 * len(subjects & theirs) > least
+        words = words_of(command)
+        is_near = timeline.step - one.step <= _SIMILAR_STEPS
+        return is_near and 5 * len(words & one.words) >= 3 * len(words | one.words)
 
-def _has_same_subjects(ours: IncidentTarget, theirs: IncidentTarget) -> bool:
-    least = min(len(ours.subjects), len(theirs.subjects))
-    return not least or 2 * len(ours.subjects & theirs.subjects) > least
-
-
-def _is_similar(ours: frozenset[str], theirs: frozenset[str]) -> bool:
-    return 5 * len(ours & theirs) >= 3 * len(ours | theirs)
+    recent = [one for one in timeline.open if one.command and one.ts_ms >= ts_ms - _MAX_MS]
+    return [one for one in recent if command == one.command or is_same(one)]
 
 
 @lru_cache(maxsize=4096)
-def target_of(command: str) -> IncidentTarget:
+def _target_of(command: str) -> _Target:
     """Return the target of a command."""
     arguments = _arguments(bare_command(command) or command)
-    return IncidentTarget(" ".join(arguments[:2]), frozenset(arguments[2:]) - _EVERYTHING)
+    return " ".join(arguments[:2]), frozenset(arguments[2:]) - _EVERYTHING
 
 
 @lru_cache(maxsize=4096)
@@ -378,7 +334,7 @@ def words_of(text: str) -> frozenset[str]:
 
 def _arguments(command: str) -> list[str]:
     words = command[:2000].lower().split()
-    while words and words[0] in STARTERS:
+    while words and words[0] in _STARTERS:
         words = words[1:]
     if words and words[0].startswith(("/", "./", "~")):
         words[0] = words[0].rsplit("/", 1)[-1]
@@ -387,14 +343,3 @@ def _arguments(command: str) -> list[str]:
 
 def _tool_target(tool: str | None, text: str) -> str:
     return shorten(text.split("\n", 1)[0].split(": ", 1)[0], 200) or (tool or "")
-
-
-def _severity(code: int | None, errors: Sequence[str], *, is_masked: bool, is_reader: bool) -> float:
-    value = 0.9 if errors else 0.55
-    if is_masked:
-        value -= 0.15
-    if is_reader:
-        value -= 0.35
-    if code is not None and code > 1:
-        value += 0.05
-    return min(1.0, max(0.1, value))

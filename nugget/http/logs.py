@@ -76,7 +76,7 @@ class LogApi:
             return _ingested_json(evidence.ingest(self._connection(), log, settings=self._settings, now=now))
         folder = self._environment.shell_logs / session
         if folder.is_dir() and not folder.is_symlink():
-            return _ingested_json(evidence.Ingested(session=session, source="shell"))
+            return _ingested_json(evidence.IngestedSession(session=session, source="shell"))
         raise _unknown(session)
 
     def answer(self, session: str, request: LogsContextRequest) -> dict[str, Any]:
@@ -167,6 +167,6 @@ def _unknown(session: str) -> Refusal:
     )  # fmt: skip
 
 
-def _ingested_json(result: evidence.Ingested) -> dict[str, Any]:
+def _ingested_json(result: evidence.IngestedSession) -> dict[str, Any]:
     value = asdict(result)
     return {"session_id": value.pop("session"), **value, "anew": list(result.anew), "redacted": dict(result.redacted)}

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nugget.errors import IndexUnavailable
+from nugget.index.fulltext import said_parts
 from nugget.infra import files
 
 SCHEMA_VERSION = "4"
@@ -44,6 +45,7 @@ def connect(file: Path | str) -> sqlite3.Connection:
     )
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
     connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
+    connection.create_function("said_parts", 2, said_parts, deterministic=True)
     return connection
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nugget.index.fulltext import asked_word
 from nugget.index.queries import select_in
 from nugget.models import SourceName
 from nugget.models.speech import Speaker, SpeechOrigin
@@ -31,25 +32,32 @@ _COLUMNS = {
     "details",
 }
 _WRITTEN = _COLUMNS | {
-    "events": f"{_COLUMNS['events']}, speaker, origin, number, file, record, parent, parts",
-    "command_inputs": f"{_COLUMNS['command_inputs']}, number, parts",
-    "pane_output": f"{_COLUMNS['pane_output']}, number, parts",
+    "events": f"{_COLUMNS['events']}, speaker, origin, number, file, record, parent",
+    "command_inputs": f"{_COLUMNS['command_inputs']}, number",
+    "pane_output": f"{_COLUMNS['pane_output']}, number",
 }
 MARKS = {SourceName.SHELL: "zqnuggetsourceshell", SourceName.BRIDGE: "zqnuggetsourcebridge"}
 """Stand in the `parts` of every row that is searched of a small source, to find it among a million of sessions."""
 MORE = ".more"
 """In the kind of a row that goes on with what the row before it says."""
-SAID = ("events", "command_inputs", "pane_output")
-"""The tables with rows that people search: those with a number, in events_fts."""
-_ASKED = {
-    "events": "SELECT id, text FROM events WHERE number IS NULL AND (kind IN ('command.start', 'prompt') OR ok = 0)",
-    "command_inputs": "SELECT id, text FROM command_inputs WHERE number IS NULL",
-    "pane_output": "SELECT id, text FROM pane_output WHERE number IS NULL",
-    "file_edits": "SELECT id, path FROM file_edits WHERE 1",
-    "working_notes": "SELECT id, text FROM working_notes WHERE 1",
-    "incidents": "SELECT id, text FROM incidents WHERE 1",
+_SHELL, _BRIDGE = (f"'{MARKS[source]}'" for source in (SourceName.SHELL, SourceName.BRIDGE))
+_SAID = {
+    "events": f"CASE kind WHEN 'message' THEN {_BRIDGE} WHEN 'command.start' THEN {_SHELL} ELSE '' END",
+    "command_inputs": _SHELL,
+    "pane_output": _SHELL,
 }
-"""The rows of each table that evidence_fts holds."""
+"""The tables with rows that people search (those with a number, in events_fts), and the mark of a row."""
+SAID = tuple(_SAID)
+_FIRST_LINE = "iif(kind LIKE 'command.%' AND instr(text, char(10)), substr(text, 1, instr(text, char(10))), text)"
+_ASKED = {
+    "events": (_FIRST_LINE, "number IS NULL AND (kind IN ('command.start', 'prompt') OR ok = 0)"),
+    "command_inputs": ("text", "number IS NULL"),
+    "pane_output": ("text", "number IS NULL"),
+    "file_edits": ("path", "1"),
+    "working_notes": ("text", "1"),
+    "incidents": ("text || ' ' || coalesce(json_extract(details, '$.words'), '')", "1"),
+}
+"""The text and the rows of each table that evidence_fts holds. Of a command that is not what it writes into a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,30 +213,35 @@ def put_rows(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence
 
 def index_rows(connection: sqlite3.Connection, table: str, first: int, last: int) -> None:
     """Make rows searchable that have been written, from one id to another."""
-    tests = "id BETWEEN ? AND ?"
-    connection.execute(f"INSERT INTO evidence_fts (rowid, text) {_ASKED[table]} AND {tests}", (first, last))
-    if table in SAID:
-        added = connection.execute(
-            f"INSERT INTO events_fts (rowid, text, parts) SELECT id, text, parts FROM {table} "
-            f"WHERE number IS NOT NULL AND {tests}",
-            (first, last),
-        )
-        _count_said(connection, added.rowcount)
+    _put_words(connection, table, "id BETWEEN ? AND ?", (first, last), is_removal=False)
 
 
 def remove_rows(connection: sqlite3.Connection, table: str, first: int, end: int, *, where: str = "1") -> int:
     """Take out the rows with ids from `first` to before `end`; return how many. `where` is SQL of ours."""
     tests, bounds = f"{where} AND id >= ? AND id < ?", (first, end)
-    asked = _ASKED[table].replace("SELECT id", "SELECT 'delete', id", 1)
-    connection.execute(f"INSERT INTO evidence_fts (evidence_fts, rowid, text) {asked} AND {tests}", bounds)
-    if table in SAID:
-        removed = connection.execute(
-            "INSERT INTO events_fts (events_fts, rowid, text, parts) "
-            f"SELECT 'delete', id, text, parts FROM {table} WHERE number IS NOT NULL AND {tests}",
+    _put_words(connection, table, tests, bounds, is_removal=True)
+    return connection.execute(f"DELETE FROM {table} WHERE {tests}", bounds).rowcount
+
+
+def _put_words(
+    connection: sqlite3.Connection, table: str, tests: str, bounds: tuple[int, int], *, is_removal: bool
+) -> None:
+    """Write rows into the full-text tables, or take them out, for which these need the very texts that they hold."""
+    text, where = _ASKED[table]
+    command = ("evidence_fts, ", "'delete', ") if is_removal else ("", "")
+    connection.execute(
+        f"INSERT INTO evidence_fts ({command[0]}rowid, text) SELECT {command[1]}id, "
+        f"{text} || ' ' || said_parts({text}, '') FROM {table} WHERE {where} AND {tests}",
+        bounds,
+    )
+    if mark := _SAID.get(table):
+        command = ("events_fts, ", "'delete', ") if is_removal else ("", "")
+        changed = connection.execute(
+            f"INSERT INTO events_fts ({command[0]}rowid, text, parts) SELECT {command[1]}id, text, "
+            f"said_parts(text, {mark}) FROM {table} WHERE number IS NOT NULL AND {tests}",
             bounds,
         )
-        _count_said(connection, -removed.rowcount)
-    return connection.execute(f"DELETE FROM {table} WHERE {tests}", bounds).rowcount
+        _count_said(connection, -changed.rowcount if is_removal else changed.rowcount)
 
 
 def _count_said(connection: sqlite3.Connection, added: int) -> None:
@@ -248,6 +261,16 @@ def row_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
         table: connection.execute(f"SELECT count(*) FROM {table} WHERE id >= ? AND id < ?", id_range(key)).fetchone()[0]
         for table in TABLES
     }
+
+
+def session_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
+    """Return how many commands, incidents and open incidents a session has."""
+    row = connection.execute(
+        "SELECT (SELECT count(*) FROM events WHERE kind = 'command.start' AND id >= :first AND id < :end), count(*), "
+        "count(*) - count(fixed_by) FROM incidents WHERE id >= :first AND id < :end",
+        dict(zip(("first", "end"), id_range(key), strict=True)),
+    ).fetchone()
+    return dict(zip(("commands", "incidents", "open"), row, strict=True))
 
 
 def speech_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> dict[int, tuple[Speaker, SpeechOrigin]]:
@@ -317,23 +340,20 @@ def rows_by_id(connection: sqlite3.Connection, table: str, row_ids: Iterable[int
 
 def matching_ids(
     connection: sqlite3.Connection, words: Sequence[str], *, key: int | None = None, limit: int
-) -> list[int]:
-    """Return ids of rows with any of the words: for each the newest `limit` of each kind, in one session or in all."""
+) -> dict[str, list[int]]:
+    """Return the rows by word that stands in them: the newest `limit` of each kind, in one session or in all."""
     first, end = id_range(key) if key is not None else (0, 1 << 62)
-    found: dict[int, None] = {}
     tests = "rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
     said = "(rowid & 7 != 0 OR (SELECT kind FROM events WHERE id = rowid) IN ('command.start', 'prompt'))"
-    for word in words:
-        if not word.isalnum():
-            continue
+    found: dict[str, list[int]] = {word: [] for word in words}
+    for word, ids in found.items():
         for sql in (
             f"SELECT rowid FROM events_fts WHERE events_fts MATCH 'text:' || ? AND {said} AND {tests}",
             f"SELECT rowid FROM evidence_fts WHERE evidence_fts MATCH ? AND {tests}",
         ):
             with suppress(sqlite3.OperationalError):  # a letter that FTS5 takes for a border makes a phrase of the word
-                rows = connection.execute(sql, (f'"{word}"', first, end, limit))
-                found.update((row[0], None) for row in rows)
-    return list(found)
+                ids += (row[0] for row in connection.execute(sql, (asked_word(word), first, end, limit)))
+    return found
 
 
 def known_files(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:

@@ -57,8 +57,7 @@ CREATE TABLE events (
     number INTEGER,                     -- of the exchange, command or message; NULL for what search does not find
     file INTEGER,                       -- the row of read_files that it was read from
     record INTEGER,                     -- a hash of the record's uuid, which forks share; of a message, of its text
-    parent INTEGER,                     -- of a prompt: a hash of the record that it follows
-    parts TEXT                          -- the pieces of its words (fulltext.parts_of), and a small source's mark
+    parent INTEGER                      -- of a prompt: a hash of the record that it follows
 );
 CREATE INDEX events_failed ON events (id) WHERE ok = 0;
 CREATE INDEX events_commands ON events (id) WHERE kind = 'command.start';
@@ -71,8 +70,7 @@ CREATE TABLE command_inputs (
     ts_ms INTEGER NOT NULL,
     text TEXT NOT NULL,
     offset INTEGER,
-    number INTEGER,
-    parts TEXT
+    number INTEGER
 );
 
 CREATE TABLE pane_output (
@@ -83,8 +81,7 @@ CREATE TABLE pane_output (
     is_failure INTEGER NOT NULL,        -- 1 where it looks like one
     command INTEGER,                    -- the command.start event that printed it, where that is known
     offset INTEGER,
-    number INTEGER,                     -- of the passage of lines that it stands in
-    parts TEXT
+    number INTEGER                      -- of the passage of lines that it stands in
 );
 CREATE INDEX pane_output_failed ON pane_output (id) WHERE is_failure = 1;
 CREATE INDEX pane_output_command ON pane_output (command) WHERE command IS NOT NULL;
@@ -119,11 +116,11 @@ CREATE TABLE incidents (
     failures INTEGER NOT NULL,
     fixed_by TEXT,                      -- the command that later went well
     fixed_ms INTEGER,
-    details TEXT NOT NULL               -- JSON {lines, edits, reasons, events, severity, exit_code, tool}
+    details TEXT NOT NULL               -- JSON {reasons, words, severity, summary}
 );
 
 -- Both are contentless: they forget a row only when told the very texts, which stand in the columns above.
--- What people search (rows with a number): with places, for phrases and NEAR.
+-- What people search (rows with a number): with places, for phrases and NEAR. `parts` are made by fulltext.said_parts.
 CREATE VIRTUAL TABLE events_fts USING fts5 (
     text, parts, content='', columnsize=0, tokenize='porter unicode61 remove_diacritics 2'
 );

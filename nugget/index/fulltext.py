@@ -76,12 +76,15 @@ def parts_of(text: str) -> list[str]:
     return parts
 
 
-def said_parts(text: str, *, mark: str = "") -> str | None:
-    """Return the extra tokens of what was said: the pieces of its words, but not of hashes and keys; and a mark."""
-    found = [] if mark == "" else [mark]
+def said_parts(text: str, mark: str) -> str:
+    """Return the extra tokens of what was said: the pieces of its words, but not of hashes and keys; and a mark.
+
+    A function of SQL too, so that a contentless table can be told to forget the very tokens that it was given.
+    """
+    found = [mark] if mark else []
     if not text.isascii() or _MIXED.search(text):
         found += chain.from_iterable(map(_few_pieces_in, text.split()))
-    return " ".join(found) or None
+    return " ".join(found)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -22,7 +22,6 @@ from nugget.config import Environment, Settings
 from nugget.errors import NuggetError
 from nugget.index import events as store
 from nugget.index.connection import write_transaction
-from nugget.index.fulltext import said_parts
 from nugget.index.log_ingest import read_log, remove_messages, reset_session
 from nugget.index.session_rows import Run
 from nugget.infra import files
@@ -230,13 +229,10 @@ def _forget_other_rules(connection: sqlite3.Connection, settings: Settings) -> N
 
 
 def _redacted_again(table: str, row: Sequence[Any], allow: Sequence[re.Pattern[str]]) -> list[Any]:
-    """Return a row with its text redacted by the rules of today; `parts` is the last column."""
+    """Return a row with its text redacted by the rules of today."""
     column = {"events": 4, "command_inputs": 2, "pane_output": 3}[table]
     cleaned = [*row]
     cleaned[column] = redact(row[column], allow=allow).text
-    if row[-1] is not None:
-        mark = next((word for word in row[-1].split() if word in store.MARKS.values()), "")
-        cleaned[-1] = said_parts(cleaned[column], mark=mark)
     return cleaned
 
 

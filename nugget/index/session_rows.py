@@ -14,9 +14,8 @@ from typing import Any
 
 from nugget.config import Settings
 from nugget.index import events as store
-from nugget.index.events import MARKS, Ids, table_of
-from nugget.index.fulltext import said_parts
-from nugget.models import Event, EventKind, SourceName
+from nugget.index.events import Ids, table_of
+from nugget.models import Event, EventKind
 from nugget.redaction import redact
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, within
 from nugget.redaction.paths import without_excluded
@@ -136,11 +135,10 @@ class RowMaker:
         for place, (start, stop) in enumerate(cut_text(event.text, _ROW_CHARS)):
             text = event.text[start:stop]
             kind = event.kind.value + (store.MORE if place else "") + (LEFT if event.uuid in self.dead else "")
-            parts = said_parts(text) if found is not None else None
             self.rows["events"].append([
                 self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None, None,
                 event.speaker.value, event.origin.value, found, self.file, record,
-                hash_of(parent) if parent and not place else None, parts,
+                hash_of(parent) if parent and not place else None,
             ])  # fmt: skip
 
     def _add_edit(self, event: Event) -> None:
@@ -177,7 +175,7 @@ class RowMaker:
             if shown := line.rstrip()[:MAX_LINE_CHARS]:
                 row = self.ids.next("pane_output")
                 self.rows["pane_output"].append(
-                    [row, self.ts_ms, "merged", shown, int(looks_failed(shown)), begun, None, None, None]
+                    [row, self.ts_ms, "merged", shown, int(looks_failed(shown)), begun, None, None]
                 )
         was_stopped = event.ok is False and event.exit_code is None and "[Request interrupted" in event.text
         ok = None if event.ok is None or was_stopped else int(event.ok)
@@ -187,7 +185,7 @@ class RowMaker:
     def _put(self, event: Event, row: int, kind: str, text: str, *, ok: int | None, begun: int | None) -> None:
         self.rows["events"].append([
             row, self.ts_ms, kind, event.tool, text, ok, event.exit_code, begun, None, event.speaker.value,
-            event.origin.value, None, self.file, None, None, None,
+            event.origin.value, None, self.file, None, None,
         ])  # fmt: skip
 
     def _open(self, event: Event, row: int, label: str) -> None:
@@ -223,7 +221,7 @@ def message_row(message: Message, text: str, sender: str, ids: Ids, number: int,
     """Return the row of a message of a channel, whose `text` and `sender` have been redacted."""
     return [
         ids.next("events"), ms_of(message.at), "message", None, text, None, None, None, None, sender, None, number,
-        file, message_hash(text), None, said_parts(text, mark=MARKS[SourceName.BRIDGE]),
+        file, message_hash(text), None,
     ]  # fmt: skip
 
 

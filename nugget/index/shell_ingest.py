@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from nugget.index import events as store
 from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, ReadState
-from nugget.index.fulltext import said_parts
 from nugget.index.session_rows import Run
 from nugget.models import SourceName
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, redacted_lines, within
@@ -167,8 +166,7 @@ def _read_events(shell: ShellSession, path: Path, file: LogFile, *, is_searched:
         for row in events:
             is_said = is_searched and row[2] == "command.start" and bool(row[4])
             number += is_said
-            said = (number, None, None, None, _parts(row[4])) if is_said else (None,) * 5
-            row += [None, None, *said]
+            row += [None, None, number if is_said else None, None, None, None]
         shell.write(file, batch.place, number, {"events": events, "file_edits": edits}, malformed=batch.malformed)
         run.bytes_read += batch.bytes_read
         run.reread += [Path(file.path).name] if batch.restarted else []
@@ -194,14 +192,10 @@ def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: b
         room -= len(text)
         if is_searched and (room < 0 or name == INPUT):
             number, room = number + 1, PASSAGE_CHARS - len(text)
-        row += [number, _parts(text)] if is_searched else [None, None]
+        row.append(number if is_searched else None)
     shell.write(file, part.place, number, {table: rows})
     run.bytes_read += part.bytes_read
     run.reread += [name] if part.restarted else []
-
-
-def _parts(text: str) -> str | None:
-    return said_parts(text, mark=store.MARKS[SourceName.SHELL])
 
 
 def _clean(rows: list[list[Any]], column: int, most: int, run: Run) -> None:

@@ -378,6 +378,6 @@ def print_evidence(out: Console, found: EvidenceBundle, *, explain: bool) -> Non
     caps = ", ".join(f"{name} {cap}" for name, cap in found.category_caps.items())
     out.print(f"\n{len(found.selected)} of {counted(found.candidate_count, 'candidate')} selected; caps: {caps}")
     for one in found.selected:
-        place = f"{one.source_table} {one.source_id}, ts_ms {one.ts_ms}"
+        place = f"{one.source_table} {one.id}, ts_ms {one.ts_ms}"
         out.print(clean(f"{one.score:.2f} {one.kind}: {shorten(one.text, 100)}"))
         out.print(clean(f"     {place}; {', '.join(one.reasons)}"), style="dim")

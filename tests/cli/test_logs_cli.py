@@ -270,7 +270,7 @@ def test_output_is_recorded_where_asked_and_belongs_to_its_command(logs: Logs) -
     assert (logs.folder / session / "stdout.log").read_text() == "fine\n"
     logs.ingest(session)
     (incident,) = logs.ask(session, "what went wrong").incidents
-    assert incident.summary[0] == "error: disk is full"
+    assert incident.facts["summary"][0] == "error: disk is full"
 
 
 @pytest.mark.proves("EVI-HOOK")

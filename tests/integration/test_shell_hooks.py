@@ -117,7 +117,7 @@ def test_output_is_recorded_where_asked_and_belongs_to_its_command(shell: str, l
     assert "streams" not in found[0] and "streams" not in found[3]
     logs.ingest(session)
     (incident,) = logs.ask(session, "what went wrong").incidents
-    assert incident.summary[0] == "error: disk is full"
+    assert incident.facts["summary"][0] == "error: disk is full"
 
 
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.config import Environment, Settings, read_environment
-from nugget.evidence import BundleOptions, EvidenceBundle, Ingested, evidence_bundle, find_log, ingest
+from nugget.evidence import BundleOptions, EvidenceBundle, IngestedSession, evidence_bundle, find_log, ingest
 from nugget.index.connection import open_home
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -61,7 +61,7 @@ class Logs:
         self.write(session, "stdin.log", "cargo test --workspace\nai resume from where we left off\n")
         self.write(session, "stderr.log", "error[E0425]: cannot find value `foo` in this scope\n")
 
-    def ingest(self, session: str, settings: Settings = Settings()) -> Ingested:  # noqa: B008
+    def ingest(self, session: str, settings: Settings = Settings()) -> IngestedSession:  # noqa: B008
         """Take in what is new."""
         log = find_log(self.environment, session)
         assert log is not None

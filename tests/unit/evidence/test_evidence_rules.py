@@ -14,7 +14,7 @@ from sessions import STARTED
 
 from nugget.config import CaptureSettings, Settings
 from nugget.evidence import ingest
-from nugget.evidence.notes import notes_of_command, notes_of_speech
+from nugget.evidence.derive import notes_of_command, notes_of_speech
 from nugget.sources.sessions import SessionFile
 
 
@@ -84,13 +84,13 @@ def test_retries_edits_and_the_command_that_went_well_are_one_incident(logs: Log
     logs.run("s", 6000, "pytest tests/test_shop.py", stdout="1 passed")
     logs.ingest("s")
     (incident,) = logs.ask("s", "what went wrong with shop").incidents
-    assert incident.failures == 2 and incident.first_ms == 1001 and incident.ts_ms == 4001
-    assert incident.fixed_by == "pytest tests/test_shop.py"
-    assert incident.summary == (
+    assert incident.facts["failures"] == 2 and incident.facts["first_ts_ms"] == 1001 and incident.ts_ms == 4001
+    assert incident.facts["fixed_by"] == "pytest tests/test_shop.py"
+    assert incident.facts["summary"] == (
         wrong, "failed 2 times", "edited since: src/shop.py", "fixed by: pytest tests/test_shop.py",
     )  # fmt: skip
-    (blocker,) = [note for note in logs.ask("s", "status").notes if note.type == "blocker"]
-    assert not blocker.is_open
+    (blocker,) = [note for note in logs.ask("s", "status").notes if note.kind == "note.blocker"]
+    assert not blocker.facts["open"]
 
 
 @pytest.mark.proves("EVI-INCIDENTS")
@@ -102,7 +102,7 @@ def test_another_target_neither_joins_nor_fixes_an_incident(logs: Logs) -> None:
     logs.run("s", 5000, "npm run build")
     logs.ingest("s")
     incidents = logs.ask("s", "what went wrong").incidents
-    assert len(incidents) == 3 and all(one.fixed_by is None for one in incidents)
+    assert len(incidents) == 3 and all(one.facts["fixed_by"] is None for one in incidents)
 
 
 @pytest.mark.proves("EVI-INCIDENTS")
@@ -129,7 +129,7 @@ def test_a_failure_whose_exit_code_was_lost_in_a_pipe_is_an_incident_and_a_quote
     logs.run("s", 3000, "make check | tee out", stdout="12 passed, 0 failed")
     logs.ingest("s")
     (incident,) = logs.ask("s", "what failed").incidents
-    assert incident.command == "cargo build 2>&1 | tail -5"
+    assert incident.facts["command"] == "cargo build 2>&1 | tail -5"
     assert "output tells of a failure" in incident.reasons
 
 
@@ -141,7 +141,9 @@ def test_lines_of_a_plain_log_go_to_the_command_that_was_echoed_above_them(logs:
     logs.write("s", "output.log", "$ make one\nerror: no rule for one\n$ make two\nerror: two is out of disk\n$ \n")
     logs.ingest("s")
     one, two = sorted(logs.ask("s", "what failed").incidents, key=lambda incident: incident.ts_ms)
-    assert one.summary[0] == "error: no rule for one" and two.summary[0] == "error: two is out of disk"
+    assert (
+        one.facts["summary"][0] == "error: no rule for one" and two.facts["summary"][0] == "error: two is out of disk"
+    )
 
 
 def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -> SessionFile:
@@ -181,12 +183,12 @@ def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_gro
     grown = transcript(file, calls)
     second = ingest(logs.index, grown, settings=Settings(), now=NOW)
     assert (second.events, second.file_edits, second.incidents) == (4, 1, 0)
-    assert ingest(logs.index, grown, settings=Settings(), now=NOW).is_empty
+    assert not ingest(logs.index, grown, settings=Settings(), now=NOW).bytes_read
     assert [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")][:3] == ids
     (incident,) = logs.ask("abc", "what went wrong with npm").incidents
-    assert incident.summary[0] == "TypeError: price is undefined"
-    assert incident.fixed_by == "npm test" and "edited since: cart.ts" in incident.summary
-    todos = {note.text: note.is_open for note in logs.ask("abc", "resume").notes if note.type == "todo"}
+    assert incident.facts["summary"][0] == "TypeError: price is undefined"
+    assert incident.facts["fixed_by"] == "npm test" and "edited since: cart.ts" in incident.facts["summary"]
+    todos = {note.text: note.facts["open"] for note in logs.ask("abc", "resume").notes if note.kind == "note.todo"}
     assert todos == {"Mend the cart": False, "Ship it": True}
 
 
@@ -216,7 +218,7 @@ def test_a_tools_failure_says_each_thing_once(logs: Logs, tmp_path: Path) -> Non
         ("WebFetch", {"url": "https://example.com"}, "Request failed with status code 403", True),
     ]
     ingest(logs.index, transcript(tmp_path / "one.jsonl", calls), settings=Settings(), now=NOW)
-    found = {one.title: one.summary for one in logs.ask("one", "what went wrong").incidents}
+    found = {one.facts["title"]: one.facts["summary"] for one in logs.ask("one", "what went wrong").incidents}
     assert found == {
         "Edit failed: a.py": ("String to replace not found in file.",),
         "WebFetch failed: Request failed with status code 403": (),
@@ -243,7 +245,7 @@ def test_of_a_long_session_a_bounded_number_of_rows_is_looked_at(logs: Logs) -> 
     bundle = logs.ask("s", "what went wrong with module3 and what changed")
     assert "module3" in bundle.context_text
     assert bundle.candidate_count < 1000
-    assert logs.ingest("s").is_empty
+    assert not logs.ingest("s").bytes_read
 
 
 @pytest.mark.proves("EVI-SHELL-BOUNDED")
