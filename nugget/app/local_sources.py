@@ -24,7 +24,7 @@ from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
-from nugget.sources.note_folders import open_canon, redacting
+from nugget.sources.notes import open_canon, redacting
 
 if TYPE_CHECKING:
     pass
@@ -171,7 +171,7 @@ def open_memory_of(
     long_lived: bool = False,
 ) -> Index:
     """Open the index of an identity's memory, synced with its files. Raises UsageError for an invalid identity."""
-    from nugget.sources.note_folders import Memory
+    from nugget.sources.notes import Memory
 
     here = find_workspace(Path.cwd())
     workspaces = [*([here.root] if here else []), *(expanded(folder) for folder in settings.memory.workspaces)]

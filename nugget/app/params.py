@@ -40,9 +40,9 @@ def checked_filter(given: Filter) -> Filter:
 def check_identity(identity: str | None) -> None:
     """Raise UsageError for an identity that cannot be one."""
     if identity is not None:
-        from nugget.sources import note_folders
+        from nugget.sources import notes
 
-        note_folders.check_identity(identity)
+        notes.check_identity(identity)
 
 
 def source_names(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:

@@ -161,7 +161,7 @@ def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[FoundFile
         else:
             yield FoundFile(path=f"{name}/{path}", file=Path(file))
     if walk.ignored:
-        yield LeftOut(path=name, reason=f"{counted(len(walk.ignored), 'path')} left out by {', '.join(IGNORE_FILES)}")
+        yield LeftOut(path=name, reason=f"{counted(walk.ignored, 'path')} left out by {', '.join(IGNORE_FILES)}")
     for problem in (*walk.problems, *walk.left_out):
         yield LeftOut(path=Path(name, os.path.relpath(problem.path, root)).as_posix(), reason=problem.reason)
 

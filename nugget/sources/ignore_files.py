@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +30,6 @@ MAX_ENTRIES = 300_000
 
 _CONFLICT_COPY = re.compile(r"\([^()]{0,80}conflicted copy[^()]{0,80}\)|\.sync-conflict-\d{8}-\d{6}", re.IGNORECASE)
 """How Dropbox, Nextcloud and Syncthing name one side's copy of a note that two sides changed."""
-_MAX_DEPTH = 60
 _MAX_RULES_BYTES = 1_000_000
 
 Rules = tuple[str, "GitIgnoreSpec"]
@@ -49,9 +48,9 @@ class Private:
         return any(folder == own or folder.startswith(own + os.sep) for own in self.folders)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Walk:
-    """One walk through a folder. `files` fills `problems`, `left_out`, and `ignored` with the paths of ignored files.
+    """A walk through a folder. `problems` tell what could not be read, `left_out` what was left out on purpose.
 
     `named` are files wanted and hidden folders entered by their whole name. A walk that leaves out what is private also
     leaves out the memory in a brain that is its root. Brains below the root are left out.
@@ -65,68 +64,52 @@ class Walk:
     private: Private = Private()
     problems: list[Problem] = field(default_factory=list)
     left_out: list[Problem] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
+    ignored: int = 0
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Yield the wanted files as (path below the root with `/`, place), folder by folder, sorted.
 
         Links to folders are not followed, links to files only if they stay below the root.
         """
-        root = self.root.absolute()
-        real_root = os.path.realpath(root)
-        if not root.is_dir():
+        root, real_root = str(self.root.absolute()), os.path.realpath(self.root)
+        if not self.root.is_dir():
             self._note(self.problems, self.root, "is not a folder (any more); nothing in it is found")
             return
         if self.private.holds(real_root):
             self._note(self.problems, root, "holds memory, which is private to its identity; nothing in it is found")
             return
         entries = files = 0
-        waiting: list[tuple[Path, str, tuple[Rules, ...]]] = [(root, "", rules_above(root))]
-        while waiting:
-            folder, path, rules = waiting.pop()
-            found = self._listed(folder)
-            entries += len(found)
-            names = {entry.name for entry in found}
-            is_brain = "brain.yaml" in names and bool(names & {"domains", ".git"})
+        inherited = {root: _rules_above(Path(root))}
+        for folder, folders, names in os.walk(root, onerror=self._note_unlisted):
+            path = f"{folder.removeprefix(root).strip(os.sep)}/".lstrip("/")
+            entries += len(folders) + len(names)
             if entries > self.max_entries:
                 hint = "the rest is left out. Name a smaller folder, or leave parts out in a .nuggetignore"
                 self._note(self.left_out, self.root, f"holds more than {counted(self.max_entries, 'file')}; {hint}")
                 return
+            is_brain = "brain.yaml" in names and not {"domains", ".git"}.isdisjoint((*folders, *names))
             if is_brain and path:
                 self._note(self.left_out, folder, "is a brain already")
+                folders.clear()
                 continue
-            rules = (*rules, *rules_in(folder, names))
-            below: list[tuple[Path, str, tuple[Rules, ...]]] = []
-            for entry in found:
-                if entry.is_dir(follow_symlinks=False):
-                    is_memory = is_brain and entry.name == "memory" and bool(self.private.names)
-                    is_private = is_memory or self.private.holds(f"{real_root}/{path}{entry.name}")
-                    if not is_private and self._is_entered(entry, path, rules):
-                        below.append((folder / entry.name, f"{path}{entry.name}/", rules))
-                elif self._is_wanted(entry.name) and not self._is_ignored(entry, rules):
-                    if not self._is_inside(entry, real_root):
-                        continue
+            rules = (*inherited.pop(folder), *_rules_in(folder, names))
+            kept = [name for name in sorted(folders) if self._is_entered(name, f"{real_root}/{path}{name}", is_brain)]
+            folders[:] = [name for name in kept if not self._is_ignored(f"{folder}/{name}/", rules)]
+            inherited |= {os.path.join(folder, name): rules for name in folders}  # noqa: PTH118
+            for name in sorted(names):
+                place = f"{folder}/{name}"
+                if self._is_wanted(name) and not self._is_ignored(place, rules) and self._is_inside(place, real_root):
                     files += 1
                     if files > self.max_files:
                         reason = f"holds more than {counted(self.max_files, 'note')}; the rest is left out"
                         self._note(self.left_out, root, reason)
                         return
-                    yield f"{path}{entry.name}", entry.path
-            waiting += reversed(below)
+                    yield f"{path}{name}", place
 
-    def _listed(self, folder: Path) -> list[os.DirEntry[str]]:
-        try:
-            with os.scandir(folder) as listing:
-                return sorted(listing, key=lambda entry: entry.name)
-        except FileNotFoundError:
-            return []  # gone since the folder above was listed
-        except OSError as error:
-            self._note(self.problems, folder, f"cannot be listed ({error.strerror or error})")
-            return []
-
-    def _is_entered(self, entry: os.DirEntry[str], path: str, rules: Sequence[Rules]) -> bool:
-        is_other = (entry.name.startswith(".") and entry.name not in self.named) or entry.name in NEVER
-        return not is_other and path.count("/") <= _MAX_DEPTH and not self._is_ignored(entry, rules, "/")
+    def _is_entered(self, name: str, real: str, is_brain: bool) -> bool:
+        is_other = (name.startswith(".") and name not in self.named) or name in NEVER
+        is_memory = is_brain and name == "memory" and bool(self.private.names)
+        return not is_other and not is_memory and not self.private.holds(real)
 
     def _is_wanted(self, name: str) -> bool:
         if name in self.named:
@@ -134,53 +117,49 @@ class Walk:
         wanted = name.lower().endswith(self.suffixes) and not name.startswith(".")
         return wanted and name.lower() not in self.private.names and not _CONFLICT_COPY.search(name)
 
-    def _is_ignored(self, entry: os.DirEntry[str], rules: Sequence[Rules], mark: str = "") -> bool:
-        if ignored := is_ignored(entry.path + mark, rules):
-            self.ignored.append(entry.path)
+    def _is_ignored(self, path: str, rules: Sequence[Rules]) -> bool:
+        ignored = _is_ignored(path, rules)
+        self.ignored += ignored
         return ignored
 
-    def _is_inside(self, entry: os.DirEntry[str], real_root: str) -> bool:
-        if not entry.is_symlink():
-            return entry.is_file()
-        real = Path(os.path.realpath(entry.path))
+    def _is_inside(self, place: str, real_root: str) -> bool:
+        file = Path(place)
+        if not file.is_symlink():
+            return file.is_file()
+        real = Path(os.path.realpath(place))
         is_private = real.name.lower() in self.private.names or self.private.holds(str(real.parent))
         return real.is_file() and real.is_relative_to(real_root) and not is_private
 
-    def _note(self, problems: list[Problem], place: Path, reason: str) -> None:
+    def _note_unlisted(self, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # gone since the folder above was listed
+            self._note(self.problems, error.filename, f"cannot be listed ({error.strerror or error})")
+
+    def _note(self, problems: list[Problem], place: Path | str, reason: str) -> None:
         problems.append(Problem(path=str(place), reason=reason, severity=Severity.WARNING))
 
 
-def is_ignored(path: str, rules: Sequence[Rules]) -> bool:
+def _is_ignored(path: str, rules: Sequence[Rules]) -> bool:
     """Return whether the deepest ignore file that decides on this path ignores it; a folder's path ends in `/`."""
-    for folder, spec in reversed(rules):
-        decided = spec.check_file(path.removeprefix(folder)).include
-        if decided is not None:
-            return decided
-    return False
+    decided = (spec.check_file(path.removeprefix(folder)).include for folder, spec in reversed(rules))
+    return next((include for include in decided if include is not None), False)
 
 
-def rules_in(folder: Path, names: set[str] | None = None) -> Iterator[Rules]:
-    """Yield the ignore files of a folder; `names` are its entries, if they are known."""
-    for name in IGNORE_FILES:
-        if (names is None or name in names) and (spec := _read_rules(folder / name)):
-            yield f"{folder}/", spec
-
-
-def rules_above(root: Path) -> tuple[Rules, ...]:
+def _rules_above(root: Path) -> tuple[Rules, ...]:
     """Return the ignore files above a root in its repository, from the top down, unless they ignore the root itself."""
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
     above = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
-    rules = (rule for folder in above for rule in rules_in(folder))
-    return tuple(rule for rule in rules if not is_ignored(f"{root}/", [rule]))
+    rules = (rule for folder in above for rule in _rules_in(str(folder), IGNORE_FILES))
+    return tuple(rule for rule in rules if not _is_ignored(f"{root}/", [rule]))
 
 
-def _read_rules(file: Path) -> GitIgnoreSpec | None:
-    from pathspec import GitIgnoreSpec
+def _rules_in(folder: str, names: Collection[str]) -> Iterator[Rules]:
+    """Yield the ignore files of a folder that are among `names`, unless git would not take them either."""
+    for file in (Path(folder, name) for name in IGNORE_FILES if name in names):
+        from pathspec import GitIgnoreSpec
 
-    try:
-        if not file.is_file() or file.stat().st_size > _MAX_RULES_BYTES:
-            return None
-        lines = file.read_text("utf-8-sig", "replace").splitlines()
-        return GitIgnoreSpec.from_lines(line for line in lines if line.strip() and not line.startswith("#"))
-    except (OSError, ValueError):
-        return None  # unreadable, or a line that git would not take either
+        try:
+            if file.is_file() and file.stat().st_size <= _MAX_RULES_BYTES:
+                lines = file.read_text("utf-8-sig", "replace").splitlines()
+                yield f"{folder}/", GitIgnoreSpec.from_lines(line for line in lines if line.strip())
+        except (OSError, ValueError):
+            continue

@@ -138,7 +138,7 @@ def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:
 
 
 def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
-    from nugget.sources.note_folders import open_canon
+    from nugget.sources.notes import open_canon
 
     if not settings.canon.folders:
         return

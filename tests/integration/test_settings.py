@@ -16,7 +16,7 @@ from paths import REPOSITORY
 
 from nugget.config import documented_keys, load_settings, read_brain_file, read_environment
 from nugget.infra import files
-from nugget.sources.note_folders import canon_folders
+from nugget.sources.notes import canon_folders
 
 
 class Recorder:
@@ -145,7 +145,7 @@ def test_the_user_is_stronger_than_the_brain_and_the_environment_than_both(
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
 def test_a_folder_of_canon_in_the_brain_may_not_be_a_link_out_of_it(words: Path, tmp_path: Path) -> None:
-    from nugget.sources.note_folders import Canon
+    from nugget.sources.notes import Canon
 
     (tmp_path / "private").mkdir()
     (words / "docs").mkdir()

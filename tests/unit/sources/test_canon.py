@@ -19,7 +19,7 @@ from nugget.index.documents import sync_documents
 from nugget.models import Relation, RelationType, Unit
 from nugget.sources import ReadDocument
 from nugget.sources.ignore_files import Walk
-from nugget.sources.note_folders import Canon, CanonFolder, canon_folders
+from nugget.sources.notes import Canon, CanonFolder, canon_folders
 
 
 def canon(*folders: Path, max_files: int = 1000) -> Canon:

@@ -14,7 +14,7 @@ from nugget.index import read_memory, writes
 from nugget.index.connection import memory_index_file, open_home, open_memory
 from nugget.index.documents import sync_documents
 from nugget.models import SourceName, Unit
-from nugget.sources.note_folders import Memory, check_identity
+from nugget.sources.notes import Memory, check_identity
 
 
 @pytest.fixture
