@@ -1,9 +1,9 @@
 """Notes: markdown files that are not knowledge files, which are only read.
 
 Canon, which everyone may search, is set in `canon.folders`: documents of a workspace, handbooks, vaults; an id is
-`<folder name>/<path in it>`. Memory, which belongs to one identity, is `memory/<identity>/` under `$NUGGET_HOME` and in the brain and, if the identity is a coding agent, the agent's
-instruction files: `CLAUDE.md` and auto-memory for `claude-code` (https://code.claude.com/docs/en/memory), `AGENTS.md`
-for the agents that read it.
+`<folder name>/<path in it>`. Memory, which belongs to one identity, is `memory/<identity>/` under `$NUGGET_HOME` and in
+the brain and, if the identity is a coding agent, the agent's instruction files: `CLAUDE.md` and auto-memory for
+`claude-code` (https://code.claude.com/docs/en/memory), `AGENTS.md` for the agents that read it.
 """
 
 from __future__ import annotations
