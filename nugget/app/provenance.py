@@ -38,8 +38,7 @@ from nugget.provenance import inventory as known
 from nugget.provenance.checkout import Checkout, find_workspace_of
 from nugget.provenance.extraction import Extractor, Outcome, extract_sessions, note_tunings
 from nugget.sources.nugget_store import provenance_folder
-from nugget.sources.sessions import find_session_by_id, find_sessions
-from nugget.sources.whole_session import WholeSession, read_whole_session
+from nugget.sources.sessions import WholeSession, find_session_by_id, find_sessions, read_whole_session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

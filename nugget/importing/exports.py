@@ -18,8 +18,7 @@ from typing import Any
 
 from nugget.importing.notes import LeftOut, Note, day_of, kind_of_sentence, named_kind
 from nugget.models import KnowledgeType
-from nugget.sources.records import mapping_of, objects_in, text_of
-from nugget.sources.sqlite_snapshot import open_snapshot
+from nugget.sources.files import mapping_of, objects_in, open_database, text_of
 from nugget.text import shorten
 
 MIN_MEMORY_CHARS = 30
@@ -40,7 +39,7 @@ _CONCEPTS = (
 
 def read_database(file: Path) -> str:
     """Return the export of claude-mem's or mem0's database; empty for any other one. Raises TranscriptError."""
-    with open_snapshot(file) as connection:
+    with open_database(file) as connection:
         if rows := _rows(connection, "observations", _OBSERVATIONS, order="id"):
             return json.dumps({"observations": rows}, default=str)
         rows = _rows(connection, "history", _EVENTS, order="rowid")

@@ -32,7 +32,7 @@ from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models import Event, EventKind, Session, SourceName
 from nugget.redaction import is_excluded_project
 from nugget.sources.channels import Message, channel_of_session, read_channel
-from nugget.sources.claude_code import SAID, TranscriptPart, read_part, session_named_in
+from nugget.sources.claude_code import SAID, TranscriptPart, read_part
 from nugget.sources.files import FilePlace, LogFile, place_of, resumed
 from nugget.sources.logs import Log, Reader
 from nugget.sources.sessions import SessionFile, read_any
@@ -125,7 +125,7 @@ def _read_transcript(run: Run, log: Log, file: LogFile, state: ReadState) -> Non
         waiting = [call.event for call in read_calls(state.waiting).values()]
         part = read_part(path, taken=state.taken, exchanges=state.exchanges, waiting=waiting)
         if session is None:
-            session = _claimed(run, log, file, log.id or session_named_in(path))
+            session = _claimed(run, log, file, log.id)
             state = _put_state(run, replace(state, session=session.key))
         if _is_excluded(run, session, part.folders):
             _exclude(run, session, replace(state, size=file.size))

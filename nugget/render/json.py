@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nugget.provenance.extraction import Outcome
     from nugget.provenance.inventory import Gaps, KnownSession, SessionDetail
     from nugget.retrieval.refs import Shown
-    from nugget.sources.whole_session import WholeSession
+    from nugget.sources.sessions import WholeSession
     from nugget.upkeep.status import Status
 
 _BUDGET = ("requested", "used", "available", "truncated")

@@ -16,7 +16,7 @@ from nugget.text import clean, counted, one_line, shorten
 if TYPE_CHECKING:
     from nugget.infra.workspace import Workspace
     from nugget.provenance.inventory import KnownSession, SessionDetail
-    from nugget.sources.whole_session import Exchange, WholeSession
+    from nugget.sources.sessions import NumberedExchange, WholeSession
 
 
 SHOWN_PROMPTS = 20
@@ -117,7 +117,7 @@ def _prompts(whole: WholeSession) -> int:
     return sum(exchange.number > 0 for exchange in whole.exchanges)
 
 
-def _lines_of(exchange: Exchange, *, full: bool) -> Iterator[Line]:
+def _lines_of(exchange: NumberedExchange, *, full: bool) -> Iterator[Line]:
     speaker = ""
     for event in exchange.events:
         name = _speaker(event)

@@ -24,6 +24,7 @@ from nugget.errors import TranscriptError
 from nugget.infra import files
 from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
 from nugget.redaction import is_excluded_project, redact_session, rules_stamp
+from nugget.sources.files import ARCHIVE_ENDING, archived_sessions
 
 FORMAT = 1
 MAX_STAMPS = 8
@@ -35,7 +36,7 @@ def archive_file(home: Path, session_id: str) -> Path:
     """Return the path of an archived session; an id that is not a plain file name is replaced by its hash."""
     plain = re.fullmatch(r"[A-Za-z0-9_-]{1,100}", session_id)
     name = session_id if plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return home / "archive" / f"{name}.jsonl.gz"
+    return home / "archive" / f"{name}{ARCHIVE_ENDING}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def write_archive(home: Path, session: Session, *, stamps: Sequence[str] = ()) -
 def outdated(home: Path, settings: Settings) -> list[Path]:
     """Return the archived sessions that were not redacted by the rules of today. Reads the first line of each only."""
     stamp = rules_stamp(settings)
-    return [file for file in _files(home) if stamp not in _stamps(file)]
+    return [file for file in archived_sessions(home).values() if stamp not in _stamps(file)]
 
 
 def redact_again(home: Path, settings: Settings) -> Redone:
@@ -95,10 +96,6 @@ def redact_again(home: Path, settings: Settings) -> Redone:
 
 def _alone(home: Path) -> AbstractContextManager[None]:
     return files.locked(home / "locks" / "archive.lock")
-
-
-def _files(home: Path) -> list[Path]:
-    return sorted(file for file in (home / "archive").glob("*.jsonl.gz") if file.is_file())
 
 
 def _stamps(file: Path) -> list[str]:

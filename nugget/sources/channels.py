@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.sources.claude_records import blocks_of
-from nugget.sources.records import (
+from nugget.sources.files import (
     mapping_of,
     parse_moment,
     parse_record,

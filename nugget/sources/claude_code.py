@@ -3,13 +3,13 @@
 Format (clients 1.0 to 2.1): every line is an object with a `type`. Only `user`, `assistant`, `system` and
 `attachment` records carry conversation; the rest is the client's own state. Records form a tree by
 `parentUuid`: going back to an earlier prompt leaves a dead branch, whose events are dropped. A line that
-cannot be read is counted in `Session.skipped_records` and never stops the reading.
+cannot be read is counted in `Session.skipped_records` and never stops the reading. Subagents have transcripts of
+their own, in a folder beside that of the session.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,17 +17,15 @@ from pathlib import Path
 from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session
 from nugget.sources import channels
+from nugget.sources.claude_records import AGENT as AGENT
 from nugget.sources.claude_records import TranscriptReader, read_line
-from nugget.sources.files import LogFile, find_file, list_folder
-from nugget.sources.records import read_document, read_lines, text_of, unreadable
+from nugget.sources.files import LogFile, find_file, list_folder, read_document, read_lines, text_of, unreadable
 
-AGENT = "claude-code"
 PART_BYTES = 16 * 1024 * 1024
 """Read between two commits: what an interruption loses, and what bounds the memory."""
 
 SAID = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
 _STATE = (b'"type":"progress"', b'"type":"file-history-snapshot"', b'"type":"file-history-delta"')
-_SESSION = re.compile(rb'"sessionId":\s?"([A-Za-z0-9_-]{1,100})"')
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,24 +53,24 @@ class TranscriptPart:
 
 
 def find_files(projects: Path) -> Iterator[tuple[str, LogFile]]:
-    """Yield the transcripts of all projects with their session ids, subagents' behind the session's own.
+    """Yield the transcripts of all projects with their session ids, each before those of its subagents.
 
-    A subagent of an old client lies beside the sessions; its id is empty, since only its content names the session.
+    Those that clients before 2.0 wrote for subagents, beside the sessions, are left out.
     """
     for project in list_folder(projects):
-        for entry in list_folder(project):
+        entries = list(list_folder(project))
+        folders = {entry.name for entry in entries}
+        for entry in entries:
             name, extension = os.path.splitext(entry.name)  # noqa: PTH122
-            if extension == ".jsonl":
-                part = name.removeprefix("agent-") if name.startswith("agent-") else ""
-                if file := find_file(entry, part):
-                    yield "" if part else name, file
-            elif not extension:
-                yield from ((name, file) for file in find_subagents(entry.path))
+            if extension == ".jsonl" and not name.startswith("agent-") and (file := find_file(entry)):
+                yield name, file
+                if name in folders:
+                    yield from ((name, own) for own in find_subagents(entry.path))
 
 
-def find_subagents(folder: str) -> Iterator[LogFile]:
-    """Yield the transcripts of the subagents of a session, by the folder beside its own transcript."""
-    for entry in list_folder(f"{folder}/subagents"):
+def find_subagents(transcript: str) -> Iterator[LogFile]:
+    """Yield the transcripts of the subagents of a session, by its own transcript."""
+    for entry in list_folder(f"{transcript.removesuffix('.jsonl')}/subagents"):
         is_subagent = entry.name.startswith("agent-") and entry.name.endswith(".jsonl")
         if is_subagent and (file := find_file(entry, entry.name[6:-6])):
             yield file
@@ -86,16 +84,12 @@ def read_session(path: Path, *, subagents: bool = True) -> Session:
     """
     reader = _read_file(path)
     _require_records(path, reader)
-    events = reader.live_events()
-    session_id = reader.session_id(path)
+    reader.events = reader.live_events()
     if subagents:
-        events = _with_subagents(events, path, session_id)
-    stamps = [event.timestamp for event in events if event.timestamp]
-    return Session(
-        id=session_id, agent=AGENT, path=str(path), events=tuple(events), cwd=next(iter(reader.folders), None),
-        folders=tuple(reader.folders), branch=reader.branch, started=min(stamps, default=None),
-        ended=max(stamps, default=None), title=reader.title(), records=reader.records, skipped_records=reader.skipped,
-    )  # fmt: skip
+        _add_subagents(reader, path)
+    reader.session, reader.title = reader.session_id(path), reader.best_title()
+    reader.stamps = [event.timestamp for event in reader.events if event.timestamp]
+    return reader.build(path)
 
 
 def read_part(path: Path, *, taken: int = 0, exchanges: int = 0, waiting: Sequence[Event] = ()) -> TranscriptPart:
@@ -143,7 +137,7 @@ def _finish_part(part: TranscriptPart, reader: TranscriptReader, numbers: Sequen
     ]
     part.events, part.numbers = [reader.events[n] for n in kept], [numbers[n] for n in kept]
     part.parents = {uuid: parent for uuid in reader.prompts if (parent := reader.parents.get(uuid))}
-    part.folders, part.title, part.skipped = tuple(reader.folders), reader.title() or "", reader.skipped
+    part.folders, part.title, part.skipped = tuple(reader.folders), reader.best_title() or "", reader.skipped
     settled = {event.call_id for event in reader.events if event.kind is EventKind.FILE_EDIT and event.ok is not None}
     part.settled = [call for call in reader.events[:waiting] if call.call_id in settled]
 
@@ -152,12 +146,6 @@ def exchange_numbers(path: Path) -> dict[str, int]:
     """Return the number of the exchange that each prompt of a transcript begins, by the uuid of its record."""
     prompts = [event.uuid for event in _read_file(path).events if event.kind is EventKind.PROMPT]
     return {uuid: number for number, uuid in enumerate(prompts, 1) if uuid}
-
-
-def session_named_in(path: Path) -> str:
-    """Return the session that a subagent's transcript of an old client says it belongs to, else its own name."""
-    found = _SESSION.search(_first_line(path))
-    return found.group(1).decode("ascii") if found else path.stem
 
 
 def _require_records(path: Path, reader: TranscriptReader) -> None:
@@ -181,38 +169,18 @@ def _read_file(path: Path) -> TranscriptReader:
     return reader
 
 
-def _first_line(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return next((line for _, line in read_lines(file)), None) or b""
-    except OSError:
-        return b""
-
-
-def _with_subagents(events: list[Event], path: Path, session_id: str) -> list[Event]:
+def _add_subagents(reader: TranscriptReader, path: Path) -> None:
     """Insert each subagent's events behind the call that started it, else at the end."""
-    merged = list(events)
-    for file in _subagent_files(path, session_id):
+    for found in find_subagents(str(path)):
+        file = Path(found.path)
         try:
-            reader = _read_file(file)
+            own = _read_file(file)
             described = read_document(meta) if (meta := file.with_suffix(".meta.json")).is_file() else None
         except TranscriptError:
             continue
-        name = file.stem.removeprefix("agent-")
         # Nobody but another agent speaks to a subagent, and its task stands in the call that started it.
-        live = (event for event in reader.live_events() if event.kind not in (EventKind.PROMPT, EventKind.PASTE))
-        own = [replace(event, agent_id=event.agent_id or name) for event in live]
+        live = (event for event in own.live_events() if event.kind not in (EventKind.PROMPT, EventKind.PASTE))
         call_id = text_of((described or {}).get("toolUseId"))
-        place = next((n + 1 for n, event in enumerate(merged) if call_id and event.call_id == call_id), len(merged))
-        merged[place:place] = own
-    return merged
-
-
-def _subagent_files(path: Path, session_id: str) -> list[Path]:
-    """Return `SESSION/subagents/agent-*.jsonl`; clients up to 2.0 put them beside the session's own file."""
-    if path.name.startswith("agent-"):
-        return []
-    mark = session_id.encode("utf-8", "replace")
-    beside = sorted(file for file in path.parent.glob("agent-*.jsonl") if file.is_file())
-    own = [Path(file.path) for file in find_subagents(str(path.with_suffix("")))]
-    return [*own, *(file for file in beside if mark in _first_line(file))]
+        calls = (n for n, event in enumerate(reader.events, 1) if call_id and event.call_id == call_id)
+        place = next(calls, len(reader.events))
+        reader.events[place:place] = [replace(event, agent_id=event.agent_id or found.part) for event in live]

@@ -13,25 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nugget.models import Event, EventKind, Speaker, SpeechOrigin
+from nugget.models import Event, EventKind, SpeechOrigin
 from nugget.sources import injected_text as injected
-from nugget.sources.event_builder import call_text
-from nugget.sources.records import (
-    joined_text,
-    mapping_of,
-    objects_in,
-    parse_record,
-    parse_timestamp,
-    storable,
-    text_of,
-)
-from nugget.sources.speakers import SAID_BY, prompt_parts
+from nugget.sources.event_builder import MAX_TEXT_CHARS, USER_SHELL, Call, EventBuilder, FileChange, call_text
+from nugget.sources.files import joined_text, mapping_of, objects_in, parse_record, parse_timestamp, storable, text_of
 from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash
 
+AGENT = "claude-code"
 ANSWERED_TOOL = "AskUserQuestion"
-USER_SHELL = "user-shell"
-"""The `tool` of a command that the person ran with `!` in the client."""
-
 SHELL_TOOLS = ("Bash", "PowerShell")
 
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code (\d+)\n?")
@@ -45,35 +34,17 @@ _STATE_TYPES = frozenset(
 
 
 @dataclass(slots=True)
-class TranscriptReader:
+class TranscriptReader(EventBuilder):
     """Collect the events of one file, record by record."""
 
-    events: list[Event] = field(default_factory=list)
-    records: int = 0
-    skipped: int = 0
+    agent: str = AGENT
     recognised: int = 0
-    folders: dict[str, None] = field(default_factory=dict)
-    branch: str | None = None
-    agent_id: str | None = None
     session_ids: dict[str, int] = field(default_factory=dict)
     parents: dict[str, str | None] = field(default_factory=dict)
     prompts: list[str] = field(default_factory=list)
-    calls: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
     queued: set[str] = field(default_factory=set)
     titles: dict[str, str] = field(default_factory=dict)
     summaries: list[tuple[str, str]] = field(default_factory=list)
-
-    def add(self, kind: EventKind, text: str, record: Mapping[str, Any], **values: Any) -> None:
-        """Append an event with the uuid and the time of the record that it stands in."""
-        speaker, origin = SAID_BY[kind]
-        if speaker is Speaker.USER and record.get("isSidechain"):
-            speaker, origin = Speaker.AGENT, SpeechOrigin.WRITTEN
-        agent_id = (text_of(record.get("agentId")) or "sidechain") if record.get("isSidechain") else None
-        said_by = {"speaker": speaker, "origin": origin} | values
-        uuid, timestamp = text_of(record.get("uuid")), parse_timestamp(record.get("timestamp"))
-        self.events.append(
-            Event(kind=kind, text=storable(text), uuid=uuid, timestamp=timestamp, agent_id=agent_id, **said_by)
-        )
 
     def live_events(self) -> list[Event]:
         """Return the events without those of dead branches."""
@@ -85,11 +56,9 @@ class TranscriptReader:
 
         Two prompts with one parent mean that the person went back and asked again: the last one counts.
         """
-        last: dict[str, str] = {}
-        for uuid in self.prompts:
-            if parent := self.parents.get(uuid):
-                last[parent] = uuid
-        dead = {uuid for uuid in self.prompts if (parent := self.parents.get(uuid)) and last[parent] != uuid}
+        followed = {uuid: parent for uuid in self.prompts if (parent := self.parents.get(uuid))}
+        last = {parent: uuid for uuid, parent in followed.items()}
+        dead = {uuid for uuid, parent in followed.items() if last[parent] != uuid}
         if dead:
             for uuid, parent in self.parents.items():
                 if parent in dead:
@@ -102,7 +71,7 @@ class TranscriptReader:
             return path.stem
         return max(self.session_ids, key=lambda name: self.session_ids[name])
 
-    def title(self) -> str | None:
+    def best_title(self) -> str | None:
         """Return the title given by the person, else by the client, else the last summary of this session."""
         own = [text for leaf, text in self.summaries if leaf in self.parents]
         return self.titles.get("custom-title") or self.titles.get("ai-title") or (own[-1] if own else None)
@@ -110,34 +79,27 @@ class TranscriptReader:
 
 def read_line(line: bytes, reader: TranscriptReader) -> None:
     """Add the content of one line of a transcript; count a line that is not a record as skipped."""
-    record = parse_record(line)
-    if record is None or not isinstance(record.get("type"), str):
-        reader.skipped += 1
-        return
-    kind, uuid = record["type"], record.get("uuid")
+    record = parse_record(line) or {}
+    kind, uuid = record.get("type"), text_of(record.get("uuid"))
     known = "message" in record if kind in _CONVERSATION_TYPES else kind in _STATE_TYPES or "sessionId" in record
-    if not known:
+    if not isinstance(kind, str) or not known:
         reader.skipped += 1
         return
     reader.recognised += 1
-    if isinstance(uuid, str) and uuid:
+    if uuid:
         if uuid in reader.parents:
             return
-        parent = record.get("parentUuid")
-        reader.parents[uuid] = parent if isinstance(parent, str) else None
-    _note_envelope(record, reader)
-    if handle := _READERS.get(kind):
-        handle(record, reader)
-
-
-def _note_envelope(record: Mapping[str, Any], reader: TranscriptReader) -> None:
+        reader.parents[uuid] = text_of(record.get("parentUuid")) or None
+    reader.uuid, reader.moment = uuid, parse_timestamp(record.get("timestamp"))
+    reader.agent_id = (text_of(record.get("agentId")) or "sidechain") if record.get("isSidechain") else None
     if name := text_of(record.get("sessionId")):
         reader.session_ids[name] = reader.session_ids.get(name, 0) + 1
     if folder := text_of(record.get("cwd")):
         reader.folders[folder] = None
-    branch = text_of(record.get("gitBranch"))
-    if branch and branch != "HEAD":
+    if (branch := text_of(record.get("gitBranch"))) and branch != "HEAD":
         reader.branch = branch
+    if handle := _READERS.get(kind):
+        handle(record, reader)
 
 
 def _read_title(record: Mapping[str, Any], reader: TranscriptReader) -> None:
@@ -160,17 +122,33 @@ def _read_attachment(record: Mapping[str, Any], reader: TranscriptReader) -> Non
         return
     if text := injected.typed_text(joined_text(attachment.get("prompt"))):
         reader.queued.add(text)
-        _add_prompt(text, record, reader)
+        reader.said(text, is_paste=_is_paste(record))
 
 
 def _read_assistant(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     if record.get("isApiErrorMessage") or mapping_of(record["message"]).get("model") == "<synthetic>":
         return
     for block in blocks_of(record):
-        if block.get("type") == "text" and (text := text_of(block.get("text")).strip()):
-            reader.add(EventKind.REPLY, text, record)
+        if block.get("type") == "text":
+            reader.reply(text_of(block.get("text")))
         elif block.get("type") == "tool_use":
-            _read_call(block, record, reader)
+            tool, given = text_of(block.get("name")), mapping_of(block.get("input"))
+            reader.call(_call_of(tool, given), text_of(block.get("id")))
+
+
+def _call_of(tool: str, given: Mapping[str, Any]) -> Call:
+    path = text_of(given.get("file_path")) or text_of(given.get("notebook_path")) or text_of(given.get("path"))
+    if tool in SHELL_TOOLS:
+        return Call(tool=tool, command=text_of(given.get("command")))
+    if tool in ("Edit", "MultiEdit"):
+        parts = objects_in(given.get("edits")) if tool == "MultiEdit" else [given]
+        texts = [(text_of(part.get("old_string")), text_of(part.get("new_string"))) for part in parts]
+        changes = tuple(FileChange(path=path, before=old, after=new, tool=tool) for old, new in texts)
+        return Call(tool=tool, changes=changes, path=path or None)
+    if tool in ("Write", "NotebookEdit"):
+        after = text_of(given.get("content" if tool == "Write" else "new_source"))
+        return Call(tool=tool, changes=(FileChange(path=path, after=after, tool=tool),))
+    return Call(tool=tool, text=call_text(tool, given), path=path or None)
 
 
 def _read_user(record: Mapping[str, Any], reader: TranscriptReader) -> None:
@@ -180,51 +158,28 @@ def _read_user(record: Mapping[str, Any], reader: TranscriptReader) -> None:
             _read_result(block, record, reader)
         elif block.get("type") == "text":
             texts.append(text_of(block.get("text")))
+    text = "\n".join(texts)
     if not texts:
         return
-    text = "\n".join(texts)
     if record.get("isCompactSummary") or text.startswith(injected.COMPACTION_OPENING):
-        reader.add(EventKind.SUMMARY, text, record)
-    elif injected.is_human(record):
-        _read_prompt(texts, text, record, reader)
-
-
-def _read_prompt(texts: list[str], text: str, record: Mapping[str, Any], reader: TranscriptReader) -> None:
-    if command := injected.shell_input(text):
-        reader.add(EventKind.COMMAND, command, record, tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED)
+        reader.add(EventKind.SUMMARY, text)
+    elif not injected.is_human(record):
+        return
+    elif command := injected.shell_input(text):
+        reader.shell(command)
     elif (printed := injected.shell_output(text)) is not None:
-        reader.add(EventKind.OUTPUT, printed, record, tool=USER_SHELL)
+        reader.add(EventKind.OUTPUT, printed, tool=USER_SHELL)
     elif typed := "\n".join(part for part in map(injected.typed_text, texts) if part):
         if typed in reader.queued:
             reader.queued.remove(typed)
             return
-        _add_prompt(typed, record, reader)
-        if uuid := text_of(record.get("uuid")):
-            reader.prompts.append(uuid)
+        reader.said(typed, is_paste=_is_paste(record))
+        if reader.uuid:
+            reader.prompts.append(reader.uuid)
 
 
-def _add_prompt(text: str, record: Mapping[str, Any], reader: TranscriptReader, **values: Any) -> None:
-    for part in prompt_parts(text, is_paste=record.get("promptSource") == "paste"):
-        reader.add(part.kind, part.text, record, speaker=part.speaker, origin=part.origin, **values)
-
-
-def _read_call(block: Mapping[str, Any], record: Mapping[str, Any], reader: TranscriptReader) -> None:
-    tool, call_id, given = text_of(block.get("name")), text_of(block.get("id")), mapping_of(block.get("input"))
-    first = len(reader.events)
-    if tool in SHELL_TOOLS:
-        reader.add(EventKind.COMMAND, text_of(given.get("command")), record, tool=tool, call_id=call_id)
-    elif edits := _edits(tool, given):
-        path = text_of(given.get("file_path")) or text_of(given.get("notebook_path"))
-        for before, after in edits:
-            reader.add(
-                EventKind.FILE_EDIT, f"{tool} {path}", record, tool=tool, call_id=call_id, path=storable(path),
-                before=None if before is None else storable(before), after=storable(after),
-            )  # fmt: skip
-    else:
-        path = text_of(given.get("file_path")) or text_of(given.get("path"))
-        reader.add(EventKind.TOOL_CALL, call_text(tool, given), record, tool=tool, call_id=call_id, path=path or None)
-    if call_id:
-        reader.calls[call_id] = (tool, list(range(first, len(reader.events))))
+def _is_paste(record: Mapping[str, Any]) -> bool:
+    return record.get("promptSource") == "paste"
 
 
 def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: TranscriptReader) -> None:
@@ -235,51 +190,36 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
     failed = bool(block.get("is_error"))
     refused = injected.refused_by_person(text, block, record, tool=tool)
     by_hook = injected.refused_by_hook(record)
-    origin = SpeechOrigin.HOOK if by_hook else SpeechOrigin.TOOL_RESULT
-    if tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN):
-        _read_output(text, details, record, reader, tool=tool, call_id=call_id, failed=failed)
-    elif any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions):
+    about: dict[str, Any] = {"tool": tool or None, "call_id": call_id, "ok": not failed}
+    is_output = tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN)
+    is_edit = any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions)
+    if is_output:
+        code = _EXIT_CODE.match(text) if failed else None
+        about["exit_code"] = int(code[1][:9]) if code else None if failed else 0
+        if not failed and (details.get("interrupted") or details.get("backgroundTaskId")):
+            about |= {"ok": False if details.get("interrupted") else None, "exit_code": None}
+        reader.add(EventKind.OUTPUT, text[code.end() :] if code else text, **about)
+    elif is_edit:
         _note_outcome(positions, details, reader, ok=not failed)
-        if failed:
-            reader.add(EventKind.TOOL_RESULT, text, record, tool=tool, call_id=call_id, ok=False, origin=origin)
-    else:
-        reader.add(
-            EventKind.TOOL_RESULT, text, record, tool=tool or None, call_id=call_id, ok=not failed, origin=origin
-        )
+    if not is_output and (failed or not is_edit):
+        origin = SpeechOrigin.HOOK if by_hook else SpeechOrigin.TOOL_RESULT
+        reader.add(EventKind.TOOL_RESULT, text, origin=origin, **about)
     answer = injected.refusal_reason(text) if refused else ""
     if tool == ANSWERED_TOOL and not failed:
         answer = injected.answer_in(details, text)
     if answer and positions and not record.get("isSidechain"):
         del reader.calls[call_id]
         if tool == ANSWERED_TOOL:
-            reader.add(EventKind.PROMPT, answer, record, tool=tool, call_id=call_id)
+            reader.add(EventKind.PROMPT, answer, tool=tool, call_id=call_id)
         else:
-            _add_prompt(answer, record, reader, tool=tool, call_id=call_id)
-
-
-def _read_output(
-    text: str, details: Mapping[str, Any], record: Mapping[str, Any], reader: TranscriptReader, *,
-    tool: str, call_id: str, failed: bool,
-) -> None:  # fmt: skip
-    code = _EXIT_CODE.match(text)
-    exit_code: int | None = 0
-    ok: bool | None = True
-    if failed:
-        exit_code, ok = (int(code.group(1)[:9]) if code else None), False
-        text = text[code.end() :] if code else text
-    elif details.get("interrupted"):
-        exit_code, ok = None, False
-    elif details.get("backgroundTaskId"):
-        exit_code, ok = None, None
-    reader.add(EventKind.OUTPUT, text, record, tool=tool, call_id=call_id, ok=ok, exit_code=exit_code)
+            reader.said(answer, is_paste=_is_paste(record), tool=tool, call_id=call_id)
 
 
 def _note_outcome(positions: list[int], details: Mapping[str, Any], reader: TranscriptReader, *, ok: bool) -> None:
     """Note the outcome of a call's edits, and the file's hashes before and after if the result tells them."""
-    original = details.get("originalFile")
+    original, notebook = details.get("originalFile"), details.get("original_file")
     is_new = details.get("type") == "create" or ("originalFile" in details and original is None)
     before = original if isinstance(original, str) else "" if is_new else None
-    notebook = details.get("original_file")
     edits = [(reader.events[position].before, reader.events[position].after or "") for position in positions]
     whole = notebook if isinstance(notebook, str) else before
     first_hash, last_hash = _edited_hashes(whole, edits, details) if ok else (None, None)
@@ -291,20 +231,6 @@ def _note_outcome(positions: list[int], details: Mapping[str, Any], reader: Tran
             before_hash=first_hash if position == positions[0] else None,
             after_hash=last_hash if position == positions[-1] else None,
         )  # fmt: skip
-
-
-def _edits(tool: str, given: Mapping[str, Any]) -> list[tuple[str | None, str]]:
-    """Return (before, after) of each replacement in a tool call; `before` is None for a whole file."""
-    if tool == "Edit":
-        return [(text_of(given.get("old_string")), text_of(given.get("new_string")))]
-    if tool == "MultiEdit":
-        parts = objects_in(given.get("edits"))
-        return [(text_of(part.get("old_string")), text_of(part.get("new_string"))) for part in parts]
-    if tool == "Write":
-        return [(None, text_of(given.get("content")))]
-    if tool == "NotebookEdit":
-        return [(None, text_of(given.get("new_source")))]
-    return []
 
 
 def _edited_hashes(
@@ -323,6 +249,8 @@ def _edited_hashes(
             content = after if "cell_type" not in details and "new_source" not in details else None
         elif content is not None:
             content = apply_edit(content, before, after, everywhere=details.get("replaceAll") is True)
+    if any(len(after) > MAX_TEXT_CHARS for _, after in edits):  # the event holds the beginning only
+        content = None
     if isinstance(whole := details.get("updated_file"), str):
         content = whole
     known = content is not None and len(content) <= MAX_HASHED_CHARS

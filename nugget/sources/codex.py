@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from nugget.errors import TranscriptError
-from nugget.models import EventKind, Session, SessionFile, Speaker, SpeechOrigin
-from nugget.sources.claude_records import USER_SHELL
-from nugget.sources.event_builder import SHELL, Call, EventBuilder, arguments, read_call, shell_words
-from nugget.sources.files import AgentFolders, session_file
-from nugget.sources.records import (
+from nugget.models import EventKind, Session, SessionFile
+from nugget.sources.event_builder import SHELL, USER_SHELL, Call, EventBuilder, arguments, read_call, shell_words
+from nugget.sources.files import (
     MAX_LINE_BYTES,
+    AgentFolders,
     joined_text,
     mapping_of,
     parse_record,
     records_of,
+    session_file,
     text_of,
     unreadable,
 )
@@ -165,9 +165,7 @@ def _read_message(payload: Mapping[str, Any], builder: EventBuilder) -> None:
         texts = [text for part in parts if (text := joined_text([part])) and not _INJECTED.match(text.lstrip())]
         text = "\n".join(texts)
         if shell := _USER_SHELL.match(text.strip()):
-            builder.add(
-                EventKind.COMMAND, shell["command"], tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED
-            )
+            builder.shell(shell["command"])
             builder.add(EventKind.OUTPUT, _printed(shell["result"]), tool=USER_SHELL)
         elif text:
             builder.prompt(_REQUEST.split(text)[-1])

@@ -18,18 +18,20 @@ from urllib.parse import unquote, urlsplit
 from nugget.errors import TranscriptError
 from nugget.models import Session, SessionFile
 from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, arguments, read_call
-from nugget.sources.files import AgentFolders, session_file
-from nugget.sources.records import (
+from nugget.sources.files import (
+    AgentFolders,
+    has_table,
     joined_text,
     mapping_of,
     objects_in,
+    open_database,
     parse_moment,
     parse_record,
     read_document,
     records_of,
+    session_file,
     text_of,
 )
-from nugget.sources.sqlite_snapshot import has_table, open_snapshot
 
 AGENT = "cursor"
 
@@ -71,7 +73,7 @@ def stored(database: Path) -> list[SessionFile]:
     """Return the sessions that a database holds. Raises TranscriptError if it cannot be read."""
     if not database.is_file():
         return []
-    with open_snapshot(database) as connection:
+    with open_database(database) as connection:
         composers = list(_composers(connection))
     found = []
     for name, about, size in composers:
@@ -94,7 +96,7 @@ def read(path: Path) -> Session:
 def read_stored(database: Path, name: str) -> Session:
     """Read one session of a database. Raises TranscriptError when it is not there or cannot be read."""
     builder = EventBuilder(agent=AGENT, session=name)
-    with open_snapshot(database) as connection:
+    with open_database(database) as connection:
         about = _value(connection, "cursorDiskKV", f"{_COMPOSER}{name}")
         if about is None:
             raise TranscriptError(f"{database} holds no session {name}.")
@@ -234,7 +236,7 @@ def _folder_of_workspace(database: Path, name: str) -> str | None:
         try:
             described = read_document(file) or {}
             if beside != database:
-                with open_snapshot(beside) as connection:
+                with open_database(beside) as connection:
                     listed = _value(connection, "ItemTable", "composer.composerData") or {}
                 if not any(one.get("composerId") == name for one in objects_in(listed.get("allComposers"))):
                     continue

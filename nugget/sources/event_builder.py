@@ -16,28 +16,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nugget.models import Event, EventKind, Session
+from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
 from nugget.sources import injected_text as injected
-from nugget.sources.records import objects_in, parse_moment, parse_record, storable, text_of
+from nugget.sources.files import objects_in, parse_moment, parse_record, storable, text_of
 from nugget.sources.speakers import SAID_BY, prompt_parts
 
 MAX_TEXT_CHARS = 1_000_000
 """Most characters of one event; of a longer text the beginning is kept."""
 
 SHELL, WRITE, EDIT, TODOS, DELETE = "Bash", "Write", "Edit", "TodoWrite", "Delete"
+USER_SHELL = "user-shell"
+"""The `tool` of a command that the person ran with `!` in the client."""
 
-_SHELLS = frozenset(
-    "bash shell shell_command exec_command local_shell run_shell_command run_terminal_cmd run_terminal_command"
-    " run_terminal_command_v2 execute container.exec unified_exec".split()
-)
-_EDITORS = frozenset(
-    "write edit multiedit write_file replace edit_file edit_file_v2 search_replace strreplace str_replace multi_edit"
-    " create create_file notebookedit edit_notebook write_to_file".split()
-)
-_PATCHERS = frozenset(["apply_patch", "applypatch", "patch"])
-_PLANNERS = frozenset(["update_plan", "todowrite", "todo_write", "write_todos"])
-_DELETERS = frozenset(["delete_file", "delete"])
-
+_TOOLS = {
+    name: kind
+    for kind, names in {
+        SHELL: "bash shell shell_command exec_command local_shell run_shell_command run_terminal_cmd execute"
+        " run_terminal_command run_terminal_command_v2 container.exec unified_exec",
+        EDIT: "write edit multiedit write_file replace edit_file edit_file_v2 search_replace strreplace str_replace"
+        " multi_edit create create_file notebookedit edit_notebook write_to_file",
+        "patch": "apply_patch applypatch patch",
+        TODOS: "update_plan todowrite todo_write write_todos",
+        DELETE: "delete_file delete",
+    }.items()
+    for name in names.split()
+}
 _PATHS = ("file_path", "filePath", "filepath", "path", "target_file", "targetFile", "relativeWorkspacePath",
           "notebook_path", "target_notebook")  # fmt: skip
 _OLD = ("old_string", "oldString", "old_str", "oldText")
@@ -72,27 +75,35 @@ class Call:
 
 def read_call(tool: str, given: Mapping[str, Any]) -> Call:
     """Parse a call of `tool` with these arguments."""
-    name = tool.lower().rpartition("__")[2]
-    if name in _SHELLS and (command := _command(given)):
-        return Call(tool=SHELL, command=command, folder=_first(given, ("workdir", "cwd", "working_directory")) or None)
-    if name in _PATCHERS and (changes := tuple(patch_changes(_patch(given)))):
-        return Call(tool=EDIT, changes=changes)
-    if name in _EDITORS and (changes := tuple(_edits(given))):
+    kind = _TOOLS.get(tool.lower().rpartition("__")[2])
+    path = first_text(given, _PATHS)
+    if kind == SHELL:
+        words = (shell_words(given.get(key)) for key in ("command", "cmd", "script"))
+        if command := next(filter(None, words), ""):
+            folder = first_text(given, ("workdir", "cwd", "working_directory")) or None
+            return Call(tool=SHELL, command=command, folder=folder)
+    elif kind == "patch":
+        patch = first_text(given, ("input", "patch", "patchText", "patch_text"))
+        if changes := tuple(patch_changes(patch)):
+            return Call(tool=EDIT, changes=changes)
+    elif kind == EDIT and (changes := tuple(_edits(path, given))):
         return Call(tool=changes[0].tool, changes=changes)
-    if name in _PLANNERS and (todos := _todos(given)):
+    elif kind == TODOS and (todos := _todos(given.get("todos", given.get("plan")))):
         return Call(tool=TODOS, text=todos)
-    path = _first(given, _PATHS)
-    if name in _DELETERS and path:
+    elif kind == DELETE and path:
         return Call(tool=DELETE, changes=(FileChange(path=path, after="", tool=DELETE),))
     return Call(tool=tool, text=call_text(tool, given), path=path or None)
 
 
 @dataclass(slots=True)
 class EventBuilder:
-    """Collect the events of one session. `session` is its id; `moment` and `uuid` are those of the current record."""
+    """Collect the events of one session. `session` is its id; `moment` and `uuid` are those of the current record.
+
+    `agent_id` names the subagent of the current record: whoever prompts a subagent is an agent too.
+    """
 
     agent: str
-    session: str
+    session: str = ""
     events: list[Event] = field(default_factory=list)
     records: int = 0
     skipped: int = 0
@@ -101,6 +112,7 @@ class EventBuilder:
     title: str | None = None
     moment: datetime | None = None
     uuid: str = ""
+    agent_id: str | None = None
     stamps: list[datetime] = field(default_factory=list)
     calls: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
 
@@ -115,19 +127,33 @@ class EventBuilder:
     def add(self, kind: EventKind, text: str, **values: Any) -> None:
         """Append an event of the current record."""
         speaker, origin = SAID_BY[kind]
+        if self.agent_id and speaker is Speaker.USER:
+            speaker, origin = Speaker.AGENT, SpeechOrigin.WRITTEN
         said_by = {"speaker": speaker, "origin": origin} | values
-        self.events.append(Event(kind=kind, text=bounded(text), uuid=self.uuid, timestamp=self.moment, **said_by))
+        self.events.append(
+            Event(
+                kind=kind, text=bounded(text), uuid=self.uuid, timestamp=self.moment, agent_id=self.agent_id, **said_by
+            )
+        )
 
     def prompt(self, text: str) -> None:
         """Append a prompt without the text that the client wove into it."""
         if typed := injected.typed_text(text):
-            for part in prompt_parts(typed):
-                self.add(part.kind, part.text, speaker=part.speaker, origin=part.origin)
+            self.said(typed)
+
+    def said(self, text: str, *, is_paste: bool = False, **values: Any) -> None:
+        """Append what a person typed, and what they pasted into it."""
+        for kind, part, speaker, origin in prompt_parts(text, is_paste=is_paste):
+            self.add(kind, part, speaker=speaker, origin=origin, **values)
 
     def reply(self, text: str) -> None:
         """Append a reply of the agent, unless it is blank."""
         if text.strip():
             self.add(EventKind.REPLY, text.strip())
+
+    def shell(self, command: str) -> None:
+        """Append a command that the person ran in the client."""
+        self.add(EventKind.COMMAND, command, tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED)
 
     def call(self, call: Call, call_id: str = "") -> None:
         """Append the command, the edits or the call."""
@@ -136,7 +162,7 @@ class EventBuilder:
         if call.folder:
             self.folders.setdefault(call.folder)
         if call.command is not None:
-            self.add(EventKind.COMMAND, call.command, tool=SHELL, call_id=named)
+            self.add(EventKind.COMMAND, call.command, tool=call.tool, call_id=named)
         for change in call.changes:
             before = None if change.before is None else bounded(change.before)
             self.add(
@@ -196,90 +222,70 @@ def shell_words(command: object) -> str:
 
 def patch_changes(patch: str) -> Iterator[FileChange]:
     """Return the changes of a patch in apply_patch's format, one per hunk; empty for any other text."""
-    if "*** " not in patch:
-        return
     path, added, old, new = "", None, [], []  # type: str, list[str] | None, list[str], list[str]
-
-    def hunk() -> Iterator[FileChange]:
-        if path and added is not None:
-            yield FileChange(path=path, after="".join(f"{line}\n" for line in added), tool=WRITE)
-        elif path and old != new:
-            yield FileChange(path=path, before="\n".join(old), after="\n".join(new))
-
-    for line in patch.splitlines():
-        if line.startswith(("*** ", "@@")):
-            if line.startswith("*** Move to: ") and path:
-                path = line[13:].strip()
-                continue
-            yield from hunk()
+    for line in [*patch.splitlines(), "*** End Patch"] if "*** " in patch else ():
+        mark, text = line[:1], line[1:]
+        if line.startswith("*** Move to: ") and path:
+            path = line[13:].strip()
+        elif line.startswith(("*** ", "@@")):
+            if path and added is not None:
+                yield FileChange(path=path, after="".join(f"{one}\n" for one in added), tool=WRITE)
+            elif path and old != new:
+                yield FileChange(path=path, before="\n".join(old), after="\n".join(new))
             old, new = [], []
-            if line.startswith("*** "):
-                path, added = line.partition(": ")[2].strip(), [] if line.startswith("*** Add File: ") else None
-            if line.startswith("*** Delete File: "):
-                yield FileChange(path=path, after="", tool=DELETE)
-                path = ""
-            elif not line.startswith(("*** Add File: ", "*** Update File: ", "@@")):
-                path = path if line.startswith("*** End of File") else ""
+            action, _, named = line.partition(": ")
+            if action in ("*** Add File", "*** Update File"):
+                path, added = named.strip(), [] if action == "*** Add File" else None
+            elif not line.startswith(("@@", "*** End of File")):
+                path, added = "", None
+            if action == "*** Delete File":
+                yield FileChange(path=named.strip(), after="", tool=DELETE)
         elif added is not None:
             added.append(line.removeprefix("+"))
         else:
-            mark, text = line[:1], line[1:]
             old += [] if mark == "+" else [text]
             new += [] if mark == "-" else [text]
-    yield from hunk()
 
 
 def call_text(tool: str, given: Mapping[str, Any]) -> str:
     """Return a tool call as text for people: the to-do list, the plan, else `key: value` lines."""
-    todos = given.get("todos")
-    if tool == "TodoWrite" and isinstance(todos, list):
-        return "\n".join(
-            f"[{text_of(todo.get('status'))}] {text_of(todo.get('content'))}" for todo in objects_in(todos)
-        )
+    if tool == TODOS and isinstance(given.get("todos"), list):
+        return _todos(given["todos"])
     if tool == "ExitPlanMode":
         return text_of(given.get("plan"))
     shown = {key: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for key, one in given.items()}
     return "\n".join(f"{key}: {value}" for key, value in shown.items())
 
 
-def _command(given: Mapping[str, Any]) -> str:
-    return next((words for key in ("command", "cmd", "script") if (words := shell_words(given.get(key)))), "")
-
-
-def _patch(given: Mapping[str, Any]) -> str:
-    return _first(given, ("input", "patch", "patchText", "patch_text"))
-
-
-def _edits(given: Mapping[str, Any]) -> Iterator[FileChange]:
-    path = _first(given, _PATHS)
-    edits = given.get("edits")
-    if not path:
-        return
-    if isinstance(edits, list):
-        for part in objects_in(edits):
-            if _has(part, _NEW):
-                yield FileChange(path=path, before=_first(part, _OLD), after=_first(part, _NEW))
-    elif _has(given, _NEW) and _has(given, _OLD):
-        yield FileChange(path=path, before=_first(given, _OLD), after=_first(given, _NEW))
-    elif _has(given, _WHOLE):
-        yield FileChange(path=path, after=_first(given, _WHOLE), tool=WRITE)
-    elif _has(given, _SKETCHES):
-        yield FileChange(path=path, before="", after=_LEFT_OUT.sub("", _first(given, _SKETCHES)))
-
-
-def _todos(given: Mapping[str, Any]) -> str:
-    listed = given.get("todos", given.get("plan"))
-    if isinstance(listed, str):
-        return listed
-    return "\n".join(
-        f"[{text_of(todo.get('status'))}] {_first(todo, ('content', 'step', 'description'))}"
-        for todo in objects_in(listed)
-    )
-
-
-def _first(given: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+def first_text(given: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+    """Return the text of the first key that has one, else an empty text."""
     return next((value for key in keys if isinstance(value := given.get(key), str)), "")
 
 
-def _has(given: Mapping[str, Any], keys: tuple[str, ...]) -> bool:
-    return any(isinstance(given.get(key), str) for key in keys)
+def _edits(path: str, given: Mapping[str, Any]) -> Iterator[FileChange]:
+    def has(part: Mapping[str, Any], *names: tuple[str, ...]) -> bool:
+        return all(any(isinstance(part.get(key), str) for key in keys) for keys in names)
+
+    if not path:
+        return
+    if isinstance(edits := given.get("edits"), list):
+        parts = [part for part in objects_in(edits) if has(part, _NEW)]
+    else:
+        parts = [dict(given)] if has(given, _NEW, _OLD) else []
+    for part in parts:
+        yield FileChange(path=path, before=first_text(part, _OLD), after=first_text(part, _NEW))
+    if isinstance(edits, list) or parts:
+        return
+    if has(given, _WHOLE):
+        yield FileChange(path=path, after=first_text(given, _WHOLE), tool=WRITE)
+    elif has(given, _SKETCHES):
+        yield FileChange(path=path, before="", after=_LEFT_OUT.sub("", first_text(given, _SKETCHES)))
+
+
+def _todos(listed: object) -> str:
+    if isinstance(listed, str):
+        return listed
+    return "\n".join(
+        f"[{text_of(todo.get('status'))}] {first_text(todo, ('content', 'step', 'description'))}"
+        for todo in objects_in(listed)
+    )

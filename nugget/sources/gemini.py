@@ -16,8 +16,16 @@ from typing import Any
 
 from nugget.models import Session, SessionFile
 from nugget.sources.event_builder import SHELL, EventBuilder, read_call
-from nugget.sources.files import AgentFolders, session_file
-from nugget.sources.records import joined_text, mapping_of, objects_in, read_document, records_of, text_of
+from nugget.sources.files import (
+    AgentFolders,
+    joined_text,
+    mapping_of,
+    objects_in,
+    read_document,
+    records_of,
+    session_file,
+    text_of,
+)
 
 AGENT = "gemini-cli"
 

@@ -27,9 +27,8 @@ from nugget.infra import git
 from nugget.markdown import left_out, title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
 from nugget.sources import ReadDocument
-from nugget.sources.files import list_folder
+from nugget.sources.files import list_folder, mapping_of, read_document
 from nugget.sources.ignore_files import Private, Walk
-from nugget.sources.records import mapping_of, read_document
 from nugget.text import shorten, slugify
 
 SUFFIXES = (".md", ".markdown", ".mdx", ".mdc")

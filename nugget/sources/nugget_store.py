@@ -35,7 +35,7 @@ from nugget.infra.workspace import Workspace
 from nugget.models import Origin, Problem, SourceName, Unit
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, SessionRecord
 from nugget.sources import ReadDocument
-from nugget.sources.records import parse_record, parse_timestamp, read_lines, storable, text_of
+from nugget.sources.files import parse_record, parse_timestamp, read_lines, storable, text_of
 from nugget.text import shorten
 
 if TYPE_CHECKING:

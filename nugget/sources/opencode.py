@@ -15,9 +15,16 @@ from typing import Any
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
 from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, read_call
-from nugget.sources.files import AgentFolders, session_file
-from nugget.sources.records import mapping_of, parse_record, read_document, text_of
-from nugget.sources.sqlite_snapshot import has_table, open_snapshot
+from nugget.sources.files import (
+    AgentFolders,
+    has_table,
+    mapping_of,
+    open_database,
+    parse_record,
+    read_document,
+    session_file,
+    text_of,
+)
 
 AGENT = "opencode"
 
@@ -50,7 +57,7 @@ def recognises(document: Mapping[str, Any]) -> bool:
 
 def stored(database: Path) -> list[SessionFile]:
     """Return the sessions that a database holds. Raises TranscriptError if it cannot be read."""
-    with open_snapshot(database) as connection:
+    with open_database(database) as connection:
         if not has_table(connection, "message"):
             return []
         subagents: set[str] = set()
@@ -93,7 +100,7 @@ def read(path: Path) -> Session:
 def read_stored(database: Path, name: str) -> Session:
     """Read one session of a database. Raises TranscriptError when it is not there or cannot be read."""
     builder = EventBuilder(agent=AGENT, session=name)
-    with open_snapshot(database) as connection:
+    with open_database(database) as connection:
         if has_table(connection, "session"):
             _read_about(_session_row(connection, name), builder)
         messages = connection.execute(

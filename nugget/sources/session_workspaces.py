@@ -12,8 +12,8 @@ from typing import Any
 from nugget.infra import files
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import EventKind, Session, SessionFile
+from nugget.sources.files import parse_record
 from nugget.sources.nugget_store import known_workspaces
-from nugget.sources.records import parse_record
 
 VERSION = 1
 """Version of what the heuristics find. A session that an earlier version read is read again."""

@@ -7,23 +7,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from nugget.config import Environment
-from nugget.errors import TranscriptError
-from nugget.models import Session
+from nugget.config import Environment, Settings
+from nugget.errors import TranscriptError, UsageError
+from nugget.models import Event, EventKind, Session
 from nugget.models import SessionFile as SessionFile
 from nugget.sources import claude_code, codex, cursor, gemini, opencode
-from nugget.sources.files import AgentFolders, agent_folders, split_locator
-from nugget.sources.records import MAX_DOCUMENT_BYTES, parse_record, read_document
-from nugget.sources.sqlite_snapshot import MAGIC
+from nugget.sources.files import (
+    DATABASE_MAGIC,
+    MAX_DOCUMENT_BYTES,
+    AgentFolders,
+    agent_folders,
+    archived_sessions,
+    parse_record,
+    read_document,
+    split_locator,
+)
 
 CLAUDE_CODE = claude_code.AGENT
 ALL_AGENTS = "all"
 
 _PEEKED_LINES = 20
 _PEEKED_BYTES = 4 * 1024 * 1024
+_PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_REF = re.compile(r"sessions?:(?P<id>[^/#]+)(?:/[^#]*)?(?:#\d+)?")
 
 
 class Source(Protocol):
@@ -41,18 +51,24 @@ class Source(Protocol):
         """Read the session in a file. Raises TranscriptError."""
 
 
-class DatabaseSource(Source, Protocol):
-    """The module of an agent that keeps several sessions in one database."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedExchange:
+    """One prompt with all that followed; `number` is the one in refs (`session:<id>#<number>`), 0 before the first."""
 
-    def stored(self, database: Path) -> list[SessionFile]:
-        """Return the sessions in a database. Raises TranscriptError."""
+    number: int
+    events: tuple[Event, ...]
 
-    def read_stored(self, database: Path, name: str) -> Session:
-        """Read one session of a database. Raises TranscriptError."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeSession:
+    """A session, redacted, with its exchanges in order. `is_archived`: the client's own transcript is gone."""
+
+    session: Session
+    exchanges: tuple[NumberedExchange, ...]
+    is_archived: bool = False
 
 
 _OTHERS: tuple[Source, ...] = (codex, gemini, cursor, opencode)
-_DATABASES: tuple[DatabaseSource, ...] = (cursor, opencode)
 
 AGENTS = (CLAUDE_CODE, *(source.AGENT for source in _OTHERS))
 """The agents whose sessions can be read."""
@@ -84,12 +100,19 @@ def find_session_by_id(environment: Environment, prefix: str) -> SessionFile | N
     Of several files with one id (a transcript and its copy) the newest counts. Raises TranscriptError for a prefix
     that several sessions share.
     """
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", prefix):
+    if not _PREFIX.fullmatch(prefix):
         return None
-    found = {file.id: file for file in find_sessions(environment) if file.id.startswith(prefix)}
+    found = {file.id: file for file in find_sessions(environment)}
+    name = _id_by_prefix(found, prefix)
+    return found[name] if name else None
+
+
+def _id_by_prefix(ids: Iterable[str], prefix: str) -> str | None:
+    """Return the id that is the prefix, else the only one that begins with it; None if none does."""
+    found = sorted(name for name in ids if name.startswith(prefix))
     if prefix in found or len(found) < 2:
-        return found.get(prefix) or next(iter(found.values()), None)
-    some = ", ".join(sorted(found)[:3])
+        return next(iter(found), None)
+    some = ", ".join(found[:3])
     raise TranscriptError(f"{len(found)} sessions have an id that begins with {prefix} ({some}…).", hint="Give more.")
 
 
@@ -101,15 +124,20 @@ def read_any(file: SessionFile | Path) -> Session:
     """
     if isinstance(file, SessionFile):
         if file.is_shared:
-            return next(source for source in _DATABASES if file.agent == source.AGENT).read_stored(file.path, file.id)
+            read_stored = cursor.read_stored if file.agent == cursor.AGENT else opencode.read_stored
+            return read_stored(file.path, file.id)
         file = file.path
     path, name = split_locator(file)
     if path.is_dir() and path.parent.name == "message":
         return opencode.read(path)
     if path.exists() and not (path.is_file() or path.is_dir()):  # read twice, a pipe would be half or for ever
         raise TranscriptError(f"{path} is not a file but a pipe or a device.", hint="Save the transcript first.")
-    head = _head(path)
-    if head.startswith(MAGIC):
+    try:
+        with path.open("rb") as opened:
+            head = opened.read(_PEEKED_BYTES)
+    except OSError:
+        head = b""
+    if head.startswith(DATABASE_MAGIC):
         return _read_database(path, name)
     if head.startswith(codex.ZSTD_MAGIC):
         return codex.read(path)
@@ -117,9 +145,7 @@ def read_any(file: SessionFile | Path) -> Session:
 
 
 def _reader_of(path: Path, head: bytes) -> Callable[[Path], Session]:
-    for line in head.split(b"\n")[:_PEEKED_LINES]:
-        if (record := parse_record(line)) is None:
-            continue
+    for record in filter(None, map(parse_record, head.split(b"\n")[:_PEEKED_LINES])):
         if source := next((source for source in _OTHERS if source.recognises(record)), None):
             return source.read
         if isinstance(record.get("type"), str):
@@ -132,7 +158,7 @@ def _reader_of(path: Path, head: bytes) -> Callable[[Path], Session]:
 
 
 def _read_database(path: Path, name: str | None) -> Session:
-    found = [file for source in _DATABASES for file in source.stored(path)]
+    found = [*cursor.stored(path), *opencode.stored(path)]
     if not found:
         raise TranscriptError(f"{path} is a database without sessions of an agent that Nugget knows.")
     chosen = [file for file in found if file.id == name] if name else found
@@ -145,9 +171,48 @@ def _read_database(path: Path, name: str | None) -> Session:
     return read_any(chosen[0])
 
 
-def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_PEEKED_BYTES)
-    except OSError:
-        return b""
+def read_whole_session(environment: Environment, settings: Settings, name: str) -> WholeSession:
+    """Return the session whose id is, or begins with, `name`, redacted; a ref such as `session:<id>#3` will do.
+
+    Of a session whose transcript is gone the archive is read. Raises UsageError for a text that cannot be an id,
+    TranscriptError if there is no such session or several.
+    """
+    from nugget.redaction import is_excluded_project, redact_session
+    from nugget.sources.archive import read_archive
+
+    ref = _REF.fullmatch(name)
+    prefix = ref["id"] if ref else name
+    if not _PREFIX.fullmatch(prefix):
+        raise UsageError(f"{name[:80]!r} is no session's id.", hint="`nugget search` names sessions behind `ref:`.")
+    if found := find_session_by_id(environment, prefix):
+        session = replace(read_any(found), id=found.id)  # the id by which refs name it
+    else:
+        archived = archived_sessions(environment.home)
+        archived_id = _id_by_prefix(archived, prefix)
+        if archived_id is None:
+            hint = "Claude Code deletes transcripts after 30 days; captured ones are kept."
+            raise TranscriptError(f"There is no session {prefix}.", hint=hint)
+        session = read_archive(archived[archived_id])
+    if is_excluded_project(session, settings=settings):
+        raise TranscriptError(
+            f"The session {session.id} is of an excluded project.", hint="See `capture.exclude_projects`."
+        )
+    session, _ = redact_session(session, settings=settings)
+    is_numbered = found is not None and found.agent == CLAUDE_CODE
+    numbers = claude_code.exchange_numbers(found.path) if found and is_numbered else {}
+    exchanges = _exchanges(session.events, numbers)
+    return WholeSession(session=session, exchanges=exchanges, is_archived=found is None)
+
+
+def _exchanges(events: Iterable[Event], numbers: Mapping[str, int]) -> tuple[NumberedExchange, ...]:
+    """Return the events by exchange; a prompt that is not in `numbers` is counted on from the last."""
+    groups: list[tuple[int, list[Event]]] = []
+    for event in events:
+        if event.kind is EventKind.PROMPT and not event.agent_id:
+            number = numbers.get(event.uuid) or (groups[-1][0] if groups else 0) + 1
+            if not groups or groups[-1][0] != number:
+                groups.append((number, []))
+        elif not groups:
+            groups.append((0, []))
+        groups[-1][1].append(event)
+    return tuple(NumberedExchange(number=number, events=tuple(own)) for number, own in groups)

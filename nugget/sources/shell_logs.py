@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
-from nugget.sources.files import FilePlace, list_folder, place_of, resumed
-from nugget.sources.records import mapping_of, parse_record, read_lines
+from nugget.sources.files import FilePlace, list_folder, mapping_of, parse_record, place_of, read_lines, resumed
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
 STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from nugget.models import Event, EventKind, Speaker, SpeechOrigin
 
@@ -94,30 +93,17 @@ _MARKS = re.compile(
 _BULLETS = ("- ", "* ", "+ ", "• ", *(f"{number}{mark} " for number in range(1, 21) for mark in ".)"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptPart:
-    """The part of a prompt that becomes an event of its own."""
-
-    kind: EventKind
-    text: str
-    speaker: Speaker
-    origin: SpeechOrigin
-
-
-def prompt_parts(text: str, *, is_paste: bool = False) -> list[PromptPart]:
+def prompt_parts(text: str, *, is_paste: bool = False) -> list[tuple[EventKind, str, Speaker, SpeechOrigin]]:
     """Return the events that a prompt becomes: what was typed, then what was pasted into it.
 
     A prompt without typed text, or made by the client of the agent's plan, stays one prompt of another speaker.
     """
-    typed, pasted = ("", text) if is_paste or text.startswith(PLAN_OPENING) else split_pasted(text)
+    is_plan = text.startswith(PLAN_OPENING)
+    typed, pasted = ("", text) if is_paste or is_plan else split_pasted(text)
     if not typed:
-        speaker = Speaker.AGENT if text.startswith(PLAN_OPENING) else Speaker.QUOTED
-        return [PromptPart(kind=EventKind.PROMPT, text=pasted, speaker=speaker, origin=SpeechOrigin.PASTED)]
-    both = ((EventKind.PROMPT, typed), (EventKind.PASTE, pasted))
+        return [(EventKind.PROMPT, pasted, Speaker.AGENT if is_plan else Speaker.QUOTED, SpeechOrigin.PASTED)]
     return [
-        PromptPart(kind=kind, text=part, speaker=SAID_BY[kind][0], origin=SAID_BY[kind][1])
-        for kind, part in both
-        if part
+        (kind, part, *SAID_BY[kind]) for kind, part in ((EventKind.PROMPT, typed), (EventKind.PASTE, pasted)) if part
     ]
 
 
