@@ -20,7 +20,7 @@ from pathlib import Path
 from nugget.config import Settings, expanded
 from nugget.errors import UsageError
 from nugget.models import Session
-from nugget.redaction.echoes import echoes
+from nugget.redaction.echoes import Cut, echoes, without_repetition
 from nugget.redaction.engine import FAILED, issued_secrets
 from nugget.redaction.judging import RULES
 from nugget.redaction.paths import without_excluded
@@ -55,17 +55,16 @@ def redact(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> Redacted:
 def redact_all(texts: Sequence[str], *, allow: Sequence[re.Pattern[str]] = ()) -> list[Redacted]:
     """Redact texts that belong together: what is a secret in one of them goes from the others too, however written."""
     views = [text.encode("utf-8", "surrogatepass").decode("latin-1") for text in texts]
-    found = _secrets(views, allow)
     return [
-        _replaced(view, _merged(spans)) if spans else Redacted(text=text, counts={})
-        for text, view, spans in zip(texts, views, found, strict=True)
+        _replaced(view, spans) if spans else Redacted(text=text, counts={})
+        for text, view, spans in zip(texts, views, _secrets(views, allow), strict=True)
     ]
 
 
 def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tuple[int, str]]:
     """Return the line (from 1) and kind of everything that `redact` would take out; never what it is."""
     view = text.encode("utf-8", "surrogatepass").decode("latin-1")
-    return [(view.count("\n", 0, span.start) + 1, span.kind) for span in _merged(_secrets([view], allow)[0])]
+    return [(view.count("\n", 0, span.start) + 1, span.kind) for span in _secrets([view], allow)[0]]
 
 
 def _replaced(view: str, spans: Sequence[_Span]) -> Redacted:
@@ -97,8 +96,10 @@ def _code_digest() -> bytes:
     return digest.digest()
 
 
-def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[list[_Span]]:
+def _secrets(whole_views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[list[_Span]]:
     """Return the secrets of each view: a text's bytes in UTF-8, each as one character, as the engine counts them."""
+    shortened = [without_repetition(view) for view in whole_views]
+    views = [view for view, _ in shortened]
     joined = _BETWEEN.join(views)
     starts = [*accumulate((len(view) + len(_BETWEEN) for view in views), initial=0)]
     spans: list[list[_Span]] = [[] for _ in views]
@@ -115,7 +116,20 @@ def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[lis
     known = {view[span.start : span.end]: span.kind for own, view in zip(spans, views, strict=True) for span in own}
     if known:
         _share(echoes(joined, known), spans, views, starts)
+    return [_merged(_in_whole(own, cuts)) for own, (_, cuts) in zip(spans, shortened, strict=True)]
+
+
+def _in_whole(spans: list[_Span], cuts: Sequence[Cut]) -> list[_Span]:
+    """Return spans of a shortened view as spans of the whole one; repetition that holds a secret goes as a whole."""
+    for cut in cuts:
+        near = [span for span in spans if span.start < cut.at + cut.period and span.end > cut.at - cut.period]
+        spans = [_moved(span, cut.at, cut.size) for span in spans]
+        spans += [_Span(cut.at, cut.at + cut.size, near[0].kind)] if near else []
     return spans
+
+
+def _moved(span: _Span, at: int, size: int) -> _Span:
+    return _Span(span.start + size * (span.start >= at), span.end + size * (span.end > at), span.kind)
 
 
 def _share(

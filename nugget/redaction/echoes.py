@@ -1,16 +1,20 @@
-"""The same secret elsewhere: as it is, in a URL, in base64, or split over lines."""
+"""Text that stands more than once: the same secret elsewhere, however written, and long runs of one unit."""
 
 from __future__ import annotations
 
 import base64
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 from urllib.parse import quote
 
 from nugget.redaction.structured import places
 
 _SHORTEST = 8
 """Characters of the shortest secret that is looked for elsewhere: a shorter one may be part of anything."""
+_FEW = 100
+"""More secrets than this are looked for in one pass, and not split over lines: each costs a pass over the text."""
 
 _BREAK = r"(?:\\[nrt]|[\s\"'\\+>|]){0,60}?"
 """What stands between two lines of a secret that is split: white space, quotes, signs of code and of quotation."""
@@ -18,17 +22,31 @@ _BREAK = r"(?:\\[nrt]|[\s\"'\\+>|]){0,60}?"
 
 def echoes(text: str, known: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and kind of each place at which a known secret (to its kind) stands once more."""
+    forms: dict[str, str] = {}
     for secret, kind in known.items():
         mixed = any(map(str.isalpha, secret)) and not (secret.isalpha() and len(secret) < 20)
-        if kind == "private" or not mixed or not _SHORTEST <= len(secret) <= 4096:
-            continue
-        for form in {secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)}:
-            yield from ((at, at + len(form), kind) for at in places(text, form))
-        if len(secret) >= 16:
-            split = re.compile(_BREAK.join(map(re.escape, secret[:256])))
-            for at in places(text, secret[:6]):
-                if not text.startswith(secret, at) and (found := split.match(text, at)):
+        if kind != "private" and mixed and _SHORTEST <= len(secret) <= 4096:
+            forms |= dict.fromkeys((secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)), kind)
+    if len(known) > _FEW:
+        yield from _in_one_pass(text, forms)
+        return
+    for form, kind in forms.items():
+        yield from ((at, at + len(form), kind) for at in places(text, form))
+        if len(form) >= 16 and form in known:
+            split = re.compile(_BREAK.join(map(re.escape, form[:256])))
+            for at in places(text, form[:6]):
+                if not text.startswith(form, at) and (found := split.match(text, at)):
                     yield *found.span(), kind
+
+
+def _in_one_pass(text: str, forms: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
+    sizes: dict[str, set[int]] = defaultdict(set)
+    for form in forms:
+        sizes[form[:_SHORTEST]].add(len(form))
+    for at in [at for at in range(len(text)) if text[at : at + _SHORTEST] in sizes]:
+        for size in sizes[text[at : at + _SHORTEST]]:
+            if kind := forms.get(text[at : at + size]):
+                yield at, at + size, kind
 
 
 def _encoded(secret: str) -> Iterator[str]:
@@ -41,3 +59,43 @@ def _encoded(secret: str) -> Iterator[str]:
         if len(core) >= _SHORTEST:
             yield core
             yield core.replace("+", "-").replace("/", "_")
+
+
+class Cut(NamedTuple):
+    """Where repetition was taken out of a text, how much of it, and the length of what repeats."""
+
+    at: int
+    size: int
+    period: int
+
+
+_PROBE, _LONGEST_PERIOD, _STEP = 256, 2048, 2048
+_KEPT = 4096
+"""Characters of repetition that stay, in front of the cut and again behind it."""
+
+
+def without_repetition(text: str) -> tuple[str, list[Cut]]:
+    """Return a text with long runs of one unit shortened, so that no text is slow to search; the last cut is first.
+
+    Each cut takes out whole units, so that what stays reads as before.
+    """
+    cuts: list[Cut] = []
+    at = 0
+    while at + 3 * _KEPT < len(text):
+        again = text.find(text[at : at + _PROBE], at + 1, at + _LONGEST_PERIOD + _PROBE)
+        if again < 0:
+            at += _STEP
+            continue
+        size, period = 0, again - at
+        while text[at + size : at + size + _STEP] == text[again + size : again + size + _STEP]:
+            size += _STEP
+        if size > 3 * _KEPT:
+            cuts.append(Cut(at + _KEPT, (size - 2 * _KEPT) // period * period, period))
+        at += max(size, _STEP)
+    for cut in reversed(cuts):
+        text = text[: cut.at] + text[cut.at + cut.size :]
+    shift = 0
+    for number, cut in enumerate(cuts):
+        cuts[number] = cut._replace(at=cut.at - shift)
+        shift += cut.size
+    return text, cuts[::-1]
