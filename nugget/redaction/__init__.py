@@ -20,11 +20,12 @@ from pathlib import Path
 from nugget.config import Settings, expanded
 from nugget.errors import UsageError
 from nugget.models import Session
+from nugget.redaction.documents import document_secrets, private_keys
 from nugget.redaction.echoes import Cut, echoes, without_repetition
 from nugget.redaction.engine import FAILED, issued_secrets
 from nugget.redaction.judging import RULES
 from nugget.redaction.paths import without_excluded
-from nugget.redaction.structured import private_keys, structured_secrets
+from nugget.redaction.structured import structured_secrets
 
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 
@@ -103,7 +104,7 @@ def _secrets(whole_views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> li
     joined = _BETWEEN.join(views)
     starts = [*accumulate((len(view) + len(_BETWEEN) for view in views), initial=0)]
     spans: list[list[_Span]] = [[] for _ in views]
-    for finder in (_private_blocks, issued_secrets, structured_secrets, private_keys):
+    for finder in (_private_blocks, issued_secrets, structured_secrets, document_secrets, private_keys):
         found = [*find_secrets(joined, (finder,))]
         alone = found and (finder is _private_blocks or any(kind == FAILED for _, _, kind in found))
         if alone and len(views) > 1:

@@ -11,12 +11,14 @@ from nugget.config import rule_cache
 from nugget.redaction.judging import (
     RULES,
     holds_settings,
+    is_generated,
     is_given_password,
     is_issued,
     is_jumbled,
     is_jwt,
     is_not_placeholder,
     is_phrase,
+    is_random,
     is_strong,
     is_unknown_token,
     is_url_password,
@@ -33,10 +35,11 @@ _NO_SECRET = re.compile(
 """Built-in rules that find names of accounts and hosts, or what our own rules find more closely."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 """How a secret goes on that is longer than a rule reads."""
+_COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
 _SAID = re.compile(r"(?s).*[^.,;:!?)\]*]")
 """A value in a sentence, without the sentence's signs."""
 _CODES = re.compile(
-    r"(?:[\s,;*•|-]{0,8}(?:\d{1,2}[.)]\s)?(?:(?=[A-Za-z]{0,9}\d)[A-Za-z0-9]{4,10}|[a-f]{5}\b)"
+    r"(?:[\s,;*•|-]{0,8}(?:and\s|\d{1,2}[.)]\s)?(?:(?=[A-Za-z]{0,9}\d)[A-Za-z0-9]{4,10}|[a-f]{5}\b)"
     r"(?:-[A-Za-z0-9]{3,10}|[ ]\d{4}\b){0,3})+"
 )
 """Codes in a row, each of which holds a digit."""
@@ -57,6 +60,7 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "npm-token": is_not_placeholder,
     "snmp-community": is_given_password,
     "totp-secret": is_jumbled,
+    "wallet-key": is_random,
     "webhook-url": is_jumbled,
     "jwt": is_jwt,
     "private-key": bool,
@@ -65,6 +69,9 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "passphrase": is_phrase,
     "recovery-code": bool,
     "encoded-secret": holds_settings,
+    "given-login": is_strong,
+    "issued-pair": is_jumbled,
+    "told-token": lambda value: is_generated(value, quoted=True),
 }
 
 
@@ -96,8 +103,8 @@ def kinds() -> list[str]:
 def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and kind of what the engine's rules find, ours first; a view has a character for a byte."""
     found: list[tuple[int, int, int, str]] = []
-    # A key block is found by its own finder: the engine reads from each head on to the end of the text.
-    for finding in _scanner().scan(view.replace("BEGIN ", "B3G1N ").encode("latin-1")):
+    # Built-in rules for key blocks and curl take time by the square of their number; both are found without them.
+    for finding in _scanner().scan(view.replace("BEGIN ", "B3G1N ").replace("curl", "kurl").encode("latin-1")):
         family, kind = _named(finding.rule_id)
         if not kind or not finding.visible:
             continue
@@ -107,7 +114,8 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
             start, end = _whole(view, start, end)
         value = view[start:end].encode("latin-1").decode("utf-8", "replace")
         if family == "prose":
-            kept = (_CODES if kind == "recovery-code" else _SAID).match(value)
+            kept = _CODES.search(value) if kind == "recovery-code" else _SAID.match(value)
+            start += len(value[: kept.start()].encode()) if kept else 0
             value = kept.group() if kept else ""
             end = start + len(value.encode())
         if judged := judge(family, kind, value):
@@ -122,6 +130,8 @@ def _whole(view: str, start: int, end: int) -> tuple[int, int]:
     first = start
     while first > 0 and start - first < 1024 and (view[first - 1].isalnum() or view[first - 1] in "_.-/+=%"):
         first -= 1
+    if colour := _COLOUR.match(view, first - 1):
+        first = min(colour.end(), start)
     run = _RUN.match(view, end, end + 65_536)
     return first, run.end() if run else end
 

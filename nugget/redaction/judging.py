@@ -33,7 +33,7 @@ _PLACEHOLDER = re.compile(
 _REFERENCE = re.compile(
     r"^[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[;,]?$|[({\[\]})]|=>|\|\||&&|^[A-Z][A-Z0-9]*_[A-Z0-9_]*$"
     r"|^\w+:\w+\||^#[a-z]|^\.[a-z]|^--?[a-z]|\w\|\w|^[!?~^].{0,2}$|^https?:|^\\?n?$|::|^!\w+$|^\d{1,5}(?:[:/-]\d{1,5})*"
-    r"(?:/\w+)?$(?<!\d{6})|^[\w.]+:\d{1,5}:\d{1,5}$|(?i:_(?:pw|pwd|pass)$|^(?:wrong|bad|invalid|new|old|current|temp|test"
+    r"(?:/\w+)?$(?<!\d{6})|^[\w.]+:\d{1,5}:\d{1,5}$|password=|(?i:_(?:pw|pwd|pass)$|^(?:wrong|bad|invalid|new|old|current|temp|test"
     r"|some|the|your|user|admin|root|hashed?|plain|db|database|app|default|existing|confirm|raw|encrypted|valid|weak"
     r"|strong|short|long|initial|next|last|repeat|no|not|any)(?:password|passwd|passphrase|secret|pass|pwd)s?\d{0,2}$)"
 )
@@ -46,11 +46,11 @@ _DIGEST = re.compile(r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|
 _UUID = re.compile(r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 _VERSION_LIKE = re.compile(
     r"[({\[\]})]|^[\w-]+(?:[./:][\w-]+)+$|^[vV]?\d+[a-z]{0,3}$|^[A-Z]{2,6}-?\d+$|^\d[\d.,:%-]*\w{0,3}$"
-    r"|^\w+="
+    r"|^\w+=(?!=?$)"
 )
 _PREFIX = re.compile(r"[a-z][a-z0-9]{1,11}(?:[_.-][A-Za-z0-9]{1,10}){0,3}[_.-][A-Za-z0-9_.=-]+$")
 _PUBLIC = re.compile(
-    r"^(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|org|proj|"
+    r"^(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org|proj|"
     r"user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|npub|age1|vs|ft|gpt|log|job|srvtoolu|"
     r"cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node|app|[0-9a-f]{6,})[_.:-]"
 )
@@ -92,6 +92,17 @@ def is_random(value: str) -> bool:
     """Return True if digits and letters of both cases change so often that no name is written so."""
     mixed = any(map(str.isdigit, value)) and any(map(str.isupper, value)) and any(map(str.islower, value))
     return len(value) >= 12 and mixed and 3 * len(_PARTS.findall(value)) > len(value)
+
+
+def is_scrambled(value: str) -> bool:
+    """Return True for letters whose case changes too often for a name: `kUXIgAAsDHPr`, not `hashedPassword`."""
+    parts = len(_PARTS.findall(value))
+    return len(value) >= 8 and parts >= 4 and len(value) < 3.1 * parts
+
+
+def is_camel(value: str) -> bool:
+    """Return True for a name such as `hashedPassword`."""
+    return bool(re.search("[a-z0-9][A-Z]", value)) and not is_scrambled(value)
 
 
 def is_unknown_token(value: str) -> bool:
@@ -157,7 +168,8 @@ def is_strong(value: str) -> bool:
     """Return True for a password that no sentence holds as a word: letters with digits, or with signs within."""
     letters, digits = any(map(str.isalpha, value)), any(map(str.isdigit, value))
     signs = re.search(r"[!#$%&*+?@^~]", value[1:-1])
-    mixed = letters and (digits or signs) and not _VERSION_LIKE.search(value)
+    scrambled = value.isalpha() and len(value) >= 10 and is_scrambled(value)
+    mixed = letters and (digits or signs or scrambled) and not _VERSION_LIKE.search(value)
     return bool(mixed) and is_given_password(value) and entropy(value) >= 2.0
 
 

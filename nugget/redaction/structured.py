@@ -1,4 +1,4 @@
-"""Secrets that only structure tells: settings by name, Kubernetes Secrets, rows of SQL, encoded files.
+"""Secrets that a name or a sentence tells of: settings, arguments, "the password is …".
 
 A word alone tells nothing, so what counts is its place. `password: kaffeepause` on a line of its own is a setting;
 `password: string,` in a signature is code. Where both are possible, a leaked password is worse than a lost word.
@@ -12,11 +12,13 @@ from functools import lru_cache
 
 from nugget.redaction.judging import (
     OTHER_NAMES,
+    is_camel,
     is_code,
     is_generated,
     is_given_password,
     is_not_placeholder,
     is_phrase,
+    is_random,
     is_reference,
     is_stop_word,
     is_strong,
@@ -26,39 +28,54 @@ Span = tuple[int, int, str]
 _BEFORE, _BEHIND = 600, 700
 """Characters before and behind the stem of a name that are looked at."""
 
-_STEMS = tuple("pass pw kennwort contrase senha clave wachtwoord parola secret token key credential".split())
+_STEMS = tuple(
+    stem.encode().decode("latin-1")
+    for stem in "pass pw kennwort contrase senha clave wachtwoord parola hasło heslo lösenord пароль secret token "
+    "key credential auth psk community encrypted".split()
+)
 """What the name of a secret holds; each is looked for by plain search."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+|\d+")
 _PASSWORD = re.compile(
     r"(?:passwords?|passwd|passwort|passphrase|kennwort|pwd|^(?:db|root|user|admin|my|smtp|ftp|ldap|bind|default)?pw)$"
-    r"|^(?:passe|contrase.*|senha|clave|wachtwoord)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$"
+    r"|^(?:passe|contrase.*|senha|clave|wachtwoord|psk)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$"
 )
 _KEY = re.compile(
     r"secret|token|credential|(?:api|access|private|auth|encrypt(?:ion)?|sign(?:ing|ature)?|master|account|webhook|license|"
     r"shared|app|jwt|hmac|cipher|client|storage|function|service|deploy|session|cookie|subscription)key"
+    r"|.(?:key|auth)$|^auth$"
 )
+_KEY_OF = re.compile(r"(?i)(?:jw[ts]|hmac|cipher|encrypt|signing|symmetric)[^}]{0,100}$|\b(?:the|master|api)[ ]$")
+"""What stands before a name that is only `key` if it is the key of something."""
 _TRAILERS = frozenset("confirm confirmation again repeat old new plain raw prod dev staging test local value".split())
 _TAIL = re.compile(r"[\w\x80-\xff-]{0,40}")
 _ASSIGNED = re.compile(
-    r"""(?:\\{0,16}["'`*]{1,2})?\]?(?:\s?:\s?[A-Za-z][\w.<>]*(?=\s?=))?
-    (?P<sign>\s{0,8}(?::=|=>|!?={1,3}|:)\s{0,8}|\s{0,2},\s{0,2}(?=\\{0,16}["'])|\((?=["'])|[ \t]{1,8}(?=[^\s&|]))
+    r"""(?:\\{0,16}["'`*]{1,2})?\]?(?:\s?:\s?[A-Za-z][\w.<>]*(?=\s?=)|\s\{\s?get;[^{}\n"]{0,30}\}(?=\s?=))?
+    (?P<sign>\s{0,8}(?::=|=>|->|!?={1,3}|:)\s{0,8}|\s{0,2},\s{0,2}(?=\\{0,16}["'])|\((?=["'])|[ \t]{1,8}(?=[^\s&|]))
     (?:[A-Za-z]{1,8}\s(?=[\w+/-]{20}))?(?P<open>(?:[bfr]{1,2}(?=["']))?\*{0,2}\\{0,16}["'`]{1,3})?""",
     re.VERBOSE,
 )
+_BRIDGED = re.compile(
+    r"(?=[^\n\"'`;#]{0,8}[\"'`]?[^\n\"'`;#]{0,60}?(?:[=:(>{|<]|[@$][\"']))[\])]{0,2}[\"'`]?"
+    r"[^\n\"'`;#]{0,60}?(?<![\w ])[ ]?[@$bfru]{0,2}"
+    r"(?P<open>[\"'`])(?P<value>[^\s\"'`]{6,512})(?P=open)|[^\n<]{0,60}?>(?:\s{0,8}<\w{1,20}>)?(?P<text>[^\s<>]{6,512})</"
+)
+"""Code or markup between a name and the quoted value that it is given: a type, a call, an attribute, a tag."""
 _QUOTED = re.compile(r"(?P<value>[^\n\"'`]{1,512}?)(?=\\{0,16}[\"'`])")
 _BARE = re.compile(
-    r"(?P<value>[^\s,;\"'`<>(){}\[\]|\\&]{1,512}(?:&(?!\w{1,40}=)[^\s,;\"'`<>(){}\[\]|\\&]{0,80}){0,4})(?![(\[])"
+    r"(?P<value>[^\s,;\"'`<>(){}\[\]|\\&]{1,512}+(?:&(?!\w{1,40}=)[^\s,;\"'`<>(){}\[\]|\\&]{0,80}+){0,4}+)(?![(\[])"
 )
 _PAIR = re.compile(
-    r"(?i)\\{0,16}[\"']?\s*,?(?:\\{1,16}n)?\s*\\{0,16}[\"']?value\\{0,16}[\"']?\s?[=:]\s?"
+    r"(?i)\\{0,16}[\"']?(?:[^\n<>{}]{0,40}\s)?\s*,?(?:\\{1,16}n)?\s*\\{0,16}[\"']?(?:value|content)\\{0,16}[\"']?\s?[=:]\s?"
     r"(?P<open>\\{0,16}[\"'])?(?P<value>(?(open)[^\"'\n\\]{3,256}|[^\s\"'\\<>{}()\[\],;]{3,256}))"
 )
 """A name and its value as two fields: `name: DB_PASSWORD` with `value: …` below it, `key="password" value="…"`."""
+_FIELD = re.compile(r"(?i)value|content")
 _LINE_HEAD = re.compile(
     r"(?:^|[\n\r]|\\[nr]|[=:(,]\s?\\{0,16}[\"'`]|^\\{0,16}[\"'`])"
     r"(?:[ \t>*+|#-]|\\t|"
     r"\d+(?:â\x86\x92|\t|\\{1,16}(?:u2192|t)|:|[ ]*\|)|[\w./-]{1,80}:\d+:|[\w./-]{1,80}\.\w{1,10}[-:])*"
-    r"(?:(?:export|set|setx|ENV|ARG|env|-e|local|declare(?: -x)?|and|with|(?i:the|your|use|das|dein|le|la|el|mot de))"
+    r"(?:(?:export|set|setx|setenv|ENV|ARG|env|-e|local|declare(?: -x)?|and|with|"
+    r"(?i:the|your|use|das|dein|le|la|el|mot de))"
     r"\s+|\$env:|\$)?\\{0,16}[\"'`*]{0,3}$"
 )
 _LINE_END = re.compile(
@@ -69,7 +86,6 @@ _USER = re.compile(r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|host|account|benu
 _USER_NEAR = re.compile(r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|host|hostname|account|uid|port)[\"']?\s?[:=]")
 _SECTION = re.compile(r"(?m)(?:^|\"|n)\s{0,4}\[\[?[\w .:/\"-]{1,60}\]{1,2}\s*$")
 _PROPERTY = re.compile(r"(?i)^(?!(?:self|this|cls|user|form|req|request)\.)(?:[\w-]+\.){1,8}[\w-]+$")
-_CAMEL = re.compile(r"[a-z0-9][A-Z]")
 _LONG_PARTS = re.compile(r"(?<![a-z])[a-z]{3,}[^a-z].*?[a-z]{3}")
 """Two runs of lower case letters, as in `make_session` and `getPassword`."""
 _SAID = re.compile(r"^[a-z]+(?:ed|ing|able|ible|ally|ly|less|ful|ous|ive|ent|ant|al|ic)$")
@@ -85,9 +101,6 @@ def structured_secrets(view: str) -> Iterator[Span]:
             first = max(0, at - _BEFORE)
             if found := _near(view[first : at + _BEHIND], at - first, len(stem)):
                 yield found[0] + first, found[1] + first, found[2]
-    if "secret" in small and "kind" in small:
-        yield from _kubernetes(view)
-    yield from _rows(view, small)
 
 
 def places(text: str, part: str) -> Iterator[int]:
@@ -115,12 +128,9 @@ def _named(view: str, at: int, end: int) -> Span | None:
         head += 1  # an escaped line break stands before the name
     value: re.Match[str] | None = None
     sign, quoted = "=", True
-    if "value" in view[after : after + 24].lower():
+    if _FIELD.search(view, after, after + 60):
         value = _PAIR.match(view, after)
-    if not value:
-        assigned = _ASSIGNED.match(view, after)
-        if not assigned:
-            return None
+    if not value and (assigned := _ASSIGNED.match(view, after)):
         sign, quoted = assigned["sign"].strip(), bool(assigned["open"])
         value = (_QUOTED if quoted else _BARE).match(view, assigned.end())
     name = view[head:after]
@@ -128,17 +138,34 @@ def _named(view: str, at: int, end: int) -> Span | None:
     while len(parts) > 1 and (parts[-1] in _TRAILERS or parts[-1].isdigit()):
         parts.pop()
     is_password = any(map(_PASSWORD.search, parts))
-    if not value or not parts or OTHER_NAMES & set(parts) or not (is_password or _KEY.search("".join(parts))):
+    is_key = _KEY.search("".join(parts)) or (parts == ["key"] and _KEY_OF.search(view[max(0, head - 120) : head]))
+    if not parts or OTHER_NAMES & set(parts) or not (is_password or is_key):
         return None
+    if value and (found := _given(view, head, name, parts, is_password, sign, quoted, value)):
+        return found
+    if bridged := _BRIDGED.match(view, after):
+        group = "value" if bridged["value"] else "text"
+        given = bridged[group]
+        is_value = re.search(r"[()\[\]{}*\\]|^[\da-f]{8}-[\da-f-]{27}$", given) is None
+        if (is_value and is_generated(given, quoted=True)) or (is_password and is_value and is_said(given)):
+            return *bridged.span(group), "password" if is_password else "secret"
+    return None
+
+
+def _given(
+    view: str, head: int, name: str, parts: list[str], is_password: bool, sign: str, quoted: bool, value: re.Match[str]
+) -> Span | None:
+    """Return the value that stands next to a name, if it is a secret."""
     start, given = value.start("value"), value["value"]
     given = given if quoted else given.rstrip(".:")
-    if len(given) < 3 or (sign == ":" and view[head - 1 : head] == ":") or (not quoted and sign in (",", "(")):
+    doubled = sign == ":" and view[head - 1 : head] == ":" and not quoted
+    if len(given) < 3 or doubled or (not quoted and sign in (",", "(")):
         return None
     if is_password:
         chosen = bool(_PASSWORD.search(parts[-1]))
         place = (_is_quoted if quoted else _is_bare)(view, head, start, given, sign, name, chosen)
         return (start, start + len(given), "password") if place and is_not_placeholder(given, letters=3) else None
-    flag = bool(sign) or name.startswith("-") or quoted
+    flag = bool(sign) or name.startswith("-") or quoted or is_random(given) or (parts == ["key"] and len(given) > 24)
     named = parts[-1] == "secret" or parts[-2:] == ["secret", "key"]
     chosen = named and (len(parts) > 1 or name.isupper()) and len(given) >= 6
     if (flag and is_generated(given, quoted=quoted)) or (
@@ -148,34 +175,88 @@ def _named(view: str, at: int, end: int) -> Span | None:
     return None
 
 
-_VERB = r"(?:is|was|are|to|still|be|now|this|ist|war|lautet|auf|est|es|è|é|en|zu|as|with)"
-_GAP = r"[^\n:;,\"'`=(){}\[\]]{0,60}?"
-_TOLD = re.compile(
+_SPEAKING = re.compile(
     (
-        r"(?i)(?:pass(?:word|wd|phrase|wort|code|e)?|pwd|pw|kennwort|contrase.{0,2}a|clave|senha|wachtwoord|parola"
-        r"|(?:(?<=api )|(?<=access )|(?<=license )|(?<=secret ))key|secret|token)\b"
-        rf"(?:\*{{0,2}}(?:{_GAP}[ ](?P<verb>{_VERB})(?=[ :])[ ]?:?|{_GAP}:)\*{{0,2}})?"
-        r"[ \n]{1,3}[\"'`*«]{0,4}(?P<value>[^\s\"'`<>\\]{5,256})"
+        r"(?i)(?:pass(?:word|wd|phrase|wort|code|e)?|pwd|pw|kennwort|contrase.{0,2}a|clave|senha|wachtwoord|parola|hasło"
+        r"|heslo|lösenord|пароль|(?:(?<=api )|(?<=access )|(?<=license )|(?<=secret ))key|secret|token|credentials?"
+        r"|community string|encrypted with)s?\b"
     )
     .encode()
     .decode("latin-1")
 )
-"""What a sentence says a password is."""
-_SAYS = ("is", "was", "ist", "lautet", "est", "es", "Ã¨", "Ã©")
+_VERBS = frozenset(
+    "is was are to still be now this ist war lautet auf est es en zu as with were becomes it's its "
+    "jetzt nun currently actually ahora maintenant adesso è é ã¨ ã©".split()
+)
+_TOKEN = re.compile(
+    r"[ \t\n]{0,4}(?P<open>[\"'`*(\[]{0,3}(?:[\xc2\xab\xe2\x80\x9c\x9e]{2,3}[ ]?)?)"
+    r"(?P<word>[^\s\"\\<>`{}=]{1,256})[\"'`*]{0,3}"
+)
+_CLOSING = ".,;:!?)]*'\xc2\xbb"
+_PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
+_TOKENS = 14
+_SPACED = re.compile(r"[\"'`*]{0,3}[:,.?)]?[\"'`*]{0,3}(?:\s|\Z)")
+_SAYS = frozenset("is was ist lautet est es".split()) | {"è", "é", "ã¨", "ã©"}
 _AFTER_WORD = re.compile(r"[.!]?[ \t]*(?:\Z|[\r\n])|\\{1,16}[nr]|[.!](?=\s)|[.!]?\\{0,16}[\"'](?=[\s.,}\]\"\\]|\Z)")
+_REASON = re.compile(r",?[ ](?:because|since|but|and|until|for now|btw|aber|weil|und)\b")
 
 
 def _told(view: str, at: int) -> Span | None:
     """Return what a sentence tells after a word for a password: `the password of the server is …`."""
-    if told := _TOLD.match(view, at):
-        value = told["value"].rstrip(".,;:!?)]*")
-        stop = told.start("value") + len(value)
-        word = told["verb"] in _SAYS and value.isalpha() and len(value) >= 6 and not _SAID.match(value)
-        plain = word and is_given_password(value) and _AFTER_WORD.match(view, stop)
-        said = value.encode("latin-1").decode("utf-8", "replace")
-        if plain or (is_strong(said) and not _is_words(value)):
-            return told.start("value"), told.start("value") + len(value), "password"
+    begin = _SPEAKING.match(view, at)
+    if not begin or not _SPACED.match(view, begin.end()):
+        return None
+    close, last, place = True, begin.group().lower(), begin.end()
+    before, is_password = (
+        view[at - 1 : at] if at else "",
+        "w" in last or last.startswith(("passp", "contr", "clave", "sen")),
+    )
+    if before in ("_", "-", ".") or (before.isalnum() and not last.startswith(("passw", "kennw"))):
+        return None
+    for _ in range(_TOKENS):
+        token = _TOKEN.match(view, place)
+        if not token or token.end() > begin.end() + 200:
+            return None
+        value = token["word"].rstrip(_CLOSING)
+        value = value.rpartition(":")[2] if last.endswith(":") and re.match(r"[\w.-]+:\w{6}", value) else value
+        if "\n" in view[place : token.start("word")] and last[-1] not in ":?.":
+            return None
+        start = token.start("word") + token["word"].index(value)
+        odd = is_said(value) if close else _is_odd(value)
+        plain = (
+            is_password
+            and value.isalpha()
+            and len(value) > 5
+            and (last in _SAYS or view[place - 1] == ":")
+            and _is_plain(view, value, start)
+        )
+        if len(value) >= 5 and (odd or plain):
+            return start, start + len(value), "password"
+        if not _PROSE.match(token["word"]):
+            return None
+        last, place = token["word"].lower() or last, token.end()
+        close = last in _VERBS or last[-1] in ":>?-\x92\x94" or (close and not value)
     return None
+
+
+def is_said(value: str) -> bool:
+    """Return True for a password that follows a verb or a colon."""
+    return is_strong(value.encode("latin-1").decode("utf-8", "replace")) and not _is_words(value)
+
+
+def _is_odd(value: str) -> bool:
+    """Return True for what no sentence about passwords holds by chance: signs within, or cases and digits mixed."""
+    signs = re.search(r"\w[!#$%&*+?@^~]+\w|\w[!#$%&?^]\Z", value) and re.search(r"\d", value)
+    mixed = re.search(r"\d[A-Za-z]", value) and is_random(value)
+    return len(value) >= 8 and bool(signs or mixed) and is_said(value) and "@" not in value.split(".")[0][1:-1]
+
+
+def _is_plain(view: str, value: str, start: int) -> bool:
+    """Return True for a word that a sentence gives as the password itself."""
+    stop = start + len(value)
+    said = is_given_password(value) and not _SAID.match(value)
+    reason = value.istitle() and len(value) > 7 and _REASON.match(view, stop)
+    return bool(said and (_AFTER_WORD.match(view, stop) or reason))
 
 
 def _is_quoted(view: str, head: int, start: int, given: str, sign: str, name: str, chosen: bool) -> bool:
@@ -191,7 +272,7 @@ def _is_quoted(view: str, head: int, start: int, given: str, sign: str, name: st
     if len(given) < 4 or is_reference(given):
         return False
     if given.isalpha():
-        return not _CAMEL.search(given)
+        return not is_camel(given)
     return is_given_password(given) and not _is_words(given)
 
 
@@ -225,7 +306,7 @@ def _is_bare(view: str, head: int, start: int, given: str, sign: str, name: str,
         return strong and len(name) > 4 and not name[0].isupper()
     if called:
         return strong and not re.fullmatch(r"[\w.]+", given)
-    camel = bool(_CAMEL.search(given))
+    camel = is_camel(given)
     if sign == "=" and not spaced:
         return _is_set(view, head, stop, given, own_line and ends, variable, strong)
     if sign == ":":
@@ -244,14 +325,14 @@ def _is_bare(view: str, head: int, start: int, given: str, sign: str, name: str,
 
 def _is_set(view: str, head: int, stop: int, given: str, line: bool, variable: bool, strong: bool) -> bool:
     """Return True for `NAME=value`, as shells, `.env` files, connection strings and commands have it."""
-    camel = bool(_CAMEL.search(given)) and given.isalpha()
+    camel = is_camel(given) and given.isalpha()
     if variable or line:
         return variable or not camel
     after = view[stop : stop + 1]
     listed = re.search(r"\w\s?=[^=]*[;,]\s?[\w ]*$|^[;,]\s?[\w ]+=", view[max(0, head - 80) : head])
     if after in (";", ",") and not listed:
         connection = re.match(r"[;,]\s?[A-Za-z][\w ]*=[^=]", view[stop : stop + 60])
-        return bool(connection) or (strong and not _CAMEL.search(given))
+        return bool(connection) or (strong and not is_camel(given))
     return not _NEXT_CLOSES.match(view, stop) and not camel
 
 
@@ -260,7 +341,7 @@ def _is_listed(
 ) -> bool:
     """Return True for `name: value`, as YAML and people have it."""
     own_line, ends, spaced = place
-    after, camel = view[stop : stop + 1], bool(_CAMEL.search(given))
+    after, camel = view[stop : stop + 1], is_camel(given)
     if (_TYPE.match(given) and name[0].islower()) or (
         name.lower() == "pass" and not _USER_NEAR.search(view, max(0, head - 200), stop + 200)
     ):
@@ -286,80 +367,3 @@ def _is_words(given: str) -> bool:
     parts = re.split(r"[-_./: ]", given)
     plain = len(parts) > 1 and all(part.isalpha() or (part.isdigit() and len(part) < 5) for part in parts if part)
     return plain and (any(part and is_stop_word(part) for part in parts) or not any(map(str.isdigit, given)))
-
-
-_FAR = 20_000
-"""Characters to either side in which the parts of one document are looked for."""
-_KUBERNETES = re.compile(r"kind[\"']?\s{0,4}:\s{0,4}[\"']?Secret\b")
-_DATA = re.compile(r"(?m)^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*$\n(?P<body>(?:(?P=indent)[ \t]+\S.*(?:\n|\Z))+)")
-_JSON_DATA = re.compile(r"\"(?:data|stringData)\"\s{0,4}:\s{0,4}\{(?P<body>[^{}]{1,16000})\}")
-_ENTRY = re.compile(
-    r"(?m)^[ \t]*[\w.\"'-]+:[ \t]+[\"']?(?P<value>[^\s\"'|>][^\s\"']{2,})|^[ \t]+(?P<line>[^\s:#][^\n]{3,})$"
-)
-_JSON_ENTRY = re.compile(r"\"[\w.-]+\"\s{0,4}:\s{0,4}\"(?P<value>[^\"\s]{3,})\"")
-
-
-def _kubernetes(text: str) -> Iterator[Span]:
-    """Yield the values of Secrets; a line break or quote that JSON escaped counts as one."""
-    view = text.replace("\\n", " \n").replace('\\"', ' "')
-    last = -1
-    for kind in (kind for at in places(view, "kind") if (kind := _KUBERNETES.match(view, at))):
-        if kind.start() < last:
-            continue
-        begin = max(view.rfind("\n---", max(0, kind.start() - _FAR), kind.start()), kind.start() - _FAR, last, 0)
-        stop = view.find("\n---", kind.end(), kind.end() + _FAR)
-        last = stop if stop >= 0 else min(len(view), kind.end() + _FAR)
-        for bodies, entries in ((_DATA, _ENTRY), (_JSON_DATA, _JSON_ENTRY)):
-            for body in bodies.finditer(view, begin, last):
-                for entry in entries.finditer(view, *body.span("body")):
-                    group = entry.lastgroup or "value"
-                    if is_given_password(entry[group].strip()):
-                        yield *entry.span(group), "kubernetes-secret"
-
-
-_INSERT = re.compile(r"(?i)insert\s+into\s+[^\s(]{1,80}\s*\((?P<columns>[^()]{1,800})\)\s*values\s*")
-_ROW = re.compile(r"\s*,?\s*\((?P<row>(?:[^()']|'(?:[^']|'')*'|\([^()']*\)){1,4000})\)")
-_CELL = re.compile(r"\s*(?:N|E)?'(?P<value>(?:[^']|'')*)'\s*(?:,|$)|[^,]*(?:,|$)")
-_SECRET_COLUMN = re.compile(
-    r"(?i)(?:passw|passwd|pwd|secret|token|api_?key|private_?key)(?!.*(?:hash|digest|salt|_at|_id))"
-)
-
-
-def _rows(text: str, small: str) -> Iterator[Span]:
-    for insert in (insert for at in places(small, "insert into") if (insert := _INSERT.match(text, at))):
-        columns = [bool(_SECRET_COLUMN.search(column)) for column in insert["columns"].split(",")]
-        at = insert.end()
-        while any(columns) and (row := _ROW.match(text, at)):
-            at = row.end()
-            cells = _CELL.finditer(text, *row.span("row"))
-            for is_secret, cell in zip(columns, cells, strict=False):
-                if is_secret and cell["value"] and is_given_password(cell["value"]) and cell["value"][0] != "$":
-                    yield *cell.span("value"), "password"
-
-
-_KEY_BEGIN = re.compile(r"-{4,5} ?BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_KEY_END = re.compile(r"-{4,5} ?END(?: [A-Z0-9 ]{1,60}-{4,5})?")
-_KEY_CHARS = 16_384
-_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24}")
-_CUT_KEY = re.compile(
-    r"(?:\s*(?:Proc-Type|DEK-Info|Comment|Version): [^\n]*)*"
-    r"(?:(?:\s|\\{1,16}[nrt]|\d+(?:â\x86\x92|\|)|[+-](?=[A-Za-z0-9]))*[A-Za-z0-9+/=]{20,})*(?:\s*[A-Za-z0-9+/]+={1,2})?"
-)
-
-
-def private_keys(view: str) -> Iterator[Span]:
-    """Yield PEM and OpenPGP blocks, also with escaped line breaks; of a cut one, what there is of it."""
-    begins = [*_KEY_BEGIN.finditer(view)] if "PRIVATE KEY" in view else []
-    limits = [begin.start() for begin in begins[1:]] + [len(view)] * bool(begins)
-    end: re.Match[str] | None = None
-    for begin, limit in zip(begins, limits, strict=True):
-        if end is None or end.start() < begin.end():
-            end = _KEY_END.search(view, begin.end()) or re.compile(r"\Z").search(view)
-        limit = min(limit, begin.end() + _KEY_CHARS)
-        if end and end.start() < limit:
-            stop = end.end()
-        else:
-            cut = _CUT_KEY.match(view, begin.end(), limit)
-            stop = cut.end() if cut else begin.end()
-        if _KEY_BODY.search(view, begin.end(), stop):
-            yield begin.start(), stop, "private-key"
