@@ -134,7 +134,9 @@ def constants_part() -> str:
         ("share of the cosine", scoring.COSINE_SHARE, "the rest is BM25's"),
         ("half point of BM25", scoring.BM25_HALF, "counts half"),
         ("chunk / unit / title", shares, "of the cosine"),
-        ("weak below", scoring.WEAK_BELOW, f"with {scoring.WEAK_CHANCE} a unit of chunks to the 0.3rd"),
+        ("weak below", scoring.WEAK_BELOW, f"relevance of the best hit; {scoring.WEAK_BELOW_BY_TEXT} without vectors"),
+        ("helpful", scoring.HELPFUL_ABOVE, f"and {scoring.HELPFUL_SHARE} of the best hit's relevance, at least"),
+        ("stands out", scoring.STANDS_OUT, "relevance of what recall tells without being asked"),
         ("expanded hits", expansion.SEEDS, f"{PROFILES['task'].neighbours} related unit each"),
         ("placed behind", expansion.PLACED_BEHIND, "hits"),
     )]  # fmt: skip

@@ -158,7 +158,7 @@ def _answer_brain(session: AgentSession, question: Question) -> str:
     query = Query(
         question.words, filter=Filter(types=tuple(types), sources=source_names(question.sources)), limit=question.limit,
         budget_tokens=max(question.budget_tokens - code.used, _MIN_TOKENS), depth=depth_named(question.depth),
-        profile=question.profile,
+        profile=question.profile, only_helpful=True,
     )  # fmt: skip
     bundle = brain.ask(query, reranker=brain.reranker(session.llm(brain)))
     if "index_behind" in bundle.degraded:

@@ -232,6 +232,7 @@ class Query:
     """A question; None stands for what is usual. `identity` is whose memory may be searched.
 
     `match_any` is an FTS5 expression to rank words by instead of `text`.
+    `only_helpful` leaves out what is not likely to help.
     """
 
     text: str
@@ -246,6 +247,7 @@ class Query:
     profile: str | None = None
     identity: str | None = None
     explain: bool = False
+    only_helpful: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +273,8 @@ class Contribution:
 class Hit:
     """A unit with its score (0..1, higher is better) and the reasons for it.
 
-    `contributions` add up to the score; they are there where the query asked to `explain`.
+    `contributions` add up to the score; they are there where the query asked to `explain`. `relevance` is the
+    probability that the unit helps, None if it was not judged.
     `named` is the ref if it is not the unit's own: that of an exchange or a message, for which a unit stands in.
     """
 
@@ -281,6 +284,7 @@ class Hit:
     reasons: tuple[str, ...] = ()
     stale_reason: StaleReason | None = None
     contributions: tuple[Contribution, ...] = ()
+    relevance: float | None = None
     named: str | None = None
 
     @property

@@ -58,8 +58,7 @@ def _head(bundle: Bundle) -> list[str]:
         lines = [f"Nothing of what the brain holds fits into {bundle.budget.requested} tokens: {question}"]
         lines.append("Ask again with a larger token_budget.")
     elif not bundle.hits:
-        lines = [f"The brain (reviewed notes of the person you work for) holds nothing on: {question}"]
-        lines.append("Nothing is recorded on this; go on without it, and do not ask the same again.")
+        lines = [f"The brain holds nothing on: {shorten(question, 100)}. Go on without it; do not ask the same again."]
     elif bundle.weak:
         lines = [f"The brain does not seem to know this: {question}"]
         lines.append(f"Below is the nearest that it holds, probably not what you need. {ORDERS}")

@@ -17,12 +17,12 @@ from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.index import Index
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Bundle, Contribution, Depth, Hit, Query
-from nugget.retrieval.candidates import Gathered, gather
+from nugget.retrieval.candidates import gather
 from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.packing import pack
 from nugget.retrieval.profiles import Profile
 from nugget.retrieval.reranking import Passage, Reranker
-from nugget.retrieval.scoring import is_weak, rank
+from nugget.retrieval.scoring import helpful, is_weak, rank
 
 BUDGET_TOKENS = 2000
 """Length of an answer to a query that names none."""
@@ -49,17 +49,19 @@ def retrieve(
         )
         clock.lap("rank")
         at_least = RERANKED if reranker else 0
-        hits = to_hits(scored, query, profile, index, gathered.matcher, at_least=at_least, today=now.date())
+        hits = to_hits(scored, query, profile, index, gathered, at_least=at_least, today=now.date())
         clock.lap("relate")
-        weak = not scored or _is_weak(scored[0].candidate.unit_key, gathered, index)
-        clock.lap("judge")
     degraded = gathered.degraded
     if reranker and hits:
         hits, problem = _rerank(query.text, hits, reranker)
         degraded = (*degraded, problem) if problem else degraded
         clock.lap("re-rank")
+    weak = is_weak(hits, has_vectors=gathered.has_vectors)
+    hits = hits[: query.limit]
+    if query.only_helpful:
+        hits = [] if weak else helpful(hits)
     packed, budget, hint = pack(
-        hits[: query.limit], budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD
+        hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD
     )
     clock.lap("pack")
     explain = None
@@ -78,13 +80,6 @@ def retrieve(
     )
 
 
-def _is_weak(best: int, gathered: Gathered, index: Index) -> bool:
-    gathered.matcher.look_up([best])
-    [match] = gathered.matcher.matches([best])
-    held = index.words_of_unit(gathered.terms, best)
-    return is_weak(match, held, gathered.terms, chunks=index.chunk_count, has_vectors=gathered.has_vectors)
-
-
 def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[list[Hit], str | None]:
     """The hits in the re-ranker's order; in their own, with the reason, when it fails."""
     head, tail = list(hits[:RERANKED]), list(hits[RERANKED:])
@@ -99,6 +94,7 @@ def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[lis
         replace(
             hit,
             score=value,
+            relevance=value,
             reasons=(*hit.reasons, f"{reranker.name} {value:.2f}"),
             contributions=(Contribution(name=reranker.name, value=value, detail=f"local score {hit.score:.3f}"),),
         )
@@ -139,6 +135,7 @@ def _explain(
             {
                 "id": hit.unit.id,
                 "score": hit.score,
+                "relevance": hit.relevance,
                 "contributions": [
                     {"name": part.name, "value": part.value, "detail": part.detail} for part in hit.contributions
                 ],

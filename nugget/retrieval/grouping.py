@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
 from nugget.index import Index, StoredChunk
 from nugget.models import Contribution, Hit, HitChunk, Query, StaleReason, Unit
-from nugget.retrieval.candidates import Matcher
+from nugget.retrieval.candidates import Gathered, Match, Matcher
 from nugget.retrieval.expansion import PLACED_BEHIND, SEEDS, choose, neighbours_of
 from nugget.retrieval.profiles import Profile
-from nugget.retrieval.scoring import Scored, calibrated, contributions_of, rrf_contributions
+from nugget.retrieval.scoring import (
+    KNOWN,
+    KNOWN_BY_TEXT,
+    Scored,
+    calibrated,
+    contributions_of,
+    relevance,
+    rrf_contributions,
+    signals,
+    weighed,
+)
 from nugget.retrieval.staleness import stale_reasons
 
 CHUNKS_A_UNIT = 3
@@ -23,28 +33,50 @@ def to_hits(
     query: Query,
     profile: Profile,
     index: Index,
-    matcher: Matcher,
+    gathered: Gathered,
     *,
     at_least: int,
     today: date,
 ) -> list[Hit]:
     """Return hits in their final local order: `at_least` so many if there are, and some spare ones."""
+    matcher = gathered.matcher
     wanted = scored[: max(2 * (query.limit or len(scored)), at_least)]
     keys = [entry.candidate.unit_key for entry in wanted]
+    if not keys:
+        return []
+    matcher.look_up(keys)
+    matches = dict(zip(keys, matcher.matches(keys), strict=True))
+    helps = _helps(keys[0], matches[keys[0]], gathered, index)
     units = index.units(keys)
     stale = stale_reasons(units, index, today=today)
     chunks = _shown_chunks(wanted, index, matcher)
     hits = {
         key: _hit(
-            entry, units[key], chunks[key], stale.get(key), _parts(entry, profile, matcher) if query.explain else ()
+            entry,
+            units[key],
+            chunks[key],
+            stale.get(key),
+            _parts(entry, profile, matcher) if query.explain else (),
+            helps(key, matches[key]),
         )
         for key, entry in zip(keys, wanted, strict=True)
         if key in units and chunks[key]
     }
     order = _behind_successors(list(hits), hits, stale, index)
     if profile.hops and order:
-        return _with_neighbours(order, hits, query, profile, index, matcher, today=today)
+        return _with_neighbours(order, hits, query, profile, index, matcher, helps, today=today)
     return [hits[key] for key in order]
+
+
+def _helps(best: int, match: Match, gathered: Gathered, index: Index) -> Callable[[int, Match], float]:
+    """Return a function that gives the relevance of a unit and its match, beside the best of all."""
+    held = index.words_of_unit(gathered.terms, best)
+    has_vectors, most = gathered.has_vectors, calibrated(match)
+    values = signals(match, held, gathered.terms, chunks=index.chunk_count)
+    known = weighed(KNOWN if has_vectors else KNOWN_BY_TEXT, values)
+    return lambda key, its: relevance(
+        known, behind=max(most - calibrated(its), 0.0), is_best=key == best, has_vectors=has_vectors
+    )
 
 
 def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> dict[int, list[StoredChunk]]:
@@ -71,6 +103,7 @@ def _hit(
     chunks: Sequence[StoredChunk],
     stale_reason: StaleReason | None,
     contributions: tuple[Contribution, ...],
+    helps: float,
 ) -> Hit:
     found = entry.candidate
     ranks = (("vector", found.vector_rank), ("bm25", found.text_rank))
@@ -84,6 +117,7 @@ def _hit(
         reasons=reasons,
         stale_reason=stale_reason,
         contributions=contributions,
+        relevance=helps,
     )
 
 
@@ -109,19 +143,22 @@ def _behind_successors(
             continue
         reason = f"supersedes {hits[key].unit.id}"
         lift = max(hits[key].score - hits[successor].score, 0.0)
-        hits[successor] = _lifted(hits[successor], lift, reason)
+        hits[successor] = _lifted(hits[successor], lift, reason, least=hits[key].relevance)
         place = min(order.index(key), order.index(successor))
         order = [other for other in order if other not in (key, successor)]
         order[place:place] = [successor, key]
     return order
 
 
-def _lifted(hit: Hit, lift: float, reason: str) -> Hit:
+def _lifted(hit: Hit, lift: float, reason: str, *, least: float | None = None) -> Hit:
     """Return a hit raised to a place that its own match would not have given it, with an honest account of it."""
     contributions = hit.contributions
     if lift and contributions:
         contributions = (*contributions, Contribution(name="relation", value=lift, detail=reason))
-    return replace(hit, score=hit.score + lift, reasons=(*hit.reasons, reason), contributions=contributions)
+    return replace(
+        hit, score=hit.score + lift, reasons=(*hit.reasons, reason), contributions=contributions,
+        relevance=max(hit.relevance or 0.0, least or 0.0),
+    )  # fmt: skip
 
 
 def _with_neighbours(
@@ -131,6 +168,7 @@ def _with_neighbours(
     profile: Profile,
     index: Index,
     matcher: Matcher,
+    helps: Callable[[int, Match], float],
     *,
     today: date,
 ) -> list[Hit]:
@@ -166,6 +204,7 @@ def _with_neighbours(
                     stale_reason=stale.get(key),
                     reasons=(reason,),
                     contributions=contributions_of(matches[key]) if query.explain else (),
+                    relevance=helps(key, matches[key]),
                 )
             )
     moved = {hit.unit.id for hit in placed}

@@ -15,16 +15,22 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from nugget.index import Terms
-from nugget.models import Contribution
+from nugget.models import Contribution, Hit
 from nugget.retrieval.candidates import Candidate, Match
 
 COSINE_SHARE = 0.4
 BM25_HALF = 16.0
 CHUNK_SHARE, UNIT_SHARE, TITLE_SHARE = 0.45, 0.35, 0.20
 
-WEAK_BELOW, WEAK_CHANCE = 0.36, 0.05
-WEAK_BELOW_BY_TEXT, WEAK_CHANCE_BY_TEXT = 0.07, 0.0175
-REACHED_WEIGHT, HELD_WEIGHT = 1.2, 0.5
+KNOWN = (-5.4283, 15.2471, 6.1226, 3.0834, 0.0, -0.4163)
+KNOWN_BY_TEXT = (-7.5721, 0.0, 8.8271, 2.4052, 3.1541, -0.4802)
+"""Logistic weights of `known`: constant, cosine, BM25 reached, words held, BM25, chance."""
+HELPS = (-2.6433, 0.39, -14.3937, 1.6697)
+HELPS_BY_TEXT = (-2.6023, 0.4683, -21.6717, 1.3273)
+"""Logistic weights of a hit: constant, `known`, its score less than that of the best, whether it is the best."""
+WEAK_BELOW, WEAK_BELOW_BY_TEXT = 0.16, 0.11
+STANDS_OUT = 0.5
+HELPFUL_ABOVE, HELPFUL_SHARE = 0.03, 0.07
 MOST_CHUNKS_MEASURED = 10_000
 """Chance was measured up to so many chunks; beyond them it is taken to find no more."""
 
@@ -103,19 +109,41 @@ def mixed_cosine(match: Match) -> float:
     return CHUNK_SHARE * chunk + UNIT_SHARE * unit + TITLE_SHARE * title
 
 
-def is_weak(best: Match, held: Collection[str], terms: Terms, *, chunks: int, has_vectors: bool) -> bool:
-    """Return whether even the best match is unlikely to answer the question.
+def signals(best: Match, held: Collection[str], terms: Terms, *, chunks: int) -> tuple[float, ...]:
+    """Return the values that tell whether the brain knows the answer, in the order of `KNOWN`.
 
-    Its cosine, its BM25 as a share of what the question could reach, and how much of the question it holds (`held` are
-    the words that stand in the unit), less what chance alone gives in a brain of so many chunks. How often it is right
-    is in docs/retrieval.md.
+    They are the cosine of the best match, its BM25 as a share of what the question could reach, how much of the
+    question it holds (`held` are the words that stand in the unit), its BM25, and what chance alone finds in a brain of
+    so many chunks.
     """
-    reached = mean_bm25(best) / (BM25_A_TERM * terms.idf_mass or 1.0)
+    bm25 = mean_bm25(best)
+    reached = min(bm25 / (BM25_A_TERM * terms.idf_mass or 1.0), 1.5)
     chance = math.pow(min(chunks, MOST_CHUNKS_MEASURED), 0.3)
-    if not has_vectors:
-        return reached - WEAK_CHANCE_BY_TEXT * chance < WEAK_BELOW_BY_TEXT
-    confidence = mixed_cosine(best) + REACHED_WEIGHT * reached + HELD_WEIGHT * held_share(held, terms)
-    return confidence - WEAK_CHANCE * chance < WEAK_BELOW
+    return 1.0, mixed_cosine(best), reached, held_share(held, terms), math.log1p(bm25), chance
+
+
+def relevance(known: float, *, behind: float, is_best: bool, has_vectors: bool) -> float:
+    """Return the probability that a hit helps, from the log odds that the brain knows the answer.
+
+    `behind` is how much less its calibrated score is than that of the best hit.
+    """
+    return 1 / (1 + math.exp(-weighed(HELPS if has_vectors else HELPS_BY_TEXT, (1.0, known, behind, is_best))))
+
+
+def weighed(weights: Sequence[float], values: Sequence[float]) -> float:
+    """Return the weighted sum of the values."""
+    return sum(weight * value for weight, value in zip(weights, values, strict=True))
+
+
+def is_weak(hits: Sequence[Hit], *, has_vectors: bool) -> bool:
+    """Return whether no hit is likely to answer the question."""
+    return all((hit.relevance or 0.0) < (WEAK_BELOW if has_vectors else WEAK_BELOW_BY_TEXT) for hit in hits)
+
+
+def helpful(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that are likely enough to help, by themselves and beside the best."""
+    least = max(HELPFUL_ABOVE, HELPFUL_SHARE * max((hit.relevance or 0.0 for hit in hits), default=0.0))
+    return [hit for hit in hits if (hit.relevance or 0.0) >= least]
 
 
 def held_share(held: Collection[str], terms: Terms) -> float:

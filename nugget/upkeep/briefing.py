@@ -192,10 +192,11 @@ def _strongest(
     from nugget.models import Filter, Query
     from nugget.retrieval import retrieve
     from nugget.retrieval.profiles import PROFILES
+    from nugget.retrieval.scoring import STANDS_OUT
 
     query = Query(text=text, filter=Filter(sources=tuple(sources)), limit=most, budget_tokens=most * MAX_RECALL_TOKENS)
     bundle = retrieve(query, PROFILES["task"], index, embedder=embedder, now=now)
-    return [] if bundle.weak else list(bundle.hits)
+    return [hit for hit in bundle.hits if (hit.relevance or 0.0) >= STANDS_OUT]
 
 
 def _brain_of(environment: Environment, folder: Path) -> Path | None:

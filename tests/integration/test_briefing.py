@@ -35,7 +35,7 @@ from nugget.upkeep import briefing
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 BY_AGENT, BY_TOOL = (Speaker.AGENT, SpeechOrigin.WRITTEN), (Speaker.TOOL, SpeechOrigin.TOOL_RESULT)
-PROMPT = "users still see old prices after we changed them: cache invalidation of stored copies"
+PROMPT = "users still see old prices: why does our cache serve stale values after an update"
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ from nugget.infra.brain_in_use import trust
 from nugget.infra.server_socket import ServerSocket
 from nugget.sources.injected_text import MEMORY_TAG
 
-PROMPT = "people get logged out on every page load in the browser"
+PROMPT = "where should user sessions be kept"
 MEANT = "brain:decision/sessions-in-postgres"
-"""What the prompt is about; it shares no word with it."""
+"""What the prompt is about; its words alone do not make it stand out."""
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ PROMISES = {
     "SYNC-INLINE": "A question syncs a few changes first; with many it answers from what is indexed and says so.",
     "ASK-GOLDEN": "At least 38 of 40 paraphrased questions find their unit in the top three of the test brain.",
     "ASK-WEAK": "Questions that the brain cannot answer are flagged as weak, four in five.",
+    "ASK-RELEVANCE": "Agents are sent the units that are likely to help, and one line if nothing is.",
+    "RECALL-QUIET": "Recall speaks on at most one in twenty prompts that ask for nothing that is known.",
     "ASK-EXPLAIN": "The contributions that --explain shows add up to each hit's score, under every ranking.",
     "ASK-RRF": "The bare RRF order is an option.",
     "ASK-ANY-TEXT": "Any text is a valid query: random Unicode, every FTS5 operator, nothing at all.",

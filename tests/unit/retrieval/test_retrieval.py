@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import pytest
@@ -18,10 +19,11 @@ from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.index import Index, Terms
 from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, StaleReason, Unit
+from nugget.render.markdown import bundle_markdown
 from nugget.retrieval.fusion import fuse
 from nugget.retrieval.packing import pack
 from nugget.retrieval.reranking import Passage
-from nugget.retrieval.scoring import held_share
+from nugget.retrieval.scoring import STANDS_OUT, held_share
 from nugget.text import estimate_tokens
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -79,6 +81,45 @@ def test_weak_does_not_depend_on_the_ranking_or_on_what_is_kept_in_memory(
     with Brain(asked.path, settings=chosen, long_lived=resident) as brain:
         assert not brain.ask("how do we make sure a retried payment is charged once", fresh=False, now=NOW).weak
         assert brain.ask("how long does a resin print have to cure under UV light", fresh=False, now=NOW).weak
+
+
+@pytest.mark.proves("ASK-RELEVANCE")
+@pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
+def test_agents_get_what_is_likely_to_help_and_one_line_if_nothing_is(asked: Brain, model: str) -> None:
+    golden = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))
+    with Brain(asked.path, settings=Settings(embedding=EmbeddingSettings(model=model))) as brain:
+        found, sent = 0, 0
+        for entry in golden["questions"]:
+            every = brain.ask(Query(entry["question"], budget_tokens=100_000), fresh=False, now=NOW)
+            bundle = brain.ask(Query(entry["question"], budget_tokens=100_000, only_helpful=True), fresh=False, now=NOW)
+            assert [one for one in ids(every) if one in ids(bundle)] == ids(bundle)
+            assert all(hit.relevance is not None and 0 < hit.relevance < 1 for hit in every.hits)
+            found += bool(set(entry["expect"]) & set(ids(bundle)[:3]))
+            sent += len(bundle.hits)
+        assert found >= 0.85 * len(golden["questions"]) and sent < 4 * len(golden["questions"])
+        nothing = [brain.ask(Query(q, only_helpful=True), fresh=False, now=NOW) for q in golden["unanswerable"]]
+    silent = [bundle for bundle in nothing if not bundle.hits]
+    assert len(silent) >= 0.8 * len(nothing) and all(bundle.weak for bundle in silent)
+    for bundle in silent:
+        answer = bundle_markdown(replace(bundle, degraded=()))
+        assert "\n" not in answer and estimate_tokens(answer) <= 60
+
+
+@pytest.mark.proves("RECALL-QUIET")
+@pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
+def test_hardly_a_prompt_that_asks_for_nothing_known_makes_recall_speak(asked: Brain, model: str) -> None:
+    prompts = (REPOSITORY / "benchmarks/generic_prompts.txt").read_text("utf-8").splitlines()[1::2]
+    golden = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))["questions"]
+    with Brain(asked.path, settings=Settings(embedding=EmbeddingSettings(model=model))) as brain:
+
+        def told(prompt: str) -> set[str]:
+            hits = brain.ask(Query(prompt, limit=3), fresh=False, now=NOW).hits
+            return {hit.unit.id for hit in hits if (hit.relevance or 0.0) >= STANDS_OUT}
+
+        spoken = [prompt for prompt in prompts if told(prompt)]
+        assert len(prompts) == 100 and len(spoken) <= 5, spoken
+        right = [bool(units & set(entry["expect"])) for entry in golden if (units := told(entry["question"]))]
+    assert len(right) >= len(golden) / 3 and sum(right) >= 0.9 * len(right)
 
 
 @pytest.mark.proves("ASK-WEAK")
