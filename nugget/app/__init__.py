@@ -16,7 +16,7 @@ from nugget.app.params import check_identity, checked, source_names
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError
 from nugget.index import Index, Unusable, read_home
-from nugget.index.connection import discard_damaged, find_damage, is_damage
+from nugget.index.connection import discard_damaged, find_damage, home_index_file, is_damage
 from nugget.index.sync import IndexState, Progress, SyncResult, index_folder, pending_changes, sync
 from nugget.infra import git
 from nugget.infra.brain_in_use import find_brain
@@ -131,9 +131,11 @@ class Brain:
         if not self.path.is_dir():
             raise BrainError(f"{self.path} is not there any more.", hint="Put it back, or name another brain.")
         git.finish_pending(self.path)
+        was_there = (self.index_folder / "index.db").is_file()
         pending = pending_changes(self.path, self.environment)
         if pending is None:
-            return IndexState(synced=self.sync(progress=progress))
+            rebuilt = self.sync(progress=progress).rebuilt
+            return IndexState(rebuilt=rebuilt if was_there else None)
         embedder = self.embedder
         stands = IndexState()
         if embedder is not None and embedder.model != self.index.embedding_model:
@@ -141,7 +143,7 @@ class Brain:
         if pending == 0 or pending > INLINE_CHANGES:
             return replace(stands, behind=pending)
         try:
-            return replace(stands, synced=self.sync(in_passing=True, progress=progress))
+            return replace(stands, rebuilt=self.sync(in_passing=True, progress=progress).rebuilt)
         except IndexUnavailable:
             return replace(stands, behind=pending)
 
@@ -342,24 +344,30 @@ class Brain:
                 raise
             return ask()
 
-    def context(
-        self, query: NuggetQuery | str, *, folder: Path | None = None, now: datetime | None = None
-    ) -> NuggetBundle:
+    def context(self, query: NuggetQuery | str, *, folder: Path | None = None) -> NuggetBundle:
         """Explain why code is the way it is, from nuggets of earlier sessions and this brain's units on the same code.
 
         A string is a path, meant from `folder`, by default the current one. Raises UsageError for a place or symbol
         that cannot be found.
         """
-        from nugget.provenance import answer_code, code_query, log_answer
+        from nugget.app.provenance import explain_code
 
-        moment = now or datetime.now(UTC)
-        answer = answer_code(
-            code_query(path=query) if isinstance(query, str) else query, home=self.environment.home,
-            folder=folder or Path.cwd(), now=moment, brain_index=self.index, embedder=lambda: self.embedder,
-        )  # fmt: skip
-        if self.query_log:
-            log_answer(answer, self.environment, self.settings, face=self.query_log.face, now=moment)
-        return answer.bundle
+        return explain_code(
+            {"path": query} if isinstance(query, str) else query, self.environment, self.settings,
+            folder=folder or Path.cwd(), face=self.query_log.face if self.query_log else None, brain_index=self.index,
+            embedder=lambda: self.embedder,
+        ).bundle  # fmt: skip
+
+    def repair(self) -> list[str]:
+        """Put right what killed processes and failing disks left, rebuild what had to go, and return what was done."""
+        from nugget.upkeep import doctor
+
+        had_home_index = home_index_file(self.environment.home).exists()
+        done = doctor.repair(self.path, self.environment.home)
+        self.sync()
+        if had_home_index and not home_index_file(self.environment.home).exists():
+            self.sync_local_sources()
+        return done
 
     def import_notes(
         self, path: Path | str, *, domain: str | None = None, limit: int = IMPORT_LIMIT, dry_run: bool = False

@@ -5,22 +5,27 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nugget.app.params import check_identity
-from nugget.config import Environment
-from nugget.errors import IndexUnavailable, NuggetError
+from nugget.config import Environment, load_settings
+from nugget.errors import IndexUnavailable, NuggetError, UsageError
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.query_log import Face
-from nugget.models import Query
+from nugget.models import Bundle, Depth, Query, SourceName
 
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.infra.llm import LLM, DailyBudget
+    from nugget.provenance import CodeAnswer
 
 PATIENCE_S = 20.0
 """Seconds that a question waits for a brain to be read for the first time."""
+_BEHIND = frozenset({"index_behind", "vectors_behind"})
+"""Parts of an answer that are missing until a sync."""
 
 
 class AgentSession:
@@ -65,10 +70,7 @@ class AgentSession:
 
     def warm(self) -> None:
         """Open the brain in advance; errors surface on the first question."""
-        try:
-            self.open()
-        except NuggetError as error:
-            warn(str(error))
+        _reported(self.open)
 
     def ready(self) -> Brain:
         """Return the brain once it has been read. Raises BrainError, and IndexUnavailable if that takes too long."""
@@ -93,15 +95,55 @@ class AgentSession:
 
         return open_llm(brain.settings, self.environment, budget=self._budget)
 
-    def catch_up(self, *, beside: bool = False) -> None:
-        """Sync in the background what is too much to wait for; with `beside` the other sources too."""
+    def search(self, query: Query, sessions: Sequence[str], *, budget_tokens: int) -> Bundle:
+        """Search the sources of a query, and pack the best hits of all into a budget.
+
+        Of the source `sessions` only the given ones are searched, if there are any.
+        """
+        from nugget.retrieval.packing import pack
+
+        brain, given = self.ready(), query.filter
+        filters = [given]
+        if sessions and SourceName.SESSIONS in given.sources:
+            others = tuple(name for name in given.sources if name is not SourceName.SESSIONS)
+            filters = [replace(given, sources=others)] if others else []
+            filters.append(replace(given, sources=(SourceName.SESSIONS,), sessions=tuple(sessions)))
+        bundles = [brain.search(replace(query, filter=one, identity=self.identity)) for one in filters]
+        hits = sorted((hit for bundle in bundles for hit in bundle.hits), key=lambda hit: -hit.score)
+        packed, used, hint = pack(hits, budget_tokens=budget_tokens, depth=query.depth or Depth.STANDARD)
+        degraded = tuple(dict.fromkeys(reason for bundle in bundles for reason in bundle.degraded))
+        weak = all(bundle.weak for bundle in bundles)
+        return self.caught_up(
+            replace(bundles[0], hits=packed, budget=used, more_context_hint=hint, degraded=degraded, weak=weak)
+        )
+
+    def explain_code(self, *, with_sessions: bool = False, **asked: Any) -> CodeAnswer:
+        """Return what is known of a piece of code, with the brain's units if there is a brain. Raises NuggetError."""
+        from nugget.app.provenance import explain_code
+
+        try:
+            brain = self.ready()
+        except UsageError:  # the brain here is not trusted: nothing is looked at in its folder
+            raise
+        except NuggetError:
+            brain = None
+        return explain_code(
+            asked, self.environment, brain.settings if brain else load_settings(self.environment), folder=self.cwd,
+            face=Face.MCP, brain_index=brain.index if brain else None,
+            embedder=(lambda: brain.embedder) if brain else None, with_sessions=with_sessions,
+        )  # fmt: skip
+
+    def caught_up(self, bundle: Bundle) -> Bundle:
+        """Return the bundle, and sync in the background what it does not know yet."""
         brain = self.open()
         with self._lock:
-            if self._catching_up is None or not self._catching_up.is_alive():
+            if _BEHIND & {*bundle.degraded} and not (self._catching_up and self._catching_up.is_alive()):
                 self._catching_up = threading.Thread(
-                    target=self._sync, args=(brain, beside), name="nugget-catch-up", daemon=True
-                )
+                    target=_reported, args=(lambda: (brain.sync(), brain.sync_local_sources()),),
+                    name="nugget-catch-up", daemon=True,
+                )  # fmt: skip
                 self._catching_up.start()
+        return bundle
 
     def close(self) -> None:
         """Let go of the brain. A warm-up or sync under way dies with the process, which is safe."""
@@ -111,29 +153,23 @@ class AgentSession:
 
     def _warm_up(self, brain: Brain) -> None:
         """Make the index if it is missing, then ask once, which loads the model, the index and numpy."""
-        try:
-            brain.refresh(progress=self._note_progress)
-            self._is_warm.set()
-            brain.ask(Query("What is known?", limit=1), fresh=False, log=False)
-        except NuggetError as error:
-            warn(str(error))
-        except Exception as error:
-            print_traceback(error)
-        finally:
-            self._is_warm.set()
 
-    def _note_progress(self, what: str, done: int, total: int) -> None:
-        self._reading = (done, total)
+        def note(what: str, done: int, total: int) -> None:
+            self._reading = (done, total)
 
-    def _sync(self, brain: Brain, beside: bool) -> None:
-        try:
-            brain.sync()
-            if beside:
-                brain.sync_local_sources()
-        except NuggetError as error:
-            warn(str(error))
-        except Exception as error:
-            print_traceback(error)
+        _reported(lambda: brain.refresh(progress=note))
+        self._is_warm.set()
+        _reported(lambda: brain.ask(Query("What is known?", limit=1), fresh=False, log=False))
+
+
+def _reported(work: Callable[[], object]) -> None:
+    """Do work that nobody waits for; print what goes wrong on stderr."""
+    try:
+        work()
+    except NuggetError as error:
+        warn(str(error))
+    except Exception as error:
+        print_traceback(error)
 
 
 def warn(message: str) -> None:

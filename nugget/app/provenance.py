@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError
@@ -23,7 +23,9 @@ from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import SessionFile, StaleReason
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
 from nugget.provenance import (
+    CodeAnswer,
     answer_code,
+    code_query,
     find_nugget,
     has_nuggets,
     log_answer,
@@ -67,15 +69,12 @@ class Provenance:
         """Settings of the brain, or those of the user without one."""
         return load_settings(self.environment, self.brain)
 
-    def context(self, query: NuggetQuery) -> NuggetBundle:
+    def context(self, **asked: Any) -> NuggetBundle:
         """Explain code, from nuggets and from the brain's index as it is. Raises UsageError for an unknown place."""
-        now = datetime.now(UTC)
-        answer = answer_code(
-            query, home=self.environment.home, folder=self.folder, now=now, brain_index=self._brain_index(),
-            embedder=self._embedder,
-        )  # fmt: skip
-        log_answer(answer, self.environment, self.settings, face=query_log.Face.CLI, now=now)
-        return answer.bundle
+        return explain_code(
+            asked, self.environment, self.settings, folder=self.folder, face=query_log.Face.CLI,
+            brain_index=self._brain_index(), embedder=self._embedder,
+        ).bundle  # fmt: skip
 
     def nuggets(
         self, file: str | None, types: Sequence[str], *, stale: bool, limit: int
@@ -213,3 +212,26 @@ class Provenance:
                 f"There is no session {session}.", hint=f"Claude Code keeps transcripts under {folder}, for 30 days."
             )
         return [found]
+
+
+def explain_code(
+    asked: NuggetQuery | Mapping[str, Any],
+    environment: Environment,
+    settings: Settings,
+    *,
+    folder: Path,
+    face: query_log.Face | None,
+    brain_index: Index | None = None,
+    embedder: Callable[[], Embedder | None] | None = None,
+    with_sessions: bool = False,
+) -> CodeAnswer:
+    """Answer a question about code; log it if it came through a face. Raises UsageError for an unknown place."""
+    now = datetime.now(UTC)
+    query = asked if isinstance(asked, NuggetQuery) else code_query(**asked)
+    answer = answer_code(
+        query, home=environment.home, folder=folder, now=now, brain_index=brain_index, embedder=embedder,
+        with_sessions=with_sessions,
+    )  # fmt: skip
+    if face is not None:
+        log_answer(answer, environment, settings, face=face, now=now)
+    return answer

@@ -30,6 +30,7 @@ from nugget.infra import files
 from nugget.infra.brain_in_use import default_brain, find_brain
 from nugget.models import SessionFile
 from nugget.redaction import redact
+from nugget.sources import archive
 from nugget.sources.sessions import find_session_by_id, find_sessions
 
 if TYPE_CHECKING:
@@ -183,13 +184,31 @@ def open_capture(
     )
 
 
-def explain_claims(transcript: Path, capture: Capture, brain: Brain) -> tuple[str, list[str]]:
+def capture_file(
+    transcript: Path, brain: Brain, *, method: str | None = None, dry_run: bool = False
+) -> tuple[CaptureResult, Published]:
+    """Capture one transcript now; return what was proposed, and what became of its pull request."""
+    now = _now()
+    capture = open_capture(brain.environment, brain, now=now.astimezone(), method=method, dry_run=dry_run)
+    result = capture_transcript(transcript, capture)
+    keep_provenance(transcript, capture)
+    if not result.branch:
+        return result, Published()
+    return result, publishing.publish(brain.path, environment=brain.environment, settings=brain.settings, now=now)
+
+
+def explain_claims(transcript: Path, brain: Brain) -> tuple[str, list[str]]:
     """Return the id of a session, and its claims with their probability, speaker and fate, one a line."""
     from nugget.capture import read_redacted
     from nugget.extraction.offline import explain
 
-    session, _ = read_redacted(transcript, capture)
+    session, _ = read_redacted(transcript, open_capture(brain.environment, brain, now=_now(), dry_run=True))
     return session.id, list(explain(session, embed=_embed(brain)))
+
+
+def redact_archive(environment: Environment, brain: Path) -> archive.Redone:
+    """Redact the archived sessions again, by the rules of today."""
+    return archive.redact_again(environment.home, load_settings(environment, brain))
 
 
 def keep_provenance(transcript: Path, capture: Capture) -> None:

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 an expected failure, in one sentence, 2 wrong usage, 3 une
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,33 +23,28 @@ from nugget.text import printable
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's class of all usage errors, which it does not export by name."""
-_FRONTMATTER = re.compile(r"---\r?\n")
-_LONE_BYTE = re.compile("[\ud800-\udfff]")
-"""A byte of an argument that is not UTF-8, as Python keeps it."""
-
-
 _COMMANDS = {
     "Ask": {"ask": "ask", "search": "ask", "get": "ask", "suggest": "ask", "serve": "admin"},
     "Learn from sessions": {
         "capture-session": "capture", "capture": "capture", "review": "capture", "import": "knowledge",
     },
     "Why code is as it is": {
-        "extract": "provenance", "context": "provenance", "nuggets": "nuggets", "coverage": "provenance",
+        "extract": "provenance", "context": "provenance", "nuggets": "provenance", "coverage": "provenance",
         "commit": "provenance", "promote": "provenance",
     },
     "What happened": {
-        "sessions": "sessions", "logs": "logs", "shell-init": "logs", "brief": "ask", "recall": "ask",
+        "sessions": "sessions", "logs": "sessions", "shell-init": "sessions", "brief": "ask", "recall": "ask",
     },
     "Write": {"add": "knowledge", "forget": "knowledge", "mv": "knowledge", "lint": "knowledge"},
     "Set up and look after": {
         "init": "admin", "clone": "admin", "trust": "admin", "install": "install", "uninstall": "install",
-        "sync": "sync", "rebuild": "sync", "eval": "evaluation", "queries": "evaluation", "config": "install",
-        "status": "admin", "doctor": "admin", "redact": "secrets", "scrub": "secrets",
+        "sync": "upkeep", "rebuild": "upkeep", "eval": "evaluation", "queries": "evaluation", "config": "install",
+        "status": "upkeep", "doctor": "upkeep", "redact": "upkeep", "scrub": "upkeep",
     },
 }  # fmt: skip
-"""The commands by panel of `nugget --help`, each with the module below nugget.cli that defines it."""
+"""The commands by section of `nugget --help`, each with the module below nugget.cli that defines it."""
+_MODULES = {name: module for commands in _COMMANDS.values() for name, module in commands.items()}
 _VALUES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
-_PLACES = {name: (panel, module) for panel, commands in _COMMANDS.items() for name, module in commands.items()}
 
 
 class _Nugget(TyperGroup):
@@ -58,30 +52,36 @@ class _Nugget(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: dict[str, Any] = dict.fromkeys(_PLACES)
+        self.commands: dict[str, Any] = dict.fromkeys(_MODULES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _PLACES and self.commands[cmd_name] is None:
-            panel, module = _PLACES[cmd_name]
-            defined: Any = typer.main.get_group(import_module(f"nugget.cli.{module}").commands)
-            self.commands[cmd_name] = defined.commands[cmd_name]
-            self.commands[cmd_name].rich_help_panel = panel
-            _name_values_plainly(self.commands[cmd_name])
+        if cmd_name in _MODULES and self.commands[cmd_name] is None:
+            defined: Any = typer.main.get_group(import_module(f"nugget.cli.{_MODULES[cmd_name]}").commands)
+            self.commands[cmd_name] = _with_plain_help(defined.commands[cmd_name])
         return self.commands.get(cmd_name)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for section, names in _COMMANDS.items():
+            with formatter.section(section):
+                formatter.write_dl([
+                    (name, self.get_command(ctx, name).help.partition("\n\n")[0].replace("\n", " ")) for name in names
+                ])  # fmt: skip
 
-def _name_values_plainly(command: Any) -> None:
-    """Let the help of a command name values as TEXT, N or PATH instead of by their Python types."""
+
+def _with_plain_help(command: Any) -> Any:
+    """Make the help plain text, which is quicker than with rich, with TEXT, N and PATH instead of Python types."""
+    command.rich_markup_mode = None
     for entry in command.params:
-        is_named = entry.param_type_name == "argument" or entry.type_descriptor.annotation is bool
-        shown = "" if is_named else entry.metavar or _VALUES.get(entry.type_descriptor.annotation)
-        if shown is not None:
-            entry.display_type_rich = lambda ctx, shown=shown: shown or None
+        if entry.param_type_name == "argument":
+            entry.display_type_rich = lambda ctx: None
+        elif entry.metavar is None:
+            entry.metavar = _VALUES.get(entry.type_descriptor.annotation)
     for inner in getattr(command, "commands", {}).values():
-        _name_values_plainly(inner)
+        _with_plain_help(inner)
+    return command
 
 
-app = typer.Typer(name="nugget", cls=_Nugget, pretty_exceptions_enable=False)
+app = typer.Typer(name="nugget", cls=_Nugget, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
@@ -115,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _refused(error)
     except UnicodeEncodeError:
-        named = next((text for text in arguments if _LONE_BYTE.search(text)), None)
+        named = next((text for text in arguments if not text.isascii() and printable(text) != text), None)
         if named is None:
             raise
         return report(UsageError(f"{printable(named)} is not UTF-8 text, so nothing can have that name."))
@@ -123,16 +123,16 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _documents_last(arguments: Sequence[str]) -> list[str]:
-    """The arguments, with texts that begin with frontmatter at the end, where none is taken for an option."""
+    """Return the arguments with texts that begin with frontmatter at the end, so that none is taken for an option."""
     before = list(takewhile(lambda text: text != "--", arguments))
-    documents = [text for text in before if _FRONTMATTER.match(text)]
+    documents = [text for text in before if text.startswith(("---\n", "---\r\n"))]
     if not documents:
         return list(arguments)
     return [*(text for text in before if text not in documents), "--", *documents, *arguments[len(before) + 1 :]]
 
 
 def _refused(error: OSError) -> int:
-    """Tell what the system refused: to print, or to read or write a file."""
+    """Report what the system refused: to print, or to read or write a file."""
     reason = (error.strerror or str(error)).lower()
     try:
         sys.stdout.flush()
@@ -145,8 +145,7 @@ def _refused(error: OSError) -> int:
 
 
 def _wrong_usage(error: Exception) -> int:
-    said = getattr(error, "format_message", error.__str__)().replace(": Value error, ", ": ")
+    message = getattr(error, "format_message", error.__str__)().replace(": Value error, ", ": ")
     ctx = getattr(error, "ctx", None)
-    command = ctx.command_path if ctx else "nugget"
-    complain(said, hint=f"`{command} --help` shows how it is used.")
+    complain(message, hint=f"`{ctx.command_path if ctx else 'nugget'} --help` shows how it is used.")
     return 2

@@ -1,4 +1,4 @@
-"""Commands that set up and look after a brain: init, clone, trust, serve, status, doctor."""
+"""Commands that set up a brain and serve it: init, clone, trust, serve."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from nugget.cli.install import offer_install, prepare_redaction
-from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, current_folder, open_brain, print_json, progress
+from nugget.cli.terminal import BrainOption, JsonOption, current_folder, open_brain, print_json, progress
 from nugget.config import expanded, load_settings, read_environment
-from nugget.errors import BrainError, UsageError
-from nugget.infra import files
+from nugget.errors import BrainError, GitError, UsageError
+from nugget.infra import files, git
 from nugget.infra.brain_in_use import (
     brain_around,
     default_brain,
@@ -26,10 +27,8 @@ from nugget.infra.brain_in_use import (
     trusted,
 )
 from nugget.models import Severity
-from nugget.render.json import fields, status_json
-from nugget.render.reports import print_findings, print_status
 from nugget.render.terminal import console, note
-from nugget.text import clean, counted, one_line, printable
+from nugget.text import clean, counted, printable
 from nugget.upkeep.user_settings import set_default_brain
 
 if TYPE_CHECKING:
@@ -42,10 +41,10 @@ commands = typer.Typer(add_completion=False)
 def init(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="The folder; else this one when it is empty or a brain, else ~/brain."),
+        Argument(metavar="PATH", help="The folder; else this one when it is empty or a brain, else ~/brain."),
     ] = None,
-    remote: Annotated[str | None, typer.Option("--remote", metavar="URL", help="Where the brain is pushed to.")] = None,
-    install: Annotated[bool, typer.Option("--install/--no-install", help="Offer to connect Claude Code.")] = True,
+    remote: Annotated[str | None, Option("--remote", metavar="URL", help="Where the brain is pushed to.")] = None,
+    install: Annotated[bool, Option("--install/--no-install", help="Offer to connect Claude Code.")] = True,
     brain: BrainOption = None,
 ) -> None:
     """Make a brain and use it by default.
@@ -61,27 +60,26 @@ def init(
         raise UsageError(f"A brain cannot be in a folder with such a name: {shown}.", hint="Name another folder.")
     result = init_brain(folder, owner=_owner(), now=datetime.now(UTC))
     if remote:
-        _set_remote(result.path, remote)
+        known = git.run(result.path, "remote", check=False).decode().split()
+        git.run(result.path, "remote", "set-url" if "origin" in known else "add", "origin", "--", remote)
     try:
         set_default_brain(environment, result.path)
     except OSError as error:
-        told = f"{result.path} is made, but not the default brain: {environment.home}/config.yaml cannot be written"
+        message = f"{result.path} is made, but not the default brain: {environment.home}/config.yaml cannot be written"
         raise BrainError(
-            f"{told} ({(error.strerror or str(error)).lower()}).", hint=f"`--brain {result.path}` uses it all the same."
+            f"{message} ({(error.strerror or str(error)).lower()}).", hint=f"Use it by `--brain {result.path}`."
         ) from error
     try:
         trust(environment, result.path, keep_index=result.created or before == result.path)
     except UsageError as error:
         note(f"{error} It is used as the default brain all the same.")
     out = console()
-    made = "Made the brain" if result.created else "The brain is there already:"
-    out.print(f"{made} {clean(str(result.path))}")
+    out.print(f"{'Made the brain' if result.created else 'The brain is there already:'} {clean(str(result.path))}")
     out.print("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
     if result.problem:
         note(f"Without git: {result.problem}")
     prepare_redaction()
     is_connected = install and offer_install(environment)
-    out.print("\nNext:")
     steps = [
         ('nugget add "What you learned, in a sentence or more"', "keep something by hand"),
         ("nugget capture-session --transcript FILE", "learn from a Claude Code session"),
@@ -89,135 +87,9 @@ def init(
     ]
     if install and not is_connected:
         steps.append(("nugget install", "let Claude Code ask and be captured by itself"))
+    out.print("\nNext:")
     for command, purpose in steps:
         out.print(f"   {command:<56}{purpose}")
-
-
-@commands.command()
-def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """Show what is indexed, captured, queued, failed and spent."""
-    from nugget.upkeep.status import status as status_of
-
-    environment = read_environment()
-    folder = brain_folder(brain, environment)
-    seen = status_of(folder, load_settings(environment, folder), environment)
-    if as_json:
-        print_json(status_json(seen))
-    else:
-        print_status(console(), seen)
-
-
-@commands.command()
-def doctor(
-    mend: Annotated[bool, typer.Option("--repair", help="Put right what can be; say what was done.")] = False,
-    secrets: Annotated[bool, typer.Option("--secrets", help="Look for secrets in all that is kept instead.")] = False,
-    as_json: JsonOption = False,
-    brain: BrainOption = None,
-) -> None:
-    """Look for what is wrong and name the next command.
-
-    Changes nothing, unless with --repair: that removes stale locks, leftovers and damaged indexes, and makes these
-    again. The exit code is 1 when something is wrong.
-    """
-    from nugget.upkeep.doctor import doctor as diagnose
-    from nugget.upkeep.status import State
-
-    environment = read_environment()
-    folder = brain_folder(brain, environment)
-    if secrets:
-        _show_leaks(folder, environment, as_json=as_json)
-    repaired = _repair(folder, environment.home, brain) if mend else []
-    found = diagnose(folder, load_settings(environment, folder), environment, now=datetime.now(UTC))
-    wrong = sum(finding.state is State.ERROR for finding in found)
-    if as_json:
-        findings = [{**fields(one, "name", "state"), "said": one.message, "next_step": one.next_step} for one in found]
-        print_json({
-            "ok": not wrong, "brain": str(folder), "findings": findings, **({"repaired": repaired} if mend else {}),
-        })  # fmt: skip
-    else:
-        for line in repaired:
-            console().print(one_line(line))
-        print_findings(console(), folder, found, wrong)
-    raise typer.Exit(1 if wrong else 0)
-
-
-def _show_leaks(folder: Path, environment: Environment, *, as_json: bool) -> None:
-    """Print where secrets are kept, and end with 1 if there are any."""
-    from nugget.redaction import allow_list
-    from nugget.upkeep.secrets import find_leaks
-
-    allow = allow_list(load_settings(environment, folder))
-    leaks = [*find_leaks(environment.home, folder, allow=allow)]
-    if as_json:
-        print_json({"ok": not leaks, "leaks": [fields(leak, "store", "place", "line", "kind") for leak in leaks]})
-    for leak in leaks if not as_json else []:
-        console().print(one_line(f"{leak.store}: {leak.place}:{leak.line}: {leak.kind}"), markup=False, highlight=False)
-    if not as_json:
-        console().print(f"{counted(len(leaks), 'secret')} found." + (" Next: nugget scrub" if leaks else ""))
-    raise typer.Exit(1 if leaks else 0)
-
-
-def _repair(folder: Path, home: Path, brain: Path | None) -> list[str]:
-    from nugget.index.connection import home_index_file
-    from nugget.upkeep.doctor import repair
-
-    had_home_index = home_index_file(home).exists()
-    told = repair(folder, home)
-    with open_brain(brain) as opened:
-        opened.sync()
-        if had_home_index and not home_index_file(home).exists():
-            opened.sync_local_sources()
-    return told or ["There was nothing to repair."]
-
-
-@commands.command()
-def serve(
-    address: Annotated[
-        str | None,
-        typer.Argument(metavar="[HOST:PORT]", help="With --http: where to listen; 127.0.0.1:5033 unless said."),
-    ] = None,
-    http: Annotated[bool, typer.Option("--http", help="Answer over HTTP: MCP, search, ask and shell logs.")] = False,
-    compat: Annotated[
-        str | None,
-        typer.Option("--compat", metavar="NAME", help="Over MCP, also offer the tools of: openqed."),
-    ] = None,
-    identity: Annotated[
-        str | None, typer.Option("--as", metavar="IDENTITY", help="Whose memory agents may ask for; else nobody's.")
-    ] = None,
-    no_token: Annotated[
-        bool,
-        typer.Option(
-            "--no-token",
-            help="With --http on this machine: answer without a token, to every program and user of the machine.",
-        ),
-    ] = False,
-    brain: BrainOption = None,
-) -> None:
-    """Answer coding agents over MCP on stdin and stdout, or everybody over HTTP.
-
-    Over HTTP only this machine can ask, unless you give another address. Every request needs the token of
-    NUGGET_HTTP_TOKEN, or the one that the server makes at its first start.
-    """
-    if compat not in (None, "openqed"):
-        raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")
-    if identity is not None:
-        from nugget.app.params import check_identity
-
-        check_identity(identity)
-    if http:
-        from nugget.http import serve as answer_requests
-
-        answer_requests(
-            address, brain=expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity,
-            with_token=not no_token,
-        )  # fmt: skip
-        return
-    if address or no_token:
-        given = address or "--no-token"
-        raise UsageError(f"{given!r} is only used with --http.", hint=f"nugget serve --http {given}")
-    from nugget.mcp.server import serve as answer_agents
-
-    answer_agents(expanded(brain) if brain else None, openqed=compat == "openqed", identity=identity)
 
 
 def _usual_folder(environment: Environment) -> Path:
@@ -231,65 +103,18 @@ def _usual_folder(environment: Environment) -> Path:
 
 def _owner() -> str:
     """Return the owner's name: as git knows the person, else the login name."""
-    from nugget.errors import GitError
-    from nugget.infra import git
-
     try:
         named = git.run(current_folder(), "config", "--get", "user.name", check=False).decode("utf-8", "replace")
-    except GitError:
-        named = ""
-    if named.strip():
-        return named.strip()
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
+        return named.strip() or getpass.getuser()
+    except (GitError, KeyError, OSError):
         return ""
-
-
-def _set_remote(brain: Path, url: str) -> None:
-    from nugget.infra import git
-
-    known = git.run(brain, "remote", check=False).decode().split()
-    git.run(brain, "remote", "set-url" if "origin" in known else "add", "origin", "--", url)
-
-
-@commands.command("trust")
-def trust_brain(
-    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="The brain; else the current folder.")] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Show the trusted brains.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Trust this one no longer.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Use a brain whenever you work in its folder.
-
-    The folder, and those above it, must belong to you and be writable by nobody else. Its index is made again.
-    """
-    environment, out = read_environment(), console()
-    if listed:
-        brains = [str(one["path"]) for one in trusted(environment)]
-        if as_json:
-            print_json({"trusted": brains})
-        else:
-            out.print("\n".join(map(clean, brains)) or "No brain is trusted but the default one.")
-        return
-    folder = expanded(path) if path else current_folder()
-    if remove:
-        if not distrust(environment, folder):
-            raise UsageError(f"{printable(str(folder))} is not trusted.", hint="`nugget trust --list` shows what is.")
-        out.print(f"{clean(str(folder))} is not trusted any more.")
-        return
-    real = trust(environment, folder)
-    if as_json:
-        print_json({"trusted": [str(real)]})
-    else:
-        out.print(f"{clean(str(real))} is trusted: commands that you run in it use it.")
 
 
 @commands.command()
 def clone(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where the brain is; as git takes it.")],
+    url: Annotated[str, Argument(metavar="URL", help="Where the brain is; as git takes it.")],
     path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="The new folder; else named as the repository, here.")
+        Path | None, Argument(metavar="PATH", help="The new folder; else named as the repository, here.")
     ] = None,
 ) -> None:
     """Get a copy of a brain, check and trust it, and read it.
@@ -297,7 +122,6 @@ def clone(
     It becomes the default brain if there is none. Nothing of it is run: no hooks, no submodules.
     """
     from nugget.brain.lint import lint
-    from nugget.upkeep.user_settings import set_default_brain
 
     environment, out = read_environment(), console()
     first = default_brain(environment) is None
@@ -322,8 +146,6 @@ def clone(
 
 def _is_cloned(url: str, folder: Path) -> bool:
     """Return whether the folder holds a clone of this brain already, as after a clone that was killed."""
-    from nugget.infra import git
-
     if not is_brain(folder) or not git.is_repository(folder):
         return False
     remote = git.find_remote(folder)
@@ -332,8 +154,6 @@ def _is_cloned(url: str, folder: Path) -> bool:
 
 def _fetch(url: str, folder: Path) -> None:
     """Clone a brain into a new folder, whole or not at all. Raises UsageError, BrainError, GitError."""
-    from nugget.infra import git
-
     if url.startswith("-") or (shown := printable(str(folder))) != str(folder):
         raise UsageError("Neither the address nor the folder may begin with `-` or hold unprintable characters.")
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
@@ -352,3 +172,73 @@ def _fetch(url: str, folder: Path) -> None:
         (beside / "brain").rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@commands.command("trust")
+def trust_brain(
+    path: Annotated[Path | None, Argument(metavar="PATH", help="The brain; else the current folder.")] = None,
+    listed: Annotated[bool, Option("--list", help="Show the trusted brains.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Trust this one no longer.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Use a brain whenever you work in its folder.
+
+    The folder, and those above it, must belong to you and be writable by nobody else. Its index is rebuilt.
+    """
+    environment, folder = read_environment(), expanded(path) if path else current_folder()
+    if listed:
+        brains = [str(one["path"]) for one in trusted(environment)]
+        text = "\n".join(map(clean, brains)) or "No brain is trusted but the default one."
+    elif remove:
+        if not distrust(environment, folder):
+            raise UsageError(f"{printable(str(folder))} is not trusted.", hint="`nugget trust --list` shows what is.")
+        brains, text = [], f"{clean(str(folder))} is not trusted any more."
+    else:
+        real = trust(environment, folder)
+        brains, text = [str(real)], f"{clean(str(real))} is trusted: commands that you run in it use it."
+    if as_json:
+        print_json({"trusted": brains})
+    else:
+        console().print(text)
+
+
+@commands.command()
+def serve(
+    address: Annotated[
+        str | None, Argument(metavar="HOST:PORT", help="With --http: where to listen, by default 127.0.0.1:5033.")
+    ] = None,
+    http: Annotated[bool, Option("--http", help="Answer over HTTP: MCP, search, ask and shell logs.")] = False,
+    compat: Annotated[
+        str | None, Option("--compat", metavar="NAME", help="Over MCP, also offer the tools of: openqed.")
+    ] = None,
+    identity: Annotated[
+        str | None, Option("--as", metavar="IDENTITY", help="Whose memory agents may ask for; by default nobody's.")
+    ] = None,
+    no_token: Annotated[
+        bool, Option("--no-token", help="With --http: answer every program and user of this machine without a token.")
+    ] = False,
+    brain: BrainOption = None,
+) -> None:
+    """Answer coding agents over MCP on stdin and stdout, or everybody over HTTP.
+
+    Over HTTP only this machine can ask, unless you give another address. Every request needs the token of
+    NUGGET_HTTP_TOKEN, or the one that the server makes at its first start.
+    """
+    if compat not in (None, "openqed"):
+        raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")
+    if identity is not None:
+        from nugget.app.params import check_identity
+
+        check_identity(identity)
+    folder, openqed = expanded(brain) if brain else None, compat == "openqed"
+    if http:
+        from nugget.http import serve as answer_requests
+
+        answer_requests(address, brain=folder, openqed=openqed, identity=identity, with_token=not no_token)
+    elif address or no_token:
+        given = address or "--no-token"
+        raise UsageError(f"{given!r} is only used with --http.", hint=f"nugget serve --http {given}")
+    else:
+        from nugget.mcp.server import serve as answer_agents
+
+        answer_agents(folder, openqed=openqed, identity=identity)

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from nugget.cli.terminal import (
     BrainOption,
+    ExplainOption,
     JsonOption,
     PagerOption,
     complete_any_type,
@@ -26,6 +28,7 @@ from nugget.cli.terminal import (
     print_json,
     refresh,
     refresh_local_sources,
+    types_among,
     words,
 )
 from nugget.config import read_environment
@@ -47,58 +50,50 @@ from nugget.render.terminal import (
 from nugget.text import DATE_FORMS, clean, estimate_tokens, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nugget.app import Brain
     from nugget.infra.llm import LLM
-    from nugget.models import Bundle
-    from nugget.retrieval.search import Results
 
 commands = typer.Typer(add_completion=False)
 
 
+def _types(known: Sequence[str]) -> str:
+    return f"Only these types: {', '.join(known)}."
+
+
 TypeOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--type", metavar="T,..", help=f"Only these types: {', '.join(KnowledgeType)}.", autocompletion=complete_type
-    ),
+    Option("--type", metavar="T,..", help=_types(list(KnowledgeType)), autocompletion=complete_type),
 ]
-
-
+AnyTypeOption = Annotated[
+    list[str] | None, Option("--type", metavar="T,..", help=_types(TYPES), autocompletion=complete_any_type)
+]
 DomainOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--domain", metavar="D,..", help="Only these domains and what is below them.", autocompletion=complete_domain
-    ),
+    Option("--domain", metavar="D,..", help="Only these domains and those below.", autocompletion=complete_domain),
 ]
-
-
 TagOption = Annotated[
-    list[str] | None,
-    typer.Option("--tag", metavar="T,..", help="Only what has all these tags.", autocompletion=complete_tag),
+    list[str] | None, Option("--tag", metavar="T,..", help="Only what has all these tags.", autocompletion=complete_tag)
 ]
-
-
 SinceOption = Annotated[
-    str | None,
-    typer.Option("--since", metavar="DATE", help=f"Only what was made or changed since then: {DATE_FORMS}."),
+    str | None, Option("--since", metavar="DATE", help=f"Only what was made or changed since then: {DATE_FORMS}.")
 ]
-
-
-ExplainOption = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
+AsOption = Annotated[
+    str | None,
+    Option("--as", metavar="IDENTITY", help="Also search the memory of this identity, such as claude-code."),
+]
 
 
 @commands.command()
 def ask(
-    question: Annotated[list[str], typer.Argument(metavar="QUESTION", help="What you want to know.")],
-    limit: Annotated[int | None, typer.Option("--limit", "-n", help="Units in the answer, at most.")] = None,
-    budget: Annotated[int | None, typer.Option("--budget", metavar="TOKENS", help="Tokens in the answer.")] = None,
+    question: Annotated[list[str], Argument(metavar="QUESTION", help="What you want to know.")],
+    limit: Annotated[int | None, Option("--limit", "-n", metavar="N", help="Units in the answer, at most.")] = None,
+    budget: Annotated[int | None, Option("--budget", metavar="TOKENS", help="Tokens in the answer.")] = None,
     types: TypeOption = None,
     domains: DomainOption = None,
     tags: TagOption = None,
     since: SinceOption = None,
-    depth: Annotated[Depth, typer.Option("--depth", help="How much of each unit.")] = Depth.STANDARD,
-    no_llm: Annotated[bool, typer.Option("--no-llm", help="Only passages, even with a key.")] = False,
+    depth: Annotated[Depth, Option("--depth", help="How much of each unit.")] = Depth.STANDARD,
+    no_llm: Annotated[bool, Option("--no-llm", help="Only passages, even with a key.")] = False,
     explain: ExplainOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
@@ -113,35 +108,26 @@ def ask(
         llm = None if no_llm else opened.llm()
         behind = refresh(opened)
         query = Query(
-            text, filter=_filter(known_types(types), domains, tags, since), limit=limit, budget_tokens=budget,
-            depth=depth, explain=explain,
+            text, filter=_filter(types_among(KnowledgeType, types), domains, tags, since), limit=limit,
+            budget_tokens=budget, depth=depth, explain=explain,
         )  # fmt: skip
         bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
-        bundle = _with_degraded(bundle, "index_behind" if behind else "", "" if llm else "no_llm")
+        missing = "no_llm" if not llm and (as_json or not no_llm) else ""
+        bundle = _with_degraded(bundle, "index_behind" if behind else "", missing)
         if as_json:
             print_json(bundle_json(opened.answer(bundle, llm)))
         elif llm and bundle.hits and not bundle.weak:
             _print_written_answer(opened, bundle, llm, explain=explain)
         else:
-            if no_llm:
-                bundle = replace(bundle, degraded=tuple(name for name in bundle.degraded if name != "no_llm"))
             print_answer(console(), bundle, explain=explain)
 
 
-def known_types(values: Sequence[str] | None) -> tuple[str, ...]:
-    """`listed`, for --type. Raises UsageError for a type that does not exist."""
-    types = tuple(value.lower() for value in listed(values))
-    if unknown := next((value for value in types if value not in list(KnowledgeType)), None):
-        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
-    return types
-
-
 def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
-    return replace(bundle, degraded=(*bundle.degraded, *(name for name in names if name)))
+    return replace(bundle, degraded=tuple(dict.fromkeys((*bundle.degraded, *filter(None, names)))))
 
 
 def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bool) -> None:
-    """Stream the answer, then name its sources; where the LLM fails, the passages stand in."""
+    """Stream the answer, then name its sources; if the LLM fails, the passages stand in."""
     out = console()
     written = ""
     try:
@@ -149,62 +135,41 @@ def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bo
             written += part
             out.print(clean(part), end="")
     except LLMUnavailable as error:
-        bundle = _with_degraded(bundle, f"no_answer: {error}")
         if written:
             out.print("\n\nThe answer broke off here. The passages it was being written from:\n", style="yellow")
-        print_answer(out, bundle, explain=explain)
+        print_answer(out, _with_degraded(bundle, f"no_answer: {error}"), explain=explain)
         return
     out.print()
     print_sources(out, bundle.hits, brain.citations(written, bundle))
     print_footer(out, bundle, explain=explain)
 
 
-AsOption = Annotated[
-    str | None,
-    typer.Option("--as", metavar="IDENTITY", help="Also search the memory of this identity, such as claude-code."),
-]
-
-
-SourceOption = Annotated[
-    list[str] | None,
-    typer.Option("--source", "--scope", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}."),
-]
-
-
-AnyTypeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--type", metavar="T,..", help=f"Only these types: {', '.join(TYPES)}.", autocompletion=complete_any_type
-    ),
-]
-
-
-RelatedOption = Annotated[
-    str | None,
-    typer.Option(
-        "--related",
-        metavar="REF",
-        help="What is near this ref, or these words, instead of QUERY.",
-        autocompletion=complete_ref,
-    ),
-]
-
-
 @commands.command()
 def search(
     query: Annotated[
-        list[str] | None, typer.Argument(metavar="QUERY", help="Words, or the query language of docs/search.md.")
+        list[str] | None, Argument(metavar="QUERY", help="Words, or the query language of docs/search.md.")
     ] = None,
-    source: SourceOption = None,
+    source: Annotated[
+        list[str] | None,
+        Option("--source", "--scope", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}."),
+    ] = None,
     identity: AsOption = None,
     types: AnyTypeOption = None,
     domains: DomainOption = None,
     tags: TagOption = None,
     since: SinceOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Results of each source, at most.")] = 50,
-    related: RelatedOption = None,
-    timeline: Annotated[bool, typer.Option("--timeline", help="In the order of time: how an idea evolved.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print refs only, one a line.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", help="Results of each source, at most.")] = 50,
+    related: Annotated[
+        str | None,
+        Option(
+            "--related",
+            metavar="REF",
+            help="What is near this ref, or these words, instead of QUERY.",
+            autocompletion=complete_ref,
+        ),
+    ] = None,
+    timeline: Annotated[bool, Option("--timeline", help="In the order of time: how an idea evolved.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print refs only, one a line.")] = False,
     explain: ExplainOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
@@ -221,24 +186,18 @@ def search(
     text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
     with open_brain(brain) as opened:
         behind = refresh(opened)
-        filter_ = _filter(_known(types), domains, tags, since, sources=sources_of(source) if source else ())
+        sources = _sources(source)
+        filter_ = _filter(types_among(TYPES, types), domains, tags, since, sources=sources if source else ())
         asked = Query(related or text, filter=filter_, limit=limit, identity=identity, explain=explain)
         if related is not None:
             bundle, found = opened.related(asked, fresh=False)
         else:
-            behind = refresh_local_sources(opened, sources_of(source), is_quiet=quiet) or behind
+            behind = refresh_local_sources(opened, sources, is_quiet=quiet) or behind
             bundle, found = opened.search_groups(asked, fresh=False)
-    if behind:
-        bundle = replace(bundle, degraded=tuple(dict.fromkeys((*bundle.degraded, "index_behind"))))
-    if sources_of(source) == (SourceName.CANON,) and not opened.settings.canon.folders:
+    bundle = _with_degraded(bundle, "index_behind" if behind else "")
+    if sources == (SourceName.CANON,) and not opened.settings.canon.folders:
         note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
-    _show(bundle, found, timeline=timeline, quiet=quiet, explain=explain, as_json=as_json)
-
-
-def _show(bundle: Bundle, found: Results, *, timeline: bool, quiet: bool, explain: bool, as_json: bool) -> None:
-    """Print the results in the requested form."""
     days = found.timeline if timeline else []
-
     if as_json:
         print_json(bundle_json(bundle) | ({"timeline": timeline_json(days)} if timeline else {}))
     elif quiet:
@@ -250,26 +209,42 @@ def _show(bundle: Bundle, found: Results, *, timeline: bool, quiet: bool, explai
         print_results(console(), bundle, found, explain=explain)
 
 
+def _filter(
+    types: tuple[str, ...],
+    domains: Sequence[str] | None,
+    tags: Sequence[str] | None,
+    since: str | None,
+    sources: tuple[SourceName, ...] = (),
+) -> Filter:
+    return Filter(sources=sources, types=types, domains=listed(domains), tags=listed(tags), since=day(since))
+
+
+def _sources(given: Sequence[str] | None) -> tuple[SourceName, ...]:
+    """Return the sources that an option names, all for none. Raises UsageError for one that does not exist."""
+    from nugget.app.params import source_names
+
+    return source_names([name.lower() for name in listed(given)]) or tuple(SourceName)
+
+
 @commands.command()
 def get(
     ref: Annotated[
         str,
-        typer.Argument(
-            metavar="REF",
-            help="A ref or id, such as pattern/retry-once or session:4f1c#3.",
+        Argument(
+            metavar="REF", help="A ref or id, such as pattern/retry-once or session:4f1c#3.",
             autocompletion=complete_ref,
         ),
     ],
     identity: AsOption = None,
-    around: Annotated[int, typer.Option("--around", metavar="N", help="Exchanges or messages before and behind.")] = 1,
+    around: Annotated[int, Option("--around", help="Exchanges or messages before and behind.")] = 1,
     pager: PagerOption = True,
     as_json: JsonOption = False,
     brain: BrainOption = None,
-) -> None:
+) -> None:  # fmt: skip
     """Show what a ref names, whole: a unit, a note, a section, an exchange or message with those around it.
 
     On a terminal that is too small for it, it is shown in a pager.
-    """  # fmt: skip
+    """
     with open_brain(brain) as opened:
         refresh(opened)
         try:
@@ -289,10 +264,20 @@ def get(
             print_excerpt(out, shown.excerpt)
 
 
+def _with_near(opened: Brain, ref: str, error: NuggetError) -> NuggetError:
+    """Return the error with what is near in the brain as its hint if the ref was one of the brain."""
+    name = ref.removeprefix("brain:")
+    if ":" not in name:
+        text = name.replace("/", " ").replace("-", " ")
+        if near := opened.ask(Query(text, limit=3, profile="search"), fresh=False, log=False).hits:
+            error.hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
+    return error
+
+
 @commands.command()
 def suggest(
-    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="How it begins.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Of each kind, at most.")] = 10,
+    prefix: Annotated[str, Argument(metavar="PREFIX", help="How it begins.")] = "",
+    limit: Annotated[int, Option("--limit", "-n", help="Of each kind, at most.")] = 10,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -312,43 +297,6 @@ def suggest(
             out.print(f"{name.title():<8} {', '.join(f'{one_line(text)} ({count})' for text, count in kind)}")
 
 
-def _filter(
-    types: tuple[str, ...],
-    domains: Sequence[str] | None,
-    tags: Sequence[str] | None,
-    since: str | None,
-    sources: tuple[SourceName, ...] = (),
-) -> Filter:
-    return Filter(sources=sources, types=types, domains=listed(domains), tags=listed(tags), since=day(since))
-
-
-def sources_of(given: Sequence[str] | None) -> tuple[SourceName, ...]:
-    """The sources that an option names, all for none. Raises UsageError for one that does not exist."""
-    from nugget.app.params import source_names
-
-    return source_names([name.lower() for name in listed(given)]) or tuple(SourceName)
-
-
-def _known(values: list[str] | None) -> tuple[str, ...]:
-    """`listed`, for --type of any source. Raises UsageError for a type that no source has."""
-    types = tuple(value.lower() for value in listed(values))
-    if unknown := next((value for value in types if value not in TYPES), None):
-        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(TYPES)}.")
-    return types
-
-
-def _with_near(opened: Brain, ref: str, error: NuggetError) -> NuggetError:
-    """The error, with what is near in the brain as its hint where the ref was one of the brain."""
-    name = ref.removeprefix("brain:")
-    if ":" in name:
-        return error
-    text = name.replace("/", " ").replace("-", " ")
-    near = opened.ask(Query(text, limit=3, profile="search"), fresh=False, log=False).hits
-    if near:
-        error.hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
-    return error
-
-
 @commands.command()
 def brief(as_json: JsonOption = False) -> None:
     """Show the brief of a session that starts in this folder.
@@ -364,13 +312,13 @@ def brief(as_json: JsonOption = False) -> None:
 
 @commands.command()
 def recall(
-    prompt: Annotated[list[str], typer.Argument(metavar="PROMPT", help="What a person might type.")],
+    prompt: Annotated[list[str], Argument(metavar="PROMPT", help="What a person might type.")],
     as_json: JsonOption = False,
 ) -> None:
     """Show what a prompt brings back.
 
     With `nugget install --recall` each prompt is given it: the few strongest units, found by words (by meaning too
-    while a server of Nugget runs), and nothing where nothing is likely to help.
+    while a server of Nugget runs), and nothing if nothing is likely to help.
     """
     from nugget.upkeep import briefing
 

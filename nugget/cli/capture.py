@@ -1,9 +1,10 @@
-"""Commands that learn from sessions: capture, capture-session, review."""
+"""Commands that learn from sessions: capture-session, capture, review."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,22 +12,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, listed, open_brain, print_json
-from nugget.config import expanded, read_environment
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, brain_folder, listed, open_brain, print_json
+from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import UsageError
-from nugget.render.json import capture_json, proposal_json
-from nugget.render.reports import print_capture, print_diff, print_proposed, print_proposed_line
+from nugget.render.json import capture_json, fields, proposal_json
+from nugget.render.reports import (
+    print_capture,
+    print_closed,
+    print_diff,
+    print_proposed,
+    print_proposed_line,
+    print_published,
+)
 from nugget.render.terminal import console, note
 from nugget.text import clean, counted, one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from nugget.capture.publish import Published
     from nugget.capture.queue import Job
 
 commands = typer.Typer(add_completion=False)
+review = typer.Typer(help="Accept or reject what capture proposed.", invoke_without_command=True)
+commands.add_typer(review, name="review")
+
+BranchArgument = Annotated[
+    str | None, Argument(metavar="BRANCH", help="The proposal, or a part of its name; else the only one.")
+]
+UnitOption = Annotated[list[str] | None, Option("--unit", metavar="ID,..", help="Only these units of it.")]
 
 
 class Method(StrEnum):
@@ -41,47 +54,38 @@ class Method(StrEnum):
 def capture_session(
     transcript: Annotated[
         Path | None,
-        typer.Option(
-            "--transcript", metavar="PATH", help="A transcript of Claude Code, Codex, Gemini CLI, Cursor or OpenCode."
-        ),
+        Option("--transcript", metavar="PATH", help="A transcript of Claude Code, Codex, Gemini CLI, Cursor or "
+                                                    "OpenCode."),
     ] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="A session, by its id.")] = None,
-    method: Annotated[Method | None, typer.Option("--method", help="How to find knowledge in it.")] = None,
+    session: Annotated[str | None, Option("--session", metavar="ID", help="A session, by its id.")] = None,
+    method: Annotated[Method | None, Option("--method", help="How to find knowledge in it.")] = None,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="With a hook payload on stdin: capture now instead of queueing.")
+        bool, Option("--foreground", help="With a hook payload on stdin: capture now instead of queueing.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be proposed; write nothing.")] = False,
+    dry_run: DryRunOption = False,
     explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Show each claim that was considered offline, and its fate; write nothing."),
+        bool, Option("--explain", help="Show each claim that was considered offline, and its fate; write nothing.")
     ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
-) -> None:
+) -> None:  # fmt: skip
     """Propose what is worth keeping of a session.
 
     The units are written on a branch of the brain, to be reviewed. With a hook payload on stdin and no options, the
     session is queued and this returns at once.
     """
-    from nugget.app.worker import explain_claims, keep_provenance, open_capture
-    from nugget.capture import capture_transcript
-    from nugget.capture import publish as publishing
+    from nugget.app.worker import capture_file, explain_claims
 
-    environment = read_environment()
     file = _transcript(transcript, session, foreground=foreground)
     with open_brain(brain) as opened:
-        capture = open_capture(
-            environment, opened, now=datetime.now(UTC).astimezone(), method=method and str(method), dry_run=dry_run
-        )
         if explain:
-            _print_claims(*explain_claims(file, capture, opened), as_json=as_json)
+            name, claims = explain_claims(file, opened)
+            if as_json:
+                print_json({"session": name, "claims": claims})
+            else:
+                console().print("\n".join(claims) or "No claim of this session stands alone.")
             return
-        result = capture_transcript(file, capture)
-        keep_provenance(file, capture)
-        now = datetime.now(UTC)
-        published = publishing.Published()
-        if result.branch:
-            published = publishing.publish(opened.path, environment=environment, settings=opened.settings, now=now)
+        result, published = capture_file(file, opened, method=method and str(method), dry_run=dry_run)
     if as_json:
         print_json(capture_json(result) | {"published": [asdict(entry) for entry in published.publications]})
     else:
@@ -89,29 +93,20 @@ def capture_session(
         print_published(console(), published, is_requested=False)
 
 
-def _print_claims(session: str, claims: Sequence[str], *, as_json: bool) -> None:
-    """Print the claims of a session with their probability, who said them, and what became of them."""
-    if as_json:
-        print_json({"session": session, "claims": list(claims)})
-        return
-    for line in claims or ("No claim of this session stands alone.",):
-        console().print(line, markup=False, highlight=False)
-
-
 @commands.command()
 def capture(
-    catch_up: Annotated[bool, typer.Option("--catch-up", help="First find sessions never captured.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Also take up what failed.")] = False,
+    catch_up: Annotated[bool, Option("--catch-up", help="First find sessions never captured.")] = False,
+    retry: Annotated[bool, Option("--retry", help="Also take up what failed.")] = False,
     publish: Annotated[
-        bool, typer.Option("--publish", help="Open a pull request for every proposal that is only local yet.")
+        bool, Option("--publish", help="Open a pull request for every proposal that is only local yet.")
     ] = False,
     re_redact: Annotated[
-        bool, typer.Option("--re-redact", help="Only redact the archived sessions anew, by the rules of today.")
+        bool, Option("--re-redact", help="Only redact the archived sessions again, by the rules of today.")
     ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Work the queue of ended sessions, here and now."""
+    """Process queued sessions now."""
     from nugget.app.worker import work
 
     environment = read_environment()
@@ -120,8 +115,8 @@ def capture(
         raise typer.Exit(_re_redact(flag, as_json=as_json))
 
     def tell(job: Job) -> None:
-        said = job.branch or job.reason or ""
-        note(f"{job.state}: {job.session or Path(job.transcript or job.name).stem} {one_line(said)}")
+        text = job.branch or job.reason or ""
+        note(f"{job.state}: {job.session or Path(job.transcript or job.name).stem} {one_line(text)}")
 
     done = work(environment, catch_up=catch_up, retry=retry, flag=flag if brain else None, publish=publish,
                 report=tell)  # fmt: skip
@@ -129,10 +124,7 @@ def capture(
     here = done.published.get(flag)
     unpublished = len(here.failed) + (here.local is not None) if here and publish else 0
     if as_json:
-        jobs = [
-            {"session": job.session, "transcript": job.transcript, "state": job.state, "branch": job.branch,
-             "reason": job.reason} for job in done.jobs
-        ]  # fmt: skip
+        jobs = [fields(job, "session", "transcript", "state", "branch", "reason") for job in done.jobs]
         published = [asdict(entry) for one in done.published.values() for entry in one.publications]
         print_json({"found": done.found, "jobs": jobs, "published": published})
     else:
@@ -150,11 +142,9 @@ def capture(
 
 def _re_redact(folder: Path, *, as_json: bool) -> int:
     """Redact the archive again; return the exit code."""
-    from nugget.config import load_settings
-    from nugget.sources import archive
+    from nugget.app.worker import redact_archive
 
-    environment = read_environment()
-    done = archive.redact_again(environment.home, load_settings(environment, folder))
+    done = redact_archive(read_environment(), folder)
     if as_json:
         print_json(asdict(done) | {"unreadable": [str(file) for file in done.unreadable]})
     else:
@@ -167,7 +157,7 @@ def _re_redact(folder: Path, *, as_json: bool) -> int:
 
 
 def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:
-    """The transcript that was meant: its path, its session's id, or what the payload on stdin names."""
+    """Return the transcript that was meant: by its path, its session's id, or the payload on stdin."""
     from nugget.app.worker import find_transcript
 
     if transcript is None and session is None and foreground:
@@ -186,42 +176,11 @@ def _transcript(transcript: Path | None, session: str | None, *, foreground: boo
 
 
 def _payload() -> Mapping[str, object]:
-    import json
-
-    if sys.stdin.isatty():
-        return {}
     try:
-        payload = json.loads(sys.stdin.read(4_000_000) or "{}")
+        payload = {} if sys.stdin.isatty() else json.loads(sys.stdin.read(4_000_000) or "{}")
     except ValueError as error:
         raise UsageError(f"The payload on stdin is not JSON ({error}).") from None
     return payload if isinstance(payload, dict) else {}
-
-
-def print_published(out: Console, published: Published, *, is_requested: bool) -> None:
-    """Print what became of the pull requests; unless it was requested, only what changed."""
-    for publication in published.publications:
-        if publication.state == "failed":
-            note(f"not published: {clean(publication.branch)}: {one_line(publication.reason or '')}")
-        else:
-            out.print(f"{publication.state}: {clean(publication.url or '')} ({clean(publication.branch)})")
-            if publication.reason:
-                note(one_line(publication.reason))
-    if published.local and is_requested:
-        note(f"Nothing was published: {one_line(published.local)}.")
-    elif is_requested and not published.publications:
-        out.print("Every proposal that waits has its pull request.")
-
-
-BranchArgument = Annotated[
-    str | None, typer.Argument(metavar="[BRANCH]", help="The proposal, or a part of its name; else the only one.")
-]
-
-
-UnitOption = Annotated[list[str] | None, typer.Option("--unit", metavar="ID,..", help="Only these units of it.")]
-
-
-review = typer.Typer(help="Accept or reject what capture proposed.", invoke_without_command=True)
-commands.add_typer(review, name="review")
 
 
 @review.callback()
@@ -256,7 +215,7 @@ def review_list(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 @review.command("show")
 def review_show(
     branch: BranchArgument = None,
-    diff: Annotated[bool, typer.Option("--diff", help="Show the change as a diff.")] = False,
+    diff: Annotated[bool, Option("--diff", help="Show the change as a diff.")] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -266,9 +225,10 @@ def review_show(
     folder = brain_folder(brain)
     proposal = reviewing.show(folder, branch)
     if as_json:
-        texts = {file.path: file.after for file in proposal.files}
         value = proposal_json(proposal)
-        print_json(value | {"files": [line | {"text": texts[str(line["path"])]} for line in value["files"]]})
+        for line, file in zip(value["files"], proposal.files, strict=True):
+            line["text"] = file.after
+        print_json(value)
         return
     out = console()
     out.print(clean(proposal.branch), style="bold cyan")
@@ -289,23 +249,20 @@ def review_accept(
     """Merge a proposal, or some units of it, into the brain."""
     from nugget.capture.review import accept
 
-    now = datetime.now(UTC)
-    done = accept(brain_folder(brain), branch, now=now, units=listed(units) or None)
+    done = accept(brain_folder(brain), branch, now=datetime.now(UTC), units=listed(units) or None)
+    accepted, waiting = [file.id for file in done.files], [file.id for file in done.waiting]
     if as_json:
-        print_json({
-            "into": done.into, "commit": done.commit, "accepted": [file.id for file in done.files],
-            "waiting": [file.id for file in done.waiting],
-        })  # fmt: skip
+        print_json({"into": done.into, "commit": done.commit, "accepted": accepted, "waiting": waiting})
         return
     out = console()
-    if not done.files:
+    if not accepted:
         out.print(f"Nothing was left to accept: {clean(done.into)} holds all of it. The proposal is gone.")
         return
-    out.print(f"Accepted into {clean(done.into)} ({done.commit[:10]}); found from now on:")
+    out.print(f"Accepted into {clean(done.into)} ({done.commit[:10]}):")
     for file in done.files:
         print_proposed_line(out, file)
-    if done.waiting:
-        out.print(f"Still waiting: {', '.join(clean(file.id) for file in done.waiting)}.")
+    if waiting:
+        out.print(f"Still waiting: {clean(', '.join(waiting))}.")
 
 
 @review.command("reject")
@@ -315,29 +272,16 @@ def review_reject(
     """Turn down a proposal, or some units of it, for good."""
     from nugget.capture.closing import close_pull_requests
     from nugget.capture.review import reject
-    from nugget.config import load_settings
 
     now, environment = datetime.now(UTC), read_environment()
     folder = brain_folder(brain, environment)
     gone = reject(folder, branch, home=environment.home, now=now, units=listed(units) or None)
-    closings = close_pull_requests(
-        folder, environment=environment, settings=load_settings(environment, folder), now=now
-    )
+    settings = load_settings(environment, folder)
+    closings = close_pull_requests(folder, environment=environment, settings=settings, now=now)
+    ids = [file.id for file in gone]
     if as_json:
         closed = [entry.url for entry in closings.publications if entry.state == "settled"]
-        print_json({"rejected": [file.id for file in gone], "closed": closed})
+        print_json({"rejected": ids, "closed": closed})
     else:
-        said = ", ".join(clean(file.id) for file in gone)
-        console().print(f"Rejected, and not to be proposed again: {said}.")
-    _note_closed(closings)
-
-
-def _note_closed(closings: Published) -> None:
-    """Print on stderr what became of the pull request of a rejected proposal."""
-    for entry in closings.publications:
-        if entry.state == "settled":
-            note(f"{one_line(entry.reason or 'closed')}: {one_line(entry.url or entry.branch)}")
-    obstacles = [closings.local, *(entry.reason for entry in closings.failed)]
-    for obstacle in filter(None, obstacles):
-        note(f"Its pull request is still open: {one_line(obstacle)}")
-        note("`nugget capture --publish` closes it.")
+        console().print(f"Rejected, and not to be proposed again: {clean(', '.join(ids))}.")
+    print_closed(closings)

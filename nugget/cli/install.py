@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, current_folder, print_json
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, brain_folder, current_folder, print_json
 from nugget.config import (
     Environment,
     documented_keys,
@@ -41,19 +43,12 @@ class Place(StrEnum):
 
 PlaceArgument = Annotated[
     Place,
-    typer.Argument(
-        metavar="[claude-code|git-hook]",
-        help="Claude Code's settings, or the prepare-commit-msg hook of the repository in the current folder.",
-    ),
-]
+    Argument(metavar="claude-code|git-hook", help="Claude Code's settings, or the prepare-commit-msg hook of the "
+                                                    "repository in the current folder."),
+]  # fmt: skip
 
 
-ScopeOption = Annotated[
-    Scope, typer.Option("--scope", help="Your own settings, or those of the project in the current folder.")
-]
-
-
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be changed; write nothing.")]
+ScopeOption = Annotated[Scope, Option("--scope", help="Your settings, or those of the project in this folder.")]
 
 
 def prepare_redaction() -> None:
@@ -70,12 +65,10 @@ def install(
     place: PlaceArgument = Place.CLAUDE_CODE,
     scope: ScopeOption = Scope.USER,
     brief: Annotated[
-        bool | None,
-        typer.Option("--brief/--no-brief", help="Tell each session at its start what is known of where it works."),
+        bool | None, Option("--brief/--no-brief", help="Start each session with what is known of where it works.")
     ] = None,
     recall: Annotated[
-        bool | None,
-        typer.Option("--recall/--no-recall", help="Give each prompt the few units that are likely to help with it."),
+        bool | None, Option("--recall/--no-recall", help="Give each prompt the few units that are likely to help.")
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -87,22 +80,21 @@ def install(
     """
     from nugget.upkeep.install import own_command, plan_install
 
-    environment = read_environment()
-    if place is Place.GIT_HOOK:
-        _install_git_hook(own_command(environment), dry_run=dry_run)
-        return
+    environment, out = read_environment(), console()
     command = own_command(environment)
+    if place is Place.GIT_HOOK:
+        _install_git_hook(command, dry_run=dry_run)
+        return
     changes = plan_install(scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall)
     if not dry_run:
         prepare_redaction()
     if _carry_out(changes, environment, dry_run=dry_run):
-        out = console()
         out.print("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")
         if scope is Scope.PROJECT:
             out.print(f"These files start {clean(str(command))}, the place on this machine: think before you commit "
                       "them. Claude Code asks once whether the server of a project may start: say yes.")  # fmt: skip
     elif not changes:
-        console().print("Claude Code is connected already; nothing to change.")
+        out.print("Claude Code is connected already; nothing to change.")
 
 
 @commands.command()
@@ -144,30 +136,22 @@ def _install_git_hook(command: Path, *, dry_run: bool) -> None:
         out.print(f"The hook that was there is kept as {KEPT} beside it, and runs first.")
     if state.folder.scope in ("global", "system"):
         out.print(f"core.hooksPath is set for all repositories ({state.folder.scope}): the hook runs in each of them.")
-    out.print("`git commit` proposes a message where an agent had a part. `nugget uninstall git-hook` undoes this.")
+    out.print("`git commit` proposes a message if an agent had a part. `nugget uninstall git-hook` undoes this.")
 
 
 def _uninstall_git_hook(*, dry_run: bool) -> None:
     from nugget.upkeep.git_hook import inspect_hook, uninstall_hook
 
-    out, here = console(), current_folder()
-    if dry_run:
-        state = inspect_hook(here)
-        out.print(f"Would remove {clean(str(state.path))}" if state.is_ours else "Nugget's hook is not there.")
-        return
-    removed = uninstall_hook(here)
-    if removed is None:
-        out.print("Nugget's hook is not in this repository; nothing to change.")
-        return
-    back = "; the hook that was there before is back" if removed.keeps_other else ""
-    out.print(f"Removed {clean(str(removed.path))}{back}.")
+    state = inspect_hook(current_folder()) if dry_run else uninstall_hook(current_folder())
+    if state is None or (dry_run and not state.is_ours):
+        console().print("Nugget's hook is not in this repository; nothing to change.")
+    else:
+        back = "; the hook that was there before is back" if state.keeps_other and not dry_run else ""
+        console().print(f"{'Would remove' if dry_run else 'Removed'} {clean(str(state.path))}{back}.")
 
 
 def offer_install(environment: Environment) -> bool:
-    """Ask the person at the terminal whether to install now; return False without a terminal or on no.
-
-    Nothing is asked where Nugget is installed already.
-    """
+    """Ask the person at the terminal whether to install now; return whether Nugget is installed."""
     from nugget.upkeep.install import own_command, plan_install
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -179,18 +163,17 @@ def offer_install(environment: Environment) -> bool:
 
 
 def _carry_out(changes: Sequence[FileChange], environment: Environment, *, dry_run: bool) -> bool:
-    """Write the changes, or show them; whether anything was written."""
+    """Write the changes, or show them; return whether anything was written."""
     from nugget.upkeep.install import apply, diff
 
     out = console()
     if dry_run:
-        for line in diff(changes).splitlines():
-            out.print(clean(line))
+        out.print(clean(diff(changes)), end="\n" if changes else "")
         return False
     apply(changes, environment)
     for change in changes:
-        what = "Removed" if change.after is None else "Made" if change.before is None else "Changed"
-        out.print(f"{what} {clean(str(change.path))}")
+        verb = "Removed" if change.after is None else "Made" if change.before is None else "Changed"
+        out.print(f"{verb} {clean(str(change.path))}")
     return bool(changes)
 
 
@@ -210,34 +193,31 @@ def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainO
         if brain:
             raise
         folder = None
-    settings = load_settings(environment, folder)
-    mine = read_user_file(environment)
+    settings, mine = load_settings(environment, folder), read_user_file(environment)
     shared = read_brain_file(folder)[0] if folder else {}
     rows = []
     for key in documented_keys():
-        value: Any = settings
-        for part in key.split("."):
-            value = getattr(value, part)
+        variable = variable_of(key)
         origins = [
-            (variable_of(key), environment.variables.get(variable_of(key))),
+            (variable, environment.variables.get(variable)),
             ("config.yaml", key in mine and mine[key].value is not None),
             ("brain.yaml", key in shared),
         ]
-        rows.append((key, value, next((name for name, is_set in origins if is_set), "default")))
+        origin = next((name for name, is_set in origins if is_set), "default")
+        rows.append((key, attrgetter(key)(settings), origin))
     if as_json:
         print_json({key: {"value": value, "from": origin} for key, value, origin in rows})
         return
-    out = console()
     for key, value, origin in rows:
         text = ", ".join(value) if isinstance(value, tuple) else str("" if value is None else value)
-        out.print(f"{key:<28}{one_line(text):<28} {origin}".rstrip())
+        console().print(f"{key:<28}{one_line(text):<28} {origin}".rstrip())
 
 
 @config.command("set")
 def set_setting(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="For example retrieval.limit.")],
+    key: Annotated[str, Argument(metavar="KEY", help="For example retrieval.limit.")],
     values: Annotated[
-        list[str] | None, typer.Argument(metavar="[VALUE..]", help="One, or each entry of a list; none: the default.")
+        list[str] | None, Argument(metavar="VALUE..", help="One, or each entry of a list; none: the default.")
     ] = None,
 ) -> None:
     """Set one of your settings, or set it back to its default.
@@ -245,26 +225,25 @@ def set_setting(
     It is written to config.yaml in $NUGGET_HOME, for all your brains.
     """
     environment = read_environment()
-    given = values or []
     is_list = key in documented_keys() and isinstance(documented_keys()[key][0], tuple)
-    if len(given) > 1 and not is_list:
-        raise UsageError(f"`{key}` takes one value, not {len(given)}.", hint="Put a value with spaces in quotes.")
-    set_values(environment, {key: given if is_list and given else (given[0] if given else None)})
-    done = "is set" if given else "is at its default"
+    if len(values or ()) > 1 and not is_list:
+        hint = "Put a value with spaces in quotes."
+        raise UsageError(f"`{key}` takes one value, not {len(values or ())}.", hint=hint)
+    set_values(environment, {key: values if is_list and values else next(iter(values or ()), None)})
+    done = "is set" if values else "is at its default"
     console().print(f"{key} {done} in {one_line(str(environment.home / 'config.yaml'))}.")
 
 
 @config.command("move")
 def move_settings(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False, brain: BrainOption = None
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False, brain: BrainOption = None
 ) -> None:
-    """Take over settings that a brain.yaml names but may not set.
+    """Move settings that a brain.yaml names but may not set into your own.
 
     Shows each with its value and asks first. What you have set yourself stays.
     """
     environment = read_environment()
-    folder = brain_folder(brain, environment)
-    mine = read_user_file(environment)
+    mine, folder = read_user_file(environment), brain_folder(brain, environment)
     found = {key: entry for key, entry in read_brain_file(folder)[2].items() if key not in mine}
     out = console()
     if not found:
@@ -274,6 +253,6 @@ def move_settings(
         out.print(f"{key}: {one_line(str(entry.value))}   (brain.yaml:{entry.line})")
     if not yes and not sys.stdin.isatty():
         raise UsageError("Nobody can be asked here.", hint="`--yes` moves these settings without asking.")
-    if yes or typer.confirm(f"Use these from now on, in {environment.home / 'config.yaml'}?"):
+    if yes or typer.confirm(f"Use these, in {environment.home / 'config.yaml'}?"):
         set_values(environment, {key: entry.value for key, entry in found.items()})
         out.print(f"Moved {counted(len(found), 'setting')}. Now delete what moved from brain.yaml.")

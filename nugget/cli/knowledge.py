@@ -10,38 +10,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from nugget.cli.capture import print_published
-from nugget.cli.terminal import BrainOption, JsonOption, brain_folder, current_folder, listed, open_brain, print_json
+from nugget.cli.terminal import (
+    BrainOption,
+    DryRunOption,
+    JsonOption,
+    brain_folder,
+    current_folder,
+    listed,
+    open_brain,
+    print_json,
+)
+from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Severity
-from nugget.render.json import import_json, problem_json
-from nugget.render.reports import print_import, print_problems
+from nugget.render.json import fields, import_json, problem_json
+from nugget.render.reports import print_import, print_problems, print_published, redacted_words
 from nugget.render.terminal import console, note
 from nugget.text import clean, counted
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from nugget.brain.filing import ForgetResult, MoveResult
 
 commands = typer.Typer(add_completion=False)
 
-
-DEFAULT_DOMAIN = "general"
-
-
 _MAX_STDIN_CHARS = 5_000_000
+UnitArgument = Annotated[str, Argument(metavar="ID", help="The unit, such as pattern/retry-once.")]
 
 
 @commands.command()
 def add(
-    text: Annotated[list[str], typer.Argument(metavar="TEXT|-", help="What to keep; - reads it from stdin.")],
+    text: Annotated[list[str], Argument(metavar="TEXT|-", help="What to keep; - reads it from stdin.")],
     kind: Annotated[
-        KnowledgeType, typer.Option("--type", metavar="TYPE", help=f"One of: {', '.join(KnowledgeType)}.")
+        KnowledgeType, Option("--type", metavar="TYPE", help=f"One of: {', '.join(KnowledgeType)}.")
     ] = KnowledgeType.PATTERN,
-    domain: Annotated[str, typer.Option("--domain", help="Where it is filed, e.g. coding/go.")] = DEFAULT_DOMAIN,
-    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="T,..", help="Words it is filed under.")] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Else the first heading or sentence.")] = None,
-    confidence: Annotated[float, typer.Option("--confidence", min=0, max=1, help="How sure you are.")] = 0.8,
+    domain: Annotated[str, Option("--domain", help="Where it is filed, e.g. coding/go.")] = "general",
+    tags: Annotated[list[str] | None, Option("--tag", metavar="T,..", help="Words it is filed under.")] = None,
+    title: Annotated[str | None, Option("--title", help="Else the first heading or sentence.")] = None,
+    confidence: Annotated[float, Option("--confidence", min=0, max=1, help="How sure you are.")] = 0.8,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -51,7 +58,6 @@ def add(
     """
     from nugget.brain import load
     from nugget.brain.filing import add_unit
-    from nugget.config import load_settings, read_environment
     from nugget.redaction import allow_list
 
     given = _stdin() if text == ["-"] else " ".join(text)
@@ -72,24 +78,22 @@ def add(
 
 def _stdin() -> str:
     """Read stdin as UTF-8 whatever the locale. Raises UsageError for bytes that are not text."""
-    content = sys.stdin.buffer.read(4 * _MAX_STDIN_CHARS + 1)
+    content = sys.stdin.buffer.read(4 * _MAX_STDIN_CHARS + 4)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if len(content) > 4 * _MAX_STDIN_CHARS:
-            return " " * (_MAX_STDIN_CHARS + 1)
         line = content.count(b"\n", 0, error.start) + 1
-        raise UsageError(
-            f"Standard input is not UTF-8 text (line {line}).", hint="`iconv -t UTF-8` converts it."
-        ) from None
+        hint = "`iconv -t UTF-8` converts it."
+        raise UsageError(f"Standard input is not UTF-8 text (line {line}).", hint=hint) from None
+
+
+def _note_redacted(counts: Mapping[str, int]) -> None:
+    if counts:
+        note(f"{redacted_words(counts)} (`nugget config set redaction.allow` lets more through)")
 
 
 @commands.command()
-def forget(
-    unit_id: Annotated[str, typer.Argument(metavar="ID", help="The unit, such as pattern/retry-once.")],
-    as_json: JsonOption = False,
-    brain: BrainOption = None,
-) -> None:
+def forget(unit_id: UnitArgument, as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Take a unit out of the brain and keep it from coming back.
 
     Its file goes, with the relations to it, and it is not proposed again. Its text stays in git's history
@@ -101,25 +105,22 @@ def forget(
     with open_brain(brain) as opened:
         result = forget_unit(opened.path, unit_id.removeprefix("brain:"))
         opened.refresh()
-        asked_for, archive = expecting(opened.path, result.id), opened.environment.home / "archive"
+        golden, archive = expecting(opened.path, result.id), opened.environment.home / "archive"
     if as_json:
-        print_json({
-            "id": result.id, "path": result.path, "relinked": list(result.relinked), "commit": result.commit,
-            "golden": [{"path": path, "line": line} for path, line in asked_for],
-        })  # fmt: skip
+        print_json(_change_json(result, golden, "id", "path"))
         return
-    out = console()
-    out.print(f"Forgot {clean(result.id)}; it will not be proposed again.")
-    _print_relinked(out, result.relinked, "Relations to it were taken out of")
-    _print_golden(out, asked_for, "expects it: take it out there, or name another unit.")
-    out.print(f"What it said may still be in git's history and archived sessions ({clean(str(archive))}).", style="dim")
+    console().print(f"Forgot {clean(result.id)}; it will not be proposed again.")
+    _print_followed(result, golden, "Relations to it were taken out of",
+                    "expects it: take it out there, or name another unit.")  # fmt: skip
+    text = f"What it said may still be in git's history and archived sessions ({clean(str(archive))})."
+    console().print(text, style="dim")
 
 
 @commands.command("mv")
 def move(
-    unit_id: Annotated[str, typer.Argument(metavar="ID", help="The unit, such as pattern/retry-once.")],
-    domain: Annotated[str | None, typer.Option("--domain", help="File it under this domain.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Call it <type>/NAME from now on.")] = None,
+    unit_id: UnitArgument,
+    domain: Annotated[str | None, Option("--domain", help="File it under this domain.")] = None,
+    name: Annotated[str | None, Option("--name", help="Rename it to <type>/NAME.")] = None,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -134,23 +135,33 @@ def move(
         raise UsageError("Say where to: --domain, --name, or both.")
     folder = brain_folder(brain)
     result = move_unit(folder, unit_id.removeprefix("brain:"), domain=domain, slug=name)
-    asked_for = expecting(folder, result.old_id) if result.new_id != result.old_id else []
+    golden = expecting(folder, result.old_id) if result.new_id != result.old_id else []
     if as_json:
-        print_json({
-            "old_id": result.old_id, "new_id": result.new_id, "old_path": result.old_path,
-            "new_path": result.new_path, "relinked": list(result.relinked), "commit": result.commit,
-            "golden": [{"path": path, "line": line} for path, line in asked_for],
-        })  # fmt: skip
+        print_json(_change_json(result, golden, "old_id", "new_id", "old_path", "new_path"))
         return
-    out = console()
-    out.print(f"{clean(result.new_id)} is in {clean(result.new_path)} now.")
-    _print_relinked(out, result.relinked, "Relations to it were changed in")
-    _print_golden(out, asked_for, f"expects {clean(result.old_id)}: name {clean(result.new_id)} there.")
+    console().print(f"{clean(result.new_id)} is in {clean(result.new_path)} now.")
+    _print_followed(result, golden, "Relations to it were changed in",
+                    f"expects {clean(result.old_id)}: name {clean(result.new_id)} there.")  # fmt: skip
+
+
+def _change_json(result: object, golden: Sequence[tuple[str, int]], *names: str) -> dict[str, object]:
+    questions = [{"path": path, "line": line} for path, line in golden]
+    return fields(result, *names, "relinked", "commit") | {"golden": questions}
+
+
+def _print_followed(
+    result: ForgetResult | MoveResult, golden: Sequence[tuple[str, int]], relations: str, question: str
+) -> None:
+    """Print which files changed with a unit, and a line for each golden question that expects it."""
+    if result.relinked:
+        console().print(f"{relations} {', '.join(clean(path) for path in result.relinked)}.")
+    for path, line in golden:
+        console().print(f"{clean(path)}:{line} {question}", style="yellow")
 
 
 @commands.command()
 def lint(
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="[PATH..]", help="Only these files.")] = None,
+    paths: Annotated[list[Path] | None, Argument(metavar="PATH..", help="Only these files.")] = None,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -159,7 +170,6 @@ def lint(
     Made for the brain's own CI: the exit code is 1 when a file has an error.
     """
     from nugget.brain.lint import lint as check
-    from nugget.config import expanded, load_settings, read_environment
 
     here = current_folder()
     folder, environment = brain_folder(brain), read_environment()
@@ -176,34 +186,14 @@ def lint(
     raise typer.Exit(1 if errors else 0)
 
 
-def _note_redacted(counts: Mapping[str, int]) -> None:
-    if counts:
-        kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
-        note(f"redacted before anything was kept: {kinds} (`nugget config set redaction.allow` lets more through)")
-
-
-def _print_relinked(out: Console, relinked: Sequence[str], what: str) -> None:
-    if relinked:
-        out.print(f"{what} {', '.join(clean(path) for path in relinked)}.")
-
-
-def _print_golden(out: Console, asked_for: Sequence[tuple[str, int]], said: str) -> None:
-    """One line for each golden question that the change concerns."""
-    for path, line in asked_for:
-        out.print(f"{clean(path)}:{line} {said}", style="yellow")
-
-
-DEFAULT_LIMIT = 100
-
-
 @commands.command("import")
 def import_notes(
-    path: Annotated[Path, typer.Argument(metavar="FOLDER|FILE", help="Markdown notes, ADRs, rules, or an export.")],
+    path: Annotated[Path, Argument(metavar="FOLDER|FILE", help="Markdown notes, ADRs, rules, or an export.")],
     domain: Annotated[
-        str | None, typer.Option("--domain", help="Where all of it is filed, e.g. coding/go; else by the folders.")
+        str | None, Option("--domain", help="Where all of it is filed, e.g. coding/go; else by the folders.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Units proposed at once.")] = DEFAULT_LIMIT,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be proposed; write nothing.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Units proposed at once.")] = 100,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -216,6 +206,6 @@ def import_notes(
         result = opened.import_notes(path, domain=domain, limit=limit, dry_run=dry_run)
     if as_json:
         print_json(import_json(result) | {"published": [asdict(entry) for entry in result.published.publications]})
-        return
-    print_import(console(), result, dry_run=dry_run)
-    print_published(console(), result.published, is_requested=False)
+    else:
+        print_import(console(), result, dry_run=dry_run)
+        print_published(console(), result.published, is_requested=False)

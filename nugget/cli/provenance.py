@@ -1,16 +1,21 @@
-"""Commands about why code is the way it is: extract, context, coverage, promote, commit."""
+"""Commands about why code is the way it is: extract, context, nuggets, coverage, promote, commit."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from nugget.cli.capture import Method
 from nugget.cli.terminal import (
     BrainOption,
+    DryRunOption,
+    ExplainOption,
     JsonOption,
     current_folder,
     listed,
@@ -20,33 +25,46 @@ from nugget.cli.terminal import (
     progress,
     provenance,
 )
-from nugget.config import load_settings, read_environment
+from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import GitError
 from nugget.infra.brain_in_use import default_brain
 from nugget.models import Depth, KnowledgeType
 from nugget.models.nuggets import NuggetType
-from nugget.render.json import context_json, extraction_json, fields, gaps_json
-from nugget.render.provenance import print_code_answer, print_coverage, print_extraction, print_gaps
+from nugget.render.json import context_json, extraction_json, fields, gaps_json, listed_json, whole_json
+from nugget.render.provenance import (
+    print_code_answer,
+    print_coverage,
+    print_extraction,
+    print_gaps,
+    print_imported,
+    print_missing,
+    print_nugget,
+    print_nuggets,
+)
 from nugget.render.terminal import console, note
-from nugget.text import DATE_FORMS, one_line
-
-if TYPE_CHECKING:
-    pass
+from nugget.text import DATE_FORMS, counted, one_line
 
 commands = typer.Typer(add_completion=False)
+nuggets = typer.Typer(help="List nuggets of this workspace, newest session first.", invoke_without_command=True)
+commands.add_typer(nuggets, name="nuggets")
+
+NuggetTypeOption = Annotated[
+    list[str] | None, Option("--type", metavar="T,..", help=f"Only these types: {', '.join(NuggetType)}.")
+]
+NuggetArgument = Annotated[str, Argument(metavar="ID", help="A nugget's id, or the beginning of it.")]
 
 
 @commands.command()
 def extract(
-    everything: Annotated[bool, typer.Option("--all", help="The sessions of every workspace.")] = False,
+    everything: Annotated[bool, Option("--all", help="The sessions of every workspace.")] = False,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="One session, by its id or the beginning of it.")
+        str | None, Option("--session", metavar="ID", help="One session, by its id or the beginning of it.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Extract again what was extracted already.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be extracted; write nothing.")] = False,
-    method: Annotated[
-        Method, typer.Option("--method", help="How to find nuggets; auto is generative with a key.")
-    ] = Method.AUTO,
+    force: Annotated[bool, Option("--force", help="Extract again what was extracted already.")] = False,
+    dry_run: DryRunOption = False,
+    method: Annotated[Method, Option("--method", help="How to find nuggets; auto is generative with a key.")] = (
+        Method.AUTO
+    ),
     as_json: JsonOption = False,
 ) -> None:
     """Extract nuggets, and which files were touched, from the sessions of this workspace.
@@ -67,32 +85,18 @@ def extract(
     raise typer.Exit(1 if any(outcome.state == "failed" for outcome in outcomes) else 0)
 
 
-TYPE_NAMES = ", ".join(NuggetType)
-
-
-NuggetTypeOption = Annotated[
-    list[str] | None, typer.Option("--type", metavar="T,..", help=f"Only these types: {TYPE_NAMES}.")
-]
-
-
-SessionSinceOption = Annotated[
-    str | None,
-    typer.Option("--since", metavar="DATE", help=f"Only sessions since then: {DATE_FORMS}."),
-]
-
-
 @commands.command("context")
 def code_context(
-    path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="A file or folder of the repository.")] = None,
-    symbol: Annotated[
-        str | None, typer.Option("--symbol", metavar="NAME", help="A function, class or variable.")
-    ] = None,
-    query: Annotated[str | None, typer.Option("--query", "-q", metavar="TEXT", help="What you want to know.")] = None,
-    budget: Annotated[int, typer.Option("--budget", metavar="TOKENS", help="Tokens in the answer.")] = 2000,
+    path: Annotated[str | None, Argument(metavar="PATH", help="A file or folder of the repository.")] = None,
+    symbol: Annotated[str | None, Option("--symbol", metavar="NAME", help="A function, class or variable.")] = None,
+    query: Annotated[str | None, Option("--query", "-q", help="What you want to know.")] = None,
+    budget: Annotated[int, Option("--budget", metavar="TOKENS", help="Tokens in the answer.")] = 2000,
     types: NuggetTypeOption = None,
-    depth: Annotated[Depth, typer.Option("--depth", help="How much of each nugget.")] = Depth.STANDARD,
-    since: SessionSinceOption = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show how each score came about.")] = False,
+    depth: Annotated[Depth, Option("--depth", help="How much of each nugget.")] = Depth.STANDARD,
+    since: Annotated[
+        str | None, Option("--since", metavar="DATE", help=f"Only sessions since then: {DATE_FORMS}.")
+    ] = None,
+    explain: ExplainOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -101,13 +105,10 @@ def code_context(
     Give a path, a --query, or both: what matches both then comes first. The answer holds what earlier sessions decided,
     tried and turned down, and what a person reviewed and kept in the brain.
     """
-    from nugget.provenance import code_query
-
-    asked = code_query(
+    bundle = provenance(brain).context(
         path=path, symbol=symbol, text=query, types=[name.lower() for name in listed(types)],
         since=moment(since, now=datetime.now(UTC)), depth=depth, budget_tokens=budget,
     )  # fmt: skip
-    bundle = provenance(brain).context(asked)
     if as_json:
         for text in bundle.notes:
             note(text)
@@ -118,8 +119,8 @@ def code_context(
 
 @commands.command("coverage")
 def show_coverage(
-    gaps: Annotated[bool, typer.Option("--gaps", help="Files asked about or changed more than explained.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Files, at most.")] = 40,
+    gaps: Annotated[bool, Option("--gaps", help="Files asked about or changed more than explained.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Files, at most.")] = 40,
     as_json: JsonOption = False,
 ) -> None:
     """Show how many nuggets each file has, or with --gaps where they are missing."""
@@ -139,12 +140,12 @@ def show_coverage(
 
 @commands.command()
 def commit(
-    auto: Annotated[bool, typer.Option("--auto", help="Commit at once, without opening the editor.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the message; commit nothing.")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Write the message by rules, without a model.")] = False,
-    model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model that writes it.")] = None,
+    auto: Annotated[bool, Option("--auto", help="Commit at once, without opening the editor.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the message; commit nothing.")] = False,
+    offline: Annotated[bool, Option("--offline", help="Write the message by rules, without a model.")] = False,
+    model: Annotated[str | None, Option("--model", metavar="MODEL", help="The model that writes it.")] = None,
     hook: Annotated[
-        Path | None, typer.Option("--hook", metavar="FILE", help="As git's hook: write the message into this file.")
+        Path | None, Option("--hook", metavar="FILE", help="As git's hook: write the message into this file.")
     ] = None,
 ) -> None:
     """Commit what is staged, with a message from the sessions that wrote it.
@@ -167,8 +168,8 @@ def commit(
         note("There is no key for a model (ANTHROPIC_API_KEY): the message is made by rules.")
     made = commits.prepare(here, environment, settings, now=datetime.now(UTC), llm=llm, model=model)
     assert made is not None
-    for said in made.notes:
-        note(said)
+    for text in made.notes:
+        note(text)
     if dry_run:
         typer.echo(made.message, nl=False)
         return
@@ -178,8 +179,7 @@ def commit(
         raise GitError("A merge, cherry-pick or rebase is under way: git has a message for it.", hint=hint)
     file = git.git_dir(top) / "NUGGET_EDITMSG"
     file.write_text(made.message, "utf-8")
-    code = git.commit_staged(top, file, edit=not auto)
-    if code:
+    if git.commit_staged(top, file, edit=not auto):
         note(f"Nothing was committed. The message is in {file}")
         raise typer.Exit(1)
     file.unlink(missing_ok=True)
@@ -187,13 +187,12 @@ def commit(
 
 @commands.command("promote")
 def promote_nugget(
-    nugget: Annotated[str, typer.Argument(metavar="ID", help="A nugget's id, or the beginning of it.")],
+    nugget: NuggetArgument,
     type: Annotated[
-        str | None,
-        typer.Option("--type", metavar="T", help=f"Become this type: {', '.join(KnowledgeType)}."),
+        str | None, Option("--type", metavar="T", help=f"Become this type: {', '.join(KnowledgeType)}.")
     ] = None,
-    domain: Annotated[str, typer.Option("--domain", metavar="D", help="File it under this domain.")] = "coding",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be proposed; write nothing.")] = False,
+    domain: Annotated[str, Option("--domain", metavar="D", help="File it under this domain.")] = "coding",
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -213,7 +212,7 @@ def promote_nugget(
         )  # fmt: skip
         result = promote(found, bound, stale=stale)
     if as_json:
-        changes = [{"path": one.path, "id": one.unit.id, "reason": one.reason} for one in result.changes]
+        changes = [fields(one, "path", "unit.id", "reason") for one in result.changes]
         print_json({"nugget": result.nugget, "branch": result.branch, "changes": changes})
         return
     out = console()
@@ -222,3 +221,86 @@ def promote_nugget(
         out.print(f"{one_line(found.id)} {verb} as {one_line(one.unit.id)} ({one_line(one.path)}).")
     if result.branch:
         out.print(f"It waits on {result.branch}; `nugget review show` shows it.")
+
+
+@nuggets.callback()
+def list_nuggets(
+    ctx: typer.Context,
+    file: Annotated[str | None, Option("--file", metavar="PATH", help="Only of this file, or below this folder.")] = (
+        None
+    ),
+    types: NuggetTypeOption = None,
+    stale: Annotated[bool, Option("--stale", help="Only stale ones.")] = False,
+    check: Annotated[
+        bool, Option("--check", help="List paths and symbols that are named and do not exist any more.")
+    ] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Nuggets, at most.")] = 50,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """List nuggets of this workspace, newest session first.
+
+    With --check the exit code is 1 if something named is missing.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    known = provenance(brain)
+    if check:
+        missing, looked_at = known.missing()
+        if as_json:
+            found = [fields(one, "ref", "summary", "kind", "name") for one in missing]
+            print_json({"checked": looked_at, "missing": found})
+        else:
+            print_missing(console(), missing, looked_at)
+        raise typer.Exit(1 if missing else 0)
+    names = [name.lower() for name in listed(types)]
+    chosen, reasons, total = known.nuggets(file, names, stale=stale, limit=limit)
+    if as_json:
+        print_json({"nuggets": [listed_json(one, reasons.get(one.id)) for one in chosen], "total": total})
+    else:
+        print_nuggets(console(), chosen, reasons, total)
+
+
+@nuggets.command("inspect")
+def inspect_nugget(nugget: NuggetArgument, as_json: JsonOption = False) -> None:
+    """Show one nugget with everything that is known about it."""
+    found, reason = provenance().nugget(nugget)
+    if as_json:
+        print_json(whole_json(found, reason))
+    else:
+        print_nugget(console(), found, reason)
+
+
+@nuggets.command("export")
+def export_nuggets(
+    file: Annotated[str, Argument(metavar="FILE", help="Where to write; by default standard output.")] = "-",
+    everything: Annotated[bool, Option("--all", help="The nuggets of every workspace.")] = False,
+) -> None:
+    """Write the nuggets and file touches of this workspace as JSON lines, to be imported on another machine."""
+    lines = list(provenance().export_lines(everything=everything))
+    text = "".join(f"{line}\n" for line in lines)
+    if file == "-":
+        sys.stdout.write(text)
+    else:
+        expanded(file).write_text(text, "utf-8", "replace")
+    sessions = sum('"kind": "session"' in line[:60] for line in lines)
+    note(f"{counted(sessions, 'session')}, {counted(len(lines) - sessions, 'line')} exported")
+    if not lines:
+        note("Next: nugget extract")
+
+
+@nuggets.command("import")
+def import_nuggets(
+    file: Annotated[
+        typer.FileBinaryRead, Argument(metavar="FILE", help="What an export wrote; `-` is standard input.")
+    ],
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Import exported nuggets. What is known already is left as it is."""
+    done = provenance().import_lines(file, name=file.name, dry_run=dry_run)
+    if as_json:
+        print_json(asdict(done) | {"dry_run": dry_run, "problems": [str(problem) for problem in done.problems]})
+    else:
+        print_imported(console(), done, dry_run=dry_run)
+    raise typer.Exit(1 if done.problems and not done.sessions else 0)

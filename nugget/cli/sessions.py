@@ -1,51 +1,65 @@
-"""`nugget sessions`: list, inspect and read the sessions of a workspace."""
+"""Commands about what happened: sessions, logs, shell-init."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from nugget.cli.terminal import JsonOption, PagerOption, moment, paged, print_json, provenance
-from nugget.render.json import session_detail_json, session_json, whole_session_json
-from nugget.render.sessions import print_session, print_session_detail, print_sessions
-from nugget.render.terminal import console
-from nugget.text import DATE_FORMS
+from nugget.cli.terminal import (
+    ExplainOption,
+    JsonOption,
+    PagerOption,
+    current_folder,
+    moment,
+    paged,
+    print_json,
+    progress,
+    provenance,
+)
+from nugget.config import load_settings, read_environment
+from nugget.errors import UsageError
+from nugget.render.json import ingested_json, log_session_json, session_detail_json, session_json, whole_session_json
+from nugget.render.sessions import print_ingested, print_log_sessions, print_session, print_session_detail
+from nugget.render.sessions import print_sessions as print_known
+from nugget.render.terminal import console, note, print_evidence
+from nugget.text import DATE_FORMS, counted
 
 if TYPE_CHECKING:
-    pass
+    from nugget.app.logs import Logs
 
 commands = typer.Typer(add_completion=False)
-
-
-sessions = typer.Typer(
-    help="The agent sessions of this workspace, newest first.", invoke_without_command=True, no_args_is_help=False
-)
+sessions = typer.Typer(help="List the agent sessions of this workspace, newest first.", invoke_without_command=True)
+logs = typer.Typer(help="Show what happened in shells and agent sessions: commands, failures, fixes.",
+                   no_args_is_help=True)  # fmt: skip
 commands.add_typer(sessions, name="sessions")
+commands.add_typer(logs, name="logs")
+
+Intent = StrEnum("Intent", ["debug", "resume", "what-changed", "status", "general"])
+Shell = StrEnum("Shell", ["bash", "zsh", "fish"])
+SinceOption = Annotated[str | None, Option("--since", metavar="DATE", help=f"Only since then: {DATE_FORMS}.")]
 
 
 @sessions.callback()
-def list_sessions(
-    ctx: typer.Context,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="DATE", help=f"Only since then: {DATE_FORMS}.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """The agent sessions of this workspace, newest first."""
+def list_sessions(ctx: typer.Context, since: SinceOption = None, as_json: JsonOption = False) -> None:
+    """List the agent sessions of this workspace, newest first."""
     if ctx.invoked_subcommand is not None:
         return
     workspace, found = provenance().sessions(moment(since, now=datetime.now(UTC)))
     if as_json:
         print_json({"workspace": workspace.identity, "sessions": [session_json(one) for one in found]})
     else:
-        print_sessions(found, workspace)
+        print_known(found, workspace)
 
 
 @sessions.command()
 def inspect(
-    session: Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the beginning of it.")],
+    session: Annotated[str, Argument(metavar="ID", help="A session's id, or the beginning of it.")],
     as_json: JsonOption = False,
 ) -> None:
     """Show one session: its prompts, the files that it touched, what was learned, a summary of its events."""
@@ -58,8 +72,8 @@ def inspect(
 
 @sessions.command()
 def show(
-    session: Annotated[str, typer.Argument(metavar="ID", help="The session's id, or its beginning, or a ref.")],
-    full: Annotated[bool, typer.Option("--full", help="Unfold what was run, printed and written.")] = False,
+    session: Annotated[str, Argument(metavar="ID", help="The session's id, or its beginning, or a ref.")],
+    full: Annotated[bool, Option("--full", help="Unfold what was run, printed and written.")] = False,
     pager: PagerOption = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -74,3 +88,101 @@ def show(
     out = console()
     with paged(out, is_wanted=pager):
         print_session(out, whole, full=full)
+
+
+@logs.command("ingest")
+def ingest(
+    session: Annotated[str | None, Argument(metavar="SESSION", help="The id of a session.")] = None,
+    everything: Annotated[bool, Option("--all", help="Every session of shells and agents.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read what is new in the logs of a session, or of all."""
+    if (session is None) != everything:
+        raise UsageError("Name a session, or give --all.", hint="`nugget logs sessions` lists the sessions there are.")
+    with _opened() as opened:
+        done, problems = opened.ingest(session)
+    for problem in problems:
+        note(str(problem))
+    if as_json:
+        found = [ingested_json(result) for result in done]
+        print_json({"sessions": found, "problems": [str(p) for p in problems]} if session is None else found[0])
+    else:
+        print_ingested(console(), done)
+
+
+@logs.command("context")
+def bundle(
+    question: Annotated[list[str] | None, Argument(metavar="QUESTION", help="What you want to know.")] = None,
+    session: Annotated[str | None, Option("--session", metavar="ID", help="A session, by its id.")] = None,
+    last: Annotated[bool, Option("--last", help="The session that was last written to (the default).")] = False,
+    workspace: Annotated[bool, Option("--workspace", help="All sessions of this code repository.")] = False,
+    intent: Annotated[Intent | None, Option("--intent", metavar="INTENT", help=f"One of: {', '.join(Intent)}.")] = None,
+    explain: ExplainOption = False,
+    max_chars: Annotated[int, Option("--max-chars", min=0, help="Most characters of the text.")] = 12_000,
+    max_lines: Annotated[int, Option("--max-lines", min=0, help="Most lines of the text.")] = 120,
+    max_incidents: Annotated[int, Option("--max-incidents", min=0, help="Most incidents.")] = 5,
+    output_window: Annotated[
+        int, Option("--output-window", min=0, metavar="LINES", help="Latest lines of each stream to look at.")
+    ] = 40,
+    artifacts: Annotated[bool, Option("--artifacts/--no-artifacts", help="With or without notes.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Show evidence for a question: failures with their output and fixes, edits, todos, where you were.
+
+    New logs of the session are read first.
+    """
+    from nugget.evidence import BundleOptions, bundle_json
+
+    if sum((session is not None, last, workspace)) > 1:
+        raise UsageError("Give one of --session, --last and --workspace.")
+    options = BundleOptions(
+        intent=intent, max_lines=max_lines, max_chars=max_chars, output_window=output_window,
+        max_incidents=max_incidents, include_artifacts=artifacts, explain=explain,
+    )  # fmt: skip
+    text = " ".join(question or ())
+    with _opened() as opened:
+        if workspace:
+            found = opened.workspace_evidence(current_folder(), text, options)
+        else:
+            found = opened.session_evidence(session, text, options)
+    if as_json:
+        print_json(bundle_json(found, explain=explain))
+    else:
+        print_evidence(console(), found, explain=explain)
+
+
+@logs.command("sessions")
+def list_logged(
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Most sessions.")] = 20, as_json: JsonOption = False
+) -> None:
+    """List the sessions whose logs have been read, newest first, and how many more there are."""
+    with _opened() as opened:
+        known, counts, total, waiting = opened.sessions(limit)
+    if as_json:
+        shown = [log_session_json(one, counts[one.key]) for one in known]
+        print_json({"sessions": shown, "known": total, "not_ingested": waiting})
+        return
+    print_log_sessions(console(), known, counts)
+    if waiting:
+        note(f"{counted(waiting, 'session')} not read yet: `nugget logs ingest --all`.")
+
+
+@contextmanager
+def _opened() -> Iterator[Logs]:
+    from nugget.app.logs import Logs
+
+    environment = read_environment()
+    with progress() as tell:
+        yield Logs(environment=environment, settings=load_settings(environment), progress=tell, note=note)
+
+
+@commands.command()
+def shell_init(shell: Annotated[Shell, Argument(help="The shell to print the hook for.")]) -> None:
+    """Print a hook that records a shell: each command with its exit code, duration and folder.
+
+    Nothing is recorded until you have your shell read it, as in `eval "$(nugget shell-init bash)"`. A command that
+    begins with a space, or that NUGGET_SHELL_IGNORE names, is not recorded.
+    """
+    from nugget.infra.files import resource
+
+    typer.echo(resource(f"shell_hooks/nugget.{shell.value}").read_text("utf-8"), nl=False)

@@ -26,7 +26,7 @@ from nugget.http.completions import complete, no_llm
 from nugget.http.logs import LogApi
 from nugget.http.models import JSONReply, Refusal, without_secrets
 from nugget.infra.llm import DailyBudget, DailyCapReached, open_llm
-from nugget.mcp.answers import BEHIND
+from nugget.models import Bundle
 from nugget.redaction import redact
 from nugget.render.json import bundle_json, shown_json
 
@@ -177,7 +177,7 @@ async def completions(request: models.CompletionRequest, server: Running) -> Res
 
 
 def _search(request: models.SearchRequest, server: Server) -> Response:
-    return _sent(bundle_json(server.session.ready().search(request.query(server.identity))), server)
+    return _sent(server.session.ready().search(request.query(server.identity)), server)
 
 
 async def _ask(request: models.AskRequest, server: Server) -> Response:
@@ -187,17 +187,14 @@ async def _ask(request: models.AskRequest, server: Server) -> Response:
         bundle = brain.ask(request.query(), reranker=None if request.no_llm else brain.reranker(llm))
         if llm is None:
             bundle = replace(bundle, degraded=(*bundle.degraded, "no_llm"))
-        return _sent(bundle_json(brain.answer(bundle, llm)), server)
+        return _sent(brain.answer(bundle, llm), server)
 
     waits_for_llm = not request.no_llm and server.settings.llm.enabled and server.environment.anthropic_api_key
     return await to_thread.run_sync(work, limiter=server.llm_threads if waits_for_llm else None)
 
 
-def _sent(bundle: dict[str, Any], server: Server) -> Response:
-    """Return a bundle as it is sent, and sync what it does not know yet in the background."""
-    if BEHIND & {*bundle["degraded"]}:
-        server.session.catch_up(beside=True)
-    return JSONReply(without_secrets(bundle))
+def _sent(bundle: Bundle, server: Server) -> Response:
+    return JSONReply(without_secrets(bundle_json(server.session.caught_up(bundle))))
 
 
 async def _refused(_: Request, refusal: Refusal) -> Response:

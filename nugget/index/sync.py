@@ -38,10 +38,10 @@ class IndexState:
 
     `behind` counts the changed files that an answer does not know of yet; `other_model` says that the index has no
     vectors of the configured model. Both want a sync of its own, in the background. `model_problem` says why the last
-    sync could not have that model.
+    sync could not have that model, `rebuilt` why an index that was there has just been rebuilt.
     """
 
-    synced: SyncResult | None = None
+    rebuilt: str | None = None
     behind: int = 0
     other_model: bool = False
     model_problem: str | None = None

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from nugget.app.params import depth_named, source_names
-from nugget.config import load_settings
 from nugget.errors import BrainError, NuggetError, UsageError
-from nugget.infra.query_log import Face
-from nugget.models import Bundle, Depth, Filter, Hit, KnowledgeType, Query, SourceName
-from nugget.models.nuggets import NuggetQuery, NuggetType
+from nugget.models import Filter, KnowledgeType, Query, SourceName
+from nugget.models.nuggets import NuggetType
 from nugget.render import ORDERS, degraded_sentences, fence
 from nugget.render.json import context_json, decisions_json, file_history_json
 from nugget.render.markdown import MAX_CHARS, bundle_markdown, provenance_markdown
 from nugget.text import CHARS_PER_TOKEN, clean, estimate_tokens, one_line, printable
 
 if TYPE_CHECKING:
-    from nugget.app import Brain
     from nugget.app.agent_session import AgentSession
-    from nugget.provenance import CodeAnswer
     from nugget.retrieval.refs import Shown
 
 MAX_BUDGET_TOKENS = 10_000
@@ -33,8 +28,6 @@ LARGEST_CHARS = 49_000
 MAX_QUESTION_CHARS = 8_000
 MAX_NAME_CHARS = 1_000
 """Limit of any other argument: a longer one names nothing, and an answer that repeats it would drown."""
-BEHIND = frozenset({"index_behind", "vectors_behind"})
-"""Parts of an answer that are missing until a sync."""
 DECISIVE = (NuggetType.DECISION, NuggetType.REJECTION, NuggetType.CONSTRAINT)
 """The types that `openqed_decisions` returns."""
 
@@ -97,36 +90,15 @@ def answer(session: AgentSession, question: Question) -> str:
     return _answer_sources(session, question) if question.is_beyond_the_brain else _answer_brain(session, question)
 
 
-def answer_code(session: AgentSession, query: NuggetQuery, *, with_sessions: bool = False) -> CodeAnswer:
-    """Return what is known of a piece of code, with the brain's units if there is a brain. Raises NuggetError."""
-    from nugget.provenance import answer_code, log_answer
-
-    try:
-        brain = session.ready()
-    except UsageError:  # the brain here is not trusted: nothing is looked at in its folder
-        raise
-    except NuggetError:
-        brain = None
-    now, environment = datetime.now(UTC), session.environment
-    found = answer_code(
-        query, home=environment.home, folder=session.cwd, now=now, with_sessions=with_sessions,
-        brain_index=brain.index if brain else None, embedder=(lambda: brain.embedder) if brain else None,
-    )  # fmt: skip
-    log_answer(found, environment, brain.settings if brain else load_settings(environment), face=Face.MCP, now=now)
-    return found
-
-
 def openqed_context(session: AgentSession, *, budget: float, query: str | None, **asked: Any) -> dict[str, Any]:
     """Return openqed's `ContextResponse`. Raises NuggetError."""
-    from nugget.provenance import code_query
-
-    code = code_query(text=query, budget_tokens=_tokens(budget), **asked)
-    return context_json(answer_code(session, code).bundle, strict=True)
+    found = session.explain_code(text=query, budget_tokens=_tokens(budget), **asked)
+    return context_json(found.bundle, strict=True)
 
 
 def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> dict[str, Any]:
     """Return the sessions that touched a file, as many as fit into the budget. Raises NuggetError."""
-    found = answer_code(session, NuggetQuery(path=path, budget_tokens=1), with_sessions=True)
+    found = session.explain_code(path=path, budget_tokens=1, with_sessions=True)
     place = found.bundle.query.path or path
     room, shown = _tokens(budget) - estimate_tokens(json.dumps(file_history_json(place, (), shown=0))), 0
     for known in found.sessions:
@@ -139,8 +111,7 @@ def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> 
 
 def openqed_decisions(session: AgentSession, *, path: str | None, budget: float) -> dict[str, Any]:
     """Return decisions, rejections and constraints of a path or of the workspace. Raises NuggetError."""
-    asked = NuggetQuery(path=path or ".", types=DECISIVE, budget_tokens=_tokens(budget))
-    return decisions_json(answer_code(session, asked).bundle)
+    return decisions_json(session.explain_code(path=path or ".", types=DECISIVE, budget_tokens=_tokens(budget)).bundle)
 
 
 def _answer_brain(session: AgentSession, question: Question) -> str:
@@ -160,9 +131,7 @@ def _answer_brain(session: AgentSession, question: Question) -> str:
         budget_tokens=max(question.budget_tokens - code.used, _MIN_TOKENS), depth=depth_named(question.depth),
         profile=question.profile, only_helpful=True,
     )  # fmt: skip
-    bundle = brain.ask(query, reranker=brain.reranker(session.llm(brain)))
-    if "index_behind" in bundle.degraded:
-        session.catch_up()
+    bundle = session.caught_up(brain.ask(query, reranker=brain.reranker(session.llm(brain))))
     if not code.text:
         return bundle_markdown(bundle, question.max_chars)
     return f"{code.text}\n\n{bundle_markdown(bundle, question.max_chars - len(code.text) - 2)}"
@@ -174,56 +143,29 @@ def _answer_sources(session: AgentSession, question: Question) -> str:
     A place narrows provenance to its nuggets and sessions to those that touched the file; the answer says which
     sources it cannot narrow. Raises UsageError for memory without an identity.
     """
-    from nugget.retrieval.packing import pack
-
-    brain, sources, budget = session.ready(), question.sources, question.budget_tokens
+    sources, budget = question.sources, question.budget_tokens
     _check_memory(SourceName.MEMORY in sources, session.identity)
     code = CodePart()
     if question.place and {SourceName.PROVENANCE, SourceName.SESSIONS} & {*sources}:
         share = budget if set(sources) == {SourceName.PROVENANCE} else budget // 2
         code = _code_part(session, question, budget_tokens=share)
+    is_answered = SourceName.PROVENANCE in sources and code.text and code.is_found
+    rest = [name for name in sources if not (name == SourceName.PROVENANCE and is_answered)]
     of_code = code.text if SourceName.PROVENANCE in sources or not code.is_found else ""
-    rest = [name for name in sources if not (name == SourceName.PROVENANCE and code.text and code.is_found)]
     parts = [_how_narrowed(question, rest, code), of_code] if question.place else [of_code]
     if rest:
+        query = Query(
+            question.words, filter=Filter(sources=source_names(rest), types=tuple(question.types)), profile="task",
+            limit=question.limit or _HITS_A_SOURCE, depth=depth_named(question.depth),
+        )  # fmt: skip
         left = max(budget - (code.used if SourceName.PROVENANCE in sources else 0), _MIN_TOKENS)
-        bundle, found = _search(brain, question, rest, code.sessions, identity=session.identity)
-        if BEHIND & {*bundle.degraded}:
-            session.catch_up(beside=True)
-        packed, used, hint = pack(
-            sorted(found, key=lambda hit: -hit.score), budget_tokens=left, depth=Depth(question.depth)
-        )
-        room = question.max_chars - sum(len(part) + 2 for part in parts if part)
+        bundle = session.search(query, code.sessions, budget_tokens=left)
         missing = degraded_sentences(bundle.degraded)
         note = f"\nNote: {'; '.join(missing)}." if missing else ""
-        shown = bundle_markdown(replace(bundle, hits=packed, budget=used, more_context_hint=hint), room)
-        parts.append(shown if packed else f"Nothing in {', '.join(rest)} on: {one_line(question.words)}{note}")
+        room = question.max_chars - sum(len(part) + 2 for part in parts if part)
+        nothing = f"Nothing in {', '.join(rest)} on: {one_line(question.words)}{note}"
+        parts.append(bundle_markdown(bundle, room) if bundle.hits else nothing)
     return "\n\n".join(part for part in parts if part)
-
-
-def _search(
-    brain: Brain, question: Question, sources: Sequence[str], sessions: Sequence[str], *, identity: str | None
-) -> tuple[Bundle, list[Hit]]:
-    """Search the sources; sessions only among the given ones, if there are any."""
-    searches: list[tuple[Sequence[str], Sequence[str]]] = [(sources, ())]
-    if sessions and SourceName.SESSIONS in sources:
-        others = [name for name in sources if name != SourceName.SESSIONS]
-        searches = [*([(others, ())] if others else []), ([SourceName.SESSIONS], sessions)]
-    asked = Query(
-        question.words,
-        limit=question.limit or _HITS_A_SOURCE,
-        identity=identity,
-        profile="task",
-        depth=depth_named(question.depth),
-    )
-    types = tuple(question.types)
-    bundles = [
-        brain.search(replace(asked, filter=Filter(sources=source_names(names), sessions=tuple(ids), types=types)))
-        for names, ids in searches
-    ]
-    hits = [hit for bundle in bundles for hit in bundle.hits]
-    degraded = tuple(dict.fromkeys(reason for bundle in bundles for reason in bundle.degraded))
-    return replace(bundles[0], degraded=degraded, weak=all(bundle.weak for bundle in bundles)), hits
 
 
 def _how_narrowed(question: Question, rest: Sequence[str], code: CodePart) -> str:
@@ -248,17 +190,14 @@ def _code_part(session: AgentSession, question: Question, *, budget_tokens: int)
     A place that cannot be found becomes a sentence, since the rest of the answer does not depend on it. `types` may
     name types of knowledge units too; if they name no type of nugget, the part is empty.
     """
-    from nugget.provenance import code_query
-
     types = [name for name in question.types if name in list(NuggetType)]
     if not question.place or (question.types and not types):
         return CodePart()
     try:
-        query = code_query(
+        found = session.explain_code(
             path=question.path, symbol=question.symbol, types=types, depth=question.depth,
-            budget_tokens=max(budget_tokens, _MIN_TOKENS),
+            budget_tokens=max(budget_tokens, _MIN_TOKENS), with_sessions=True,
         )  # fmt: skip
-        found = answer_code(session, query, with_sessions=True)
     except NuggetError as error:
         named = printable(question.path or question.symbol or "")
         return CodePart(text=f"Nothing can be said of {named}: {error}", is_found=False)

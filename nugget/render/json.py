@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from nugget.models.nuggets import scope_text
@@ -15,7 +16,9 @@ from nugget.text import clean_values
 if TYPE_CHECKING:
     from nugget.capture import CaptureResult
     from nugget.capture.review import ProposalBranch, ProposedFile
+    from nugget.evidence import Ingested
     from nugget.importing import ImportResult
+    from nugget.index.events import LogSession
     from nugget.index.provenance import IndexedSession
     from nugget.index.sync import SyncResult
     from nugget.infra.workspace import Workspace
@@ -29,17 +32,13 @@ if TYPE_CHECKING:
 
 _BUDGET = ("requested", "used", "available", "truncated")
 _EVIDENCE = ("session", "quote", "speaker", "origin")
+_CHANGE = ("unit.id", "path", "unit.title", "unit.type", "unit.domain", "unit.confidence")
 
 
-def fields(value: object, *names: str) -> dict[str, Any]:
-    """Return attributes of a value as JSON; a dotted name is looked up step by step and keeps its last part."""
-    found: dict[str, Any] = {}
-    for name in names:
-        here: Any = value
-        for part in name.split("."):
-            here = getattr(here, part)
-        found[name.rpartition(".")[2]] = _plain(here)
-    return found
+def fields(value: object, *names: str, **renamed: str) -> dict[str, Any]:
+    """Return attributes of a value as JSON: `scope.path` as `path`, and with `where="scope.path"` as `where`."""
+    wanted = {name.rpartition(".")[2]: name for name in names} | renamed
+    return {key: _plain(attrgetter(name)(value)) for key, name in wanted.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -57,9 +56,8 @@ def bundle_json(bundle: Bundle) -> dict[str, Any]:
 
     `weak: true` is added when nothing found is likely to answer, `explain` when it was asked for.
     """
-    query = fields(bundle.query, "path", "symbol", "depth")
     value = {
-        "query": {"text": bundle.query.text, "profile": bundle.profile, **query},
+        "query": fields(bundle, "query.text", "profile", "query.path", "query.symbol", "query.depth"),
         "budget": fields(bundle.budget, *_BUDGET),
         **fields(bundle, "degraded", "answer"),
         "hits": [hit_json(hit) for hit in bundle.hits],
@@ -76,9 +74,7 @@ def hit_json(hit: Hit) -> dict[str, Any]:
     """Return one hit of `bundle_json`."""
     value = unit_json(hit.unit)
     related = value.pop("related")
-    chunks = [
-        {"breadcrumb": chunk.breadcrumb, "text": chunk.text, "score": round(chunk.score, 6)} for chunk in hit.chunks
-    ]
+    chunks = [fields(chunk, "breadcrumb", "text") | {"score": round(chunk.score, 6)} for chunk in hit.chunks]
     return value | {
         "ref": hit.ref, "stale": hit.stale_reason is not None, **fields(hit, "stale_reason"),
         "score": round(hit.score, 6), "chunks": chunks, "related": related, "reasons": list(hit.reasons),
@@ -100,14 +96,9 @@ def shown_json(shown: Shown) -> dict[str, Any]:
     if shown.unit is not None:
         evidence = [fields(entry, *_EVIDENCE) for entry in shown.unit.evidence]
         return clean_values(unit_json(shown.unit) | {"ref": shown.ref, "body": shown.unit.body, "evidence": evidence})
-    excerpt = shown.excerpt
-    assert excerpt is not None
-    passages = [
-        {"ref": one.ref, "role": one.role, **fields(one, "speaker", "timestamp", "text"),
-         "asked_for": one.is_target}
-        for one in excerpt.passages
-    ]  # fmt: skip
-    value = fields(excerpt, "ref", "source", "session", "title", "agent", "folder", "path")
+    names = ("ref", "role", "speaker", "timestamp", "text")
+    passages = [fields(one, *names, asked_for="is_target") for one in (shown.excerpt and shown.excerpt.passages) or ()]
+    value = fields(shown.excerpt, "ref", "source", "session", "title", "agent", "folder", "path")
     return clean_values(value | {"passages": passages})
 
 
@@ -176,29 +167,27 @@ def decisions_json(bundle: NuggetBundle) -> dict[str, Any]:
     for hit in bundle.hits:
         value = nugget_json(hit, strict=True)
         shown.append({"id": hit.nugget.id} | {name: value[name] for name in keys if name in value})
-    return clean_values({
-        "decisions": shown, "total": bundle.candidates, "shown": len(shown),
-        "scope": bundle.query.path or "workspace",
-    })  # fmt: skip
+    scope = bundle.query.path or "workspace"
+    return clean_values({"decisions": shown, "total": bundle.candidates, "shown": len(shown), "scope": scope})
 
 
 def listed_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
     """Return a nugget as `nugget nuggets --json` lists it."""
-    return {
-        "id": nugget.id, "type": str(nugget.type), "summary": nugget.summary, "detail": nugget.detail or None,
-        "scopePath": nugget.scope.path, "scopeSymbol": nugget.scope.symbol, "confidence": nugget.confidence,
-        "session": nugget.session, "sessionDate": iso_date(nugget.session_started), "sessionAgent": nugget.agent,
-        "speaker": nugget.speaker, "origin": nugget.origin, "reviewed": False,
-        "stale": reason is not None, "staleReason": _plain(reason),
+    value = fields(nugget, "id", "type", "summary", scopePath="scope.path", scopeSymbol="scope.symbol")
+    return value | {
+        "detail": nugget.detail or None, **fields(nugget, "confidence", "session"),
+        "sessionDate": iso_date(nugget.session_started), **fields(nugget, "speaker", "origin", sessionAgent="agent"),
+        "reviewed": False, "stale": reason is not None, "staleReason": _plain(reason),
     }  # fmt: skip
 
 
 def whole_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
     """Return a nugget as `nugget nuggets inspect --json` prints it."""
-    return listed_json(nugget, reason) | {
-        "alternatives": list(nugget.alternatives), "extractedAt": iso_date(nugget.extracted_at),
-        "method": nugget.method, "staleAfter": _plain(nugget.stale_after),
-        "sourcePrompt": nugget.source_prompt or None, "workspace": nugget.scope.repo, "fileHash": nugget.file_hash,
+    facts = fields(
+        nugget, "alternatives", "method", staleAfter="stale_after", workspace="scope.repo", fileHash="file_hash"
+    )
+    return listed_json(nugget, reason) | facts | {
+        "extractedAt": iso_date(nugget.extracted_at), "sourcePrompt": nugget.source_prompt or None,
         "evidence": [fields(entry, *_EVIDENCE) for entry in nugget.evidence],
     }  # fmt: skip
 
@@ -206,10 +195,7 @@ def whole_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
 def gaps_json(gaps: Gaps, limit: int) -> dict[str, Any]:
     """Return missing nuggets as `nugget coverage --gaps --json` prints them."""
     asked, unexplained = (
-        [
-            {"path": one.path, "queryCount": one.queries, "nuggetCount": one.nuggets, "changes": one.changes}
-            for one in found[:limit]
-        ]
+        [fields(one, "path", "changes", queryCount="queries", nuggetCount="nuggets") for one in found[:limit]]
         for found in (gaps.asked, gaps.unexplained)
     )
     return {"gaps": asked, "unexplained": unexplained, "degraded": list(gaps.degraded)}
@@ -219,7 +205,7 @@ def session_json(one: KnownSession) -> dict[str, object]:
     """Return a session as `nugget sessions --json` lists it."""
     record, known = one.record, one.indexed
     return {
-        "id": record.session, "agent": record.agent, "title": record.title or None, "branch": record.branch,
+        **fields(record, "agent", "branch", id="session"), "title": record.title or None,
         "started": iso_date(record.started), "ended": iso_date(record.ended), "extracted": known is not None,
         "nuggets": known.nuggets if known else 0, "files": known.files if known else 0,
     }  # fmt: skip
@@ -228,42 +214,44 @@ def session_json(one: KnownSession) -> dict[str, object]:
 def session_detail_json(detail: SessionDetail) -> dict[str, object]:
     """Return a session as `nugget sessions inspect --json` prints it."""
     artifacts = [
-        fields(touch, "path", "action") | {"previousPath": touch.previous_path, "sha256": touch.after_hash}
-        for touch in detail.touches
+        fields(touch, "path", "action", previousPath="previous_path", sha256="after_hash") for touch in detail.touches
     ]
     learned = [fields(one, "id", "type", "summary") | {"scope": one.scope.path or "workspace"}
                for one in detail.nuggets]  # fmt: skip
-    return session_json(detail.known) | {
-        "prompts": list(detail.prompts), "artifacts": artifacts, **fields(detail, "events", "failed"),
-        "learned": learned, "problem": detail.problem,
-    }  # fmt: skip
+    facts = fields(detail, "prompts", "events", "failed", "problem")
+    return session_json(detail.known) | facts | {"artifacts": artifacts, "learned": learned}
+
+
+def log_session_json(one: LogSession, counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return a session as `nugget logs sessions --json` lists it."""
+    times = {"started_ts_ms": "started_ms", "ended_ts_ms": "ended_ms"}
+    return fields(one, "source", "agent", "folder", "title", "workspace", session_id="id", **times) | dict(counts)
+
+
+def ingested_json(result: Ingested) -> dict[str, Any]:
+    """Return the counts of what was read of a session's logs."""
+    return {"session_id": result.session} | {
+        name: _plain(value) for name, value in asdict(result).items() if name != "session"
+    }
 
 
 def capture_json(result: CaptureResult) -> dict[str, Any]:
     """Return the result of a capture as JSON."""
-    units = [
-        fields(change.unit, "id") | {"path": change.path}
-        | fields(change.unit, "title", "type", "domain", "confidence")
-        | {"new": change.is_new, "reason": change.reason}
-        for change in result.changes
-    ]  # fmt: skip
-    value = fields(result, "session", "branch", "skipped", "method", "summary")
-    return value | {"units": units, **fields(result, "dropped", "redacted", "usd")}
+    units = [fields(change, *_CHANGE, "reason", new="is_new") for change in result.changes]
+    return fields(result, "session", "branch", "skipped", "method", "summary", "dropped", "redacted", "usd") | {
+        "units": units
+    }
 
 
 def import_json(result: ImportResult) -> dict[str, Any]:
     """Return the result of an import as JSON."""
     units = [
-        fields(change.unit, "id") | {"path": change.path}
-        | fields(change.unit, "title", "type", "domain", "confidence")
-        | {"reason": change.reason, "note": change.note, "from": change.unit.evidence[0].session}
+        fields(change, *_CHANGE, "reason", "note") | {"from": change.unit.evidence[0].session}
         for change in result.changes
-    ]  # fmt: skip
+    ]
     left_out = [fields(entry, "path", "line", "reason") for entry in result.left_out]
-    return {
-        **fields(result, "branch", "files"), "units": units, "left_out": left_out, "dropped": list(result.dropped),
-        "imported_before": result.known, "beyond_limit": result.waiting, "redacted": dict(result.redacted),
-    }  # fmt: skip
+    facts = fields(result, "branch", "files", "dropped", "redacted", imported_before="known", beyond_limit="waiting")
+    return facts | {"units": units, "left_out": left_out}
 
 
 def proposal_json(proposal: ProposalBranch) -> dict[str, Any]:
@@ -310,48 +298,25 @@ def status_json(seen: Status) -> dict[str, object]:
 
 def sync_json(result: SyncResult) -> dict[str, object]:
     """Return the result of a sync as JSON."""
-    value = {name: count for name, count in asdict(result).items() if name != "problems"}
-    return value | {"problems": [problem_json(problem) for problem in result.problems]}
+    return asdict(result) | {"problems": [problem_json(problem) for problem in result.problems]}
 
 
 def whole_session_json(whole: WholeSession) -> dict[str, Any]:
     """Return the session as `nugget sessions show --json` prints it."""
-    session = whole.session
-    return clean_values({
-        "id": session.id,
-        "agent": session.agent,
-        "title": session.title,
-        "path": session.path,
-        "archived": whole.is_archived,
-        "folder": session.cwd,
-        "branch": session.branch,
-        "started": session.started.isoformat() if session.started else None,
-        "ended": session.ended.isoformat() if session.ended else None,
-        "skipped_records": session.skipped_records,
-        "exchanges": [
-            {
-                "number": exchange.number,
-                "ref": f"session:{session.id}#{exchange.number}",
-                "events": [_event_json(event) for event in exchange.events],
-            }
-            for exchange in whole.exchanges
-        ],
-    })  # fmt: skip
+    names = ("id", "agent", "title", "path", "branch", "started", "ended", "skipped_records")
+    exchanges = [
+        {
+            "number": exchange.number,
+            "ref": f"session:{whole.session.id}#{exchange.number}",
+            "events": [_event_json(event) for event in exchange.events],
+        }
+        for exchange in whole.exchanges
+    ]
+    value = fields(whole.session, *names, folder="cwd")
+    return clean_values(value | {"archived": whole.is_archived, "exchanges": exchanges})
 
 
 def _event_json(event: Event) -> dict[str, Any]:
-    values = {
-        "kind": str(event.kind),
-        "text": event.text,
-        "speaker": event.speaker.value,
-        "origin": event.origin.value,
-        "timestamp": event.timestamp.isoformat() if event.timestamp else None,
-        "tool": event.tool,
-        "path": event.path,
-        "before": event.before,
-        "after": event.after,
-        "ok": event.ok,
-        "exit_code": event.exit_code,
-        "subagent": event.agent_id,
-    }
+    names = ("kind", "text", "speaker", "origin", "timestamp", "tool", "path", "before", "after", "ok", "exit_code")
+    values = fields(event, *names, subagent="agent_id")
     return {key: value for key, value in values.items() if value is not None}

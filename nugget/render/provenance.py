@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.text import Text
 from nugget.models.nuggets import scope_text
 from nugget.models.speech import said_how
 from nugget.render import iso_date, origin_text
-from nugget.render.terminal import console, explained_score, note
+from nugget.render.terminal import console, explained_score, note, print_facts
 from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
     from nugget.provenance.extraction import Outcome
     from nugget.provenance.inventory import Covered, Gaps, Missing
+    from nugget.provenance.transfer import Imported
+
+
+_PROMPT_CHARS = 2000
+_BAR_CHARS = 30
 
 
 def print_extraction(
@@ -39,51 +45,51 @@ def print_extraction(
     if counts["extracted"]:
         out.print("")
     out.print("Would be extracted:" if dry_run else "Extraction Results:")
-    out.print(f"  Extracted: {counts['extracted']}")
-    out.print(f"  Skipped:   {counts['skipped']}")
-    out.print(f"  Failed:    {counts['failed']}")
+    for state, count in counts.items():
+        out.print(f"  {state.title() + ':':<10} {count}")
     if tunings:
         out.print(f"  Changed by hand since: {counted(tunings, 'file')}")
     if usd := sum(one.usd for one in outcomes):
         out.print(f"  Cost:      ${usd:.4f}")
     if not outcomes and not everything:
         out.print(f"No session worked in {clean(here.name)} ({clean(str(here.root))}).")
-        out.print("Next: nugget extract --all takes the sessions of every workspace.")
+        out.print("Next: nugget extract --all reads the sessions of every workspace.")
 
 
-_PROMPT_CHARS = 2000
-
-
-_BAR_CHARS = 30
+def print_imported(out: Console, done: Imported, *, dry_run: bool) -> None:
+    """Print the result of an import of nuggets."""
+    for problem in done.problems[:20]:
+        note(f"left out: {one_line(str(problem))}")
+    if len(done.problems) > 20:
+        note(f"left out: {len(done.problems) - 20} more lines")
+    would = "would be " if dry_run else ""
+    what = f"{counted(done.new, 'nugget')} {would}new, {done.known} known already"
+    out.print(f"{counted(done.sessions, 'session')}: {what}.")
 
 
 def print_code_answer(out: Console, bundle: NuggetBundle, *, explain: bool = False) -> None:
-    """Nuggets with what is known of each, the notes, and what was left out."""
+    """Print nuggets with what is known of each, the notes, and what was left out."""
     query = bundle.query
     asked = query.path or query.text or "the workspace"
     about = f"{asked}#{query.symbol}" if query.symbol and query.path else asked
     size = f"{counted(len(bundle.hits), 'nugget')}, {bundle.budget.used:,} tokens"
-    out.print(Text.assemble(("Context for ", ""), (one_line(about), "bold"), (f" ({size})", "dim")))
+    out.print(Text.assemble("Context for ", (one_line(about), "bold"), (f" ({size})", "dim")))
     if not bundle.hits and not bundle.budget.truncated:
         out.print(Text("\n  Nothing is recorded on this.", style="yellow"))
     for hit in bundle.hits:
         out.print()
         _print_nugget_hit(out, hit, explain=explain)
-    if bundle.notes or bundle.more_context_hint:
-        out.print()
-    for text in (*bundle.notes, bundle.more_context_hint):
-        if text:
-            out.print(Text(one_line(text), style="dim"))
+    notes = [text for text in (*bundle.notes, bundle.more_context_hint) if text]
+    out.print(Text("\n".join(["", *map(one_line, notes)]), style="dim"), end="\n" if notes else "")
 
 
 def _print_nugget_hit(out: Console, hit: NuggetHit, *, explain: bool) -> None:
     nugget = hit.nugget
-    stale = f"  (stale: {str(hit.stale_reason).replace('_', ' ')})" if hit.stale_reason else ""
     name = hit.unit.type if hit.unit else str(nugget.type)
+    stale = _stale(hit.stale_reason)
     out.print(Text.assemble("  ", (f"[{name}]", "cyan"), " ", (one_line(nugget.summary), "bold"), (stale, "yellow")))
-    for line in clean(nugget.detail).split("\n"):
-        if line.strip():
-            out.print(Text(f"    {line.rstrip()}"))
+    for line in filter(str.strip, clean(nugget.detail).split("\n")):
+        out.print(Text(f"    {line.rstrip()}"))
     if nugget.alternatives:
         out.print(Text(f"    Alternatives: {one_line('; '.join(nugget.alternatives))}"))
     if nugget.source_prompt:
@@ -93,68 +99,65 @@ def _print_nugget_hit(out: Console, hit: NuggetHit, *, explain: bool) -> None:
         out.print(Text(f"    score {explained_score(hit.score, hit.contributions)}", style="dim"))
 
 
+def _stale(reason: StaleReason | None) -> str:
+    return f"  (stale: {str(reason).replace('_', ' ')})" if reason else ""
+
+
+def _header(out: Console, columns: str, width: int) -> None:
+    out.print(Text(columns, style="bold"))
+    out.print(Text("─" * width, style="dim"))
+
+
 def print_nuggets(out: Console, nuggets: Sequence[Nugget], reasons: Mapping[str, StaleReason], total: int) -> None:
-    """A table of nuggets, one line each."""
+    """Print a table of nuggets, one line each."""
     if not nuggets:
         out.print(Text("No nuggets found.", style="yellow"))
         return
     width = max(len("ID"), *(len(one.id) for one in nuggets)) + 2
-    out.print(Text(f"{'ID':<{width}}{'Type':<13}{'Scope':<31}Summary", style="bold"))
-    out.print(Text("─" * 90, style="dim"))
+    _header(out, f"{'ID':<{width}}{'Type':<13}{'Scope':<31}Summary", 90)
     for one in nuggets:
         scope = scope_text(one) if one.scope.path or one.scope.symbol else "(workspace)"
-        reason = reasons.get(one.id)
-        stale = f"  (stale: {str(reason).replace('_', ' ')})" if reason else ""
-        out.print(
-            Text.assemble(
-                (f"{one.id:<{width}}", "cyan"), f"{one.type:<13}", f"{_fitted(scope, 30)} ", one_line(one.summary),
-                (stale, "yellow"),
-            )
-        )  # fmt: skip
+        line = f"{one.type:<13}{_fitted(scope, 30)} {one_line(one.summary)}"
+        out.print(Text.assemble((f"{one.id:<{width}}", "cyan"), line, (_stale(reasons.get(one.id)), "yellow")))
     more = f" Shown are {len(nuggets)}; --limit shows more." if total > len(nuggets) else ""
     out.print(Text(f"\n{total:,} nugget(s) found.{more}", style="dim"))
 
 
 def print_nugget(out: Console, nugget: Nugget, reason: StaleReason | None) -> None:
-    """Everything that is known about one nugget."""
+    """Print everything that is known about one nugget."""
     facts = [
         ("ID", nugget.id), ("Type", str(nugget.type)), ("Summary", nugget.summary), ("Detail", nugget.detail),
-        ("Scope Path", nugget.scope.path or "(workspace)"), ("Symbol", nugget.scope.symbol or ""),
+        ("Scope Path", nugget.scope.path or "(workspace)"), ("Symbol", nugget.scope.symbol),
         ("Alternatives", "; ".join(nugget.alternatives)), ("Confidence", f"{nugget.confidence:g}"),
         ("Session", nugget.session), ("Said", said_how(nugget.speaker, nugget.origin)), ("Agent", nugget.agent),
-        ("Learned", iso_date(nugget.session_started) or ""),
-        ("Extracted", iso_date(nugget.extracted_at) or ""), ("Method", nugget.method),
-        ("Stale after", str(nugget.stale_after or "")), ("Stale", str(reason or "").replace("_", " ")),
-        ("Workspace", nugget.scope.repo or ""), ("Asked", shorten(clean(nugget.source_prompt), _PROMPT_CHARS)),
+        ("Learned", iso_date(nugget.session_started)), ("Extracted", iso_date(nugget.extracted_at)),
+        ("Method", nugget.method), ("Stale after", str(nugget.stale_after or "")),
+        ("Stale", str(reason or "").replace("_", " ")), ("Workspace", nugget.scope.repo),
+        ("Asked", shorten(clean(nugget.source_prompt), _PROMPT_CHARS)),
+        *(("Evidence", f"“{one_line(entry.quote)}”") for entry in nugget.evidence),
     ]  # fmt: skip
-    for name, value in facts:
-        if value:
-            out.print(Text.assemble((f"{name + ':':<14}", "dim"), one_line(value)))
-    for entry in nugget.evidence:
-        out.print(Text.assemble((f"{'Evidence:':<14}", "dim"), f"“{one_line(entry.quote)}”"))
+    print_facts(out, [(f"{name}:", value) for name, value in facts], width=14)
 
 
 def print_missing(out: Console, missing: Sequence[Missing], looked_at: int) -> None:
     """Print the names that nuggets and units mention and that no longer exist, by nugget."""
-    last = ""
-    for one in missing:
-        if one.ref != last:
-            out.print(Text.assemble((one_line(one.ref), "cyan"), f"  {one_line(one.summary)}"))
-            last = one.ref
-        out.print(Text.assemble("  ", (f"no {one.kind}", "yellow"), f" {one_line(one.name)}"))
+    for ref, found in groupby(missing, key=lambda one: one.ref):
+        names = list(found)
+        out.print(Text.assemble((one_line(ref), "cyan"), f"  {one_line(names[0].summary)}"))
+        for one in names:
+            out.print(Text.assemble("  ", (f"no {one.kind}", "yellow"), f" {one_line(one.name)}"))
     verdict = f"{len(missing)} missing." if missing else "Everything that is named exists."
-    out.print(Text(f"{'' if not missing else chr(10)}{counted(looked_at, 'nugget')} checked. {verdict}", style="dim"))
+    out.print(Text(f"{chr(10) * bool(missing)}{counted(looked_at, 'nugget')} checked. {verdict}", style="dim"))
 
 
 def print_coverage(out: Console, covered: Sequence[Covered], limit: int) -> None:
-    """A bar a file."""
+    """Print a bar a file."""
     if not covered:
         out.print(Text("No file has nuggets yet; `nugget extract` makes them from the sessions.", style="yellow"))
         return
     out.print(Text("Nugget coverage by file:\n", style="bold"))
-    most = covered[0].nuggets
     for one in covered[:limit]:
-        bar = "█" * max(1, round(_BAR_CHARS * one.nuggets / most))
+        bar = "█" * max(1, round(_BAR_CHARS * one.nuggets / covered[0].nuggets))
         out.print(Text.assemble(f"  {_fitted(one.path, 42)} ", (bar, "green"), f" {one.nuggets}"))
     more = f" {len(covered) - limit} more; --limit shows them." if len(covered) > limit else ""
     out.print(Text(f"\n{len(covered):,} file(s) with context nuggets.{more}", style="dim"))
@@ -164,16 +167,14 @@ def print_gaps(out: Console, gaps: Gaps, limit: int) -> None:
     """Print questions without answers, and files that change often without a nugget."""
     out.print(Text("Files with high queries but low nugget coverage:\n", style="bold"))
     if gaps.asked:
-        out.print(Text(f"{'Path':<51}{'Queries':<11}Nuggets", style="dim"))
-        out.print(Text("─" * 74, style="dim"))
+        _header(out, f"{'Path':<51}{'Queries':<11}Nuggets", 74)
+    else:
+        out.print(Text("  None: every file that was asked about has nuggets.", style="dim"))
     for one in gaps.asked[:limit]:
         out.print(Text(f"{_fitted(one.path, 50)} {one.queries:<11}{one.nuggets}"))
-    if not gaps.asked:
-        out.print(Text("  None: every file that was asked about has nuggets.", style="dim"))
     if gaps.unexplained:
         out.print(Text("\nFiles that change often and that nothing is known of:\n", style="bold"))
-        out.print(Text(f"{'Path':<51}Commits", style="dim"))
-        out.print(Text("─" * 74, style="dim"))
+        _header(out, f"{'Path':<51}Commits", 74)
     for one in gaps.unexplained[:limit]:
         out.print(Text(f"{_fitted(one.path, 50)} {one.changes}"))
     for reason in gaps.degraded:

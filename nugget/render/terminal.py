@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -23,45 +23,44 @@ if TYPE_CHECKING:
 
 IN_FULL = 3
 """So many of the best hits are shown with their passages, the rest in two lines each (all of them with `deep`)."""
-
-
 EXCERPT_CHARS = 150
-
-
 MAX_WIDTH = 110
 """Longer lines are hard to read, however wide the terminal is."""
 
-
 _INDENT = "   "
-
-
-_CODE = re.compile(r"`+[^`\n]+`+")
-
-
-_STRONG = re.compile(r"\*\*[^*\n]+\*\*")
-
-
+_RESULT_INDENT = "  "
+_CODE = r"`+[^`\n]+`+"
+_STRONG = r"\*\*[^*\n]+\*\*"
 _LIST_MARK = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+")
-
-
 _HEADING = re.compile(r"#{1,6}\s+(.*)")
+_SPEAKERS = {
+    "you": "You", "agent": "Agent", "quoted": "Quoted", "tool": "Tool",
+    "message": "Message", "command": "Command", "output": "Output",
+}  # fmt: skip
+_SPOKEN = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that takes text as it is: no markup, no emoji codes, no guessed highlights."""
+    """Return a rich console that takes text as it is: no markup, no emoji codes, no guessed highlights."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def note(text: str) -> None:
-    """One line for the person, on stderr."""
-
+    """Print one line for the person on stderr."""
     console(stderr=True).print(clean(text), style="dim")
 
 
+def print_facts(out: Console, facts: Iterable[tuple[str, str | None]], *, width: int = 13) -> None:
+    """Print the facts that are known, one a line, their names in a column."""
+    for name, value in facts:
+        if value:
+            put_parts(out, (f"{name:<{width}}", "dim"), (one_line(value), ""))
+
+
 def print_answer(out: Console, bundle: Bundle, *, explain: bool = False) -> None:
-    """The bundle for a person: passages, or an honest word where the brain does not know."""
+    """Print the passages of a bundle, or say that the brain does not know."""
     if not bundle.hits:
-        print_nothing_found(out, bundle)
+        _print_nothing_found(out, bundle)
     elif bundle.weak:
         put_line(out, "The brain does not seem to know this.", "bold yellow")
         put_line(out, "Nearest, probably not it:\n", "dim")
@@ -76,8 +75,7 @@ def print_answer(out: Console, bundle: Bundle, *, explain: bool = False) -> None
     print_footer(out, bundle, explain=explain)
 
 
-def print_nothing_found(out: Console, bundle: Bundle) -> None:
-    """Say that there is nothing, or no room for anything, and what to do next."""
+def _print_nothing_found(out: Console, bundle: Bundle) -> None:
     if bundle.more_context_hint:
         put_line(out, f"Nothing that matches fits into {counted(bundle.budget.requested, 'token')}.", "bold yellow")
         put_line(out, "Allow more with --budget.")
@@ -98,38 +96,25 @@ def print_sources(out: Console, hits: Sequence[Hit], cited: Sequence[str]) -> No
 
 
 def print_unit(out: Console, unit: Unit, *, today: date) -> None:
-    """One unit whole, with everything that is known about it."""
+    """Print one unit whole, with everything that is known about it."""
+    expired = " (expired)" if unit.stale_after and unit.stale_after < today else ""
+    scope = unit.scope
     put_line(out, one_line(unit.title), "bold")
-    for name, value in unit_facts(unit, today=today):
-        put_parts(out, (f"{name:<13}", "dim"), (one_line(value), ""))
+    print_facts(out, [
+        ("ref", unit.ref), ("type", unit.type), ("domain", unit.domain), ("tags", ", ".join(unit.tags)),
+        ("confidence", f"{unit.confidence:g}" if unit.is_judged else ""), ("from", unit.origin),
+        ("created", str(unit.created or "")), ("changed", str(unit.last_modified or "")),
+        ("stale after", f"{unit.stale_after}{expired}" if unit.stale_after else ""),
+        ("scope", " ".join(filter(None, (scope.repo, scope.path, scope.symbol))) if scope else ""),
+        ("file", unit.path), ("related", "; ".join(f"{edge.relation} {edge.id}" for edge in unit.related)),
+        ("alternatives", "; ".join(unit.alternatives)),
+    ])  # fmt: skip
     put_line(out, "")
     print_markdown(out, without_heading(unit), indent="")
     for entry in unit.evidence:
         said = f", {said_how(entry.speaker, entry.origin)}" if entry.speaker else ""
         put_line(out, f"\nFrom session {one_line(entry.session)}{said}:", "dim")
         print_markdown(out, f"“{entry.quote}”", indent=_INDENT)
-
-
-def unit_facts(unit: Unit, *, today: date) -> list[tuple[str, str]]:
-    """Name and value of what is known about a unit beside its text."""
-    expired = " (expired)" if unit.stale_after and unit.stale_after < today else ""
-    scope = unit.scope
-    facts = [
-        ("ref", unit.ref),
-        ("type", unit.type),
-        ("domain", unit.domain or ""),
-        ("tags", ", ".join(unit.tags)),
-        ("confidence", f"{unit.confidence:g}" if unit.is_judged else ""),
-        ("from", str(unit.origin or "")),
-        ("created", str(unit.created or "")),
-        ("changed", str(unit.last_modified or "")),
-        ("stale after", f"{unit.stale_after}{expired}" if unit.stale_after else ""),
-        ("scope", " ".join(part for part in (scope.repo, scope.path, scope.symbol) if part) if scope else ""),
-        ("file", unit.path or ""),
-        ("related", "; ".join(f"{edge.relation} {edge.id}" for edge in unit.related)),
-        ("alternatives", "; ".join(unit.alternatives)),
-    ]
-    return [(name, value) for name, value in facts if value]
 
 
 def without_heading(unit: Unit) -> str:
@@ -139,12 +124,11 @@ def without_heading(unit: Unit) -> str:
 
 
 def print_markdown(out: Console, text: str, *, indent: str = _INDENT) -> None:
-    """Markdown as readable text: headings bold, code in colour, nothing rearranged, lines wrapped on a terminal."""
+    """Print markdown readably: headings bold, code in colour, nothing rearranged, lines wrapped on a terminal."""
     in_code = False
     for line in clean(text).split("\n"):
-        is_fence = line.lstrip().startswith(("```", "~~~"))
         heading = None if in_code else _HEADING.fullmatch(line.strip())
-        if is_fence:
+        if line.lstrip().startswith(("```", "~~~")):
             in_code = not in_code
             shown = Text(line, style="dim")
         elif in_code:
@@ -164,8 +148,11 @@ def print_footer(out: Console, bundle: Bundle, *, explain: bool) -> None:
         put_line(out, f"Note: {'; '.join(missing)}.", "dim")
     if bundle.more_context_hint:
         put_line(out, one_line(bundle.more_context_hint), "dim")
-    if explain and bundle.explain:
-        put_line(out, explained_stages(bundle.explain), "dim")
+    if explain and (known := bundle.explain):
+        counts = ", ".join(f"{count} {name}" for name, count in known.get("counts", {}).items())
+        times = ", ".join(f"{name} {ms:.1f} ms" for name, ms in known.get("timings_ms", {}).items())
+        ranking = f"Ranking {known.get('profile', {}).get('ranking')}, vectors by {known.get('vector_search')}"
+        put_line(out, f"{ranking}: {counts}; {times}.", "dim")
 
 
 def explained_score(score: float, contributions: Iterable[Contribution]) -> str:
@@ -177,27 +164,19 @@ def explained_score(score: float, contributions: Iterable[Contribution]) -> str:
     return f"{score:.3f} = {' + '.join(addends)}".replace("+ -", "- ") if addends else f"{score:.3f}"
 
 
-def explained_stages(explain: Mapping[str, Any]) -> str:
-    """Counts and times of the pipeline on one line."""
-    profile = explain.get("profile", {})
-    counts = ", ".join(f"{count} {name}" for name, count in explain.get("counts", {}).items())
-    times = ", ".join(f"{name} {milliseconds:.1f} ms" for name, milliseconds in explain.get("timings_ms", {}).items())
-    return f"Ranking {profile.get('ranking')}, vectors by {explain.get('vector_search')}: {counts}; {times}."
-
-
 def _print_hit(out: Console, position: int, hit: Hit, *, explain: bool) -> None:
-    unit = hit.unit
-    put_parts(out, (f"{position}. ", "dim"), (one_line(unit.title), "bold"))
+    title = one_line(hit.unit.title)
+    put_parts(out, (f"{position}. ", "dim"), (title, "bold"))
     _facts(out, hit)
-    for chunk in (without_title(chunk, unit.title) for chunk in hit.chunks):
+    for chunk in (without_title(chunk, hit.unit.title) for chunk in hit.chunks):
         place = one_line(chunk.breadcrumb)
         put_line(out, "")
-        if place and place != one_line(unit.title):
+        if place and place != title:
             _print_indented(out, Text(place, "italic dim"), _INDENT)
         print_markdown(out, chunk.text.strip("\n"))
     if explain:
         put_line(out, "")
-        put_reasons(out, hit, explain=explain)
+    put_reasons(out, hit, explain=explain)
     put_line(out, "")
 
 
@@ -222,12 +201,11 @@ def _facts(out: Console, hit: Hit, *, before: str = "") -> None:
 
 
 def put_reasons(out: Console, hit: Hit, *, explain: bool) -> None:
-    """With `explain`: how a score came about, and by what a hit was found."""
-    if not explain:
-        return
-    put_line(out, f"{_INDENT}score {explained_score(hit.score, hit.contributions)}", "dim")
-    if hit.reasons:
-        put_line(out, f"{_INDENT}found by {', '.join(one_line(reason) for reason in hit.reasons)}", "dim")
+    """Print how a score came about, and by what a hit was found, if `explain` is set."""
+    if explain:
+        put_line(out, f"{_INDENT}score {explained_score(hit.score, hit.contributions)}", "dim")
+        if hit.reasons:
+            put_line(out, f"{_INDENT}found by {', '.join(one_line(reason) for reason in hit.reasons)}", "dim")
 
 
 def _print_indented(out: Console, text: Text, indent: str, *, wrap: bool = True) -> None:
@@ -243,25 +221,13 @@ def _print_indented(out: Console, text: Text, indent: str, *, wrap: bool = True)
 
 
 def put_line(out: Console, text: str, style: str = "") -> None:
-    """One line in one style."""
+    """Print one line in one style."""
     out.print(Text(text, style))
 
 
 def put_parts(out: Console, *pieces: tuple[str, str]) -> None:
-    """One line of pieces, each with its style."""
+    """Print one line of pieces, each with its style."""
     out.print(Text.assemble(*pieces))
-
-
-_RESULT_INDENT = "  "
-
-
-_SPEAKERS = {
-    "you": "You", "agent": "Agent", "quoted": "Quoted", "tool": "Tool",
-    "message": "Message", "command": "Command", "output": "Output",
-}  # fmt: skip
-
-
-_SPOKEN = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 
 def print_results(out: Console, bundle: Bundle, found: Results, *, explain: bool) -> None:
@@ -283,7 +249,7 @@ def print_results(out: Console, bundle: Bundle, found: Results, *, explain: bool
 
 
 def print_timeline(out: Console, found: Results, days: Sequence[tuple[date | None, Hit]]) -> None:
-    """Everything found by the day it was made, the oldest first."""
+    """Print everything found by the day it was made, the oldest first."""
     if not found.groups:
         put_line(out, "Nothing matches.", "bold yellow")
     if missing := degraded_sentences(found.degraded):
@@ -295,34 +261,30 @@ def print_timeline(out: Console, found: Results, days: Sequence[tuple[date | Non
             put_line(out, ("\n" if month else "") + now, "bold")
             month = now
         spoken = _SPEAKERS.get(hit.unit.type) if hit.unit.source in _SPOKEN else None
-        when = f"{day:%Y-%m-%d}" if day else "          "
+        when = f"{day:%Y-%m-%d}" if day else " " * 10
         put_parts(out, (f"{_RESULT_INDENT}{when}  ", "dim"), (_summary(hit, spoken), ""))
-        put_parts(out, (f"{_RESULT_INDENT}            ref: ", "dim"), (one_line(hit.ref), "cyan"))
+        put_parts(out, (f"{_RESULT_INDENT}{' ' * 10}  ref: ", "dim"), (one_line(hit.ref), "cyan"))
 
 
 def print_excerpt(out: Console, excerpt: Excerpt) -> None:
-    """An exchange or message with what stands around it; the one that was asked for is marked."""
+    """Print an exchange or message with what stands around it, the one that was asked for marked."""
     put_line(out, one_line(excerpt.title or excerpt.session), "bold")
     facts = [("ref", excerpt.ref), ("agent", excerpt.agent), ("folder", excerpt.folder), ("file", excerpt.path)]
-    for name, value in facts:
-        if value:
-            put_parts(out, (f"{name:<13}", "dim"), (one_line(value), ""))
+    print_facts(out, facts)
     for passage in excerpt.passages:
-        who = passage.speaker or passage.role.title()
+        who = one_line(passage.speaker or passage.role.title())
         when = f"  {passage.timestamp:%Y-%m-%d %H:%M}" if passage.timestamp else ""
-        mark = "▶ " if passage.is_target else ""
+        mark, style = ("▶ ", "bold") if passage.is_target else ("", "bold dim")
         put_line(out, "")
-        put_parts(
-            out, (f"{mark}{one_line(who)}:", "bold" if passage.is_target else "bold dim"),
-            (f"{when}  {one_line(passage.ref)}", "dim"),
-        )  # fmt: skip
+        put_parts(out, (f"{mark}{who}:", style), (f"{when}  {one_line(passage.ref)}", "dim"))
         print_markdown(out, passage.text, indent=_RESULT_INDENT)
 
 
 def _print_spoken(out: Console, group: Group, *, explain: bool) -> None:
-    """Print who spoke, each in the order of the best: You, Agent, messages, commands; and what is known of failures."""
+    """Print who spoke, in this order: You, Agent, messages, commands; and what is known of failures."""
+    order = list(_SPEAKERS)
     kinds = dict.fromkeys(hit.unit.type for hit in group.hits)
-    for kind in sorted(kinds, key=lambda kind: list(_SPEAKERS).index(kind) if kind in _SPEAKERS else len(_SPEAKERS)):
+    for kind in sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order)):
         put_line(out, f"{_SPEAKERS.get(kind, one_line(kind).title())}:", "italic")
         _print_hits(out, [hit for hit in group.hits if hit.unit.type == kind], explain=explain)
 
@@ -330,25 +292,21 @@ def _print_spoken(out: Console, group: Group, *, explain: bool) -> None:
 def _print_hits(out: Console, hits: Sequence[Hit], *, explain: bool) -> None:
     for hit in hits:
         put_line(out, f"{_RESULT_INDENT}{_summary(hit)}")
-        stale = f"  stale: {stale_words(hit)}" if hit.stale_reason else ""
         put_parts(
-            out,
-            (f"{_RESULT_INDENT}ref: ", "dim"),
-            (one_line(hit.ref), "cyan"),
-            (f"  {_result_facts(hit)}", "dim"),
-            (stale, "yellow"),
-        )
+            out, (f"{_RESULT_INDENT}ref: ", "dim"), (one_line(hit.ref), "cyan"), (f"  {_result_facts(hit)}", "dim"),
+            (f"  stale: {stale_words(hit)}" if hit.stale_reason else "", "yellow"),
+        )  # fmt: skip
         put_reasons(out, hit, explain=explain)
         put_line(out, "")
 
 
 def _summary(hit: Hit, spoken: str | None = None) -> str:
-    """The name of what was found, and what it says, cut at a sentence."""
-    unit = hit.unit
-    text = clean(without_title(hit.chunks[0], unit.title).text) if hit.chunks else ""
+    """Return the name of what was found, and what it says, cut at a sentence."""
+    unit, chunk = hit.unit, next(iter(hit.chunks), None)
+    text = clean(without_title(chunk, unit.title).text) if chunk else ""
     excerpt = shorten(text, EXCERPT_CHARS)
     if unit.source in _SPOKEN and unit.type in _SPEAKERS:
-        speaker = hit.chunks[0].breadcrumb if hit.chunks and unit.type != "message" else ""
+        speaker = chunk.breadcrumb if chunk and unit.type != "message" else ""
         said = f"[{one_line(speaker)}] {excerpt}" if speaker else excerpt
         return f"{spoken}: {said}" if spoken else said
     named = (unit.path or unit.id) if unit.source is SourceName.CANON else unit.title
