@@ -286,6 +286,7 @@ class Brain:
 
     def indexes(self, identity: str | None = None) -> Indexes:
         """Return the indexes a search reads: the brain's, that of local sources, an identity's memory if named."""
+        from nugget.app.local_sources import open_memory_of
         from nugget.retrieval.search import Indexes
 
         brain = self.index
@@ -293,38 +294,25 @@ class Brain:
             if self._local is None:
                 with suppress(Unusable):
                     self._local = read_home(self.environment.home, resident=self._long_lived)
-            memory = self._memory_of(identity) if identity is not None else None
+            memory = open_memory_of(self, identity, long_lived=self._long_lived) if identity is not None else None
             return Indexes(brain=brain, machine=self._local, memory=memory)
 
     def refresh_local_sources(self, sources: Sequence[SourceName]) -> PendingChanges:
-        """Take in the little that changed beside the brain; how much was left to `sync_local_sources`."""
+        """Index the little that changed beside the brain; return how much was left to `sync_local_sources`."""
         from nugget.app.local_sources import PendingChanges, refresh_local_sources
 
         try:
-            return refresh_local_sources(
-                self.environment, self.settings, brain=self.path, sources=sources, embedder=self.embedder
-            )  # fmt: skip
+            return refresh_local_sources(self, sources)
         except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
             return PendingChanges()
 
     def sync_local_sources(
         self, sources: Sequence[SourceName | str] = (), *, progress: Progress | None = None
     ) -> dict[SourceName, SyncResult]:
-        """Bring what is searched beside the brain in line with its files; what was done, by source."""
+        """Bring what is searched beside the brain in line with its files; return what was done, by source."""
         from nugget.app.local_sources import LOCAL_SOURCES, sync_local_sources
 
-        return sync_local_sources(
-            self.environment, self.settings, brain=self.path, sources=source_names(sources) or LOCAL_SOURCES,
-            embedder=self.embedder, now=datetime.now(UTC), progress=progress,
-        )  # fmt: skip
-
-    def _memory_of(self, identity: str) -> Index:
-        from nugget.app.local_sources import open_memory_of
-
-        return open_memory_of(
-            identity, self.environment, self.settings, brain=self.path, embedder=self.embedder,
-            long_lived=self._long_lived,
-        )  # fmt: skip
+        return sync_local_sources(self, source_names(sources) or LOCAL_SOURCES, progress=progress)
 
     def _guarded(self, ask: Callable[[], T]) -> T:
         """Ask; if the brain's index turns out to be damaged, rebuild it and ask once more."""

@@ -264,25 +264,25 @@ def refresh(brain: Brain) -> bool:
     if state.rebuilt:
         note(f"The index was rebuilt ({one_line(state.rebuilt)}).")
     if state.behind:
-        started = sync_in_background(brain.path, brain.environment)
+        started = sync_in_background(brain)
         note(f"{counted(state.behind, 'file')} changed; {_indexing(started)}")
     elif state.model_problem:
         note(f"{state.model_problem} Searching by words alone; `nugget sync` tries the model again.")
     elif state.other_model and brain.embedder:
-        sync_in_background(brain.path, brain.environment)
+        sync_in_background(brain)
         note(f"The index is being rebuilt for {brain.embedder.model}; until then words alone are searched.")
     return state.behind > 0
 
 
 def refresh_local_sources(brain: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:
     """Index what little changed outside the brain; return True if more waits, which the background then indexes."""
-    from nugget.app.background import sync_local_in_background
+    from nugget.app.background import sync_in_background
 
     state = brain.refresh_local_sources(sources)
     for problem in () if is_quiet else state.problems:
         note(str(problem))
     if state.total or state.lacks_vectors:
-        started = sync_local_in_background(brain.path, brain.environment)
+        started = sync_in_background(brain, source="machine")
         if state.total and not is_quiet:
             parts = ", ".join(f"{count} of {source}" for source, count in state.files.items())
             note(f"{counted(state.total, 'file')} changed beside the brain ({parts}); {_indexing(started)}")
