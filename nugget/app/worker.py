@@ -9,7 +9,7 @@ import os
 import sqlite3
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,7 +28,6 @@ from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.feedback import note_uses
 from nugget.infra import files
 from nugget.infra.brain_in_use import default_brain, find_brain
-from nugget.models import SessionFile
 from nugget.redaction import redact
 from nugget.sources import archive
 from nugget.sources.sessions import find_session_by_id, find_sessions
@@ -60,12 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     environment = read_environment()
     _leave_the_session(environment.home)
-    inherited = environment.variables.get(files.WORKER_LOCK, "")
-    lock = int(inherited) if inherited.isdigit() and _is_open(int(inherited)) else None
+    lock: int | None = None
+    with suppress(ValueError, OSError):
+        inherited = int(environment.variables.get(files.WORKER_LOCK, ""))
+        os.fstat(inherited)
+        lock = inherited
     try:
         work(environment, catch_up="--catch-up" in given, background=True, lock=lock)
     except Exception:
-        write_log(environment.home, _redacted(traceback.format_exc()))
+        write_log(environment.home, traceback.format_exc())
     return 0
 
 
@@ -87,9 +89,8 @@ def work(
     caught up, and after `MAX_JOBS` a fresh worker takes over. `lock` is the queue's lock if the caller holds it.
     Raises NuggetError when another worker is at work.
     """
-    home = environment.home
-    lock_file = Path(files.queue_folder(home)) / "worker.lock"
-    held = lock if lock is not None else files.try_lock(lock_file)
+    home, folder = environment.home, Path(files.queue_folder(environment.home))
+    held = lock if lock is not None else files.try_lock(folder / "worker.lock")
     if held is None:
         raise NuggetError("A capture worker is at work already.", hint="`nugget status` shows how far it is.")
     queue.sign(held)
@@ -105,19 +106,17 @@ def work(
         queue.release(home, now=_now(), everything=retry)
         queue.prune(home, now=_now())
         if catch_up:
-            since = installed_at(home) if background else None
-            found = len(queue.catch_up(home, _sessions_in_use(environment, flag), now=_now(), since=since))
-        log = partial(write_log, home)
+            since = None
+            with suppress(FileNotFoundError):  # what ended before Nugget was there is captured if a person asks
+                since = datetime.fromtimestamp((folder / "installed").stat().st_mtime, UTC) if background else None
+            settings = load_settings(environment, flag or environment.brain or default_brain(environment))
+            sessions = find_sessions(environment, settings.capture.agents)
+            found = len(queue.catch_up(home, sessions, now=_now(), since=since))
         with _Brains(environment, flag) as brains:
             queue.drain(
-                home,
-                brains.capture,
-                now=_now,
-                report=note,
-                log=log,
-                redact=_redacted,
-                max_jobs=MAX_JOBS if background else None,
-            )
+                home, brains.capture, now=_now, report=note, log=partial(write_log, home),
+                redact=lambda text: redact(text).text, max_jobs=MAX_JOBS if background else None,
+            )  # fmt: skip
             published = {brain.path: _keep_up(brain, publish=publish) for brain in brains.in_use()}
     finally:
         os.close(held)
@@ -125,12 +124,6 @@ def work(
     if any(not job.is_unread for job in queue.jobs(home, "pending")):
         files.start_worker(home)
     return WorkerRun(found=found, jobs=tuple(ended), published=published)
-
-
-def _sessions_in_use(environment: Environment, flag: Path | None) -> Iterator[SessionFile]:
-    """The sessions of the agents that catch-up is switched on for."""
-    brain = flag or environment.brain or default_brain(environment)
-    return find_sessions(environment, load_settings(environment, brain).capture.agents)
 
 
 def _keep_up(brain: Brain, *, publish: bool) -> Published:
@@ -153,35 +146,22 @@ def _keep_up(brain: Brain, *, publish: bool) -> Published:
     return done
 
 
-def installed_at(home: Path) -> datetime | None:
-    """When the queue came to be: what ended before is only captured when a person asks for it."""
-    try:
-        made = (Path(files.queue_folder(home)) / "installed").stat().st_mtime
-    except FileNotFoundError:
-        return None
-    return datetime.fromtimestamp(made, UTC)
-
-
-def open_capture(
-    environment: Environment, brain: Brain, *, now: datetime, method: str | None = None, dry_run: bool = False
-) -> Capture:
+def open_capture(brain: Brain, *, now: datetime, method: str | None = None, dry_run: bool = False) -> Capture:
     """Bind a capture to a brain: its settings, its index, the models that there are."""
     from nugget.extraction import extract
     from nugget.infra.llm import open_extractor
 
-    settings = brain.settings
+    settings, environment = brain.settings, brain.environment
     chosen = method or settings.capture.method
-    llm = open_extractor(settings, environment) if chosen != "heuristic" else None
-    bound = partial(extract, method=chosen, settings=settings, now=now, embed=_embed(brain), llm=llm)
+    bound = partial(
+        extract, method=chosen, settings=settings, now=now, embed=_embed(brain),
+        llm=open_extractor(settings, environment) if chosen != "heuristic" else None,
+        nearest=lambda text: [hit.unit for hit in neighbours(brain, text)],
+    )  # fmt: skip
     return Capture(
-        brain=brain.path,
-        home=environment.home,
-        settings=settings,
-        extract=partial(bound, nearest=lambda text: [hit.unit for hit in neighbours(brain, text)]),
-        similar=similar_units(brain),
-        now=now,
-        dry_run=dry_run,
-    )
+        brain=brain.path, home=environment.home, settings=settings, extract=bound, similar=similar_units(brain),
+        now=now, dry_run=dry_run,
+    )  # fmt: skip
 
 
 def capture_file(
@@ -189,7 +169,7 @@ def capture_file(
 ) -> tuple[CaptureResult, Published]:
     """Capture one transcript now; return what was proposed, and what became of its pull request."""
     now = _now()
-    capture = open_capture(brain.environment, brain, now=now.astimezone(), method=method, dry_run=dry_run)
+    capture = open_capture(brain, now=now.astimezone(), method=method, dry_run=dry_run)
     result = capture_transcript(transcript, capture)
     keep_provenance(transcript, capture)
     if not result.branch:
@@ -202,7 +182,7 @@ def explain_claims(transcript: Path, brain: Brain) -> tuple[str, list[str]]:
     from nugget.capture import read_redacted
     from nugget.extraction.offline import explain
 
-    session, _ = read_redacted(transcript, open_capture(brain.environment, brain, now=_now(), dry_run=True))
+    session, _ = read_redacted(transcript, open_capture(brain, now=_now(), dry_run=True))
     return session.id, list(explain(session, embed=_embed(brain)))
 
 
@@ -232,12 +212,7 @@ def _embed(brain: Brain) -> Embed | None:
     return embed
 
 
-def transcript_of(job: Job, environment: Environment) -> Path:
-    """The transcript of a job. Raises TranscriptError where neither its path nor its session leads to one."""
-    return Path(job.transcript) if job.transcript else find_transcript(environment, job.session or "")
-
-
-def find_transcript(environment: Environment, session: str) -> Path:
+def find_transcript(environment: Environment, session: str | None) -> Path:
     """Return the transcript of a session of any agent. Raises TranscriptError if there is none."""
     found = find_session_by_id(environment, session) if session else None
     if found is None:
@@ -253,11 +228,7 @@ def write_log(home: Path, text: str) -> None:
         if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
             file.replace(file.with_suffix(".log.old"))
         with files.open_private(file, "a") as log:
-            log.write(f"{_now().isoformat(timespec='seconds')} {text.rstrip()}\n")
-
-
-def _redacted(text: str) -> str:
-    return redact(text).text
+            log.write(f"{_now().isoformat(timespec='seconds')} {redact(text).text.rstrip()}\n")
 
 
 class _Brains:
@@ -278,67 +249,45 @@ class _Brains:
     def in_use(self) -> list[Brain]:
         """Return every brain that a job went to, and the default one if there is one."""
         with suppress(NuggetError):
-            self._open(self._environment)
+            self._open(self._environment.brain)
         return list(self._opened.values())
 
     def capture(self, job: Job) -> Outcome:
         """Capture a job's session, within the time that one job may take."""
-        transcript = transcript_of(job, self._environment)
-        brain = self._brain_of(job)
+        transcript = Path(job.transcript) if job.transcript else find_transcript(self._environment, job.session)
+        brain = self._open(Path(job.brain) if job.brain else self._environment.brain)
         with files.time_limit(MAX_JOB_S):
-            capture = open_capture(self._environment, brain, now=_now().astimezone())
+            capture = open_capture(brain, now=_now().astimezone())
             result = capture_transcript(transcript, capture)
             keep_provenance(transcript, capture)
             with suppress(NuggetError, OSError, sqlite3.Error):  # the session is captured, whatever becomes of this
                 note_uses(transcript, result.session, capture=capture, index=brain.index)
-        return outcome_of(result)
+        return Outcome(branch=result.branch, skipped=result.skipped)
 
-    def _brain_of(self, job: Job) -> Brain:
-        environment = self._environment
-        if job.brain:
-            environment = replace(environment, brain=Path(job.brain))
-        return self._open(environment)
-
-    def _open(self, environment: Environment) -> Brain:
+    def _open(self, named: Path | None) -> Brain:
+        environment = replace(self._environment, brain=named)
         folder = find_brain(environment, flag=self._flag, cwd=None)
         if folder not in self._opened:
-            self._opened[folder] = Brain(folder, environment=environment, settings=load_settings(environment, folder))
+            self._opened[folder] = Brain(folder, environment=environment)
         return self._opened[folder]
 
 
-def outcome_of(result: CaptureResult) -> Outcome:
-    """Return what the queue keeps of a capture."""
-    return Outcome(branch=result.branch, skipped=result.skipped)
-
-
 def _leave_the_session(home: Path) -> None:
-    """Be in nobody's way: a session, folder and priority of our own, and a limit on memory."""
+    """Be in nobody's way: a session, folder and priority of our own, and a limit on memory.
+
+    Beyond the limit a job fails with MemoryError instead of slowing the person's machine down.
+    """
     with suppress(OSError, AttributeError):
         os.setsid()
     with suppress(OSError):
         os.chdir(home)
     with suppress(OSError, AttributeError):
         os.nice(10)
-    _limit_memory()
-
-
-def _limit_memory() -> None:
-    """Beyond the limit a job fails with MemoryError instead of slowing the person's machine down."""
-    try:
+    with suppress(ImportError, ValueError, OSError):
         import resource
-    except ImportError:
-        return
-    with suppress(ValueError, OSError):
+
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, hard))
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
 
 
 def _now() -> datetime:

@@ -7,8 +7,9 @@ import secrets
 import sqlite3
 import threading
 import time
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,11 @@ from nugget.config import Environment, Settings
 from nugget.errors import NuggetError
 from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
 from nugget.http.models import LogsContextRequest, Refusal, SessionRequest
-from nugget.index.connection import home_index_file, open_home
+from nugget.index.connection import open_home
 from nugget.index.events import find_log_session
 from nugget.infra import files
 from nugget.redaction import allow_list, redact
+from nugget.render.json import ingested_json
 from nugget.sources.shell_logs import is_session_id
 
 if TYPE_CHECKING:
@@ -43,13 +45,12 @@ class Backfill:
 
 
 class LogApi:
-    """Sessions and their evidence, with a connection to the machine's index for each thread. Thread-safe."""
+    """Sessions and their evidence. Thread-safe: every call opens the machine's index for itself."""
 
     def __init__(self, environment: Environment, settings: Settings) -> None:
         self._environment = environment
         self._settings = settings
         self._allow = allow_list(settings)
-        self._own = threading.local()
         self._stopping = threading.Event()
         self.backfill = Backfill()
 
@@ -72,11 +73,11 @@ class LogApi:
         """Read what is new in the logs of a session. Raises Refusal if it has no logs."""
         log = evidence.find_log(self._environment, _checked(session))
         if log is not None:
-            now = datetime.now(UTC)
-            return _ingested_json(evidence.ingest(self._connection(), log, settings=self._settings, now=now))
+            with self._opened() as connection:
+                return ingested_json(evidence.ingest(connection, log, settings=self._settings, now=datetime.now(UTC)))
         folder = self._environment.shell_logs / session
         if folder.is_dir() and not folder.is_symlink():
-            return _ingested_json(evidence.IngestedSession(session=session, source="shell"))
+            return ingested_json(evidence.IngestedSession(session=session, source="shell"))
         raise _unknown(session)
 
     def answer(self, session: str, request: LogsContextRequest) -> dict[str, Any]:
@@ -85,18 +86,20 @@ class LogApi:
 
     def bundle(self, session: str, question: str, options: evidence.BundleOptions) -> evidence.EvidenceBundle:
         """Return the evidence for a question."""
-        connection, text = self._known(session), redact(question, allow=self._allow).text
-        return evidence.evidence_bundle(connection, session, text, options=options, now=datetime.now(UTC))
+        text = redact(question, allow=self._allow).text
+        with self._opened(session) as connection:
+            return evidence.evidence_bundle(connection, session, text, options=options, now=datetime.now(UTC))
 
     def select(
         self, session: str, question: str, options: evidence.BundleOptions, selector: SelectorOptions, *, llm: LLM
     ) -> LlmSelection:
         """Return what a model selects from the whole history of a session, with its latest output."""
-        connection, text = self._known(session), redact(question, allow=self._allow).text
-        return select_with_llm(
-            connection, session, text, llm=llm, settings=self._settings, options=options, selector=selector,
-            now=datetime.now(UTC),
-        )  # fmt: skip
+        text = redact(question, allow=self._allow).text
+        with self._opened(session) as connection:
+            return select_with_llm(
+                connection, session, text, llm=llm, settings=self._settings, options=options, selector=selector,
+                now=datetime.now(UTC),
+            )  # fmt: skip
 
     def start_backfill(self) -> None:
         """Read all logs in a thread that pauses between them."""
@@ -107,44 +110,34 @@ class LogApi:
         """End the backfill after the session that it is at."""
         self._stopping.set()
 
-    def _connection(self) -> sqlite3.Connection:
-        """Return this thread's connection; a new one if the index was rebuilt. Raises IndexUnavailable."""
-        held: tuple[sqlite3.Connection, int] | None = getattr(self._own, "held", None)
-        file = home_index_file(self._environment.home)
-        with suppress(OSError):
-            if held is not None and file.stat().st_ino == held[1]:
-                return held[0]
-        opened = open_home(self._environment.home)
-        self._own.held = (opened, file.stat().st_ino)
-        return opened
-
-    def _known(self, session: str) -> sqlite3.Connection:
-        """Return the connection, after reading a session that is not in the index yet."""
-        connection = self._connection()
-        if find_log_session(connection, _checked(session)) is None:
-            self.ingest(session)
-            if find_log_session(connection, session) is None:
-                raise _unknown(session)
-        return connection
+    @contextmanager
+    def _opened(self, session: str | None = None) -> Iterator[sqlite3.Connection]:
+        """Open the machine's index, after reading a session that is not in it yet. Raises Refusal if it has no logs."""
+        with closing(open_home(self._environment.home)) as connection:
+            if session is not None and find_log_session(connection, _checked(session)) is None:
+                self.ingest(session)
+                if find_log_session(connection, session) is None:
+                    raise _unknown(session)
+            yield connection
 
     def _read_all(self) -> None:
         progress = self.backfill
         try:
             logs = list(evidence.all_logs(self._environment))
             progress.total = len(logs)
-            connection = self._connection()
-            for log in logs:
-                began = time.monotonic()
-                try:
-                    evidence.ingest(connection, log, settings=self._settings, now=datetime.now(UTC))
-                except Exception as error:  # one log must not keep the others out
-                    if len(progress.problems) < _MAX_PROBLEMS:
-                        progress.problems.append(f"{Path(log.path).name}: {redact(str(error)).text}")
-                progress.done += 1
-                if self._stopping.wait(min(_MAX_REST_S, _REST_SHARE * (time.monotonic() - began))):
-                    progress.state = "stopped"
-                    return
-            evidence.put_evidence_units(connection)
+            with self._opened() as connection:
+                for log in logs:
+                    began = time.monotonic()
+                    try:
+                        evidence.ingest(connection, log, settings=self._settings, now=datetime.now(UTC))
+                    except Exception as error:  # one log must not keep the others out
+                        if len(progress.problems) < _MAX_PROBLEMS:
+                            progress.problems.append(f"{Path(log.path).name}: {redact(str(error)).text}")
+                    progress.done += 1
+                    if self._stopping.wait(min(_MAX_REST_S, _REST_SHARE * (time.monotonic() - began))):
+                        progress.state = "stopped"
+                        return
+                evidence.put_evidence_units(connection)
             progress.state = "done"
         except Exception as error:  # nobody waits for this thread: `/healthz` shows what went wrong
             progress.state = "failed"
@@ -165,8 +158,3 @@ def _unknown(session: str) -> Refusal:
         404, "unknown_session", f"There are no logs of a session {session}.",
         hint="POST /v1/sessions makes a session; its logs go into the folder of its id below AISH_LOG_DIR.",
     )  # fmt: skip
-
-
-def _ingested_json(result: evidence.IngestedSession) -> dict[str, Any]:
-    value = asdict(result)
-    return {"session_id": value.pop("session"), **value, "anew": list(result.anew), "redacted": dict(result.redacted)}

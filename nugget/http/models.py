@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from starlette.responses import JSONResponse
 
 from nugget import evidence
@@ -187,119 +187,54 @@ class CompletionRequest(Parameters):
         return {name: value for name, value in own.items() if not name.startswith("context_")}
 
 
+# Replies, as the OpenAPI document describes them. `nugget.render.json` makes them.
+_Text = str | None
 NewSession = dict[Literal["id", "title", "created_ms", "log_dir"], str | int]
-"""A session with the folder for its logs."""
-
-
-class Error(BaseModel):
-    """The body of every reply from status 400 on."""
-
-    error: dict[Literal["code", "message", "hint"], str | None]
-
-
-class Health(BaseModel):
-    """The state of the server; only `status` without a token."""
-
-    status: Literal["ok"]
-    version: str = ""
-    pid: int = 0
-    brain: str | None = None
-    under_way: int = 0
-    backfill: dict[Literal["state", "done", "total", "problems"], str | int | list[str]] = {}
-
-
-class UnitFields(BaseModel):
-    """Fields that identify, place and date a unit."""
-
-    id: str
-    ref: str
-    source: str
-    type: str
-    title: str
-    domain: str
-    tags: list[str]
-    confidence: float
-    origin: str | None
-    scope: dict[str, Any] | None
-    path: str | None
-    created: str | None
-    last_modified: str | None
-    related: list[dict[Literal["id", "relation"], str]]
-
-
-class FoundUnit(UnitFields):
-    """A unit with its score for the question and the chunks that match."""
-
-    stale: bool
-    stale_reason: str | None
-    score: float
-    chunks: list[dict[Literal["breadcrumb", "text", "score"], str | float]]
-    reasons: list[str]
-
-
-class FoundBundle(BaseModel):
-    """The JSON of `nugget ask --json` and `nugget search --json`."""
-
-    query: dict[Literal["text", "profile", "path", "symbol", "depth"], str | None]
-    budget: dict[Literal["requested", "used", "available", "truncated"], int | bool]
-    degraded: list[str]
-    answer: str | None
-    hits: list[FoundUnit]
-    more_context_hint: str | None
-    weak: bool = False
-    explain: dict[str, Any] = {}
-
-
-class WholeUnit(UnitFields):
-    """A unit with its body and the quotes that it rests on."""
-
-    body: str
-    evidence: list[dict[Literal["session", "quote"], str]]
-
-
-class Excerpt(BaseModel):
-    """The messages of a conversation around the one that a ref names."""
-
-    ref: str
-    source: str
-    session: str
-    title: str
-    agent: str
-    folder: str
-    path: str
-    passages: list[dict[Literal["ref", "role", "speaker", "timestamp", "text", "asked_for"], str | bool | None]]
-
-
-class IngestedLogs(BaseModel):
-    """Counts of what was new in the logs of a session."""
-
-    session_id: str
-    source: Literal["shell", "sessions"]
-    events: int
-    command_inputs: int
-    pane_output: int
-    file_edits: int
-    working_notes: int
-    incidents: int
-    malformed: int
-    bytes_read: int
-    anew: list[str]
-    redacted: dict[str, int]
-
-
-class LogsBundle(BaseModel):
-    """Evidence for a question; `docs/evidence.md` describes incidents, artifacts and selected evidence."""
-
-    session_id: str | None
-    query: str
-    intent: str
-    incidents: list[dict[str, Any]]
-    artifacts: list[dict[str, Any]]
-    selected_evidence: list[dict[str, Any]]
-    context_text: str
-    truncated: bool
-    degraded: list[str]
-    explain: dict[str, Any] = {}
+Error = create_model(
+    "Error", __doc__="The body of every reply from status 400 on.",
+    error=dict[Literal["code", "message", "hint"], _Text],
+)  # fmt: skip
+_Backfill = dict[Literal["state", "done", "total", "problems"], str | int | list[str]]
+Health = create_model(
+    "Health", __doc__="The state of the server; only `status` without a token.", status=str, version=(str, ""),
+    pid=(int, 0), brain=(_Text, None), under_way=(int, 0), backfill=(_Backfill, {}),
+)  # fmt: skip
+_Unit = create_model(
+    "UnitFields", __doc__="Fields that identify, place and date a unit.", id=str, ref=str, source=str, type=str,
+    title=str, domain=str, tags=list[str], confidence=float, origin=_Text, scope=dict[str, Any] | None, path=_Text,
+    created=_Text, last_modified=_Text, related=list[dict[Literal["id", "relation"], str]],
+)  # fmt: skip
+_FoundUnit = create_model(
+    "FoundUnit", __doc__="A unit with its score for the question and the chunks that match.", __base__=_Unit,
+    stale=bool, stale_reason=_Text, score=float, reasons=list[str],
+    chunks=list[dict[Literal["breadcrumb", "text", "score"], str | float]],
+)  # fmt: skip
+FoundBundle = create_model(
+    "FoundBundle", __doc__="The JSON of `nugget ask --json` and `nugget search --json`.",
+    query=dict[Literal["text", "profile", "path", "symbol", "depth"], _Text],
+    budget=dict[Literal["requested", "used", "available", "truncated"], int | bool], degraded=list[str],
+    answer=_Text, hits=list[_FoundUnit], more_context_hint=_Text, weak=(bool, False), explain=(dict[str, Any], {}),  # type: ignore[valid-type]
+)  # fmt: skip
+WholeUnit = create_model(
+    "WholeUnit", __doc__="A unit with its body and the quotes that it rests on.", __base__=_Unit, body=str,
+    evidence=list[dict[Literal["session", "quote", "speaker", "origin"], _Text]],
+)  # fmt: skip
+Excerpt = create_model(
+    "Excerpt", __doc__="The messages of a conversation around the one that a ref names.", ref=str, source=str,
+    session=str, title=str, agent=str, folder=str, path=str,
+    passages=list[dict[Literal["ref", "role", "speaker", "timestamp", "text", "asked_for"], str | bool | None]],
+)  # fmt: skip
+IngestedLogs = create_model(
+    "IngestedLogs", __doc__="Counts of what was new in the logs of a session.", session_id=str,
+    source=Literal["shell", "sessions"], events=int, command_inputs=int, pane_output=int, file_edits=int,
+    working_notes=int, incidents=int, malformed=int, bytes_read=int, anew=list[str], redacted=dict[str, int],
+)  # fmt: skip
+LogsBundle = create_model(
+    "LogsBundle", __doc__="Evidence for a question; `docs/evidence.md` describes its parts.", session_id=_Text,
+    query=str, intent=str, incidents=list[dict[str, Any]], artifacts=list[dict[str, Any]],
+    selected_evidence=list[dict[str, Any]], context_text=str, truncated=bool, degraded=list[str],
+    explain=(dict[str, Any], {}),
+)  # fmt: skip
 
 
 class JSONReply(JSONResponse):

@@ -38,9 +38,8 @@ OPEN_PATHS = ("/healthz",)
 """Paths that answer without a token, with less in the reply."""
 
 _BEARER = "Authorization: Bearer "
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
-_PORT = re.compile(r"[0-9]{1,5}")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))?(?::([0-9]{1,5}))?")
+"""A host and its port, both of which may be missing."""
 _ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
@@ -98,10 +97,9 @@ class Access:
 
     def _knows(self, host: str) -> bool:
         found = _HOST.fullmatch(host)
-        if found is None:
-            return False
-        name = (found[1] or found[2]).lower().rstrip(".")
-        return name in self.hosts or is_loopback(name) or (self.any_address and _ip(name) is not None)
+        name = (found[1] or found[2] or "").lower().rstrip(".") if found else ""
+        is_address = self.any_address and _ip(name) is not None
+        return bool(name) and (name in self.hosts or is_loopback(name) or is_address)
 
 
 class Guard:
@@ -206,19 +204,12 @@ def curl_line(address: Address, home: Path, *, token: str | None, is_chosen: boo
 def parse_address(text: str | None) -> Address:
     """Parse `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`. Raises UsageError."""
     text = (text or "").strip()
-    if not text:
-        return Address(host=DEFAULT_HOST, port=DEFAULT_PORT)
-    if _ip(text) is not None:
-        return Address(host=text, port=DEFAULT_PORT)
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        host, port = ("", text) if text.isdigit() else (text, str(DEFAULT_PORT))
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not (_PORT.fullmatch(port) and int(port) <= 65535) or (bare and _ip(bare) is None and not _NAME.fullmatch(bare)):
-        raise UsageError(
-            f"{text!r} is not an address.", hint=f"Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT}."
-        )
-    return Address(host=bare or DEFAULT_HOST, port=int(port))
+    whole = f":{text}" if text.isdigit() else f"[{text}]" if ":" in text and _ip(text) else text
+    found = _HOST.fullmatch(whole)
+    if found is None or int(found[3] or 0) > 65535 or (found[1] and _ip(found[1]) is None):
+        hint = f"Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT}."
+        raise UsageError(f"{text!r} is not an address.", hint=hint)
+    return Address(host=found[1] or found[2] or DEFAULT_HOST, port=int(found[3] or DEFAULT_PORT))
 
 
 def is_loopback(host: str) -> bool:

@@ -16,7 +16,7 @@ from nugget.text import clean_values
 if TYPE_CHECKING:
     from nugget.capture import CaptureResult
     from nugget.capture.review import ProposalBranch, ProposedFile
-    from nugget.evidence import Ingested
+    from nugget.evidence import IngestedSession
     from nugget.importing import ImportResult
     from nugget.index.events import LogSession
     from nugget.index.provenance import IndexedSession
@@ -228,7 +228,7 @@ def log_session_json(one: LogSession, counts: Mapping[str, int]) -> dict[str, An
     return fields(one, "source", "agent", "folder", "title", "workspace", session_id="id", **times) | dict(counts)
 
 
-def ingested_json(result: Ingested) -> dict[str, Any]:
+def ingested_json(result: IngestedSession) -> dict[str, Any]:
     """Return the counts of what was read of a session's logs."""
     return {"session_id": result.session} | {
         name: _plain(value) for name, value in asdict(result).items() if name != "session"

@@ -15,7 +15,7 @@ from nugget.render.terminal import console, print_facts
 from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
-    from nugget.evidence import Ingested
+    from nugget.evidence import IngestedSession
     from nugget.index.events import LogSession
     from nugget.infra.workspace import Workspace
     from nugget.provenance.inventory import KnownSession, SessionDetail
@@ -82,7 +82,7 @@ def print_log_sessions(out: Console, known: Sequence[LogSession], counts: Mappin
         out.print("No logs have been read yet.")
 
 
-def print_ingested(out: Console, done: Sequence[Ingested]) -> None:
+def print_ingested(out: Console, done: Sequence[IngestedSession]) -> None:
     """Print what was new in the logs of each session."""
     for one in done:
         parts = [

@@ -31,11 +31,6 @@ def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
         assert own.code == 0 and f"Usage: nugget {command}" in own.out
 
 
-def test_alone_it_shows_its_help(nugget: Nugget) -> None:
-    shown = nugget()
-    assert shown.code == 0 and "Usage: nugget [OPTIONS] COMMAND" in shown.out
-
-
 @pytest.mark.proves("CLI-EXIT", "CLI-ERRORS")
 @pytest.mark.parametrize(
     ("line", "said"),
@@ -67,21 +62,6 @@ def test_wrong_usage_is_told_in_a_sentence(
     assert said in shown.err and shown.err.startswith("Error: ")
 
 
-@pytest.mark.proves("CLI-ERRORS")
-def test_a_setting_that_cannot_be_taken_is_told_with_its_place(
-    nugget: Nugget, words: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home.mkdir()
-    (home / "config.yaml").write_text("owner: X\nretrieval:\n  limit: many\n")
-    shown = nugget("ask", "x")
-    assert (shown.code, shown.out) == (2, "")
-    assert shown.err == f"Error: {home}/config.yaml:3: `retrieval.limit` must be a valid integer, not 'many'.\n"
-    (home / "config.yaml").unlink()
-    monkeypatch.setenv("NUGGET_RETRIEVAL_LIMIT", "many")
-    said = "Error: NUGGET_RETRIEVAL_LIMIT: `retrieval.limit` must be a valid integer, not 'many'.\n"
-    assert nugget("ask", "x").err == said
-
-
 @pytest.mark.proves("CLI-BRAIN")
 def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
     nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -106,26 +86,6 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
     behind = nugget("status", "--brain", tmp_path / "flagged", "--json")
     assert Path(behind.json["brain"]).name == "flagged"
     assert nugget("--brain", elsewhere, "status").code == 1
-
-
-@pytest.mark.proves("CLI-ERRORS")
-@pytest.mark.parametrize("name", ["NUGGET_BRAIN", "NUGGET_HOME", "AISH_LOG_DIR", "NUGGET_CANON_FOLDERS"])
-def test_a_home_folder_of_nobody_is_a_folder_that_is_not_there(
-    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(name, "~nobody-of-that-name/notes")
-    result = nugget("search", "redis", "--quiet")
-    assert "unexpected" not in result.err
-    assert (result.code, result.err.splitlines()[:1]) == (
-        (1, ["Error: ~nobody-of-that-name/notes does not exist."]) if name == "NUGGET_BRAIN" else (0, [])
-    )
-
-
-def test_a_brain_cannot_be_made_at_links_that_lead_in_a_circle(nugget: Nugget, tmp_path: Path) -> None:
-    (tmp_path / "circle").symlink_to("circle")
-    code, _, told = nugget("init", tmp_path / "circle", "--no-install")
-    assert code == 1 and "circle cannot be written" in told and "unexpected" not in told
 
 
 def test_a_current_folder_that_is_gone_is_told(nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,17 +134,6 @@ def test_long_lines_stay_whole_where_the_output_is_no_terminal(nugget: Nugget, w
     shown = nugget("ask", "--no-llm", "okapi")
     assert f"   {line.strip()}\n" in shown.out
     assert "\x1b" not in shown.out
-
-
-def test_of_hundreds_of_problems_sync_shows_the_first_and_names_the_command_for_the_rest(
-    nugget: Nugget, words: Path
-) -> None:
-    for number in range(130):
-        write_unit(words, f"pattern/broken-{number}", "# Broken", tags="[unclosed")
-    shown = nugget("sync").out
-    assert "130 problems; left out: 130 files." in shown and shown.count(" error: ") == 20
-    assert "… and 110 more. Next: nugget lint\n" in shown
-    assert len(nugget("sync", "--json").json["problems"]) == 130
 
 
 @pytest.mark.proves("CLI-ERRORS")
@@ -240,32 +189,6 @@ def test_a_setting_that_makes_no_sense_is_refused_with_file_line_and_key(
         shown = nugget(*line)
         assert (shown.code, shown.out) == (2, "")
         assert shown.err.startswith(f"Error: {home}/config.yaml:1: {said}")
-
-
-@pytest.mark.proves("CLI-BRAIN")
-def test_half_a_brain_is_told_and_another_is_not_used_in_its_place(
-    nugget: Nugget, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    half = tmp_path / "half"
-    half.mkdir()
-    (half / "brain.yaml").write_text("owner: X\n")
-    said = f"Error: {half} is no brain: it has a brain.yaml, but neither a `domains` folder nor a git repository.\n"
-    assert nugget("--brain", half, "status").err.startswith(said)
-    nugget("init", words, "--no-install")
-    monkeypatch.delenv("NUGGET_BRAIN")
-    monkeypatch.chdir(half)
-    assert nugget("status").err.startswith(said)
-
-
-@pytest.mark.proves("CLI-ERRORS")
-def test_a_config_that_is_no_utf8_is_told_before_anything_is_made(
-    nugget: Nugget, isolated_home: Path, tmp_path: Path
-) -> None:
-    (isolated_home / ".nugget").mkdir()
-    (isolated_home / ".nugget/config.yaml").write_bytes(b"owner: \xff\n")
-    shown = nugget("init", tmp_path / "new", "--no-install")
-    assert shown.code == 2 and f"{isolated_home}/.nugget/config.yaml" in shown.err
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.proves("CLI-ERRORS")

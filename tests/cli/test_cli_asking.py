@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,17 +65,6 @@ def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget: N
     assert len(said["explain"]["hits"]) == len(said["hits"])
     for hit in said["explain"]["hits"]:
         assert sum(part["value"] for part in hit["contributions"]) == pytest.approx(hit["score"])
-
-
-@pytest.mark.proves("CLI-EXPLAIN")
-def test_explain_shows_addends_of_the_score(nugget: Nugget, indexed: Path) -> None:
-    shown = nugget("ask", "how do we retry payments", "--explain", "--brain", indexed)
-    lines = re.findall(r"^   score (\d\.\d+) = (.*)$", shown.out, re.MULTILINE)
-    assert len(lines) >= 5
-    for score, addends in lines:
-        numbers = [float(number) for number in re.findall(r"(?:^|\+ )(\d\.\d+)", addends)]
-        assert sum(numbers) == pytest.approx(float(score), abs=0.0021)
-    assert re.search(r"^Ranking calibrated, vectors by \S+: .*gather \d", shown.out, re.MULTILINE)
 
 
 def test_filters_leave_out_what_they_should(nugget: Nugget, indexed: Path) -> None:
@@ -214,16 +202,3 @@ def test_when_the_llm_fails_the_passages_stand_in(nugget: Nugget, indexed: Path,
     assert cut.code == 0
     assert cut.out.startswith("The first words") and "The answer broke off here." in cut.out
     assert "1. Cache Invalidation" in cut.out
-
-
-def test_an_answer_that_cites_nothing_is_told_from_one_that_does(
-    nugget: Nugget, indexed: Path, claude: AnthropicServer
-) -> None:
-    claude.script(judged(), text("The brain does not say."))
-    shown = nugget("--brain", indexed, "ask", "cache invalidation", "-n", "2")
-    assert shown.out.startswith("The brain does not say.\n\nThe answer cites nothing; it was written from\n   Cache")
-
-
-def test_no_llm_calls_nobody(nugget: Nugget, indexed: Path, claude: AnthropicServer) -> None:
-    assert nugget("--brain", indexed, "ask", "--no-llm", "cache invalidation").code == 0
-    assert claude.requests == []

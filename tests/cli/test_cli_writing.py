@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -67,16 +63,6 @@ def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget: Nugget, wo
     assert nugget("search", "quokkas", "-q").out == ""
     again = nugget("forget", "pattern/quokka-jaws")
     assert again.code == 1 and again.err.startswith("Error: There is no unit pattern/quokka-jaws in the brain.")
-
-
-def test_a_text_is_taken_from_stdin(nugget: Nugget, words: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "nugget", "add", "-", "--type", "bug", "--json"],
-        input="# Quokka bug\n\nIt ran away.\n", capture_output=True, text=True, env={**os.environ, "PYTHONPATH": "."},
-        cwd=REPOSITORY, timeout=60, check=True,
-    )  # fmt: skip
-    assert json.loads(done.stdout) == {"id": "bug/quokka-bug", "path": "domains/general/bugs/quokka-bug.md"}
-    assert "It ran away." in (words / "domains/general/bugs/quokka-bug.md").read_text("utf-8")
 
 
 @pytest.mark.proves("CLI-LINT")
@@ -169,18 +155,6 @@ def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) ->
 
 
 @pytest.mark.proves("CLI-REVIEW")
-def test_accepting_what_was_merged_elsewhere_says_that_nothing_was_left(nugget: Nugget, words: Path) -> None:
-    branch = propose(words)
-    for command in (["merge", "-q", "--squash", branch], ["commit", "-qm", "By hand"]):
-        git.run(words, "-c", "user.name=A", "-c", "user.email=a@example.org", *command)
-    accepted = nugget("review", "accept", branch)
-    assert (accepted.code, accepted.out) == (
-        0, "Nothing was left to accept: main holds all of it. The proposal is gone.\n",
-    )  # fmt: skip
-    assert nugget("review").out.startswith("Nothing waits for review.")
-
-
-@pytest.mark.proves("CLI-REVIEW")
 def test_a_proposed_edit_is_shown_as_what_changes(nugget: Nugget, words: Path) -> None:
     path = "domains/coding/concepts/cache-invalidation.md"
     edited = (words / path).read_bytes().replace(b"Delete, do not update.", b"Delete, never update.")
@@ -200,19 +174,6 @@ def test_a_proposal_is_rejected_for_good(nugget: Nugget, words: Path) -> None:
     assert nugget("review", "list", "--json").json == []
     missing = nugget("review", "accept", branch)
     assert missing.code == 1 and missing.err.startswith("Error: Nothing waits for review.")
-
-
-def test_an_empty_queue_is_worked_at_once(nugget: Nugget, words: Path) -> None:
-    shown = nugget("capture", "--catch-up", "--retry")
-    assert (shown.code, shown.out) == (0, "0 found by catch-up, 0 sessions worked: 0 proposals, 0 failed.\n")
-    assert nugget("capture", "--json").json == {"found": 0, "jobs": [], "published": []}
-
-
-def test_a_transcript_that_is_not_there_is_told(nugget: Nugget, words: Path) -> None:
-    shown = nugget("capture-session", "--transcript", words / "none.jsonl", "--method", "heuristic")
-    assert (shown.code, shown.out) == (1, "") and "none.jsonl" in shown.err
-    shown = nugget("capture-session", "--session", "0000-none")
-    assert (shown.code, shown.out) == (1, "") and "There is no transcript of session 0000-none" in shown.err
 
 
 @pytest.mark.proves("EXT-EXPLAIN")

@@ -11,18 +11,9 @@ from typing import Any
 import provenance_store
 import pytest
 from provenance_store import Shop, make_shop
-from replay import git, make_repository
 
 from nugget.cli import run
-from nugget.cli.terminal import moment
-from nugget.config import load_settings, read_environment
-from nugget.errors import UsageError
-from nugget.index.documents import sync_provenance
 from nugget.infra import query_log
-from nugget.infra.embedding import open_embedder
-from nugget.infra.workspace import find_workspace
-from nugget.provenance import is_about
-from nugget.provenance.symbols import GRAMMARS, definitions_in
 
 NODE = {
     "src/auth.ts": "export class Session {\n  refresh(): void {}\n}\nexport function login(name: string) {}\n",
@@ -134,20 +125,6 @@ def test_a_small_budget_says_what_it_left_out(known: Shop, capsys: pytest.Captur
 
 
 @pytest.mark.proves("CONTEXT-SINCE")
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [("24h", timedelta(days=1)), ("3d", timedelta(days=3)), ("1w", timedelta(days=7)), ("2m", timedelta(days=60))],
-)
-def test_so_long_ago_is_understood(given: str, expected: timedelta) -> None:
-    now = datetime(2026, 11, 1, tzinfo=UTC)
-    assert moment(given, now=now) == now - expected
-    assert moment("2026-10", now=now) == datetime(2026, 10, 1).astimezone()
-    assert moment("2026-10-01T12:00:00+00:00", now=now) == datetime(2026, 10, 1, 12, tzinfo=UTC)
-    with pytest.raises(UsageError):
-        moment("lately", now=now)
-
-
-@pytest.mark.proves("CONTEXT-SINCE")
 def test_since_leaves_older_sessions_out(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     known.learn("newer", path="src/auth.ts", session=2, days_ago=1)
     assert [one["summary"] for one in asked(capsys, "src/auth.ts", "--since", "3d")["nuggets"]] == ["newer"]
@@ -210,40 +187,6 @@ def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(
     assert "No definition of cookies was found; shown is what names it." in capsys.readouterr().out
 
 
-SOURCES = {
-    ".py": (b"class S:\n    @property\n    def login(self):\n        pass\n", "S.login", 2, 4),
-    ".js": (b"class B { login() {} }\n", "B.login", 1, 1),
-    ".jsx": (b"const login = () => <a/>;\n", "login", 1, 1),
-    ".ts": (b"interface I {}\nexport class A {\n  login(n: number): void {}\n}\n", "A.login", 3, 3),
-    ".tsx": (b"type T = string;\nconst login = () => <div/>;\n", "login", 2, 2),
-    ".go": (b"package a\nfunc (s *S) login() {}\n", "login", 2, 2),
-    ".rs": (b"struct S {}\nimpl S {\n  fn login(&self) {}\n}\n", "S.login", 3, 3),
-    ".java": (b"class S { void login() {} }\n", "S.login", 1, 1),
-    ".rb": (b"class S\n def login\n end\nend\n", "S.login", 2, 3),
-    ".c": (b"int *login(int a) { return 0; }\n", "login", 1, 1),
-    ".cpp": (b"void S::login(int a) {\n}\n", "login", 1, 2),
-}
-
-
-@pytest.mark.proves("CONTEXT-SYMBOL")
-@pytest.mark.parametrize("suffix", SOURCES)
-def test_definitions_are_found_with_their_lines(suffix: str) -> None:
-    content, name, first, last = SOURCES[suffix]
-    (found,) = definitions_in(f"a{suffix}", content, "login")
-    assert (found.name, found.first_line, found.last_line) == (name, first, last)
-    assert definitions_in(f"a{suffix}", content, "logout") == []
-
-
-@pytest.mark.proves("CONTEXT-SYMBOL")
-def test_what_cannot_be_parsed_has_no_definitions() -> None:
-    assert definitions_in("a.py", b"def login(:\n", "login") == []
-    assert definitions_in("a.py", b"\0login", "login") == []
-    assert definitions_in("a.txt", b"def login(): pass", "login") == []
-    assert len({*GRAMMARS.values()}) >= 8
-    inner = definitions_in("a.py", b"class A:\n    def f(self): pass\n", "A")[0].inner
-    assert inner == ("f",)
-
-
 @pytest.mark.proves("WHY-REVIEWED")
 def test_a_unit_of_the_brain_on_the_same_file_stands_in_the_answer(
     known: Shop, brain: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -268,20 +211,6 @@ def test_a_unit_of_the_brain_on_the_same_file_stands_in_the_answer(
     assert lines[4] == "    src/auth.ts | reviewed | 2026-10-01 | brain:bug/token-clock"
 
 
-@pytest.mark.proves("WHY-REVIEWED")
-@pytest.mark.parametrize(
-    ("repo", "expected"),
-    [
-        (None, True), ("shop", True), ("acme/shop", True), ("github.com/acme/shop", True),
-        ("https://token@GitHub.com/Acme/Shop.git", True), ("acme/other", False), ("op", False), ("me/shop", False),
-    ],
-)  # fmt: skip
-def test_a_scope_names_its_repository_in_any_usual_way(shop: Shop, repo: str | None, expected: bool) -> None:
-    workspace = find_workspace(shop.repo)
-    assert workspace is not None and is_about(repo, workspace) is expected
-    assert is_about(workspace.identity, workspace)
-
-
 @pytest.mark.proves("CONTEXT-LOG")
 def test_each_question_is_logged_with_its_path_and_workspace(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     run(["context", "src/auth.ts"])
@@ -293,26 +222,6 @@ def test_each_question_is_logged_with_its_path_and_workspace(known: Shop, capsys
     assert query_log.read(known.home, brain=Path("/some/brain")) == [], "a brain's own statistics stay its own"
 
 
-@pytest.mark.proves("CONTEXT-PATHS", "CONTEXT-BAD-INPUT")
-def test_submodules_and_repositories_that_are_gone_are_answered(
-    known: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = make_repository(tmp_path / "library")
-    (library / "lib.py").write_text("x = 1\n")
-    git(library, "add", "-A")
-    git(library, "commit", "-q", "-m", "Library")
-    git(known.repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "vendor/library")
-    known.learn("vendored because it is patched", path="vendor/library/lib.py", session=3)
-    answer = asked(capsys, "vendor/library/lib.py", "--type", "decision")
-    assert answer["nuggets"][0]["summary"] == "vendored because it is patched"
-    known.repo.rename(tmp_path / "moved")
-    monkeypatch.chdir(tmp_path)
-    assert run(["context", str(known.repo / "src" / "auth.ts")]) in (0, 2), "never a traceback"
-    assert "Traceback" not in capsys.readouterr().err
-    monkeypatch.chdir(tmp_path / "moved")
-    assert len(asked(capsys, "src/auth.ts")["nuggets"]) >= 3, "a moved repository is the same workspace"
-
-
 @pytest.mark.proves("CONTEXT-TEXT")
 def test_nothing_that_a_session_wrote_reaches_the_terminal_as_an_order(
     known: Shop, capsys: pytest.CaptureFixture[str]
@@ -321,27 +230,3 @@ def test_nothing_that_a_session_wrote_reaches_the_terminal_as_an_order(
     run(["context", "src/cache.py"])
     output = capsys.readouterr().out
     assert "\x1b" not in output and "[bold]red[/bold]" in output
-
-
-@pytest.mark.proves("CONTEXT-PATHS")
-def test_without_anything_known_the_next_command_is_named(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["context", "src/auth.ts"]) == 0
-    assert "`nugget extract`" in capsys.readouterr().out
-    assert read_environment().home == shop.home
-
-
-@pytest.mark.proves("WHY-QUESTION")
-def test_a_question_in_other_words_finds_what_means_the_like_where_there_are_vectors(
-    known: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
-    question = "which login tokens do we use"
-    assert asked(capsys, "--query", question)["nuggets"] == [], "no word of it stands in any nugget"
-    environment = read_environment()
-    embedder = open_embedder(load_settings(environment), environment)
-    with known.index() as connection:
-        assert sync_provenance(known.home, connection, embedder=embedder).embedded > 0
-    answer = asked(capsys, "--query", question, "--explain")
-    assert [one["summary"] for one in answer["nuggets"]] == ["chose JWT over session cookies for stateless auth"]
-    parts = [part["name"] for part in answer["explain"]["nuggets"][0]["contributions"]]
-    assert "meaning" in parts and "text match" not in parts

@@ -90,17 +90,6 @@ def test_what_nobody_foresaw_points_to_a_log_without_secrets(
     assert log.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.proves("CLI-CRASH")
-def test_a_crash_that_cannot_be_logged_is_still_one_line(
-    isolated_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (isolated_home / "file").write_text("")
-    monkeypatch.setenv("NUGGET_HOME", str(isolated_home / "file"))
-    assert main([Odd("ask")]) == 3
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("Error: something unexpected went wrong (RuntimeError). The details could not be written (")
-
-
 @pytest.mark.proves("CLI-PIPE")
 @pytest.mark.parametrize("limit", ["1", "40"])
 def test_a_reader_that_leaves_early_is_no_failure(brain: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
@@ -127,13 +116,6 @@ def test_a_hook_call_is_queued_without_the_command_line(isolated_home: Path) -> 
     assert modules.isdisjoint({"typer", "rich", "nugget.cli", "nugget.config", "dataclasses", "pathlib"})
     (job,) = (isolated_home / ".nugget/queue/pending").iterdir()
     assert json.loads(job.read_text())["session"] == "s1"
-
-
-@pytest.mark.proves("CLI-HOOK")
-def test_capture_session_with_flags_is_a_command_like_any_other() -> None:
-    code, out, err = nugget("capture-session", "--transcript", "/nowhere.jsonl", stdin="{}")
-    assert (code, out) == (1, "")
-    assert err.startswith("Error: There is no brain yet.")
 
 
 def without_privileges(home: Path, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
@@ -200,17 +182,3 @@ def test_an_argument_that_is_no_utf8_is_wrong_usage(brain: Path, line: list[byte
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("Error: ") and r"\udcff" in done.stderr
     assert not Path("/tmp/new-\udcff").exists()
-
-
-@pytest.mark.proves("CLI-ERRORS")
-@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root ignores permissions")
-def test_a_brain_that_cannot_be_written_is_named_by_the_file_that_was_meant(brain: Path, tmp_path: Path) -> None:
-    folder = brain / "domains/coding/beliefs"
-    folder.chmod(0o555)
-    try:
-        line = ["--brain", str(brain), "add", "A fact.", "--type", "belief", "--domain", "coding"]
-        code, _, err = without_privileges(tmp_path, *line)
-    finally:
-        folder.chmod(0o755)
-    assert (code, ".partial" in err) == (1, False)
-    assert err.startswith("Error: domains/coding/beliefs/a-fact.md cannot be written (permission denied); nothing was")

@@ -119,14 +119,6 @@ def test_a_deleted_session_is_read_from_the_archive(transcript: Path, show: Show
 
 
 @pytest.mark.proves("HIS-SHOW")
-@pytest.mark.parametrize(("name", "code"), [("nowhere", 1), ("../../etc/passwd", 2), ("a b", 2), ("5e55", 0)])
-def test_what_is_no_session_is_told_in_a_sentence(transcript: Path, show: Show, name: str, code: int) -> None:
-    got, out, err = show(name)
-    assert got == code
-    assert (err.startswith("Error: ") and not out) or code == 0
-
-
-@pytest.mark.proves("HIS-SHOW")
 def test_sessions_of_excluded_projects_are_not_shown(
     transcript: Path, show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 
 import pytest
 from logs import NOW, Logs, logs_in
-from waiting import slowness
 
 from nugget import cli
 from nugget.config import Settings
@@ -23,7 +21,6 @@ from nugget.index import read_home
 from nugget.index.embed import embed_missing
 from nugget.infra.embedding import open_embedder
 from nugget.infra.files import resource
-from nugget.sources.shell_logs import FilePlace, read_events
 
 Run = Callable[..., "Done"]
 
@@ -144,22 +141,6 @@ def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(
 
 
 @pytest.mark.proves("EVI-ACROSS")
-def test_a_folder_without_git_is_asked_too_and_one_without_sessions_says_so(
-    logs: Logs, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = tmp_path / "plain"
-    (plain / "src").mkdir(parents=True)
-    work(logs, "monday", plain, "make deploy", code=2, stderr="error: the registry refused the image")
-    for folder in (plain, plain / "src"):
-        monkeypatch.chdir(folder)
-        assert "the registry refused" in run("logs", "context", "what failed", "--workspace").stdout
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    done = run("logs", "context", "what failed", "--workspace")
-    assert done.returncode == 1 and "No session with logs has worked in" in done.stderr and done.stdout == ""
-
-
-@pytest.mark.proves("EVI-ACROSS")
 def test_incidents_of_other_sessions_are_found_by_meaning(logs: Logs, tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     folder.mkdir()
@@ -189,109 +170,6 @@ def read_models(environment: Any) -> Any:
     """The environment with the embedding model that tests share."""
 
     return replace(environment, models=Path(os.environ["NUGGET_MODELS"]))
-
-
-def recorded(logs: Logs, lines: str, **variables: str) -> list[dict[str, Any]]:
-    """What the hook records while bash runs these lines, as a person would type them."""
-    hook = resource("shell_hooks/nugget.bash")
-    env = {**os.environ, "AISH_LOG_DIR": str(logs.folder), "HISTFILE": "/dev/null", "PS1": "$ ", **variables}
-    subprocess.run(
-        ["bash", "--norc", "--noprofile", "-i"], input=f'eval "$(cat {hook})"\n{lines}\nexit\n', text=True, env=env,
-        capture_output=True, timeout=60, cwd=logs.folder.parent,
-    )  # fmt: skip
-    found: list[dict[str, Any]] = []
-    for folder in logs.folder.glob("bash-*"):
-        for batch in read_events(folder / "events.jsonl", FilePlace()):
-            assert batch.malformed == 0
-            found += [{"kind": e.kind, "ts_ms": e.ts_ms, "session": folder.name, **e.given} for e in batch.events]
-    return found
-
-
-def commands(found: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    starts = [one["cmd"] for one in found if one["kind"] == "command.start"]
-    return list(zip(starts, [one["exit"] for one in found if one["kind"] == "command.end"], strict=True))
-
-
-@pytest.mark.proves("EVI-HOOK")
-def test_bash_records_commands_with_exit_code_duration_and_folder(logs: Logs) -> None:
-    found = recorded(logs, "true\nfalse\ncd /tmp\nsleep 0.2; (exit 7)")
-    assert commands(found) == [("true", 0), ("false", 1), ("cd /tmp", 0), ("sleep 0.2; (exit 7)", 7)]
-    assert 200 <= found[-1]["duration_ms"] < 20_000
-    assert found[-2]["cwd"] == "/tmp"
-    assert abs(found[-1]["ts_ms"] / 1000 - time.time()) < 120
-
-
-@pytest.mark.proves("EVI-HOOK")
-def test_bash_escapes_whatever_was_typed(logs: Logs) -> None:
-    typed = [
-        "echo 'a\"b\\c'",
-        "echo $'\\x01' \x02\x1f",
-        "echo schön 時間 \udcff",
-        'for i in 1 2; do\n  echo "$i"\ndone',
-    ]
-    raw = "\n".join(typed).encode("utf-8", "surrogateescape")
-    hook = resource("shell_hooks/nugget.bash")
-    env = {**os.environ, "AISH_LOG_DIR": str(logs.folder), "HISTFILE": "/dev/null", "LC_ALL": "C.UTF-8"}
-    subprocess.run(
-        ["bash", "--norc", "--noprofile", "--noediting", "-i"], env=env,
-        input=f'eval "$(cat {hook})"\n'.encode() + raw + b"\nexit\n", capture_output=True, timeout=60,
-    )  # fmt: skip
-    (log,) = logs.folder.glob("*/events.jsonl")
-    found = [event for batch in read_events(log, FilePlace()) for event in batch.events]
-    said = [event.given["cmd"] for event in found if event.kind == "command.start"]
-    assert said[:2] == [typed[0], typed[1]]
-    assert said[2].startswith("echo schön 時間 ")
-    assert said[3].replace(";", "").split() == typed[3].replace(";", "").split()
-
-
-@pytest.mark.proves("EVI-HOOK")
-def test_bash_does_not_record_what_it_is_asked_not_to(logs: Logs) -> None:
-    ignored = " echo hidden\npass show mail\nexport API_TOKEN=x\nsudo halt --nope"
-    lines = f"HISTCONTROL=ignoreboth\n{ignored}\necho seen\necho seen"
-    assert commands(recorded(logs, lines, NUGGET_SHELL_IGNORE="sudo *:*TOKEN=*:pass *")) == [
-        ("HISTCONTROL=ignoreboth", 0), ("echo seen", 0), ("echo seen", 0),
-    ]  # fmt: skip
-
-
-@pytest.mark.proves("EVI-HOOK")
-def test_a_space_hides_a_command_whatever_the_history_keeps_and_a_pause_hides_all(logs: Logs) -> None:
-    found = recorded(
-        logs, "HISTCONTROL=\n echo hidden\nNUGGET_SHELL_OFF=1\necho paused\nunset NUGGET_SHELL_OFF\necho seen"
-    )
-    assert [command for command, _ in commands(found)] == ["HISTCONTROL=", "unset NUGGET_SHELL_OFF", "echo seen"]
-
-
-@pytest.mark.proves("EVI-HOOK")
-def test_output_is_recorded_where_asked_and_belongs_to_its_command(logs: Logs) -> None:
-    lines = "echo not kept\nlogged bash -c 'echo fine; echo \"error: disk is full\" >&2; exit 3'\necho after"
-    found = recorded(logs, lines)
-    assert ("bash -c 'echo fine; echo \"error: disk is full\" >&2; exit 3'", 3) in commands(found)
-    session = found[0]["session"]
-    assert (logs.folder / session / "stdout.log").read_text() == "fine\n"
-    logs.ingest(session)
-    (incident,) = logs.ask(session, "what went wrong").incidents
-    assert incident.facts["summary"][0] == "error: disk is full"
-
-
-@pytest.mark.proves("EVI-HOOK")
-def test_the_hook_keeps_prompt_commands_and_exit_codes_and_is_private(logs: Logs) -> None:
-    lines = "PROMPT_COMMAND+='; echo prompted:$? >> seen'\n(exit 5)\necho \"code=$?\" >> seen"
-    found = recorded(logs, lines)
-    seen = (logs.folder.parent / "seen").read_text()
-    assert "prompted:5" in seen and "code=5" in seen
-    folder = logs.folder / found[0]["session"]
-    assert folder.stat().st_mode & 0o077 == 0 and (folder / "events.jsonl").stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.proves("EVI-HOOK")
-def test_a_command_costs_a_few_milliseconds(logs: Logs) -> None:
-    count = 200
-    before = os.times()
-    found = recorded(logs, "true\n" * count)
-    after = os.times()
-    assert len(commands(found)) == count
-    spent_s = after.children_user + after.children_system - before.children_user - before.children_system
-    assert spent_s / count < 0.040 * slowness()
 
 
 @pytest.mark.proves("EVI-HOOK")

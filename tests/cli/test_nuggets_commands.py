@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import provenance_store
 import pytest
@@ -65,16 +63,6 @@ def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Nugge
     everything = nugget("nuggets", "--json", "--limit", "2").json
     assert len(everything["nuggets"]) == 2 and everything["total"] == 4
     assert {auth, folder} < {one["id"] for one in nugget("nuggets", "--json").json["nuggets"]}
-
-
-@pytest.mark.proves("NUGGETS-LIST")
-def test_fifty_are_listed_unless_more_are_asked_for(shop: Shop, nugget: Nugget) -> None:
-    for number in range(60):
-        shop.records.pop(number, None)
-    for number in range(60):
-        shop.learn(f"number {number}", session=1 + number // 20)
-    assert len(nugget("nuggets", "--json").json["nuggets"]) == 50
-    assert "60 nugget(s) found. Shown are 50; --limit shows more." in nugget("nuggets").out
 
 
 @pytest.mark.proves("NUGGETS-INSPECT")
@@ -213,21 +201,3 @@ def test_gaps_come_from_questions_and_from_churn(shop: Shop, nugget: Nugget) -> 
     assert lines[0] == "Files with high queries but low nugget coverage:"
     assert lines[2].split() == ["Path", "Queries", "Nuggets"]
     assert lines[4].split() == ["src/config.py", "3", "0"]
-
-
-@pytest.mark.proves("NUGGETS-LIST", "SESSIONS-LIST", "COVERAGE-BARS")
-@pytest.mark.parametrize(
-    "command", [["nuggets"], ["sessions"], ["coverage"], ["coverage", "--gaps"], ["nuggets", "--check"]]
-)
-def test_outside_of_git_and_without_anything_known_each_command_says_so(
-    tmp_path: Path,
-    nugget: Nugget,
-    monkeypatch: pytest.MonkeyPatch,
-    command: list[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    plain = nugget(*command)
-    assert plain.code == 0 and plain.out.strip() and "Traceback" not in plain.err
-    if command[-1] != "sessions":
-        value: Any = json.loads(nugget(*command, "--json").out)
-        assert isinstance(value, dict)

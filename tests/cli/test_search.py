@@ -11,7 +11,6 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-import unicodedata
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from typing import Any
 import pytest
 from commands import Nugget
 from paths import REPOSITORY, TESTS
-from waiting import wait_for
 
 from nugget.app import Brain
 from nugget.app.agent_session import AgentSession
@@ -30,8 +28,7 @@ from nugget.errors import NuggetError, UsageError
 from nugget.infra import query_log
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
-from nugget.models import Query, SourceName
-from nugget.retrieval.refs import section_of
+from nugget.models import Query
 
 GOLDEN = TESTS / "golden" / "search"
 SECRET = "xylophone"
@@ -186,12 +183,6 @@ def test_every_ref_that_a_search_gives_can_be_shown(world: World, nugget: Nugget
     assert nugget("get", "nowhere:x").code == 2
 
 
-def test_a_section_is_that_of_markdown_and_ends_at_the_next_of_its_level() -> None:
-    body = "# Pool\n\nWhy\n---\n\nOne.\n\n```sh\n~~~\n# no heading\n```\n\n### Deeper\n\nTwo.\n\n## After\n\nThree.\n"
-    assert section_of(body, "why") == body[body.index("Why") : body.index("## After")].strip()
-    assert section_of(body, "no heading") is None
-
-
 @pytest.mark.proves("SEARCH-NAMES")
 def test_file_names_come_before_what_only_says_the_word(world: World, nugget: Nugget) -> None:
     hits = nugget("search", "constitution", "--source", "canon", "--json").json["hits"]
@@ -199,30 +190,6 @@ def test_file_names_come_before_what_only_says_the_word(world: World, nugget: Nu
         "cupid.md", "roast.md", "space_experimental_architecture.md",
     ]  # fmt: skip
     assert "file name" in hits[0]["reasons"] and "file name" not in hits[2]["reasons"]
-
-
-@pytest.mark.proves("SEARCH-NAMES")
-@pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_a_file_name_with_accents_is_found_however_it_is_written(world: World, nugget: Nugget, form: str) -> None:
-    note = world.canon / f"{unicodedata.normalize(form, 'Übersicht')}.md"
-    note.write_text("# Plan\n\nNothing else says it.")
-    try:
-        for query in ("übersicht", unicodedata.normalize("NFD", "Übersicht plan")[:10]):
-            first = nugget("search", query, "--source", "canon", "--json").json["hits"][0]
-            assert first["path"].endswith(note.name) and "file name" in first["reasons"]
-    finally:
-        note.unlink()
-
-
-def test_what_shells_kept_is_found_where_there_is_nothing_else(
-    nugget: Nugget, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    nugget("init", isolated_home / "brain", "--no-install")
-    log = isolated_home / ".local/share/aish/logs/bash-1/stdin.log"
-    log.parent.mkdir(parents=True)
-    log.write_text("make lighthouse\n")
-    assert nugget("search", "lighthouse", "--quiet").out == "shell:bash-1#1\n"
 
 
 @pytest.mark.proves("SEARCH-GROUPS")
@@ -288,29 +255,6 @@ def test_what_memory_answered_is_no_question_without_results(world: World, nugge
     assert "memory:zealot/plan.md" in nugget("search", SECRET, "--source", "memory,bridge", "--as", "zealot").out
     last = query_log.read(world.home / ".nugget")[-1]
     assert (last.units, last.sources, last.weak) == ((), {}, True), "as if memory had not been asked"
-
-
-@pytest.mark.proves("SEARCH-QUERIES")
-def test_what_was_asked_for_by_related_or_in_order_of_time_stands_in_the_query_log(
-    world: World, nugget: Nugget, opened: Brain
-) -> None:
-    home = world.home / ".nugget"
-    ref = "canon:handbook/archaeology/space_experimental_architecture.md"
-    found = nugget("search", "--related", ref, "--json").json
-    last = query_log.read(home)[-1]
-    assert (last.text, last.filters, last.face) == (ref, {"related": True}, "cli")
-    assert (
-        last.units
-        and [unit for unit, _ in last.units]
-        == [hit["id"] if hit["source"] == "brain" else hit["ref"] for hit in found["hits"]][: len(last.units)]
-    )
-    before = len(query_log.read(home))
-    assert nugget("search", "--related", "qwzx gibberish thought").code == 0
-    entries = query_log.read(home)
-    assert (len(entries), entries[-1].weak) == (before + 1, True)
-    assert "qwzx" not in nugget("eval", "--suggest").out, "a thought is no question that could be a golden one"
-    assert nugget("search", "walrus", "--timeline").code == 0
-    assert query_log.read(home)[-1].text == "walrus"
 
 
 @pytest.mark.proves("SEARCH-QUERIES", "MEMORY-ISOLATION")
@@ -429,30 +373,6 @@ def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_ide
     assert "confidence" not in answer(None, sources=["canon", "bridge", "sessions"]), "nobody said how far to trust it"
 
 
-@pytest.mark.proves("SEARCH-FRESH")
-def test_what_is_much_is_taken_in_behind_an_agents_answer(world: World) -> None:
-    extra = world.canon / "extra"
-    extra.mkdir()
-    for n in range(60):
-        (extra / f"note-{n}.md").write_text(f"# Ocelot {n}\n\nOcelots say {n}.")
-    session = AgentSession(flag=None, environment=read_environment(), cwd=world.brain)
-    try:
-        question = Question(text="ocelots", sources=["canon"])
-        told = answer_question(session, question)
-        assert "canon:" not in told and "Note: " in told
-        for thread in threading.enumerate():
-            if thread.name == "nugget-catch-up":
-                thread.join()
-        assert "canon:handbook/extra/note-" in answer_question(session, question)
-    finally:
-        shutil.rmtree(extra)
-        for thread in threading.enumerate():
-            if thread.name == "nugget-warm-up":
-                thread.join()
-        session.open().sync_local_sources(["canon"])
-        session.close()
-
-
 @pytest.mark.proves("SEARCH-LANGUAGE")
 def test_every_type_that_is_suggested_can_be_asked_for_and_another_is_told(nugget: Nugget, world: World) -> None:
     suggested = {entry["name"] for entry in nugget("suggest", "--limit", "100", "--json").json["types"]}
@@ -460,13 +380,6 @@ def test_every_type_that_is_suggested_can_be_asked_for_and_another_is_told(nugge
         assert nugget("search", "architecture", "--type", name, "--quiet").code == 0, name
         assert "plain_text" not in str(nugget("search", f"architecture type:{name}", "--json").json["degraded"])
     assert "there is no type 'recipe'" in nugget("search", "architecture type:recipe").out
-
-
-@pytest.mark.proves("SEARCH-LANGUAGE")
-def test_a_filter_keeps_to_the_sessions_whose_id_begins_so(nugget: Nugget, world: World) -> None:
-    assert "session:30eb2a7b" in nugget("search", "walrus session:30eb", "--quiet").out
-    other = nugget("search", "walrus session:30ec", "--quiet")
-    assert (other.code, other.out) == (0, "")
 
 
 @pytest.mark.proves("SEARCH-FRESH")
@@ -533,13 +446,6 @@ def test_a_damaged_index_of_the_machine_is_made_anew(
     assert "cupid.md" in nugget("search", "constitution", "--source", "canon").out
 
 
-def test_sources_are_chosen_by_the_query_too(opened: Brain) -> None:
-    hits = opened.search("architecture source:bridge").hits
-    assert {hit.unit.source for hit in hits} == {SourceName.BRIDGE}
-    since = opened.search("architecture since:2026-04 until:2026-05 source:sessions,bridge").hits
-    assert {hit.unit.source for hit in since} == {SourceName.BRIDGE}
-
-
 @pytest.mark.proves("SEARCH-LIST")
 def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, opened: Brain) -> None:
     def listed(*arguments: str) -> list[str]:
@@ -562,35 +468,6 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, ope
     assert listed("source:memory", "--as", "zealot") == ["memory:zealot/plan.md"]
     assert nugget("search", "(").out.startswith("Nothing matches."), "no filter, no words"
     assert nugget("search").code == 2
-
-
-def test_since_is_also_a_span_on_the_command_line(nugget: Nugget, world: World) -> None:
-    assert "bridge:release#2" in nugget("search", "architecture OR agreed", "--since", "90y", "--quiet").out
-    assert nugget("search", "architecture", "--since", "1d", "--source", "bridge", "--quiet").out == ""
-
-
-@pytest.mark.proves("SEARCH-FRESH")
-def test_notes_that_a_search_takes_in_by_their_words_get_their_vectors_behind_it(
-    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    brain, notes = tmp_path / "brain", tmp_path / "notes"
-    assert nugget("init", brain, "--no-install").code == 0
-    notes.mkdir()
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    monkeypatch.setenv("NUGGET_CANON_FOLDERS", str(notes))
-    assert nugget("sync").code == 0
-    for name in ("ocelot", "puma", "lynx", "caracal", "serval"):
-        (notes / f"{name}.md").write_text(f"The {name} is a cat that hunts at night.")
-    assert nugget("search", "serval", "--source", "canon", "--quiet").out == "canon:notes/serval.md\n"
-    near = ("search", "--related", "a feline predator in the dark", "--source", "canon", "--quiet")
-    wait_for(lambda: len(nugget(*near).out.split()) == 5, "they were never embedded")
-    (notes / "margay.md").write_text("The margay climbs.")
-    for name in ("kodkod", "colocolo", "oncilla"):
-        (notes / f"{name}.md").write_text(f"The {name} is a small cat.")
-    with Brain(brain, environment=read_environment()) as opened:
-        assert opened.search("margay source:canon").degraded == ("vectors_behind",)
-        opened.sync_local_sources(["canon"])
-        assert opened.search("margay source:canon").degraded == ()
 
 
 def test_related_stands_for_words_and_filters(nugget: Nugget, world: World) -> None:

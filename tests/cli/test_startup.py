@@ -59,25 +59,3 @@ def test_the_hook_imports_no_installed_package() -> None:
     installed = {name for name in modules if name in {*HEAVY, "typer", "rich", "yaml", "markdown_it", "pydantic"}}
     assert installed == set()
     assert modules & {"sqlite3", "json", "dataclasses", "pathlib"} <= {"json"}, "each costs milliseconds"
-
-
-@pytest.mark.proves("HOUSE-STARTUP")
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("search", "x", "--limit", "many"), "--limit"),
-        (("search", "x", "--limit"), "--limit"),
-        (("ask", "x", "--depth", "abysmal"), "--depth"),
-        (("ask",), "QUESTION"),
-        (("search", "x", "--jsn"), "--jsn"),
-    ],
-)
-def test_values_that_are_converted_only_where_needed_are_still_checked(
-    arguments: tuple[str, ...], told: str, brain: Path
-) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NUGGET_BRAIN": str(brain)}
-    done = subprocess.run(
-        [sys.executable, "-m", "nugget", *arguments], capture_output=True, text=True, env=environment, timeout=60
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr.splitlines()[0]

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import Nugget
 from waiting import PATIENCE_S
 
 from nugget.app import Brain
@@ -17,7 +16,6 @@ from nugget.config import read_environment
 from nugget.errors import BrainError
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
-from nugget.models import Query
 
 
 @pytest.fixture
@@ -58,20 +56,8 @@ def test_a_brain_that_is_emptied_has_no_answer_and_one_that_is_filled_again_has(
     kept = shutil.move(brain / "domains", brain.with_name("kept"))
     assert "holds nothing on" in answer(session)
     shutil.move(kept, brain / "domains")
-    session.catch_up()
     session.open().sync()
     assert "concept/cache-invalidation" in answer(session)
-
-
-@pytest.mark.proves("ASK-BUDGET")
-def test_what_does_not_fit_into_the_budget_is_not_told_to_be_nothing(
-    session: AgentSession, brain: Path, nugget: Nugget
-) -> None:
-    shown = nugget("--brain", brain, "ask", "cache invalidation", "--budget", "10", "--no-llm").out
-    assert shown.startswith("Nothing that matches fits into 10 tokens.\nAllow more with --budget.\n")
-    with session.open() as opened:
-        bundle = opened.ask(Query("cache invalidation", budget_tokens=10))
-    assert bundle.hits == () and "concept/cache-invalidation" in (bundle.more_context_hint or "")
 
 
 @pytest.mark.proves("MCP-STDERR")

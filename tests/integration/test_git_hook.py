@@ -142,14 +142,6 @@ def test_initial_commits_renames_binaries_detached_heads_and_partial_commits(
     assert "1 file" not in last_message(folder) and trailer(folder, "Nugget-Session") == [agent.session]
 
 
-@pytest.mark.proves("HOOK-ANY-COMMIT", "COM-MATCH")
-def test_a_commit_that_only_deletes_names_the_session_and_has_no_lines_to_attribute(repo: Path, agent: Agent) -> None:
-    agent.prompt("remove the readme")
-    agent.run("git rm -q README.md")
-    assert commit(repo).returncode == 0
-    assert last_message(repo) == f"docs(readme): remove the readme\n\nNugget-Session: {agent.session}"
-
-
 @pytest.mark.proves("HOOK-NEVER-BLOCKS")
 @pytest.mark.parametrize("trouble", ["settings", "store", "gone", "home", "transcript"])
 def test_whatever_fails_in_the_hook_the_commit_goes_on(
@@ -230,20 +222,6 @@ def test_a_foreign_hook_that_fails_stops_the_commit_as_before_and_one_that_write
     git(folder, "add", "src")
     assert commit(folder).returncode == 0, "git runs no hook that is not executable, and neither do we"
     assert last_message(folder).startswith("feat(more): add more.py")
-
-
-@pytest.mark.proves("HOOK-RESTORE")
-def test_a_hook_that_somebody_put_in_the_place_of_ours_is_left_alone(repo: Path, command: Path) -> None:
-    hook = repo / ".git/hooks/prepare-commit-msg"
-    write_hook(hook, "#!/bin/sh\necho theirs\n")
-    assert "not in this repository" in run(command, repo, "uninstall", "git-hook").stdout
-    assert hook.read_text() == "#!/bin/sh\necho theirs\n"
-    assert run(command, repo, "install", "git-hook").returncode == 0
-    write_hook(hook, "#!/bin/sh\necho newer\n")
-    for verb in ("install", "uninstall"):
-        refused = run(command, repo, verb, "git-hook")
-        assert refused.returncode == 1 and "prepare-commit-msg.before-nugget" in refused.stderr
-    assert hook.read_text() == "#!/bin/sh\necho newer\n"
 
 
 @pytest.mark.proves("HOOK-PLACE")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_anthropic import AnthropicServer, Raw, status, text, value
+from loopback_anthropic import AnthropicServer, Raw, text
 from served import Served, served
 from waiting import wait_for
 
@@ -104,22 +104,6 @@ def test_the_mode_decides_whether_something_is_put_in(
 
 
 @pytest.mark.proves("HTTP-COMPLETE")
-def test_a_model_can_choose_what_is_put_in(server: Served, api: AnthropicServer) -> None:
-    api.script(value({"labels": ["e1"]}), text("answered"))
-    body = {"session_id": "sess_1", "context_mode": "llm-select", "context_selector_max_chunks": 2,
-            "context_selector_model": "claude-haiku-4-5", "context_explain": True,
-            "messages": user("what did i do wrong and what should I do next?")}  # fmt: skip
-    answer = server.ask("/v1/completions", body=body)
-    assert answer.json["content"][0]["text"] == "answered"
-    selecting, final = api.requests
-    assert selecting.body["model"] == "claude-haiku-4-5" and "cargo test --workspace" in selecting.prompt
-    injected = final.body["system"][0]["text"]
-    assert '<session id="sess_1">' in injected and "latest stderr" in injected and "error[E0425]" in injected
-    assert answer.headers["x-nugget-context"].startswith("injected; mode=llm-select; chunks=1; chosen=1; chars=")
-    assert answer.json["context"]["chunks"] == 1 and answer.json["context"]["source_ids"]
-
-
-@pytest.mark.proves("HTTP-COMPLETE")
 def test_what_the_messages_api_takes_is_passed_on(server: Served, api: AnthropicServer) -> None:
     tools = [{"name": "look", "description": "Look", "input_schema": {"type": "object"}}]
     body = {"model": "claude-haiku-5-5", "max_tokens": 77, "temperature": 0.5, "tools": tools,
@@ -169,39 +153,6 @@ def unchunked(body: bytes) -> bytes:
         size, _, body = body.partition(b"\r\n")
         parts, body = parts + body[: int(size, 16)], body[int(size, 16) + 2 :]
     return parts
-
-
-@pytest.mark.proves("HTTP-STREAM")
-def test_errors_of_the_api_are_passed_on_with_their_status(server: Served, api: AnthropicServer) -> None:
-    cases = [
-        (status(400, "invalid_request_error", message="max_tokens: too large"), 400),
-        (status(429, "rate_limit_error", headers={"retry-after": "17"}), 429),
-        (status(529, "overloaded_error"), 529),
-        (status(401, "authentication_error", message=f"bad key {KEY}"), 401),
-    ]
-    for reply, code in cases:
-        for stream in (False, True):
-            api.script(reply)
-            answer = server.ask("/v1/completions", body={"messages": user("x"), "stream": stream})
-            assert answer.status == code and answer.json["type"] == "error"
-            assert answer.headers.get("retry-after") == ("17" if code == 429 else None)
-            assert KEY.encode() not in answer.body
-    assert len(api.requests) == 2 * len(cases), "nothing is tried again"
-
-
-@pytest.mark.proves("HTTP-STREAM")
-def test_a_client_that_leaves_frees_its_place(server: Served, api: AnthropicServer) -> None:
-    event = b'event: ping\ndata: {"type":"ping"}\n\n'
-    api.script(*(Raw(chunks=(event,) * 5000, content_type="text/event-stream", pause_s=0.05) for _ in range(3)))
-    for _ in range(3):
-        with server.socket() as connection:
-            connection.sendall(streamed(server))
-            assert connection.recv(4096)
-    wait_until_idle(server)  # the streams would have taken four minutes
-
-
-def wait_until_idle(server: Served) -> None:
-    wait_for(lambda: not server.ask("/healthz").json["under_way"])
 
 
 @pytest.mark.proves("HTTP-COMPLETE", "HTTP-COST")
@@ -254,33 +205,3 @@ def test_a_day_costs_no_more_than_allowed_however_many_ask_at_once_and_after_a_r
             assert server.ask("/v1/completions", body=body).status == 429, "a restart does not forget"
             assert len(api.requests) == sent
             assert server.ask("/v1/ask", q="anything").error.code == "no_brain", "what costs nothing goes on"
-
-
-@pytest.mark.proves("HTTP-BAD-INPUT")
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({}, "missing_parameter"),
-        ({"messages": [{"role": "system", "content": "only"}]}, "missing_parameter"),
-        ({"messages": "hello"}, "invalid_parameter"),
-        ({"prompt": "x", "session_id": "../etc"}, "invalid_session_id"),
-        ({"prompt": "x", "context_mode": "sometimes"}, "invalid_parameter"),
-        ({"prompt": "x", "context_max_chars": 10**9}, "invalid_parameter"),
-        ({"prompt": "x", "colour": "red"}, "unknown_parameter"),
-    ],
-)
-def test_what_cannot_be_completed_is_told(
-    server: Served, api: AnthropicServer, body: dict[str, Any], code: str
-) -> None:
-    answer = server.ask("/v1/completions", body=body)
-    assert (answer.status, answer.error.code) == (422, code)
-    assert api.requests == []
-
-
-@pytest.mark.proves("HTTP-COMPLETE")
-def test_without_a_key_it_says_so(tmp_path: Path) -> None:
-    with served(tmp_path) as server:
-        answer = server.ask("/v1/completions", body={"prompt": "hello"})
-        assert (answer.status, answer.error.code) == (503, "llm_unavailable")
-        assert answer.error.message == "There is no key for the Anthropic API."
-        assert "ANTHROPIC_API_KEY" in answer.error.hint

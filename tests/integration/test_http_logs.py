@@ -65,13 +65,6 @@ def test_a_question_about_a_failure_finds_the_command_and_the_line(walked: dict[
     assert "cargo test" in bundle["context_text"] and "debug" in bundle["context_text"].splitlines()[1]
 
 
-@pytest.mark.proves("HTTP-EXAMPLES")
-def test_a_question_where_we_were_gives_incidents_and_working_notes(walked: dict[str, str]) -> None:
-    bundle = printed(walked, "resume%20from%20where")
-    assert bundle["intent"] == "resume" and bundle["incidents"]
-    assert "Edited src/lib.rs (overwrite)" in [note["text"] for note in bundle["artifacts"]]
-
-
 def write_session(server: Served, name: str, *events: dict[str, Any], stderr: str = "") -> str:
     folder = server.logs / name
     folder.mkdir(exist_ok=True)
@@ -87,19 +80,6 @@ def failed(cmd: str, at: int) -> list[dict[str, Any]]:
         {"ts_ms": at, "kind": "command.start", "data": {"cmd": cmd}},
         {"ts_ms": at + 1, "kind": "command.end", "data": {"exit": 2}},
     ]
-
-
-@pytest.mark.proves("HTTP-LOGS")
-def test_taking_in_twice_finds_nothing_new_and_goes_on_where_it_ended(server: Served) -> None:
-    session = write_session(server, "sess_twice", *failed("make all", 1000))
-    first = server.ask(f"/v1/logs/ingest/{session}", method="POST").json
-    assert first["events"] == 2 and first["incidents"] == 1
-    assert server.ask(f"/v1/logs/ingest/{session}").json["events"] == 0
-    with (server.logs / session / "events.jsonl").open("a") as file:
-        file.write("{torn and no JSON}\n")
-    write_session(server, session, *failed("make check", 9000))
-    again = server.ask(f"/v1/logs/ingest/{session}", method="POST", body={}).json
-    assert (again["events"], again["malformed"]) == (2, 1)
 
 
 @pytest.mark.proves("HTTP-LOGS")

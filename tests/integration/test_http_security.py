@@ -13,14 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from paths import TESTS
 from served import START, Answer, Served, read_all, served, served_brain, variables_for
 from waiting import PATIENCE_S
 
 from nugget.errors import UsageError
-from nugget.http import models, security
+from nugget.http import security
 from nugget.http.security import Address, access_for, parse_address
-from nugget.redaction import redact
 
 TOKEN = "a-long-and-random-token-0123456789"
 
@@ -129,15 +127,6 @@ def test_without_a_token_it_answers_on_loopback_only_and_says_what_that_opens(tm
         [*START, "serve", "--no-token"], capture_output=True, env=variables_for(tmp_path), timeout=60
     )
     assert alone.returncode == 2 and b"only used with --http" in alone.stderr
-
-
-@pytest.mark.proves("HTTP-TOKEN")
-def test_a_token_that_can_be_guessed_is_not_taken(tmp_path: Path) -> None:
-    short = subprocess.run(
-        [*START, "serve", "--http", "127.0.0.1:0"], capture_output=True, timeout=60,
-        env=variables_for(tmp_path, NUGGET_HTTP_TOKEN="short"),
-    )  # fmt: skip
-    assert short.returncode == 2 and b"16 or more" in short.stderr and b"short" not in short.stderr
 
 
 @pytest.mark.proves("HTTP-LOOPBACK")
@@ -255,17 +244,3 @@ def memory_kb(server: Served) -> int:
     if not status.exists():
         pytest.skip("the memory of a process is read from /proc")
     return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS"))
-
-
-@pytest.mark.proves("HTTP-ASK")
-def test_no_reply_holds_a_secret_whatever_stands_beside_it() -> None:
-    folder = TESTS / "redaction_corpus"
-    read = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("secrets", "lookalikes")}
-    beside = ["".join(row["text"]) for row in read["lookalikes"]]
-    for number, row in enumerate(read["secrets"]):
-        text = "".join(row["text"])
-        value = {"hits": [{"title": beside[number % len(beside)], "score": 0.5, "tags": [text]}], "weak": False}
-        (cleaned,) = models.without_secrets(value)["hits"][0]["tags"]
-        assert cleaned == redact(text).text, row["kind"]
-    clean = {"hits": [{"title": text, "path": None} for text in beside]}
-    assert models.without_secrets(clean) == clean

@@ -52,14 +52,6 @@ def test_ask_answers_with_the_json_of_the_command_line(server: Served) -> None:
     assert {hit["type"] for hit in posted.json["hits"]} <= {"concept", "pattern"}
 
 
-@pytest.mark.proves("HTTP-ASK")
-def test_search_answers_with_the_json_of_the_command_line(server: Served) -> None:
-    answer = server.ask("/v1/search", q="cache invalidation", limit=4)
-    assert answer.json == nugget(server, "search", "cache invalidation", "--limit", "4")
-    filtered = server.ask("/v1/search?q=cache&types=pattern&types=bug&domains=coding&explain=true").json
-    assert filtered["explain"] and {hit["type"] for hit in filtered["hits"]} <= {"pattern", "bug"}
-
-
 @pytest.mark.proves("HTTP-UNIT")
 def test_a_unit_is_given_whole_and_an_unknown_one_is_told(server: Served) -> None:
     unit = server.ask("/v1/units/concept/cache-invalidation")
@@ -246,12 +238,6 @@ def test_bad_requests_get_one_clear_sentence(server: Served, path: str, body: An
     assert (answer.status, answer.error.code) == (status, code)
     message = answer.error.message
     assert message.endswith(".") and "Traceback" not in message and len(message) < 200
-
-
-@pytest.mark.proves("HTTP-BAD-INPUT")
-def test_a_body_that_is_no_json_is_refused_by_its_type(server: Served) -> None:
-    answer = server.ask("/v1/ask", body=b"q=x", headers={"content-type": "application/x-www-form-urlencoded"})
-    assert (answer.status, answer.error.code) == (415, "unsupported_media_type")
 
 
 @pytest.mark.proves("HTTP-METHODS")

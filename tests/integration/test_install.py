@@ -86,9 +86,9 @@ def servers(isolated_home: Path) -> Path:
     return file
 
 
-def put_in(command: Path, scope: Scope = Scope.USER, cwd: Path = Path("/")) -> list[install.FileChange]:
+def put_in(command: Path, scope: Scope = Scope.USER, cwd: Path = Path("/"), **told: bool) -> list[install.FileChange]:
     environment = read_environment()
-    changes = install.plan_install(scope, environment, command=command, cwd=cwd)
+    changes = install.plan_install(scope, environment, command=command, cwd=cwd, **told)
     install.apply(changes, environment)
     return changes
 
@@ -159,16 +159,6 @@ def test_a_project_gets_its_own_files_at_the_root_of_its_repository(
     assert not (project / ".mcp.json").exists()
 
 
-@pytest.mark.proves("INSTALL-SCOPES")
-def test_a_moved_configuration_folder_holds_both_files(
-    command: Path, tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "moved"))
-    put_in(command)
-    assert sorted(file.name for file in (tmp_path / "moved").iterdir()) == [".claude.json", "settings.json"]
-    assert not (isolated_home / ".claude.json").exists()
-
-
 @pytest.mark.proves("INSTALL-IDEMPOTENT", "INSTALL-UNDO")
 def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled(
     command: Path, tmp_path: Path, settings: Path, servers: Path
@@ -219,31 +209,7 @@ def test_settings_that_make_no_sense_are_refused_and_left_alone(
     assert settings.read_bytes() == content and servers.read_text() == SERVERS
 
 
-@pytest.mark.proves("INSTALL-REFUSE")
-def test_another_server_called_nugget_is_not_replaced(command: Path, settings: Path, servers: Path) -> None:
-    servers.write_text('{"mcpServers": {"nugget": {"command": "npx", "args": ["nugget-prices"]}}}')
-    with pytest.raises(InstallError, match="another MCP server"):
-        put_in(command)
-    assert settings.read_text("utf-8") == THEIRS
-    assert take_out() == []
-
-
 # --- writing ---
-
-
-@pytest.mark.proves("INSTALL-WRITE")
-def test_a_link_is_followed_and_the_mode_stays(command: Path, settings: Path, tmp_path: Path) -> None:
-    real = tmp_path / "dotfiles" / "claude.json"
-    real.parent.mkdir()
-    settings.rename(real)
-    real.chmod(0o640)
-    settings.symlink_to(real)
-    put_in(command)
-    assert settings.is_symlink() and RULE in real.read_text("utf-8")
-    assert stat.S_IMODE(real.stat().st_mode) == 0o640
-    assert [file.name for file in real.parent.iterdir()] == ["claude.json"], "nothing left over"
-    take_out()
-    assert settings.is_symlink() and real.read_text("utf-8") == THEIRS
 
 
 @pytest.mark.proves("INSTALL-WRITE")
@@ -284,15 +250,26 @@ def value_of_bytes(file: Path) -> Any:
     return json.loads(file.read_bytes().decode("utf-8-sig"))
 
 
-@pytest.mark.proves("INSTALL-NO-COPY")
-def test_the_record_holds_nothing_of_the_settings(
-    command: Path, settings: Path, servers: Path, isolated_home: Path
-) -> None:
-    put_in(command)
-    record = isolated_home / ".nugget" / "install.json"
-    assert stat.S_IMODE(record.stat().st_mode) == 0o600
-    for theirs in ("s3cret-of-mine", "notify-send", "example.invalid"):
-        assert theirs not in record.read_text()
+@pytest.mark.proves("BRIEF-INSTALL", "BRIEF-OFF")
+def test_sessions_are_told_something_only_if_it_was_asked_for(command: Path, settings: Path) -> None:
+    plain, events = ["capture-session"], ("SessionEnd", "SessionStart", "UserPromptSubmit")
+    both = dict(zip(events, (plain, [*plain, "--brief"], [*plain, "--recall"]), strict=True))
+
+    def told(**options: bool) -> dict[str, list[str]]:
+        put_in(command, **options)
+        groups = ((event, group) for event, found in value_of(settings)["hooks"].items() for group in found)
+        entries = [(event, entry) for event, group in groups for entry in group["hooks"]]
+        return {event: entry["args"] for event, entry in entries if entry["command"] == str(command)}
+
+    assert told() == {"SessionEnd": plain, "SessionStart": plain}
+    assert told(brief=True, recall=True) == both == told(), "an installation that says nothing of it leaves it"
+    (found,) = install.inspect(read_environment())
+    assert not found.missing and not found.outdated and "UserPromptSubmit hook" in found.present
+    assert told(recall=False) == {event: both[event] for event in events[:2]}
+    assert told(brief=False) == {"SessionEnd": plain, "SessionStart": plain}
+    put_in(command, brief=True, recall=True)
+    take_out()
+    assert settings.read_text("utf-8") == THEIRS
 
 
 # --- the command line ---
@@ -314,9 +291,12 @@ def test_a_dry_run_prints_a_diff_and_writes_nothing(
     assert sorted(isolated_home.rglob("*")) == before and settings.read_text("utf-8") == THEIRS
 
 
-@pytest.mark.proves("INSTALL-PARTS", "INSTALL-UNDO", "INSTALL-IDEMPOTENT")
+@pytest.mark.proves("INSTALL-PARTS", "INSTALL-UNDO", "INSTALL-IDEMPOTENT", "INSTALL-NO-COPY")
 def test_the_commands_say_what_they_did(settings: Path, servers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["install"]) == 0
+    record = read_environment().home / "install.json"
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert not any(theirs in record.read_text() for theirs in ("s3cret-of-mine", "notify-send", "example.invalid"))
     assert capsys.readouterr().out.startswith(f"Changed {settings}\nChanged {servers}\n")
     named = value_of(servers)["mcpServers"]["nugget"]["command"]
     assert Path(named).is_absolute() and os.access(named, os.X_OK)
@@ -353,14 +333,6 @@ def test_init_offers_it_at_a_terminal(command: Path, tmp_path: Path, isolated_ho
     assert process.wait(60) == 0 and b"Connect Claude Code now" in shown
     assert (isolated_home / ".claude" / "settings.json").exists() is (answer == "y")
     assert (b"let Claude Code ask" in shown) is (answer == "n")
-
-
-@pytest.mark.proves("INSTALL-OFFER")
-def test_init_never_asks_where_there_is_no_terminal(
-    tmp_path: Path, isolated_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["init", str(tmp_path / "b")]) == 0
-    assert "nugget install" in capsys.readouterr().out and not (isolated_home / ".claude").exists()
 
 
 # --- doctor ---

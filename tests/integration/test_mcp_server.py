@@ -198,20 +198,6 @@ def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Pa
 
 
 @pytest.mark.proves("MCP-FRESH")
-def test_a_changed_brain_is_read_without_a_restart(brain: Path) -> None:
-    async def talk(client: Client) -> None:
-        assert "pattern/zanzibar" not in text_of(await ask(client, "zanzibar quorum leases"))
-        file = write_unit(brain, "zanzibar-leases", "Renew zanzibar quorum leases at a third of their term.")
-        assert "pattern/zanzibar-leases" in text_of(await ask(client, "zanzibar quorum leases"))
-        file.write_text(file.read_text().replace("a third", "a quarter"))
-        assert "a quarter of their term" in text_of(await ask(client, "zanzibar quorum leases"))
-        file.unlink()
-        assert "pattern/zanzibar-leases" not in text_of(await ask(client, "zanzibar quorum leases"))
-
-    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
-
-
-@pytest.mark.proves("MCP-FRESH")
 def test_many_changes_are_synced_behind_the_answer(brain: Path) -> None:
     async def talk(client: Client) -> None:
         await ask(client, "cache")
@@ -275,20 +261,6 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
             assert "concept/cache-invalidation" in said and "\0" not in said and "two\nlines" not in said
 
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
-
-
-@pytest.mark.proves("MCP-ERRORS")
-def test_a_re_ranker_that_cannot_be_reached_costs_no_answer(brain: Path) -> None:
-    async def talk(client: Client) -> None:
-        result = await ask(client, "cache invalidation of stored copies")
-        assert not result.is_error
-        assert "concept/cache-invalidation" in text_of(result)
-        assert "the re-ranker failed" in text_of(result)
-
-    with_client(
-        talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none", ANTHROPIC_API_KEY="sk-none",
-        ANTHROPIC_BASE_URL="http://127.0.0.1:9",
-    )  # fmt: skip
 
 
 def write_transcript(home: Path, session: str, said: str) -> None:
@@ -375,29 +347,6 @@ def test_a_lost_or_damaged_index_is_made_anew_while_serving(brain: Path) -> None
             assert text_of(await ask(client, "cache invalidation")) == before
 
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
-
-
-@pytest.mark.proves("MCP-THREADS")
-def test_questions_go_on_while_another_process_makes_the_index_anew(
-    brain: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-
-    async def talk(client: Client) -> None:
-        async def keep_asking() -> None:
-            for _ in range(40):
-                answer = await ask(client, "cache invalidation of stored copies")
-                assert "concept/cache-invalidation" in text_of(answer)
-
-        async def keep_rebuilding() -> None:
-            with nugget.open(brain) as other:
-                for _ in range(6):
-                    await asyncio.to_thread(other.sync, rebuild=True)
-
-        await ask(client, "cache")
-        await asyncio.gather(keep_rebuilding(), *(keep_asking() for _ in range(4)))
-
-    with_client(talk, cwd=brain)
 
 
 @pytest.mark.proves("MCP-START")

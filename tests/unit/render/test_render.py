@@ -27,10 +27,9 @@ from nugget.models import (
     StaleReason,
     Unit,
 )
-from nugget.render import degraded_sentences, fence
 from nugget.render.json import bundle_json
 from nugget.render.markdown import bundle_markdown
-from nugget.text import clean, one_line
+from nugget.text import clean
 
 UNIT = Unit(
     id="pattern/retry",
@@ -112,12 +111,6 @@ def test_the_json_of_a_bundle_is_that_of_the_contract() -> None:
     }
 
 
-def test_weak_and_explain_are_added_only_where_they_are_so() -> None:
-    value = bundle_json(bundle(replace(HIT, stale_reason=StaleReason.SUPERSEDED), weak=True, explain={"counts": {}}))
-    assert value["weak"] is True and value["explain"] == {"counts": {}}
-    assert value["hits"][0]["stale"] is True and value["hits"][0]["stale_reason"] == "superseded"
-
-
 def test_an_agent_reads_what_it_is_where_it_is_from_and_that_it_is_no_order() -> None:
     text = bundle_markdown(bundle(HIT, more_context_hint="2 more relevant."))
     assert (
@@ -190,16 +183,6 @@ def test_an_answer_is_never_longer_than_it_was_told_to_be(sizes: list[int], max_
         assert f"{len(hits) - shown} more did not fit" in text
 
 
-@pytest.mark.proves("CLI-HOSTILE")
-@given(st.text())
-def test_clean_text_holds_nothing_that_a_terminal_obeys(text: str) -> None:
-    shown = clean(text)
-    assert not any(char < " " and char not in "\n\t" for char in shown)
-    assert not re.search("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]", shown)
-    assert clean(shown) == shown
-    assert "\n" not in one_line(text)
-
-
 @pytest.mark.proves("CLI-HOSTILE", "ANSWER-TAGS")
 @pytest.mark.parametrize(
     ("hostile", "shown"),
@@ -226,17 +209,3 @@ def test_clean_text_holds_nothing_that_a_terminal_obeys(text: str) -> None:
 )
 def test_escape_sequences_go_and_text_stays(hostile: str, shown: str) -> None:
     assert clean(hostile) == shown
-
-
-def test_a_fence_is_longer_than_any_run_of_backticks() -> None:
-    assert fence("no code") == "```"
-    assert fence("```\ncode\n```` `````") == "``````"
-
-
-def test_what_is_missing_is_said_once_and_keeps_its_reason() -> None:
-    said = degraded_sentences(["index_behind", "index_behind", "no_reranker: timed\nout", "new_thing"])
-    assert said == [
-        "files changed that are not indexed yet",
-        "the re-ranker failed, so the order is the local one (timed out)",
-        "new thing",
-    ]

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from nugget.app import Brain
-from nugget.capture import queue
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.infra import files
@@ -115,20 +114,6 @@ def test_each_fault_is_told_with_its_next_step(words: Path, isolated_home: Path)
 
 
 @pytest.mark.proves("HEALTH-NEXT")
-def test_a_waiting_queue_without_a_worker_is_seen(words: Path, isolated_home: Path) -> None:
-    files.queue_job(isolated_home / ".nugget", {"session": "s1"})
-    found = findings(words)["capture"]
-    assert (found.state, found.next_step) == (State.WARNING, "nugget capture")
-    lock = files.try_lock(isolated_home / ".nugget/queue/worker.lock")
-    assert lock is not None
-    queue.sign(lock)
-    try:
-        assert findings(words)["capture"].state is State.OK
-    finally:
-        os.close(lock)
-
-
-@pytest.mark.proves("HEALTH-NEXT")
 def test_a_brain_without_git_or_in_the_middle_of_a_merge_is_seen(words: Path) -> None:
     (words / ".git/MERGE_HEAD").write_text("0" * 40 + "\n")
     assert "in the middle of a merge" in findings(words)["git"].message
@@ -137,12 +122,6 @@ def test_a_brain_without_git_or_in_the_middle_of_a_merge_is_seen(words: Path) ->
     shutil.rmtree(words / ".git")
     assert findings(words)["git"].next_step == f"nugget init {words}"
     assert status_of(words).repository is None
-
-
-def test_a_model_that_cannot_be_had_is_wrong(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", str(words / "nowhere"))
-    found = findings(words)["embedding model"]
-    assert found.state is State.ERROR and "cannot be used" in found.message and found.next_step
 
 
 @pytest.mark.proves("HEALTH-KEY")
@@ -155,29 +134,6 @@ def test_a_key_is_told_to_be_there_and_never_shown(
     shown = capsys.readouterr()
     assert "very-secret-key" not in shown.out + shown.err
     assert "ANTHROPIC_API_KEY is set" in shown.out and '"has_key": true' in shown.out
-
-
-def test_json_of_doctor_and_status_is_one_document(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--brain", str(words), "doctor", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["ok"] is True
-    assert {finding["name"] for finding in said["findings"]} >= {"git", "index", "knowledge files", "embedding model"}
-    assert run(["--brain", str(words), "status", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["index"]["state"] == "absent" and said["capture"]["queue"]["pending"] == 0
-
-
-@pytest.mark.proves("HEALTH-NEXT")
-def test_a_git_that_is_not_installed_is_named_and_the_other_checks_go_on(
-    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert run(["--brain", str(words), "status"]) == 0
-    assert "Git       git is not installed, or not on the PATH\n" in capsys.readouterr().out
-    found = findings(words)
-    assert (found["git"].state, found["git"].next_step) == (State.ERROR, "Install git and run this again.")
-    assert "is not installed" in found["git"].message
-    assert {"index", "embedding model", "LLM", "settings", "folders", "capture", "Claude Code"} <= found.keys()
 
 
 @pytest.mark.proves("HEALTH-GIT-LOCK")
