@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from nugget.app import Brain
 from nugget.app.similar_units import neighbours, similar_units
-from nugget.capture import Capture, CaptureResult, capture_transcript, closing, queue
+from nugget.capture import Capture, CaptureResult, capture_transcript, queue
 from nugget.capture import publish as publishing
 from nugget.capture.publish import Published
 from nugget.capture.queue import Job, Outcome
@@ -132,7 +132,7 @@ def _keep_up(brain: Brain, *, publish: bool) -> Published:
     done = Published()
     try:
         done = publishing.publish(brain.path, environment=environment, settings=settings, now=now, forced=publish)
-        gone = closing.close_pull_requests(
+        gone = publishing.close_pull_requests(
             brain.path, environment=environment, settings=settings, now=now, forced=publish
         )
         done = replace(done, publications=(*done.publications, *gone.publications))

@@ -8,7 +8,8 @@ nothing that a person turned down comes back.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -16,7 +17,6 @@ from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.filing import Forgotten
 from nugget.capture.ledger import Rejections, text_key
-from nugget.capture.succession import content_words, is_another_decision, superseded
 from nugget.errors import KnowledgeError, NuggetError
 from nugget.extraction.proposals import Proposal
 from nugget.markdown import title_of
@@ -38,6 +38,13 @@ MAX_TITLE_CHARS = 160
 
 _WORD = re.compile(r"\w{2,}")
 _BLOCK_BREAK = re.compile(r"\n\s*\n")
+_CHOICES = (KnowledgeType.DECISION, KnowledgeType.BELIEF)
+_SAME_CHOICE = 0.6
+"""Share of the shorter title's words from which two choices may be about the same."""
+_FILLER = frozenset(
+    "the an is are was be to of for in on at by with and or not it its that this from as no only we use used using uses"
+    " now never always must should instead rather than over keep wir nehmen statt für der die das".split()
+)
 
 Similar = Callable[[Unit], Sequence[tuple[Unit, float]]]
 """The brain's units nearest to a unit, with their cosine similarity (0..1), best first."""
@@ -92,6 +99,17 @@ class _Draft:
     dropped: list[str] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
 
+    def committed(self, unit_id: str) -> Unit | None:
+        """Return the unit of this id as the brain's commit has it."""
+        path = self.paths.get(unit_id, "")
+        text = self.brain.read(path) if path in self.brain.files else None
+        return knowledge.parse(text, path=path).unit if text is not None else None
+
+    def present(self, path: str) -> tuple[str | None, str | None]:
+        """Return the text of a file as proposed so far, and as committed."""
+        change, committed = self.changes.get(path), self.brain.read(path)
+        return (change.text, change.before) if change else (committed, committed)
+
     def drop(self, unit: Unit, why: str) -> None:
         self.dropped.append(f"{shorten(unit.title, 80) or 'a unit without a title'}: {why}")
 
@@ -116,7 +134,7 @@ def compare(
     beyond = beyond or f"more than {max_units} units (capture.max_units)"
     accepted: list[tuple[Unit, Proposal]] = []
     for proposal in sorted(proposals, key=lambda one: -one.unit.confidence):
-        unit = tidy(proposal.unit, today=today, session=session, origin=origin)
+        unit = _tidy(proposal.unit, today=today, session=session, origin=origin)
         if isinstance(unit, str):
             draft.drop(proposal.unit, unit)
         elif why := _unwanted(unit, brain, [known for known, _ in accepted]):
@@ -126,12 +144,12 @@ def compare(
         else:
             accepted.append((unit, proposal))
     for unit, proposal in accepted:
-        _place(draft, unit, proposal.reason, updates=proposal.updates, note=proposal.note)
+        _place(draft, unit, proposal)
     return Comparison(changes=tuple(draft.changes.values()), dropped=tuple(draft.dropped))
 
 
-def tidy(unit: Unit, *, today: date, session: str | None, origin: Origin = Origin.AI_SESSION) -> Unit | str:
-    """The unit with nothing in it that a file could not hold, or the reason why it cannot be taken.
+def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin = Origin.AI_SESSION) -> Unit | str:
+    """Return the unit with nothing in it that a file could not hold, or the reason why it cannot be taken.
 
     Type, domain and slug may come from a model or a transcript: only their safe form is used for the path.
     """
@@ -151,37 +169,37 @@ def tidy(unit: Unit, *, today: date, session: str | None, origin: Origin = Origi
     except NuggetError as error:
         return str(error)
     return replace(
-        unit,
-        id=f"{unit.type}/{slug}",
-        source=SourceName.BRAIN,
-        title=title,
-        body=body + "\n",
-        domain=domain,
-        path=brains.unit_path(unit.type, domain, slug),
+        unit, id=f"{unit.type}/{slug}", source=SourceName.BRAIN, title=title, body=body + "\n", domain=domain,
+        path=brains.unit_path(unit.type, domain, slug), confidence=min(1.0, max(0.0, unit.confidence)),
         tags=tuple(dict.fromkeys(slugify(tag, max_chars=40) for tag in unit.tags if tag.strip()))[:8],
-        confidence=min(1.0, max(0.0, unit.confidence)),
-        origin=origin,
-        session=session,
-        created=unit.created or today,
-        last_modified=today,
-    )
+        origin=origin, session=session, created=unit.created or today, last_modified=today,
+    )  # fmt: skip
 
 
 def unit_id_of(path: str) -> str:
-    """The id that a path stands for: `domains/coding/patterns/retry.md` is `pattern/retry`."""
+    """Return the id that a path stands for: `domains/coding/patterns/retry.md` is `pattern/retry`."""
     parts = path.removesuffix(".md").rsplit("/", 2)
     return f"{parts[-2].removesuffix('s')}/{parts[-1]}" if len(parts) == 3 else parts[-1]
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))
+
+
+def _content_words(text: str) -> frozenset[str]:
+    """Return the words of a text that tell what it is about."""
+    return _words(text) - _FILLER
+
+
 def shared_words(one: str, other: str) -> float:
-    """The share of the distinct words of two texts that both have (Jaccard index, 0..1)."""
-    ours, theirs = (set(_WORD.findall(text.lower())) for text in (one, other))
+    """Return the share of the distinct words of two texts that both have (Jaccard index, 0..1)."""
+    ours, theirs = _words(one), _words(other)
     return len(ours & theirs) / len(ours | theirs) if ours and theirs else 0.0
 
 
-def held_words(one: str, other: str) -> float:
-    """The share of the distinct words of one text that the other holds (0..1)."""
-    ours, theirs = (set(_WORD.findall(text.lower())) for text in (one, other))
+def _held_words(one: Unit, other: Unit) -> float:
+    """Return the share of the distinct words of one unit that the other holds (0..1)."""
+    ours, theirs = _words(f"{one.title}\n{one.body}"), _words(f"{other.title}\n{other.body}")
     return len(ours & theirs) / len(ours) if ours else 0.0
 
 
@@ -191,8 +209,7 @@ def same_knowledge(one: Unit, other: Unit) -> bool:
     likeness = shared_words(one.title, other.title)
     if quotes and quotes == {text_key(evidence.quote) for evidence in other.evidence} and likeness >= HELD_WORDS:
         return True
-    same_title = likeness >= SAME_WORDS
-    return same_title and shared_words(one.body, other.body) >= SAME_WORDS
+    return likeness >= SAME_WORDS and shared_words(one.body, other.body) >= SAME_WORDS
 
 
 def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | None:
@@ -211,86 +228,83 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
     return None
 
 
-def _place(draft: _Draft, unit: Unit, reason: str, *, updates: str | None, note: str | None = None) -> None:
-    unit = replace(
-        unit, related=(*unit.related, *(superseded(unit, _candidates(draft, unit)) if unit.alternatives else ()))
-    )
-    twin, score = _named(draft, updates) if updates in draft.paths else _twin(draft, unit)
-    if twin is not None and updates not in draft.paths and is_another_decision(unit, twin):
+def _place(draft: _Draft, unit: Unit, proposal: Proposal) -> None:
+    unit = replace(unit, related=(*unit.related, *_superseded(draft, unit)))
+    named = proposal.updates in draft.paths
+    twin, score = (draft.committed(proposal.updates or ""), None) if named else _twin(draft, unit)
+    if twin is not None and not named and _is_another_choice(unit, twin):
         twin = None
-    flagged = [note] if note else []
+    notes = [proposal.note] if proposal.note else []
     if twin is not None and draft.edits:
         try:
-            _edit(draft, twin, unit, reason, score)
+            _edit(draft, twin, unit, proposal.reason, score)
             return
         except KnowledgeError:  # its frontmatter is written in a way that only a person can edit
-            flagged.append(f"{twin.id} has to be edited by hand")
+            notes.append(f"{twin.id} has to be edited by hand")
     if twin is not None:
         if not _what_is_new(twin.body, unit):
             draft.drop(unit, f"{twin.id} says it already")
             return
-        flagged.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
+        notes.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
     unit = _with_free_path(draft, unit)
-    relations, notes = _relations(draft, unit)
-    unit = replace(unit, related=relations)
-    text = knowledge.serialise(unit)
+    # Relations that lead somewhere, each once.
+    leading = {(one.id, one.relation): one for one in unit.related if one.id != unit.id and one.id in draft.paths}
+    unit = replace(unit, related=tuple(leading.values()))
+    conflicts = (RelationType.SUPERSEDES, RelationType.CONTRADICTS)
+    notes += [f"{one.relation} {one.id}" for one in unit.related if one.relation in conflicts]
     path = unit.path or ""
     draft.paths[unit.id] = path
-    said = "; ".join([*flagged, *notes]) or None
-    draft.changes[path] = FileChange(path=path, unit=unit, text=text, reason=reason, note=said)
-    for relation in relations:
+    draft.changes[path] = FileChange(
+        path=path, unit=unit, text=knowledge.serialise(unit), reason=proposal.reason, note="; ".join(notes) or None
+    )
+    for relation in unit.related:
         if relation.relation is RelationType.SUPERSEDES:
             _mark_superseded(draft, relation.id, unit)
 
 
-def _candidates(draft: _Draft, unit: Unit) -> list[Unit]:
-    """Return the committed units near to a unit, and those whose file is named after what it rejects."""
+def _superseded(draft: _Draft, unit: Unit) -> Iterator[Relation]:
+    """Yield `supersedes` relations to the decisions whose choice this one rejects, on the same subject."""
+    if unit.type not in _CHOICES or not unit.alternatives:
+        return
+    gone = list(map(_content_words, unit.alternatives))
+    slugs = {slugify(word) for words in gone for word in words}
     near = {one.id: one for one, _ in draft.brain.similar(unit) if one.path in draft.brain.files}
-    words = {slugify(word) for name in unit.alternatives for word in content_words(name)}
-    for unit_id in draft.paths:
-        if unit_id not in near and words & set(unit_id.partition("/")[2].split("-")):
-            known = _committed(draft, unit_id)
-            near |= {unit_id: known} if known is not None else {}
-    return list(near.values())
+    for unit_id in draft.paths:  # those whose file is named after what this one rejects
+        is_named = unit_id not in near and slugs & set(unit_id.partition("/")[2].split("-"))
+        if is_named and (found := draft.committed(unit_id)) is not None:
+            near[unit_id] = found
+    subject = _content_words(unit.title).difference(*gone)
+    for known in near.values():
+        before = _content_words(known.title).difference(*map(_content_words, known.alternatives))
+        is_new = known.id != unit.id and known.id not in {relation.id for relation in unit.related}
+        if known.type in _CHOICES and is_new and subject & before and any(words and words <= before for words in gone):
+            yield Relation(id=known.id, relation=RelationType.SUPERSEDES)
 
 
-def _named(draft: _Draft, unit_id: str) -> tuple[Unit | None, None]:
-    """The committed unit that the extraction says is to be corrected or extended."""
-    path = draft.paths[unit_id]
-    text = draft.brain.read(path) if path in draft.brain.files else None
-    return (knowledge.parse(text, path=path).unit if text is not None else None), None
+def _is_another_choice(unit: Unit, twin: Unit) -> bool:
+    """Return whether two choices or rules are about different things, however alike their words are."""
+    ours, theirs = _content_words(unit.title), _content_words(twin.title)
+    are_choices = unit.type in _CHOICES and twin.type in _CHOICES
+    return are_choices and len(ours & theirs) < _SAME_CHOICE * min(len(ours), len(theirs))
 
 
 def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float | None]:
-    """The committed unit that says the same, with how similar it is."""
+    """Return the committed unit that says the same, with how similar it is."""
     replaced = {relation.id for relation in unit.related if relation.relation is not RelationType.USES}
     for near, score in draft.brain.similar(unit):
-        held = held_words(_words_of(unit), _words_of(near))
-        alike = score >= NEAR_DUPLICATE or (score >= LIKELY_DUPLICATE and held >= HELD_WORDS)
+        alike = score >= NEAR_DUPLICATE or (score >= LIKELY_DUPLICATE and _held_words(unit, near) >= HELD_WORDS)
         if (alike or same_knowledge(unit, near)) and near.id not in replaced and near.path in draft.brain.files:
             return near, score
-    known = _committed(draft, unit.id)
-    if known is not None and (held := held_words(_words_of(unit), _words_of(known))) >= HELD_WORDS:
+    known = draft.committed(unit.id)
+    if known is not None and (held := _held_words(unit, known)) >= HELD_WORDS:
         return known, held
     return None, None
 
 
-def _committed(draft: _Draft, unit_id: str) -> Unit | None:
-    """The unit of this id as the brain's commit has it."""
-    path = draft.paths.get(unit_id, "")
-    text = draft.brain.read(path) if path in draft.brain.files else None
-    return knowledge.parse(text, path=path).unit if text is not None else None
-
-
 def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | None) -> None:
-    """Propose what the unit adds to the file of its twin; nothing where it adds nothing.
-
-    Raises KnowledgeError where that file cannot be edited.
-    """
+    """Propose what the unit adds to the file of its twin. Raises KnowledgeError if that file cannot be edited."""
     path = twin.path or ""
-    change = draft.changes.get(path)
-    committed = draft.brain.read(path)
-    text = change.text if change else committed
+    text, before = draft.present(path)
     known = knowledge.parse(text, path=path).unit if text is not None else None
     if text is None or known is None:
         draft.drop(unit, f"{twin.id} says the same, and its file cannot be edited")
@@ -300,79 +314,49 @@ def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | Non
         draft.drop(unit, f"{twin.id} says it already")
         return
     heading = unit.title if unit.title != known.title else f"Seen again on {draft.today.isoformat()}"
-    body = f"{known.body.rstrip()}\n\n## {heading}\n\n{added}\n"
     changed: dict[str, object] = {"last_modified": draft.today}
     if unit.confidence > known.confidence:
         changed["confidence"] = round(unit.confidence, 2)
     changed["evidence"] = tuple(dict.fromkeys((*known.evidence, *unit.evidence)))
-    edited = knowledge.edit(text, changes=changed, body=body)
-    draft.changes[path] = FileChange(
-        path=path,
-        unit=replace(known, evidence=unit.evidence, confidence=max(known.confidence, unit.confidence)),
-        text=edited,
-        reason=reason,
-        before=change.before if change else committed,
-        note=f"adds to {known.id}" + (f", which says much the same (similarity {score:.2f})" if score else ""),
-    )
+    edited = knowledge.edit(text, changes=changed, body=f"{known.body.rstrip()}\n\n## {heading}\n\n{added}\n")
+    merged = replace(known, evidence=unit.evidence, confidence=max(known.confidence, unit.confidence))
+    said = f", which says much the same (similarity {score:.2f})" if score else ""
+    note = f"adds to {known.id}{said}"
+    draft.changes[path] = FileChange(path=path, unit=merged, text=edited, reason=reason, before=before, note=note)
 
 
 def _mark_superseded(draft: _Draft, unit_id: str, by: Unit) -> None:
     path = draft.paths[unit_id]
-    change = draft.changes.get(path)
-    text = change.text if change else draft.brain.read(path)
+    text, before = draft.present(path)
     known = knowledge.parse(text, path=path).unit if text is not None else None
-    if text is None or known is None or (change and change.is_new):
+    if text is None or known is None or before is None:
         return
-    try:
+    with suppress(KnowledgeError):  # only a person can edit it; what supersedes it says so too
         marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": draft.today})
-    except KnowledgeError:  # only a person can edit it; what supersedes it says so too
-        return
-    draft.changes[path] = FileChange(
-        path=path,
-        unit=known,
-        text=marked,
-        reason=f"superseded by {by.id}",
-        before=change.before if change else text,
-        note=f"marked as superseded by {by.id}",
-    )
+        reason = f"superseded by {by.id}"
+        draft.changes[path] = FileChange(
+            path=path, unit=known, text=marked, reason=reason, before=before, note=f"marked as {reason}"
+        )
 
 
 def _with_free_path(draft: _Draft, unit: Unit) -> Unit:
-    """The unit under a slug that neither the brain, nor this proposal, nor one that waits uses already."""
+    """Return the unit under a slug that neither the brain, nor this proposal, nor one that waits uses already."""
     taken = set(draft.paths) | {waiting.id for waiting, _ in draft.brain.waiting}
-    slug, number = unit.id.partition("/")[2], 1
+    first = slug = unit.id.partition("/")[2]
+    number = 1
     while f"{unit.type}/{slug}" in taken:
         number += 1
-        slug = f"{unit.id.partition('/')[2]}-{number}"
+        slug = f"{first}-{number}"
     return replace(unit, id=f"{unit.type}/{slug}", path=brains.unit_path(unit.type, unit.domain or "general", slug))
 
 
-def _relations(draft: _Draft, unit: Unit) -> tuple[tuple[Relation, ...], list[str]]:
-    """The relations that lead somewhere, each once, and what they mean for the reviewer."""
-    kept: dict[tuple[str, RelationType], Relation] = {}
-    notes: list[str] = []
-    for relation in unit.related:
-        if relation.id == unit.id or relation.id not in draft.paths:
-            continue
-        kept[relation.id, relation.relation] = relation
-        if relation.relation in (RelationType.SUPERSEDES, RelationType.CONTRADICTS):
-            notes.append(f"{relation.relation} {relation.id}")
-    return tuple(kept.values()), notes
-
-
 def _what_is_new(known_body: str, unit: Unit) -> str:
-    """The blocks of a unit's body that the known body does not hold in mostly the same words."""
-    blocks = [block for block in _BLOCK_BREAK.split(unit.body.strip()) if not block.startswith("# ")]
-    known = _BLOCK_BREAK.split(known_body)
-    known_words = set(_WORD.findall(known_body.lower()))
+    """Return the blocks of a unit's body that the known body does not hold in mostly the same words."""
+    known, known_words = _BLOCK_BREAK.split(known_body), _words(known_body)
     fresh: list[str] = []
-    for block in blocks:
-        words = set(_WORD.findall(block.lower()))
-        repeated = any(shared_words(block, other) >= SAME_WORDS for other in known)
-        if words and not repeated and len(words - known_words) > len(words) // 5:
+    for block in _BLOCK_BREAK.split(unit.body.strip()):
+        words = _words(block)
+        is_said = block.startswith("# ") or any(shared_words(block, other) >= SAME_WORDS for other in known)
+        if words and not is_said and len(words - known_words) > len(words) // 5:
             fresh.append(block)
     return "\n\n".join(fresh)
-
-
-def _words_of(unit: Unit) -> str:
-    return f"{unit.title}\n{unit.body}"

@@ -8,11 +8,9 @@ from datetime import datetime
 from pathlib import Path
 
 from nugget import brain as brains
-from nugget.brain.filing import forgotten
-from nugget.capture import base_commit, ledger, waiting_units
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
-from nugget.capture.identity import brain_key
+from nugget.capture.compare import FileChange, Similar, compare
+from nugget.capture.proposing import free_branch, known_brain, make_branch
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Proposal
@@ -33,7 +31,6 @@ BECOMES: Mapping[NuggetType, KnowledgeType] = {
     NuggetType.DEPENDENCY: KnowledgeType.DECISION,
 }
 """The type of knowledge unit that a nugget becomes, unless another is asked for."""
-
 _QUOTE_CHARS = 280
 
 
@@ -63,38 +60,40 @@ class Promoted:
 def promote(nugget: Nugget, bound: Promotion, *, stale: StaleReason | None = None) -> Promoted:
     """Propose a nugget as a knowledge unit, on a branch of its own; scope, evidence and alternatives are kept.
 
-    `stale` is why it may not hold any more, for the reviewer to look at. Raises BrainError for a folder that is no git
-    repository, UsageError for a type or domain that cannot be, ReviewError where the brain does not want it: it knows
-    it already, or it was turned down or forgotten.
+    `stale` is why it may not hold any more, for the reviewer to look at. Raises BrainError for a folder that is not a
+    git repository, UsageError for an unknown type or domain, ReviewError if the brain knows it already, or it was
+    rejected or forgotten.
     """
     if not git.is_repository(bound.brain):
-        raise BrainError(f"{bound.brain} is no git repository.", hint=f"Run `nugget init {bound.brain}`.")
+        raise BrainError(f"{bound.brain} is not a git repository.", hint=f"Run `nugget init {bound.brain}`.")
     if bound.type is not None and bound.type not in list(KnowledgeType):
         raise UsageError(f"There is no type {bound.type!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
-    domain = brains.validate_domain(bound.domain)
     note = f"The nugget is stale: {str(stale).replace('_', ' ')}." if stale else None
     reason = f"promoted by hand; a {nugget.type} of {nugget.scope.path or 'the workspace'}"
-    proposal = Proposal(unit=_unit(nugget, bound, domain), reason=reason, note=note)
-    base = base_commit(bound.brain)
-    found = _compare(proposal, nugget, bound, base)
+    proposal = Proposal(unit=_unit(nugget, bound), reason=reason, note=note)
+    known = known_brain(bound.brain, bound.home, bound.similar)
+    found = compare([proposal], known, today=bound.now.date(), session=nugget.session, max_units=1)
     if not found.changes:
         why = found.dropped[0] if found.dropped else "the brain has it already"
         raise ReviewError(f"{nugget.id} is not proposed: {why}.", hint="`nugget review` shows what waits.")
     if bound.dry_run:
         return Promoted(nugget=nugget.id, changes=found.changes)
-    branch = _make_branch(nugget, found, bound, base)
+    branch = free_branch(bound.brain, proposal_text.branch_name("promotion", nugget.id, bound.now))
+    message = proposal_text.promotion_message(
+        nugget.id, nugget.summary, nugget.session, found.changes, branch=branch, dropped=found.dropped
+    )
+    make_branch(bound.brain, branch, found.changes, message, now=bound.now)
     return Promoted(nugget=nugget.id, changes=found.changes, branch=branch)
 
 
-def _unit(nugget: Nugget, bound: Promotion, domain: str) -> Unit:
+def _unit(nugget: Nugget, bound: Promotion) -> Unit:
     allow = allow_list(bound.settings)
 
     def clean(text: str) -> str:
-        return redact(text, allow=allow).text if text else text
+        return redact(text, allow=allow).text
 
-    title = clean(nugget.summary)
+    title, alternatives = clean(nugget.summary), tuple(map(clean, nugget.alternatives))
     parts = [f"# {title}", clean(nugget.detail) or title]
-    alternatives = tuple(map(clean, nugget.alternatives))
     if alternatives:
         parts.append("## Turned down\n\n" + "\n".join(f"- {one}" for one in alternatives))
     quote = shorten(clean(nugget.source_prompt) or title, _QUOTE_CHARS)
@@ -103,46 +102,9 @@ def _unit(nugget: Nugget, bound: Promotion, domain: str) -> Unit:
     )
     type_ = bound.type or BECOMES[nugget.type]
     return Unit(
-        id=f"{type_}/{slugify(title)}",
-        source=SourceName.BRAIN,
-        type=type_,
-        title=title,
-        body="\n\n".join(parts),
-        domain=domain,
-        confidence=nugget.confidence,
-        origin=Origin.AI_SESSION,
-        scope=nugget.scope if nugget.scope.path or nugget.scope.symbol else None,
-        session=nugget.session,
-        evidence=tuple(replace(one, quote=clean(one.quote)) for one in evidence),
-        alternatives=alternatives,
+        id=f"{type_}/{slugify(title)}", source=SourceName.BRAIN, type=type_, title=title, body="\n\n".join(parts),
+        domain=brains.validate_domain(bound.domain), confidence=nugget.confidence, origin=Origin.AI_SESSION,
+        scope=nugget.scope if nugget.scope.path or nugget.scope.symbol else None, session=nugget.session,
+        evidence=tuple(replace(one, quote=clean(one.quote)) for one in evidence), alternatives=alternatives,
         stale_after=nugget.stale_after,
-    )
-
-
-def _compare(proposal: Proposal, nugget: Nugget, bound: Promotion, base: str | None) -> Comparison:
-    def read(path: str) -> str | None:
-        content = git.read_blob(bound.brain, base, path) if base else None
-        return None if content is None else content.decode("utf-8", "replace")
-
-    known = KnownBrain(
-        files=git.files_at(bound.brain, base, under="domains") if base else {}, read=read, similar=bound.similar,
-        waiting=waiting_units(bound.brain), forgotten=forgotten(bound.brain),
-        rejected=ledger.rejections(bound.home, brain=brain_key(bound.brain, bound.home)),
     )  # fmt: skip
-    return compare([proposal], known, today=bound.now.date(), session=nugget.session, max_units=1)
-
-
-def _make_branch(nugget: Nugget, found: Comparison, bound: Promotion, base: str | None) -> str:
-    taken = {branch.name for branch in git.branches(bound.brain, proposal_text.BRANCH_PREFIX)}
-    first = branch = proposal_text.promotion_branch_name(nugget.id, bound.now)
-    number = 1
-    while branch in taken:
-        number += 1
-        branch = f"{first}-{number}"
-    message = proposal_text.promotion_message(
-        f"Promote {nugget.id}: {proposal_text.inline(nugget.summary, max_chars=60)}", nugget.id, nugget.session,
-        found.changes, branch=branch, dropped=found.dropped,
-    )  # fmt: skip
-    files = {change.path: change.text.encode() for change in found.changes}
-    git.create_branch(bound.brain, branch, files=files, message=message, now=bound.now, base=base)
-    return branch

@@ -12,18 +12,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from nugget.capture.compare import FileChange
 from nugget.models import Origin, Session, Speaker, Unit
 from nugget.models.speech import said_how
-from nugget.text import clean, shorten, slugify
+from nugget.text import clean, counted, shorten, slugify
+
+if TYPE_CHECKING:
+    from nugget.capture import CaptureResult
 
 BRANCH_PREFIX = "nugget/"
-"""What the names of all proposals start with."""
-MAX_QUOTE_CHARS = 300
-MAX_DROPPED = 20
+"""Beginning of the names of all proposals."""
 MAX_FLAGS = 12
-_SHOWN_CHARS = 120
+_MAX_DROPPED = 20
 _PROGRAMS = (
     r"(?:sudo|curl|wget|bash|sh|zsh|eval|python3?|node|npx|pip3?|pipx|uvx?|npm|pnpm|yarn|bun|brew|apt(?:-get)?|dnf|yum|apk"
     r"|pacman|snap|gem|cargo|go|composer|dotnet|docker|podman|kubectl|helm|terraform|git|ssh|scp|rsync|chmod|chown|rm|dd|nc"
@@ -56,105 +58,65 @@ class ParsedMessage:
     trailers: Mapping[str, str]
 
 
-def branch_name(session: Session, moment: datetime) -> str:
-    """`nugget/session-<YYYYmmdd-HHMMSS>-<short id>`, in UTC, so that it is the same wherever it is made."""
+def branch_name(kind: str, name: str, moment: datetime) -> str:
+    """Return `nugget/<kind>-<YYYYmmdd-HHMMSS>-<name>`, in UTC, so that it is the same wherever it is made."""
+    return f"{BRANCH_PREFIX}{kind}-{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{slugify(name, max_chars=30)}"
+
+
+def session_branch_name(session: Session, moment: datetime) -> str:
+    """Return the branch name of a session: the end of it is the beginning of its id, or a hash."""
     plain = re.fullmatch(r"([0-9a-f]{8})-[0-9a-f-]{27}", session.id)
     short = plain[1] if plain else hashlib.sha256(session.id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{BRANCH_PREFIX}session-{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{short}"
+    return branch_name("session", short, moment)
 
 
-def import_branch_name(name: str, moment: datetime) -> str:
-    """`nugget/import-<YYYYmmdd-HHMMSS>-<name>` for what is imported from a folder or file of this name."""
-    return f"{BRANCH_PREFIX}import-{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{slugify(name, max_chars=30)}"
+def capture_id(keys: Sequence[str]) -> str:
+    """Return the id that a plan in the ledger and its commit's trailer share: the number of records and a digest."""
+    return f"{len(keys)} {hashlib.sha256(' '.join(keys).encode()).hexdigest()[:16]}"
 
 
-def title(moment: datetime) -> str:
-    """`Knowledge from session <date> <time>`."""
-    return f"Knowledge from session {moment:%Y-%m-%d %H:%M}"
-
-
-def records_trailer(keys: Sequence[str]) -> str:
-    """Return the trailer that ties a commit to its transcript records: their number and a digest."""
-    return f"Nugget-Records: {len(keys)} {hashlib.sha256(' '.join(keys).encode()).hexdigest()[:16]}"
-
-
-def body(
-    session: Session,
-    changes: Sequence[FileChange],
-    *,
-    branch: str,
-    summary: str,
-    dropped: Sequence[str],
-    redacted: Mapping[str, int],
-    method: str,
-    usd: float,
+def session_message(
+    session: Session, result: CaptureResult, *, branch: str, moment: datetime, keys: Sequence[str]
 ) -> str:
-    """Return the reviewer's text: summary, table of files, what to look at, evidence, how to edit or reject."""
-    opening = [_opening(session, changes), inline(summary, max_chars=600) if summary else ""]
-    closing = f"Extraction: {_code(method)}. Redacted: {_kinds(redacted)}. Cost: ${usd:.4f}."
-    return _body([*opening, *_parts(changes, dropped), closing, _how_to(branch)])
+    """Return the whole commit message of what a session taught."""
+    changes = result.changes
+    new = sum(change.is_new for change in changes)
+    counts = ", ".join(f"{count} {how}" for count, how in ((new, "new"), (len(changes) - new, "edited")) if count)
+    where = f" in `{_code((session.cwd or '').rstrip('/').rpartition('/')[2])}`" if session.cwd else ""
+    about = f" ({inline(session.title, max_chars=80)})" if session.title else ""
+    opening = f"{counted(len(changes), 'file')} from a session{where}{about}: {counts}."
+    summary = inline(result.summary, max_chars=600) if result.summary else ""
+    method, cost = _code(result.method), f"Cost: ${result.usd:.4f}."
+    closing = f"Extraction: {method}. Redacted: {_kinds(result.redacted)}. {cost}"
+    trailers = {"Session": _token(session.id), "Records": capture_id(keys), "Method": _token(result.method)}
+    return _message(
+        f"Knowledge from session {moment:%Y-%m-%d %H:%M}",
+        [opening, summary, *_parts(changes, result.dropped), closing, _how_to(branch)], trailers,
+    )  # fmt: skip
 
 
 def import_message(
-    title_: str, name: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str],
-    redacted: Mapping[str, int],
-) -> str:  # fmt: skip
+    name: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str], redacted: Mapping[str, int]
+) -> str:
     """Return the whole commit message of an import from a folder or file of this name."""
-    files = "file" if len(changes) == 1 else "files"
-    opening = f"{len(changes)} {files} imported from `{_code(name)}`, each with the file and line that it came from."
-    closing = f"Redacted: {_kinds(redacted)}."
-    said = _body([opening, *_parts(changes, dropped), closing, _how_to(branch)])
-    return f"{title_}\n\n{said}\n\nNugget-Import: {_token(name)}\nNugget-Method: import\n"
-
-
-def promotion_branch_name(nugget: str, moment: datetime) -> str:
-    """`nugget/promotion-<YYYYmmdd-HHMMSS>-<nugget>` for a nugget, by its id, that is to become a unit."""
-    return f"{BRANCH_PREFIX}promotion-{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{slugify(nugget, max_chars=30)}"
+    files = counted(len(changes), "file")
+    opening = f"{files} imported from `{_code(name)}`, each with the file and line that it came from."
+    parts = [opening, *_parts(changes, dropped), f"Redacted: {_kinds(redacted)}.", _how_to(branch)]
+    return _message(f"Knowledge from {_subject(name)}", parts, {"Import": _token(name), "Method": "import"})
 
 
 def promotion_message(
-    title_: str, nugget: str, session: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str]
+    nugget: str, summary: str, session: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str]
 ) -> str:
     """Return the whole commit message of a nugget of a session that is to become a unit."""
     opening = f"The nugget `{_code(nugget)}`, learned in session `{_code(session)}`, as a unit."
-    said = _body([opening, *_parts(changes, dropped), _how_to(branch)])
-    return f"{title_}\n\n{said}\n\nNugget-Session: {_token(session)}\nNugget-Method: promotion\n"
-
-
-def _body(parts: Sequence[str]) -> str:
-    return "\n\n".join(part for part in parts if part)
-
-
-def _parts(changes: Sequence[FileChange], dropped: Sequence[str]) -> list[str]:
-    """Table of files, what to look at, evidence, what was left out."""
-    parts = [_table(changes)]
-    noted = [
-        f"- `{_code(change.path)}`: {inline(note)}"
-        for change in changes
-        for note in (*filter(None, [change.note]), *flags_of(change.unit, before=change.before, after=change.text))
-    ]
-    if noted:
-        parts.append("### Look at these\n\n" + "\n".join(noted))
-    parts.append("### Evidence\n\n" + "\n\n".join(_evidence(change) for change in changes))
-    if dropped:
-        shown = [f"- {inline(reason, max_chars=200)}" for reason in dropped[:MAX_DROPPED]]
-        more = [f"- and {len(dropped) - MAX_DROPPED} more"] if len(dropped) > MAX_DROPPED else []
-        parts.append("### Left out\n\n" + "\n".join(shown + more))
-    return parts
-
-
-def _kinds(redacted: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} x {_code(kind)}" for kind, count in sorted(redacted.items())) or "nothing"
-
-
-def message(title_: str, body_: str, *, session: Session, keys: Sequence[str], method: str) -> str:
-    """Return the whole commit message."""
-    trailers = [f"Nugget-Session: {_token(session.id)}", records_trailer(keys), f"Nugget-Method: {_token(method)}"]
-    return f"{title_}\n\n{body_}\n\n" + "\n".join(trailers) + "\n"
+    parts = [opening, *_parts(changes, dropped), _how_to(branch)]
+    trailers = {"Session": _token(session), "Method": "promotion"}
+    return _message(f"Promote {nugget}: {_subject(summary)}", parts, trailers)
 
 
 def parse_message(text: str) -> ParsedMessage:
-    """Title, body and trailers of a proposal's commit message; a person may have reworded all but the trailers."""
+    """Parse a proposal's commit message; a person may have reworded all but the trailers."""
     first, _, rest = text.strip().partition("\n")
     lines = rest.strip().split("\n")
     trailers: dict[str, str] = {}
@@ -170,33 +132,58 @@ def inline(text: str | None, *, max_chars: int = 300) -> str:
     return _unlinked(_MARKUP.sub(r"\\\1", shorten(_printable(text or ""), max_chars)))
 
 
-def _opening(session: Session, changes: Sequence[FileChange]) -> str:
-    new = sum(change.is_new for change in changes)
-    edited = len(changes) - new
-    counts = [f"{new} new" if new else "", f"{edited} edited" if edited else ""]
-    where = f" in `{_code((session.cwd or '').rstrip('/').rpartition('/')[2])}`" if session.cwd else ""
-    about = f" ({inline(session.title, max_chars=80)})" if session.title else ""
-    files = "file" if len(changes) == 1 else "files"
-    return f"{len(changes)} {files} from a session{where}{about}: {', '.join(filter(None, counts))}."
+def flags_of(unit: Unit, *, before: str | None = None, after: str | None = None) -> tuple[str, ...]:
+    """Return what a reviewer should look at in a unit, each in a few words; at most MAX_FLAGS.
+
+    Of a file that is there already, as it is `before` and `after`, only the new lines count.
+    """
+    text = f"{unit.title}\n{unit.body}"
+    if before is not None and after is not None:
+        known = set(before.splitlines())
+        text = "\n".join(line for line in after.splitlines() if line not in known)
+    lines = [line for block in _FENCED.findall(text) for line in block.splitlines()]
+    lines += [quoted or indented for quoted, indented in _CODE.findall(_FENCED.sub("", text))]
+    is_foreign = unit.speaker in (Speaker.TOOL, Speaker.QUOTED)
+    found = ["rests on what a tool printed or somebody else wrote"] if is_foreign else []
+    found += [f"pipes into a shell: {one.strip()}" for one in _PIPED.findall(text)]
+    found += [f"installs or runs a package: {one[0].strip()}" for one in _INSTALL.finditer(text)]
+    found += [f"has a command: {line.strip()}" for line in lines if _COMMAND.match(line)]
+    found += [f"names an address: {one[0]}" for one in _URL.finditer(text)]
+    return tuple(dict.fromkeys(shorten(one, 120) for one in found))[:MAX_FLAGS]
 
 
-def _table(changes: Sequence[FileChange]) -> str:
+def _message(title: str, parts: Sequence[str], trailers: Mapping[str, str]) -> str:
+    ends = "\n".join(f"Nugget-{name}: {value}" for name, value in trailers.items())
+    return "\n\n".join([title, *filter(None, parts), ends]) + "\n"
+
+
+def _parts(changes: Sequence[FileChange], dropped: Sequence[str]) -> list[str]:
+    """Return the table of files, what to look at, the evidence, and what was left out."""
     rows = ["| file | type | domain | confidence | why |", "|---|---|---|---|---|"]
+    noted: list[str] = []
     for change in changes:
-        unit = change.unit
-        kind = "" if change.is_new else " (edited)"
-        cells = [f"`{_code(change.path)}`{kind}", unit.type, inline(unit.domain), f"{unit.confidence:.2f}"]
-        rows.append("| " + " | ".join([*cells, inline(change.reason, max_chars=160)]) + " |")
-    return "\n".join(rows)
+        unit, path = change.unit, f"`{_code(change.path)}`"
+        cells = [f"{path}{'' if change.is_new else ' (edited)'}", unit.type, inline(unit.domain)]
+        cells += [f"{unit.confidence:.2f}", inline(change.reason, max_chars=160)]
+        rows.append(f"| {' | '.join(cells)} |")
+        flags = flags_of(unit, before=change.before, after=change.text)
+        noted += [f"- {path}: {inline(note)}" for note in (change.note, *flags) if note]
+    parts = ["\n".join(rows)]
+    if noted:
+        parts.append("### Look at these\n\n" + "\n".join(noted))
+    parts.append("### Evidence\n\n" + "\n\n".join(map(_evidence, changes)))
+    if dropped:
+        shown = [f"- {inline(reason, max_chars=200)}" for reason in dropped[:_MAX_DROPPED]]
+        more = [f"- and {len(dropped) - _MAX_DROPPED} more"] if len(dropped) > _MAX_DROPPED else []
+        parts.append("### Left out\n\n" + "\n".join(shown + more))
+    return parts
 
 
 def _evidence(change: FileChange) -> str:
-    quotes = [
-        f"> {said_how(evidence.speaker, evidence.origin)}: `{_code(shorten(evidence.quote, MAX_QUOTE_CHARS))}`"
-        for evidence in change.unit.evidence
-    ]
+    evidence = change.unit.evidence
+    quotes = [f"> {said_how(one.speaker, one.origin)}: `{_code(shorten(one.quote, 300))}`" for one in evidence]
     if change.unit.origin is Origin.IMPORTED:
-        quotes += [f"> from `{_code(evidence.session)}`" for evidence in change.unit.evidence]
+        quotes += [f"> from `{_code(one.session)}`" for one in evidence]
     return f"**{inline(change.unit.title)}**\n\n" + "\n>\n".join(quotes or ["> (no quote)"])
 
 
@@ -209,8 +196,17 @@ def _how_to(branch: str) -> str:
     )
 
 
+def _kinds(redacted: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} x {_code(kind)}" for kind, count in sorted(redacted.items())) or "nothing"
+
+
+def _subject(text: str) -> str:
+    """Return text for a commit's first line, which is no markdown."""
+    return _unlinked(shorten(_printable(text), 60))
+
+
 def _code(text: str) -> str:
-    """Text for within a code span: one line, no backtick, no cell border."""
+    """Return text for within a code span: one line, no backtick, no cell border."""
     return _unlinked(" ".join(_printable(text).replace("`", "'").replace("|", "\u2502").split()))
 
 
@@ -225,27 +221,3 @@ def _printable(text: str) -> str:
 
 def _token(text: str) -> str:
     return re.sub(r"[^\w.:-]+", "-", text)[:128]
-
-
-def flags_of(unit: Unit, *, before: str | None = None, after: str | None = None) -> tuple[str, ...]:
-    """Return what a reviewer should look at in a unit, each in a few words; at most MAX_FLAGS.
-
-    Of a file that is there already, as it is `before` and `after`, only the new lines count.
-    """
-    text = f"{unit.title}\n{unit.body}"
-    if before is not None and after is not None:
-        known = set(before.splitlines())
-        text = "\n".join(line for line in after.splitlines() if line not in known)
-    found = [f"pipes into a shell: {one.strip()}" for one in _PIPED.findall(text)]
-    found += [f"installs or runs a package: {one[0].strip()}" for one in _INSTALL.finditer(text)]
-    found += [f"has a command: {one}" for one in _commands(text)]
-    found += [f"names an address: {one[0]}" for one in _URL.finditer(text)]
-    if unit.speaker in (Speaker.TOOL, Speaker.QUOTED):
-        found.insert(0, "rests on what a tool printed or somebody else wrote")
-    return tuple(dict.fromkeys(shorten(one, _SHOWN_CHARS) for one in found))[:MAX_FLAGS]
-
-
-def _commands(text: str) -> list[str]:
-    lines = [line for block in _FENCED.findall(text) for line in block.splitlines()]
-    lines += [inline or indented for inline, indented in _CODE.findall(_FENCED.sub("", text))]
-    return [line.strip() for line in lines if _COMMAND.match(line)]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from nugget.capture import review
+from nugget.capture import ledger, review
 from nugget.capture.identity import brain_key, remember_brain
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
@@ -26,6 +27,8 @@ PUBLISHED = "published.jsonl"
 """The ledger of what became of each published proposal: the last line about a branch counts."""
 MAX_PUBLISH_S = 300.0
 """After so long an attempt leaves the rest to the next one."""
+MAX_NAMED = 20
+"""Ids that the comment on a pull request names, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +92,13 @@ def find_target(brain: Path, environment: Environment) -> PublishTarget | str:
 
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
     """Return what is known of each published proposal, by branch. Reads only."""
-    key = brain_key(brain, home)
+    own = brain_key(brain, home)
     known: dict[str, Publication] = {}
     for line in files.read_lines(home / "ledger" / PUBLISHED):
-        if line.get("brain") == key and isinstance(line.get("branch"), str) and isinstance(line.get("state"), str):
-            number = line.get("number")
-            known[line["branch"]] = Publication(
-                branch=line["branch"], state=line["state"], number=number if isinstance(number, int) else None,
-                **{name: _text(line.get(name)) for name in ("sha", "url", "merged_as", "reason")},
-            )  # fmt: skip
+        if line.get("brain") == own and isinstance(line.get("branch"), str) and isinstance(line.get("state"), str):
+            kinds = {"number": int, "sha": str, "url": str, "merged_as": str, "reason": str}
+            told: dict[str, Any] = {key: line[key] for key, kind in kinds.items() if isinstance(line.get(key), kind)}
+            known[line["branch"]] = Publication(branch=line["branch"], state=line["state"], **told)
     return known
 
 
@@ -108,29 +109,124 @@ def publish(
 
     Failures are values: each failed proposal says why, and stays where it is.
     """
-    if settings.capture.publish == "never" and not forced:
-        return Published(local="capture.publish is `never`")
-    target = find_target(brain, environment)
+    target = _target(brain, environment, settings, forced=forced)
     if isinstance(target, str):
         return Published(local=target)
-    with locked(brain, environment.home):
+    with _locked(brain, environment.home):
         known = publications(brain, home=environment.home)
         waiting = [proposal for proposal in review.proposals(brain) if _is_unpublished(proposal, known)]
-        if not waiting:
-            return Published()
-        try:
-            tip = _fetched_tip(brain, target.remote)
-            repository = target.open()
-        except NuggetError as error:
-            done = [_failure(proposal.branch, known, error) for proposal in waiting]
-        else:
-            attempt = _Attempt(
-                brain=brain, target=target, repository=repository, tip=tip, labels=settings.capture.labels
-            )
-            done = _publish_each(attempt, waiting, known)
+        # Those that failed before come last, so that one that always fails holds up nobody.
+        waiting.sort(key=lambda proposal: proposal.branch in known)
+        obstacle: NuggetError | None = None
+        if waiting:
+            try:
+                tip, repository = _fetched_tip(brain, target.remote), target.open()
+            except NuggetError as error:
+                obstacle = error
+        done: list[Publication] = []
+        begun = time.monotonic()
+        for proposal in waiting:
+            before = known.get(proposal.branch)
+            try:
+                if obstacle is not None:
+                    raise obstacle
+                if time.monotonic() - begun > MAX_PUBLISH_S:
+                    raise GitHubError("There was no time left for it.", hint="The next attempt goes on from here.")
+                sha = proposal.sha
+                found = repository.find_pull(proposal.branch)
+                if found is None or found.state == "open":
+                    sha = _on_remote_base(brain, proposal, tip, target.remote)
+                    replacing = before.sha if before and before.sha != sha else None
+                    # Refused if somebody works on the remote's branch: what they made of it stands.
+                    git.push(brain, target.remote, sha, branch=proposal.branch, replacing=replacing)
+                done.append(_opened(proposal, repository, found, sha, tip.branch, settings.capture.labels))
+            except NuggetError as error:
+                failed = before or Publication(branch=proposal.branch, state="failed")
+                done.append(_failed(failed, error))
         for publication in done:
-            note(brain, environment.home, publication, known=known, now=now)
+            _note(brain, environment.home, publication, known=known, now=now)
     return Published(publications=tuple(done))
+
+
+def _opened(
+    proposal: ProposalBranch, repository: Repository, found: PullRequest | None, sha: str, base: str,
+    labels: Sequence[str],
+) -> Publication:  # fmt: skip
+    """Return the pull request of a pushed proposal, opening it unless it was found."""
+    pull = found or repository.open_pull(proposal.branch, base=base, title=proposal.title, body=proposal.body)
+    reason = None
+    if labels and found is None:
+        try:
+            repository.label(pull.number, labels)
+        except GitHubError as error:
+            reason = f"without labels: {error}"
+    return Publication(
+        branch=proposal.branch, state=pull.state, sha=sha, number=pull.number, url=pull.url, merged_as=pull.merged_as,
+        reason=reason,
+    )  # fmt: skip
+
+
+def close_pull_requests(
+    brain: Path, *, environment: Environment, settings: Settings, now: datetime, forced: bool = False
+) -> Published:
+    """Close the pull request of every proposal that was rejected here, with a comment, and delete its branch.
+
+    Failures are values: `failed` and `local` say what is still to be done, and why; the next `nugget capture --publish`
+    or run of the worker does it. `forced` overrides `capture.publish: never`.
+    """
+    home = environment.home
+    if not _to_close(brain, home):
+        return Published()
+    target = _target(brain, environment, settings, forced=forced)
+    if isinstance(target, str):
+        return Published(local=target)
+    done: list[Publication] = []
+    with _locked(brain, home):
+        known = publications(brain, home=home)
+        repository = target.open()
+        for publication, ids in _to_close(brain, home):
+            try:
+                current = _close_one(brain, publication, target.remote, repository, ids)
+                _note(brain, home, current, known=known, now=now)
+            except NuggetError as error:
+                current = _failed(publication, error)  # not noted: the ledger still says `open` for the next attempt
+            done.append(current)
+    return Published(publications=tuple(done))
+
+
+def _to_close(brain: Path, home: Path) -> list[tuple[Publication, Sequence[str]]]:
+    """Return the pull requests to close, each with the ids of its rejected units."""
+    known = publications(brain, home=home).values()
+    still_open = [one for one in known if one.state in ("open", "failed") and one.number is not None]
+    rejected = ledger.rejected_units(home, brain=brain_key(brain, home)) if still_open else {}
+    return [
+        (one, rejected[one.branch])
+        for one in still_open
+        if one.branch in rejected and git.resolve(brain, f"refs/heads/{one.branch}") is None
+    ]
+
+
+def _close_one(
+    brain: Path, publication: Publication, remote: git.Remote, repository: Repository, ids: Sequence[str]
+) -> Publication:
+    named = ", ".join(f"`{name}`" for name in ids[:MAX_NAMED]) or "Its edits"
+    more = f" and {len(ids) - MAX_NAMED} more" if len(ids) > MAX_NAMED else ""
+    comment = f"Turned down with `nugget review reject`: {named}{more}. It will not be proposed again."
+    number, remarks = publication.number or 0, list[str]()
+    try:
+        pull = repository.close_pull(number, comment=comment)
+    except GitHubError as error:
+        pull = repository.pull(number)
+        if pull.state == "open":
+            raise
+        remarks.append(f"without a comment: {error}")
+    if publication.sha and pull.state == "closed":
+        try:
+            git.delete_remote_branch(brain, remote, publication.branch, expect=publication.sha)
+        except GitError as error:
+            remarks.append(f"its branch stays on {remote.name}: {error}")
+    reason = pull.state if pull.state == "merged" else "; ".join(["closed", *remarks])
+    return replace(publication, state="settled", reason=reason, url=pull.url)
 
 
 def sync_pull_requests(brain: Path, *, environment: Environment, now: datetime) -> list[Publication]:
@@ -145,7 +241,7 @@ def sync_pull_requests(brain: Path, *, environment: Environment, now: datetime) 
     if not any(publication.state in ("open", "merged", "closed") for publication in known.values()):
         return []
     changed: list[Publication] = []
-    with locked(brain, home):
+    with _locked(brain, home):
         known = publications(brain, home=home)
         asked = [publication for publication in known.values() if publication.state == "open"]
         target = find_target(brain, environment) if asked else ""
@@ -161,7 +257,7 @@ def sync_pull_requests(brain: Path, *, environment: Environment, now: datetime) 
             except NuggetError as error:
                 obstacle = error
             if current != publication:
-                note(brain, home, current, known=known, now=now)
+                _note(brain, home, current, known=known, now=now)
                 changed.append(current)
     if obstacle is not None and not changed:
         raise obstacle
@@ -200,120 +296,75 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
     return tip
 
 
-def locked(brain: Path, home: Path) -> AbstractContextManager[None]:
+def _target(brain: Path, environment: Environment, settings: Settings, *, forced: bool) -> PublishTarget | str:
+    if settings.capture.publish == "never" and not forced:
+        return "capture.publish is `never`"
+    return find_target(brain, environment)
+
+
+def _locked(brain: Path, home: Path) -> AbstractContextManager[None]:
     """Hold the lock for changes to a brain's pull requests."""
     return files.locked(home / "locks" / f"{brain_key(brain, home).replace('/', '_')[-60:]}-publish.lock")
 
 
-def note(brain: Path, home: Path, publication: Publication, *, known: Mapping[str, Publication], now: datetime) -> None:
-    """One line in the ledger, unless it says what the last one did."""
+def _note(
+    brain: Path, home: Path, publication: Publication, *, known: Mapping[str, Publication], now: datetime
+) -> None:
+    """Add a line to the ledger, unless it says what the last one did."""
     if known.get(publication.branch) != publication:
-        told = {name: getattr(publication, name) for name in Publication.__slots__}
+        told = {name: value for name, value in asdict(publication).items() if value is not None}
         line = {"time": now.isoformat(), "brain": remember_brain(brain, home)}
-        files.append_line(
-            home / "ledger" / PUBLISHED, line | {name: value for name, value in told.items() if value is not None}
-        )
+        files.append_line(home / "ledger" / PUBLISHED, line | told)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Attempt:
-    """One connection, for as many proposals as wait."""
-
-    brain: Path
-    target: PublishTarget
-    repository: Repository
-    tip: git.RemoteHead
-    labels: Sequence[str]
+def _failed(publication: Publication, error: NuggetError) -> Publication:
+    return replace(publication, state="failed", reason=" ".join(filter(None, [str(error), error.hint])))
 
 
-def _publish_each(
-    attempt: _Attempt, waiting: Sequence[ProposalBranch], known: Mapping[str, Publication]
-) -> list[Publication]:
-    done: list[Publication] = []
-    begun = time.monotonic()
-    # Those that failed before come last, so that one that always fails holds up nobody.
-    for proposal in sorted(waiting, key=lambda proposal: proposal.branch in known):
-        before = known.get(proposal.branch)
-        try:
-            if time.monotonic() - begun > MAX_PUBLISH_S:
-                raise GitHubError("There was no time left for it.", hint="The next attempt goes on from here.")
-            done.append(_publish_one(attempt, proposal, before))
-        except NuggetError as error:
-            done.append(_failure(proposal.branch, known, error))
-    return done
-
-
-def _publish_one(attempt: _Attempt, proposal: ProposalBranch, before: Publication | None) -> Publication:
-    found = attempt.repository.find_pull(proposal.branch)
-    if found is not None and found.state != "open":
-        return _publication(proposal.branch, found, sha=proposal.sha)
-    sha = _on_remote_base(attempt, proposal)
-    replacing = before.sha if before and before.sha != sha else None
-    # False where somebody works on the remote's branch: what they made of it stands.
-    git.push(attempt.brain, attempt.target.remote, sha, branch=proposal.branch, replacing=replacing)
-    pull = found or attempt.repository.open_pull(
-        proposal.branch, base=attempt.tip.branch, title=proposal.title, body=proposal.body
-    )
-    if attempt.labels and found is None:
-        try:
-            attempt.repository.label(pull.number, attempt.labels)
-        except GitHubError as error:
-            return replace(_publication(proposal.branch, pull, sha=sha), reason=f"without labels: {error}")
-    return _publication(proposal.branch, pull, sha=sha)
-
-
-def _on_remote_base(attempt: _Attempt, proposal: ProposalBranch) -> str:
+def _on_remote_base(brain: Path, proposal: ProposalBranch, tip: git.RemoteHead, remote: git.Remote) -> str:
     """Return the proposal's commit on top of what the remote has.
 
     Commits of the user that were never pushed are not published with a proposal: its files alone are put on the
     last commit that both sides share, and the local branch follows.
     """
-    brain, tip = attempt.brain, attempt.tip.sha
-    shared = git.merge_base(brain, tip, proposal.sha)
+    shared = git.merge_base(brain, tip.sha, proposal.sha)
     if shared is None:
         raise GitError(
-            f"The brain and {attempt.target.remote.name}/{attempt.tip.branch} have no commit in common.",
+            f"The brain and {remote.name}/{tip.branch} have no commit in common.",
             hint="Look at `git remote -v` in the brain: is it the right repository?",
         )
     if shared == proposal.sha or git.resolve(brain, f"{proposal.sha}^") == shared:
         return proposal.sha
-    branch = next(branch for branch in git.branches(brain, proposal.branch) if branch.name == proposal.branch)
-    files = {file.path: None if file.after is None else git.read_blob(brain, proposal.sha, file.path)
-             for file in proposal.files}  # fmt: skip
-    sha = git.commit_files(brain, files=files, message=branch.message, parents=[shared], now=proposal.made)
+    contents = {file.path: None if file.after is None else git.read_blob(brain, proposal.sha, file.path)
+                for file in proposal.files}  # fmt: skip
+    sha = git.commit_files(brain, files=contents, message=proposal.message, parents=[shared], now=proposal.made)
     git.move_branch(brain, proposal.branch, sha, expect=proposal.sha)
     return sha
 
 
 def _follow(brain: Path, publication: Publication, *, home: Path, now: datetime) -> Publication:
     """Do here what was decided there, as far as the checkout holds it."""
-    branch = next(
-        (found for found in git.branches(brain, publication.branch) if found.name == publication.branch), None
-    )
-    if branch is not None and branch.name == git.current_branch(brain):
-        # The person looks at it right now; it can wait.
-        return publication
+    found = [branch for branch in git.branches(brain, publication.branch) if branch.name == publication.branch]
+    if publication.state not in ("merged", "closed") or publication.branch == git.current_branch(brain):
+        return publication  # a person who looks at the branch right now is not disturbed
     if publication.state == "merged":
         if not _is_here(brain, publication.merged_as):
             return publication
-        if branch is not None:
-            _drop_merged(brain, branch, home=home, now=now)
-    elif publication.state == "closed":
-        if branch is not None:
-            review.reject(brain, branch.name, home=home, now=now)
-    else:
-        return publication
+        if found:
+            _drop_merged(brain, publication.branch, home=home, now=now)
+    elif found:
+        review.reject(brain, publication.branch, home=home, now=now)
     return replace(publication, state="settled", reason=publication.state)
 
 
-def _drop_merged(brain: Path, branch: git.Branch, *, home: Path, now: datetime) -> None:
-    """The branch of a merged pull request goes; new files that did not come with the merge were turned down."""
-    left = review.show(brain, branch.name).files
+def _drop_merged(brain: Path, branch: str, *, home: Path, now: datetime) -> None:
+    """Drop the branch of a merged pull request; new files that did not come with the merge were rejected."""
+    left = review.show(brain, branch).files
     refused = [file.path for file in left if file.status == "new" and git.read_blob(brain, "HEAD", file.path) is None]
     if refused:
-        review.reject(brain, branch.name, home=home, now=now, units=refused)
-    for rest in git.branches(brain, branch.name):
-        if rest.name == branch.name:
+        review.reject(brain, branch, home=home, now=now, units=refused)
+    for rest in git.branches(brain, branch):
+        if rest.name == branch:
             git.delete_branch(brain, rest.name, expect=rest.sha)
 
 
@@ -341,21 +392,6 @@ def _is_unpublished(proposal: ProposalBranch, known: Mapping[str, Publication]) 
     return publication.state == "open" and publication.sha != proposal.sha
 
 
-def _failure(branch: str, known: Mapping[str, Publication], error: NuggetError) -> Publication:
-    before = known.get(branch) or Publication(branch=branch, state="failed")
-    return replace(before, state="failed", reason=" ".join(filter(None, [str(error), error.hint])))
-
-
-def _publication(branch: str, pull: PullRequest, *, sha: str) -> Publication:
-    return Publication(
-        branch=branch, state=pull.state, sha=sha, number=pull.number, url=pull.url, merged_as=pull.merged_as
-    )
-
-
 def _with_token(remote: git.Remote, environment: Environment, token: str) -> git.Remote:
     trusted = github.may_see_token(remote.url, api_url=environment.github_api_url)
     return replace(remote, token=token) if trusted else remote
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

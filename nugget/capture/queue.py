@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ KEPT = timedelta(days=30)
 """How long done and skipped jobs stay to be looked at."""
 QUIET = timedelta(minutes=10)
 """A transcript written to more recently belongs to a session that may still run."""
+_NOT_KEPT = ("name", "state", "is_unread", "other")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +82,15 @@ def jobs(home: Path, state: str) -> list[Job]:
     return [_read(file) for file in _files(home, state)]
 
 
+def _readable(home: Path, state: str) -> Iterator[Job]:
+    # A fault of the disk or of permissions may pass: such a job stays as it is, and holds up no other.
+    return (job for job in map(_read, _files(home, state)) if not job.is_unread)
+
+
 def claim(home: Path, now: datetime) -> Job | None:
     """Take the oldest pending job: it is `running` from here on, with one more attempt on its count."""
-    for file in _files(home, "pending"):
-        job = _read(file)
-        if job.is_unread:
-            # A fault of the disk or of permissions may pass: it stays pending, and holds up no other.
-            continue
-        moved = _move(home, job, "running")
-        if moved is not None:
+    for job in _readable(home, "pending"):
+        if (moved := _move(home, job, "running")) is not None:
             return _rewrite(home, replace(moved, attempts=moved.attempts + 1, next_try=None))
     return None
 
@@ -108,40 +109,32 @@ def fail(home: Path, job: Job, reason: str, *, now: datetime) -> Job:
     return _move(home, ended, "failed") or ended
 
 
-def recover(home: Path, *, now: datetime) -> list[Job]:
+def recover(home: Path, *, now: datetime) -> None:
     """Take up what a killed worker left behind; to be called with the queue's lock held."""
-    found: list[Job] = []
-    for job in jobs(home, "running"):
-        if job.is_unread:
-            continue
+    for job in _readable(home, "running"):
         if job.attempts >= MAX_DEATHS:
-            found.append(fail(home, job, "the worker was killed while it worked on this session", now=now))
+            fail(home, job, "the worker was killed while it worked on this session", now=now)
         else:
-            found.append(_move(home, job, "pending") or job)
-    return found
+            _move(home, job, "pending")
 
 
-def release(home: Path, *, now: datetime, everything: bool = False) -> list[Job]:
+def release(home: Path, *, now: datetime, everything: bool = False) -> None:
     """Make failed jobs pending again whose time has come, or (`everything`) all of them with a fresh count."""
-    found: list[Job] = []
-    for job in jobs(home, "failed"):
-        if job.is_unread:
-            continue
+    for job in _readable(home, "failed"):
         if everything or (job.next_try is not None and job.next_try <= now.timestamp()):
-            fresh = _rewrite(home, replace(job, attempts=0 if everything else job.attempts, next_try=None))
-            found.append(_move(home, fresh, "pending") or fresh)
-    return found
+            fresh = replace(job, attempts=0 if everything else job.attempts, next_try=None)
+            _move(home, _rewrite(home, fresh), "pending")
 
 
 def prune(home: Path, *, now: datetime) -> None:
     """Forget done and skipped jobs of long ago, and what interrupted writes left behind."""
     for state in JOB_STATES:
         with suppress(FileNotFoundError):
-            for entry in os.scandir(Path(files.queue_folder(home)) / state):
+            for entry in (Path(files.queue_folder(home)) / state).iterdir():
                 age = now.timestamp() - entry.stat().st_mtime
-                old = state in ("done", "skipped") and age > KEPT.total_seconds()
-                if old or (entry.name.startswith(".") and age > 3600):
-                    Path(entry.path).unlink(missing_ok=True)
+                is_old = state in ("done", "skipped") and age > KEPT.total_seconds()
+                if is_old or (entry.name.startswith(".") and age > 3600):
+                    entry.unlink(missing_ok=True)
 
 
 def catch_up(home: Path, sessions: Iterable[SessionFile], *, now: datetime, since: datetime | None = None) -> list[str]:
@@ -185,9 +178,7 @@ def drain(
         worked += 1
         try:
             ended = finish(home, job, _attempt(job, capture))
-        except NuggetError as error:
-            ended = fail(home, job, str(error), now=now())
-        except TimeoutError as error:
+        except (NuggetError, TimeoutError) as error:
             ended = fail(home, job, str(error), now=now())
         except OSError as error:
             reason = f"{error.filename or 'a file'} could not be read or written ({error.strerror or error})"
@@ -217,7 +208,7 @@ def overview(home: Path) -> Overview:
 
 
 def is_working(home: Path) -> bool:
-    """Return whether a worker holds the queue. Asks the lock itself only where it names a process that lives.
+    """Return whether a worker holds the queue. Tries the lock only if it names a process that lives.
 
     Whoever tests a lock holds it for a moment, and a hook at that moment would not start a worker.
     """
@@ -255,45 +246,40 @@ def _attempt(job: Job, capture: Callable[[Job], Outcome]) -> Outcome:
 
 
 def _files(home: Path, state: str) -> list[Path]:
-    folder = Path(files.queue_folder(home)) / state
     try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries)
+        return sorted(
+            file
+            for file in (Path(files.queue_folder(home)) / state).iterdir()
+            if file.suffix == ".json" and not file.name.startswith(".")
+        )
     except FileNotFoundError:
         return []
-    return [folder / name for name in names if name.endswith(".json") and not name.startswith(".")]
 
 
 def _read(file: Path) -> Job:
-    state = file.parent.name
+    name, state = file.name, file.parent.name
     try:
         loaded = json.loads(file.read_bytes())
         if not isinstance(loaded, dict):
             raise ValueError("it holds no object")
-    except OSError as error:
-        reason = f"the queue file {file.name} cannot be read ({error.strerror or error})"
-        return Job(name=file.name, state=state, reason=reason, is_unread=True)
-    except ValueError as error:
-        return Job(name=file.name, state=state, reason=f"the queue file {file.name} cannot be read as a job ({error})")
-    texts = {key: _text(loaded.get(key)) for key in ("transcript", "session", "cwd", "brain", "reason", "branch")}
-    return Job(
-        name=file.name,
-        state=state,
-        event=_text(loaded.get("event")) or "",
-        queued=_number(loaded.get("queued")) or 0.0,
-        attempts=int(_number(loaded.get("attempts")) or 0),
-        next_try=_number(loaded.get("next_try")),
-        is_unread=False,
-        other={key: value for key, value in loaded.items() if key not in Job.__slots__},
-        **texts,
-    )
+    except (OSError, ValueError) as error:
+        reason = f"the queue file {name} cannot be read ({getattr(error, 'strerror', None) or error})"
+        return Job(name=name, state=state, reason=reason, is_unread=isinstance(error, OSError))
+    texts, numbers = ("transcript", "session", "cwd", "brain", "reason", "branch", "event"), ("queued", "next_try")
+    kinds = [*((key, str) for key in texts), ("attempts", int), *((key, float | int) for key in numbers)]
+    known: dict[str, Any] = {
+        key: loaded[key]
+        for key, kind in kinds
+        if isinstance(loaded.get(key), kind) and not isinstance(loaded[key], bool)
+    }
+    return Job(name=name, state=state, other={key: loaded[key] for key in loaded.keys() - known.keys()}, **known)
 
 
 def _rewrite(home: Path, job: Job) -> Job:
     """Rewrite a job in place; its state does not change."""
-    kept = {name: getattr(job, name) for name in Job.__slots__ if name not in ("name", "state", "is_unread", "other")}
-    line = {**job.other, **{name: value for name, value in kept.items() if value is not None}}
-    files.replace(Path(files.queue_folder(home)) / job.state / job.name, json.dumps(line).encode())
+    known = {name: value for name, value in asdict(job).items() if name not in _NOT_KEPT and value is not None}
+    line = json.dumps({**job.other, **known}).encode()
+    files.replace(Path(files.queue_folder(home)) / job.state / job.name, line)
     return job
 
 
@@ -307,11 +293,3 @@ def _move(home: Path, job: Job, state: str) -> Job | None:
         return None
     # Not waited for: a rename that a power cut takes back leaves the job in the state before, to be taken up again.
     return replace(job, state=state)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

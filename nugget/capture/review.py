@@ -47,9 +47,10 @@ class ProposedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalBranch:
-    """A proposal that waits for review."""
+    """A proposal that waits for review; title, body and trailers are those of its commit's message."""
 
     branch: str
+    message: str
     sha: str
     base: str
     made: datetime
@@ -80,7 +81,7 @@ def proposals(brain: Path) -> list[ProposalBranch]:
 def show(brain: Path, name: str | None = None) -> ProposalBranch:
     """Return one proposal, by its branch, by any part that only its branch has, or the only one there is.
 
-    Raises ReviewError when there is none such, or several.
+    Raises ReviewError if there is not exactly one.
     """
     tip = _require_commit(brain)
     branches = git.branches(brain, BRANCH_PREFIX)
@@ -166,18 +167,12 @@ def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str])
     for change in waiting:
         before, after = (contents.get(blob or "") for blob in (change.before, change.after))
         said = knowledge.parse_bytes(after if after is not None else before or b"", path=change.path)
-        files.append(
-            ProposedFile(
-                path=change.path,
-                before=None if before is None else before.decode("utf-8", "replace"),
-                after=None if after is None else after.decode("utf-8", "replace"),
-                unit=said.unit,
-                problems=tuple(said.problems),
-            )
-        )
+        texts = [None if content is None else content.decode("utf-8", "replace") for content in (before, after)]
+        problems = tuple(said.problems)
+        files.append(ProposedFile(path=change.path, before=texts[0], after=texts[1], unit=said.unit, problems=problems))
     return ProposalBranch(
-        branch=branch.name, sha=branch.sha, base=base, made=branch.committed, title=parsed.title,
-        body=parsed.body, trailers=parsed.trailers, files=tuple(files),
+        branch=branch.name, sha=branch.sha, base=base, made=branch.committed, message=branch.message,
+        title=parsed.title, body=parsed.body, trailers=parsed.trailers, files=tuple(files),
     )  # fmt: skip
 
 
@@ -202,9 +197,7 @@ def _refuse_unreadable(files: Sequence[ProposedFile], branch: str) -> None:
 
 def _merged(brain: Path, file: ProposedFile, proposal: ProposalBranch, *, tip: str, into: str) -> bytes | None:
     """Return the content of a file after the merge, None if deleted. Raises ConflictError if both sides differ."""
-    ours = git.read_blob(brain, tip, file.path)
-    before = git.read_blob(brain, proposal.base, file.path)
-    theirs = git.read_blob(brain, proposal.sha, file.path)
+    ours, before, theirs = (git.read_blob(brain, sha, file.path) for sha in (tip, proposal.base, proposal.sha))
     if ours in (before, theirs):
         return theirs
     if ours is not None and before is not None and theirs is not None:
@@ -220,23 +213,20 @@ def _merged(brain: Path, file: ProposedFile, proposal: ProposalBranch, *, tip: s
 
 def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> bytes | None:
     """Return the merge of two edits that each only add to the end of a unit, as capture proposes them."""
-    units = [knowledge.parse_bytes(content, path=path).unit for content in (ours, before, theirs)]
-    mine, base, other = units
+    mine, base, other = (knowledge.parse_bytes(content, path=path).unit for content in (ours, before, theirs))
     if mine is None or base is None or other is None or not other.body.startswith(base.body.rstrip()):
         return None
-    added = other.body[len(base.body.rstrip()) :]
-    dates = [date for date in (mine.last_modified, other.last_modified) if date]
     changed: dict[str, object] = {
         "confidence": max(mine.confidence, other.confidence),
         "evidence": tuple(dict.fromkeys((*mine.evidence, *other.evidence))),
     }
-    if dates:
+    if dates := [day for day in (mine.last_modified, other.last_modified) if day]:
         changed["last_modified"] = max(dates)
+    body = mine.body.rstrip() + other.body[len(base.body.rstrip()) :]
     try:
-        text = ours.decode("utf-8")
+        return knowledge.edit(ours.decode("utf-8"), changes=changed, body=body).encode()
     except UnicodeDecodeError:
         return None
-    return knowledge.edit(text, changes=changed, body=mine.body.rstrip() + added).encode()
 
 
 def _merge_commit(
@@ -259,13 +249,10 @@ def _left(
     ref = f"refs/heads/{proposal.branch}"
     if not rest:
         return git.RefChange(ref=ref, new=None, expect=proposal.sha)
-    branch = next(branch for branch in git.branches(brain, proposal.branch) if branch.name == proposal.branch)
     contents = {file.path: git.read_blob(brain, proposal.sha, file.path) for file in rest}
-    untouched = all(
-        git.read_blob(brain, tip, file.path) == git.read_blob(brain, proposal.base, file.path) for file in rest
-    )
-    base = (git.resolve(brain, tip) if untouched else None) or proposal.base
-    sha = git.commit_files(brain, files=contents, message=branch.message, parents=[base], now=now)
+    sides = ((git.read_blob(brain, side, file.path) for side in (tip, proposal.base)) for file in rest)
+    base = (git.resolve(brain, tip) if all(ours == before for ours, before in sides) else None) or proposal.base
+    sha = git.commit_files(brain, files=contents, message=proposal.message, parents=[base], now=now)
     return git.RefChange(ref=ref, new=sha, expect=proposal.sha)
 
 

@@ -270,7 +270,7 @@ def review_reject(
     branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
 ) -> None:
     """Turn down a proposal, or some units of it, for good."""
-    from nugget.capture.closing import close_pull_requests
+    from nugget.capture.publish import close_pull_requests
     from nugget.capture.review import reject
 
     now, environment = datetime.now(UTC), read_environment()

@@ -166,7 +166,8 @@ def commit(
     llm = None if offline else open_llm(settings, environment)
     if model and llm is None and not offline:
         note("There is no key for a model (ANTHROPIC_API_KEY): the message is made by rules.")
-    made = commits.prepare(here, environment, settings, now=datetime.now(UTC), llm=llm, model=model)
+    options = commits.CommitOptions(now=datetime.now(UTC), llm=llm, model=model)
+    made = commits.prepare(here, environment, settings, options)
     assert made is not None
     for text in made.notes:
         note(text)

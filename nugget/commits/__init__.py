@@ -10,13 +10,15 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.commits import message as messages
-from nugget.commits.attribution import Attribution, attribute, has_lines, touches_of
+from nugget.commits.attribution import Attribution, attribute, has_lines
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, LLMUnavailable
 from nugget.infra import git
@@ -40,15 +42,20 @@ _SLACK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much is read: unknown transcripts up to `max_bytes`, and everything `until`.
+class CommitOptions:
+    """How a commit is prepared. `variables` are those that git gave its hook.
 
-    `until` is compared with time.process_time, so that it does not matter what else the machine does. A few of the
-    newest sessions are read in any case.
+    Unknown transcripts are read up to `max_bytes`, everything `until` a value of time.process_time, so that it does not
+    matter what else the machine does; a few of the newest sessions are read in any case.
     """
 
+    now: datetime
+    llm: LLM | None = None
+    model: str | None = None
+    variables: Mapping[str, str] | None = None
     max_bytes: int = 256 * 1024 * 1024
     until: float = float("inf")
+    only_with_sessions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,78 +70,63 @@ class Commit:
     notes: tuple[str, ...] = field(default=())
 
 
-def prepare(
-    folder: Path,
-    environment: Environment,
-    settings: Settings,
-    *,
-    now: datetime,
-    llm: LLM | None = None,
-    model: str | None = None,
-    variables: Mapping[str, str] | None = None,
-    limits: Limits | None = None,
-    only_with_sessions: bool = False,
-) -> Commit | None:
+def prepare(folder: Path, environment: Environment, settings: Settings, options: CommitOptions) -> Commit | None:
     """Return the commit that `git commit` in `folder` would make, with a message for it.
 
-    None with `only_with_sessions` if no recent session had a part in it. `variables` are those that git gave its
-    hook. Raises GitError outside a repository, in a bare one, and if nothing is staged.
+    None with `only_with_sessions` if no recent session had a part in it. Raises GitError outside a repository, in a
+    bare one, and if nothing is staged.
     """
     workspace = find_workspace(folder)
     if workspace is None or workspace.common_dir is None:
         raise GitError(f"{folder} is in no git repository.", hint="Change to the repository whose changes to commit.")
     if workspace.root == workspace.common_dir or not (workspace.root / ".git").exists():
         raise GitError(f"{workspace.root} is a bare repository: nothing can be staged there.")
-    staged = git.staged_files(workspace.root, variables=variables)
+    staged = git.staged_files(workspace.root, variables=options.variables)
     if not staged:
         raise GitError("Nothing is staged.", hint="Stage what belongs into the commit: git add FILE")
-    records = list(recent_sessions(workspace, staged, environment, settings, now=now, limits=limits or Limits()))
+    records = _recent_sessions(workspace, staged, environment, settings, options)
     attribution = attribute(staged, records, held=_held(workspace.root, staged))
-    matched = _matched(workspace.root, staged, records, attribution, variables)
-    if only_with_sessions and not matched:
+    matched = _matched(workspace.root, staged, records, attribution, options.variables)
+    if options.only_with_sessions and not matched:
         return None
     intents, reasons = _intents(matched, staged), _reasons(matched, staged)
     made = messages.draft(staged, intents=intents, reasons=reasons)
     method, notes = "heuristic", []
-    if llm is not None:
+    if options.llm is not None:
         try:
-            made = messages.worded(llm, staged, made, intents, reasons, settings=settings, model=model)
+            model = options.model or settings.commit.model
+            made = messages.worded(options.llm, staged, made, intents, reasons, settings=settings, model=model)
             method = "generative"
         except LLMUnavailable as error:
             notes.append(f"{error} The message was made by rules.")
     ends = messages.trailers(
-        attribution,
-        sessions=[record.session for record in matched],
-        name=git.author_name(workspace.root, variables=variables),
-        co_authors=settings.commit.co_author,
-    )
+        attribution, sessions=[record.session for record in matched], co_authors=settings.commit.co_author,
+        name=git.author_name(workspace.root, variables=options.variables),
+    )  # fmt: skip
     return Commit(
         staged=staged, sessions=tuple(matched), attribution=attribution, message=messages.rendered(made, ends),
         method=method, notes=tuple(notes),
     )  # fmt: skip
 
 
-def recent_sessions(
-    workspace: Workspace,
-    staged: Sequence[StagedFile],
-    environment: Environment,
-    settings: Settings,
-    *,
-    now: datetime,
-    limits: Limits,
-) -> Iterator[SessionRecord]:
-    """Yield the recent sessions that touched a staged file, newest first; unreadable ones are skipped."""
-    since = (now - timedelta(days=settings.commit.recent_days)).timestamp()
+def _recent_sessions(
+    workspace: Workspace, staged: Sequence[StagedFile], environment: Environment, settings: Settings,
+    options: CommitOptions,
+) -> list[SessionRecord]:  # fmt: skip
+    """Return the recent sessions that touched a staged file, newest first; unreadable ones are skipped."""
+    from nugget.sources.sessions import find_sessions
+
+    since = (options.now - timedelta(days=settings.commit.recent_days)).timestamp()
     named = {name for file in staged for name in (file.path, file.previous) if name}
     files = {file: file.stat().st_mtime for file in provenance.session_files(environment.home, workspace.identity)}
     known = {file.stem: mtime for file, mtime in files.items()}
-    unread = [file for file in _transcripts(workspace, environment, settings, since=since) if _is_news(file, known)]
-    fresh = {record.session: record for record in _read_transcripts(unread, workspace, named, settings, limits)}
+    transcripts = reversed(list(find_sessions(environment, settings.capture.agents)))
+    news = [one for one in transcripts if one.mtime >= since and known.get(one.id, 0.0) + _SLACK_S < one.mtime]
+    fresh = {record.session: record for record in _read_transcripts(news, workspace, named, settings, options)}
     newest = sorted((file for file in files if file.stem not in fresh), key=lambda file: -files[file])
-    found = [*fresh.values(), *_read_stored((file for file in newest if files[file] >= since), named, limits)]
-    touching = [record for record in found if any(touch.path in named for touch in record.touches)]
-    recent = [record for record in touching if _moment(record).timestamp() >= since]
-    yield from sorted(recent, key=_moment, reverse=True)
+    stored = _read_stored((file for file in newest if files[file] >= since), named, options)
+    touching = [one for one in (*fresh.values(), *stored) if any(touch.path in named for touch in one.touches)]
+    return sorted((one for one in touching if _moment(one).timestamp() >= since), key=_moment, reverse=True)
 
 
 def _moment(record: SessionRecord) -> datetime:
@@ -142,66 +134,47 @@ def _moment(record: SessionRecord) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _read_stored(files: Iterable[Path], named: set[str], limits: Limits) -> Iterator[SessionRecord]:
+def _read_stored(files: Iterable[Path], named: set[str], options: CommitOptions) -> Iterator[SessionRecord]:
     """Return what the store has of sessions in which one of the paths occurs: most files need not be parsed."""
-    spellings = {spelling for name in named for spelling in _spellings(name)}
     parsed = 0
     for file in files:
-        if parsed >= _ALWAYS_PARSED and time.process_time() >= limits.until:
+        if parsed >= _ALWAYS_PARSED and time.process_time() >= options.until:
             return
-        try:
-            content = file.read_bytes()
-            if any(spelling in content for spelling in spellings):
+        with suppress(Exception):
+            if _holds(file.read_bytes(), named):
                 parsed += 1
                 yield provenance.read_session_file(file)[0]
-        except Exception:
-            continue
 
 
-def _spellings(name: str) -> set[bytes]:
-    """Return the ways a path can be written in JSON."""
-    return {json.dumps(name, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "replace") for ascii_only in (True, False)}
-
-
-def _transcripts(
-    workspace: Workspace, environment: Environment, settings: Settings, *, since: float
-) -> Iterator[SessionFile]:
-    """Yield the recent transcripts, newest first, of the agents that capture is switched on for."""
-    from nugget.sources.sessions import find_sessions
-
-    files = list(find_sessions(environment, settings.capture.agents))
-    yield from (file for file in reversed(files) if file.mtime >= since)
-
-
-def _is_news(file: SessionFile, known: Mapping[str, float]) -> bool:
-    return known.get(file.id, 0.0) + _SLACK_S < file.mtime
+def _holds(content: bytes, names: Iterable[str]) -> bool:
+    """Return whether JSON holds one of the names, in either way that it can be written there."""
+    forms = (json.dumps(name, ensure_ascii=ascii_only)[1:-1] for name in names for ascii_only in (True, False))
+    return any(form.encode("utf-8", "replace") in content for form in forms)
 
 
 def _read_transcripts(
-    files: Iterable[SessionFile], workspace: Workspace, named: set[str], settings: Settings, limits: Limits
+    files: Iterable[SessionFile], workspace: Workspace, named: set[str], settings: Settings, options: CommitOptions
 ) -> Iterator[SessionRecord]:
     roots: list[Workspace] = []
     names = {name.rpartition("/")[2] for name in named}
     parsed = 0
     for file in files:
-        if parsed and time.process_time() >= limits.until:
+        if parsed and time.process_time() >= options.until:
             return
-        if file.size > limits.max_bytes or not _mentions(file, names):
+        if file.size > options.max_bytes or not _mentions(file, names):
             continue
         from nugget.extraction.places import Places
         from nugget.extraction.touches import file_touches
         from nugget.sources.sessions import read_any
 
         parsed += 1
-        try:
+        with suppress(Exception):  # a transcript of any shape must not cost a person the message of a commit
             session = read_any(file)
             roots = roots or _checkouts(workspace)
             is_here = any(_is_inside(folder, roots) for folder in (session.cwd, *session.folders) if folder)
             if is_here and not is_excluded_project(session, settings=settings):
                 places = Places(session=session, roots=roots, excluded=settings.capture.exclude_paths)
                 yield _record(session, roots, file_touches(session, places).touches)
-        except Exception:  # a transcript of any shape must not cost a person the message of a commit
-            continue
 
 
 def _mentions(file: SessionFile, names: set[str]) -> bool:
@@ -209,10 +182,9 @@ def _mentions(file: SessionFile, names: set[str]) -> bool:
     if file.is_shared or not file.path.is_file() or file.path.suffix == ".zst":
         return True
     try:
-        content = file.path.read_bytes()
+        return _holds(file.path.read_bytes(), names)
     except OSError:
         return False
-    return any(spelling in content for name in names for spelling in _spellings(name))
 
 
 def _checkouts(workspace: Workspace) -> list[Workspace]:
@@ -265,28 +237,22 @@ def _held(repo: Path, staged: Sequence[StagedFile]) -> dict[str, frozenset[str]]
 
 
 def _matched(
-    repo: Path,
-    staged: Sequence[StagedFile],
-    records: Sequence[SessionRecord],
-    attribution: Attribution,
+    repo: Path, staged: Sequence[StagedFile], records: Sequence[SessionRecord], attribution: Attribution,
     variables: Mapping[str, str] | None,
-) -> list[SessionRecord]:
+) -> list[SessionRecord]:  # fmt: skip
     """Return the sessions that wrote lines of the commit, else left a file just as it is staged."""
     by_id = {record.session: record for record in records}
     found = {name: by_id[name] for name in attribution.sessions}
     explained = {touch.path for record in found.values() for touch in record.touches}
     left = [file for file in staged if file.path not in explained and not (has_lines(file) and file.added)]
     for file in left[:_MAX_HASHED]:
-        content: str | None = None
+        is_gone = file.status == "D"
+        content = b"" if is_gone else git.staged_content(repo, file.path, variables=variables) or b""
+        hashed = content_hash(content)
         for record in records:
-            for touch in touches_of(file, record):
-                if file.status == "D":
-                    is_same = touch.action is TouchAction.DELETED
-                else:
-                    content = content or content_hash(git.staged_content(repo, file.path, variables=variables) or b"")
-                    is_same = touch.after_hash == content
-                if is_same:
-                    found.setdefault(record.session, record)
+            touches = [touch for touch in record.touches if touch.path in (file.path, file.previous)]
+            if any(one.action is TouchAction.DELETED if is_gone else one.after_hash == hashed for one in touches):
+                found.setdefault(record.session, record)
     return list(found.values())
 
 
@@ -307,47 +273,30 @@ def _intents(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> 
 def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> list[str]:
     """Constraints, decisions and the like that are known of the staged files."""
     paths = {file.path for file in staged}
-    found = [
-        f"{nugget.type.capitalize()}: {messages.sentence(nugget.summary)}"
-        for kind in _REASONS
-        for record in matched
-        for nugget in record.nuggets
-        if nugget.type is kind and nugget.scope.path in paths
-    ]
-    return list(dict.fromkeys(found))
+    found: dict[str, None] = {}
+    for kind in _REASONS:
+        for nugget in (one for record in matched for one in record.nuggets if one.type is kind):
+            if nugget.scope.path in paths:
+                label = f"{kind.capitalize()}: "
+                said = nugget.summary.removeprefix(label)  # a summary may begin with its type already
+                found[f"{label}{messages.sentence(said)}"] = None
+    return list(found)
 
 
-def write_message(
-    file: Path, make: Callable[[], Commit | None], *, source: str = "", comment: Callable[[], str] = lambda: "#"
-) -> bool:
-    """Put a message above the comments in git's file, unless the person gave one.
+def write_message(file: Path, make: Callable[[], Commit | None], *, comment: Callable[[], str] = lambda: "#") -> bool:
+    """Put a message above the comments in git's file, unless something stands there already.
 
-    `source` is git's second argument: with any (message, template, merge, squash, commit) nothing is done, nor where
-    something stands in the file already. Returns whether the file was written.
+    Returns whether the file was written.
     """
-    if source:
-        return False
     content = file.read_bytes()
-    if _says_something(content.decode("utf-8", "replace"), comment):
+    if _says_something(content.decode("utf-8", "replace"), comment) or (commit := make()) is None:
         return False
-    commit = make()
-    if commit is None:
-        return False
-    rest = content.lstrip(b"\r\n")
-    file.write_bytes(commit.message.encode("utf-8", "replace") + b"\n" + rest)
+    file.write_bytes(commit.message.encode("utf-8", "replace") + b"\n" + content.lstrip(b"\r\n"))
     return True
 
 
 def _says_something(content: str, comment: Callable[[], str]) -> bool:
     lines = [line for line in content.splitlines() if line.strip()]
-    if all(line.startswith("#") for line in lines):
-        return False
-    if not lines:
-        return False
-    mark = comment()
-    for line in lines:
-        if line.startswith(mark) and ">8" in line:
-            return False
-        if not line.startswith(mark):
-            return True
-    return False
+    mark = "#" if all(line.startswith("#") for line in lines) else comment()
+    above = takewhile(lambda line: not (line.startswith(mark) and ">8" in line), lines)
+    return any(not line.startswith(mark) for line in above)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from nugget.infra.git import SUBMODULE, StagedFile
-from nugget.models.nuggets import FileTouch, SessionRecord
+from nugget.models.nuggets import SessionRecord
 from nugget.text import line_hash
 
 LOCK_FILES = frozenset(
@@ -52,16 +52,12 @@ class Attribution:
 
     def shares(self) -> tuple[dict[str, int], int]:
         """Percentages of the agents and of the person, adding up to 100; empty and 0 if no line counts."""
-        parts = {**self.agents, "": self.human}
-        parts = {name: count for name, count in parts.items() if count}
-        if not parts:
-            return {}, 0
+        parts = {name: count for name, count in {**self.agents, "": self.human}.items() if count}
         exact = {name: 100 * count / self.lines for name, count in parts.items()}
         given = {name: max(1, int(share)) for name, share in exact.items()}
+        # The largest remainders are rounded up; what small parts got too much is taken from the largest.
         for name in sorted(exact, key=lambda name: (int(exact[name]) - exact[name], name)):
-            if sum(given.values()) >= 100:
-                break
-            given[name] += 1
+            given[name] += sum(given.values()) < 100
         while sum(given.values()) > 100:
             given[max(given, key=lambda name: given[name])] -= 1
         human = given.pop("", 0)
@@ -113,12 +109,6 @@ def has_lines(file: StagedFile) -> bool:
 def counts(line: str) -> bool:
     """Return whether a line says something: it has a letter or a digit."""
     return any(letter.isalnum() for letter in line)
-
-
-def touches_of(file: StagedFile, record: SessionRecord) -> list[FileTouch]:
-    """Return what a session did to a staged file, under its name or the one before."""
-    names = {file.path, file.previous} - {None}
-    return [touch for touch in record.touches if touch.path in names]
 
 
 def _writers(records: Iterable[SessionRecord]) -> dict[str, dict[str, SessionRecord]]:

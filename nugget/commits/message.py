@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -38,37 +38,30 @@ AUTHORS = {
 }
 """How an agent is named in `Co-authored-by`."""
 
-_DOCS = re.compile(
-    r"(?:^|/)(?:docs?|documentation)/|\.(?:md|mdx|rst|adoc|txt)$|(?:^|/)(?:LICENSE|NOTICE|AUTHORS)[^/]*$", re.I
-)
-_TESTS = re.compile(
-    r"(?:^|/)(?:tests?|__tests__|specs?|testdata|fixtures|e2e)/|(?:^|/)(?:test_[^/]*|conftest\.py)$|"
-    r"[._-](?:test|tests|spec)\.[a-z]+$|_test\.[a-z]+$|Tests?\.(?:java|kt|cs|swift)$"
-)
-_CI = re.compile(
-    r"^\.github/(?:workflows|actions)/|^\.circleci/|^\.buildkite/|^\.?(?:gitlab-ci|travis|appveyor|azure-pipelines|"
-    r"cloudbuild|drone|woodpecker)[^/]*\.ya?ml$|(?:^|/)Jenkinsfile"
-)
-_BUILD = re.compile(
-    r"(?:^|/)(?:package\.json|pyproject\.toml|setup\.(?:py|cfg)|requirements[^/]*\.(?:txt|in)|Makefile|GNUmakefile|"
-    r"CMakeLists\.txt|[^/]*\.cmake|go\.mod|Cargo\.toml|Gemfile|composer\.json|pom\.xml|build\.gradle(?:\.kts)?|"
-    r"settings\.gradle(?:\.kts)?|Dockerfile[^/]*|[^/]*\.Dockerfile|docker-compose[^/]*|meson\.build|BUILD(?:\.bazel)?|"
-    r"WORKSPACE|tsconfig[^/]*\.json|(?:webpack|vite|rollup|esbuild|babel)\.config\.[a-z]+)$"
-)
-_SETTINGS = re.compile(r"(?:^|/)\.[^/]+$|\.(?:ya?ml|toml|ini|cfg|json|properties)$")
+_KINDS = {
+    "ci": r"^\.github/(?:workflows|actions)/|^\.circleci/|^\.buildkite/|(?:^|/)Jenkinsfile"
+    r"|^\.?(?:gitlab-ci|travis|appveyor|azure-pipelines|cloudbuild|drone|woodpecker)[^/]*\.ya?ml$",
+    "test": r"(?:^|/)(?:tests?|__tests__|specs?|testdata|fixtures|e2e)/|(?:^|/)(?:test_[^/]*|conftest\.py)$"
+    r"|[._-](?:test|tests|spec)\.[a-z]+$|_test\.[a-z]+$|Tests?\.(?:java|kt|cs|swift)$",
+    "build": r"(?:^|/)(?:package\.json|pyproject\.toml|setup\.(?:py|cfg)|requirements[^/]*\.(?:txt|in)"
+    r"|(?:GNU)?[Mm]akefile|CMakeLists\.txt|[^/]*\.cmake|go\.mod|Cargo\.toml|Gemfile|composer\.json|pom\.xml"
+    r"|(?:build|settings)\.gradle(?:\.kts)?|Dockerfile[^/]*|[^/]*\.Dockerfile|docker-compose[^/]*|meson\.build|BUILD(?:\.bazel)?|WORKSPACE"
+    r"|tsconfig[^/]*\.json|(?:webpack|vite|rollup|esbuild|babel)\.config\.[a-z]+)$",
+    "docs": r"(?i:(?:^|/)(?:docs?|documentation)/|\.(?:md|mdx|rst|adoc|txt)$|(?:^|/)(?:LICENSE|NOTICE|AUTHORS)[^/]*$)",
+    "chore": r"(?:^|/)\.[^/]+$|\.(?:ya?ml|toml|ini|cfg|json|properties)$",
+}
+"""Paths by the type of a change to them, the first that fits; every other is code."""
 _GENERIC = frozenset(
     "src lib app apps pkg packages internal source sources main java python cmd core index mod".split()
 )
-_FIX = re.compile(
-    r"\b(?:fix(?:e[sd]|ing)?|bugs?|broken|crash(?:es|ed|ing)?|regressions?|repair|hotfix|wrong(?:ly)?|errors?|fail(?:s|ed|ing|ure)?"
-    r"|leak(?:s|ing)?|race condition|deadlock|doesn't work|does not work|beheb\w*|fehler\w*)\b", re.I
-)  # fmt: skip
-_REFACTOR = re.compile(
-    r"\b(?:refactor\w*|restructure\w*|clean ?up|simplif\w+|rename[sd]?|deduplicate\w*|tidy|split\b.{0,40}\binto"
-    r"|extract (?:the |a )?(?:function|method|class|module)|move (?:the |it )?.{0,30}\bto)\b",
-    re.I,
-)
-_CHORE = re.compile(r"\b(?:bump|upgrade (?:the )?dependenc|housekeeping|reformat|formatter|lint(?:er|ing)?)\b", re.I)
+_REQUESTS = {
+    "chore": r"\b(?:bump|upgrade (?:the )?dependenc|housekeeping|reformat|formatter|lint(?:er|ing)?)\b",
+    "refactor": r"\b(?:refactor\w*|restructure\w*|clean ?up|simplif\w+|rename[sd]?|deduplicate\w*|tidy"
+    r"|split\b.{0,40}\binto|extract (?:the |a )?(?:function|method|class|module)|move (?:the |it )?.{0,30}\bto)\b",
+    "fix": r"\b(?:fix(?:e[sd]|ing)?|bugs?|broken|crash(?:es|ed|ing)?|regressions?|repair|hotfix|wrong(?:ly)?|errors?"
+    r"|fail(?:s|ed|ing|ure)?|leak(?:s|ing)?|race condition|deadlock|doesn't work|does not work|beheb\w*|fehler\w*)\b",
+}
+"""Requests by the type of change that they ask for, the first that fits."""
 _CONVENTIONAL = re.compile(r"^(?P<type>[a-z]{2,10})(?:\((?P<scope>[^)]{1,40})\))?!?:\s+(?P<subject>.+)$")
 _POLITE = re.compile(
     r"^(?:(?:please|pls|now|ok(?:ay)?|so|then|next|also|and|hi|hello|hey|thanks|great|alright)\b[,.!:]*\s+|"
@@ -78,15 +71,15 @@ _POLITE = re.compile(
     r"let(?:'s| us)|you should|help me(?: to)?|go ahead and|try to|make sure (?:that )?(?:you )?(?:to )?)\s+)+",
     re.I,
 )
-_QUESTION = re.compile(r"^(?:why|what|how|where|when|who|which|is|are|does|do|did|should|was|were|has|have)\b", re.I)
-_SMALL_TALK = re.compile(
+_NO_REQUEST = re.compile(
     r"^(?:yes|no|continue|go on|do it|proceed|commit|push|looks good|perfect|thanks?|thank you|sure)\b", re.I
+)
+_QUESTION = re.compile(
+    r"^(?:why|what|how|where|when|who|which|is|are|does|do|did|should|was|were|has|have)\b|\?$", re.I
 )
 _PLAN = re.compile(r"^implement the following plan:?\s*(?:#+\s*(?:plan:?\s*)?)?(?P<title>[^#\n]+)", re.I)
 """How a client hands over a plan that was agreed on, by its title."""
-_HEADING = re.compile(r"\s#{1,6}\s")
 _UNSAYABLE = re.compile(r"https?://\S+|[`\"]{3}|[\x00-\x1f\x7f]")
-
 
 MAX_DIFF_CHARS = 24_000
 _MAX_FILE_CHARS = 6_000
@@ -148,48 +141,30 @@ def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons:
 
 def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
     """Return the conventional type: by the paths if they agree, else by the request, else by the diff."""
-    kinds = {_kind(file.path) for file in staged}
-    if kinds == {"lock"} or kinds == {"build", "lock"}:
-        return "build"
-    kinds -= {"lock"}
-    if len(kinds) == 1 and (only := next(iter(kinds))) != "code":
-        return only
+    kinds = {_kind(file.path) for file in staged} - {"lock"} or {"build"}
     if "code" not in kinds:
-        return next((kind for kind in ("build", "ci", "test", "docs") if kind in kinds), "chore")
-    if _CHORE.search(intent):
-        return "chore"
-    if _REFACTOR.search(intent):
-        return "refactor"
-    if _FIX.search(intent):
-        return "fix"
+        return kinds.pop() if len(kinds) == 1 else next(one for one in ("build", "ci", "test", "docs") if one in kinds)
+    if asked := next((kind for kind, pattern in _REQUESTS.items() if re.search(pattern, intent, re.I)), None):
+        return asked
     code = [file for file in staged if _kind(file.path) == "code"]
     if all(file.status in "RCD" and len(file.added) <= len(file.removed) for file in code):
         return "refactor"
-    if intent or any(file.status == "A" for file in code):
-        return "feat"
-    added, removed = (
-        sum(len(lines) for lines in side) for side in zip(*((f.added, f.removed) for f in code), strict=True)
-    )
-    return "feat" if added >= 2 * max(1, removed) else "refactor"
+    added, removed = sum(len(file.added) for file in code), sum(len(file.removed) for file in code)
+    is_new = intent or any(file.status == "A" for file in code) or added >= 2 * max(1, removed)
+    return "feat" if is_new else "refactor"
 
 
 def common_scope(staged: Sequence[StagedFile]) -> str:
     """Return the name of the folder, or file, that the change is about; empty if it is about several."""
-    paths = [file.path for file in staged if _kind(file.path) == "code"] or [file.path for file in staged]
-    parts = [PurePosixPath(path).parts[:-1] for path in paths]
-    common = list(parts[0])
-    for other in parts[1:]:
-        common = common[
-            : next(
-                (n for n, (a, b) in enumerate(zip(common, other, strict=False)) if a != b), min(len(common), len(other))
-            )
-        ]
+    paths = [PurePosixPath(file.path) for file in staged if _kind(file.path) == "code"]
+    paths = paths or [PurePosixPath(file.path) for file in staged]
+    levels = zip(*(path.parts[:-1] for path in paths), strict=False)
+    common = [level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels)]
     names = [part for part in common if part.lower() not in _GENERIC and not part.startswith(".")]
-    chosen = names[-1] if names and len(names) > 1 else ""
-    if len(paths) == 1 and not chosen:
-        stem = PurePosixPath(paths[0]).name.lstrip(".").split(".")[0]
-        chosen = names[-1] if names and stem.lower() in {*_GENERIC, "__init__"} else stem
-    chosen = chosen or (names[-1] if names else "")
+    chosen = names[-1] if names else ""
+    if len(paths) == 1 and len(names) < 2:
+        stem = paths[0].name.lstrip(".").split(".")[0]
+        chosen = chosen if chosen and stem.lower() in {*_GENERIC, "__init__"} else stem
     slug = re.sub(r"[^a-z0-9_-]+", "-", chosen.lower()).strip("-_")
     return slug if 1 < len(slug) <= 20 else ""
 
@@ -198,16 +173,16 @@ def subject_of(intent: str) -> str:
     """Return a prompt as a subject: its first sentence without politeness; empty if it is not a request."""
     if plan := _PLAN.match(intent.strip()):
         intent = plan["title"]
-    lines = [line.strip(" \t-*>#") for line in _HEADING.split(intent.strip())[0].splitlines()]
+    lines = [line.strip(" \t-*>#") for line in re.split(r"\s#{1,6}\s", intent.strip())[0].splitlines()]
     text = next((line for line in lines if line), "")
     text = " ".join(_UNSAYABLE.sub(" ", text).split())
     if found := _CONVENTIONAL.match(text):
         return text if found["type"] in TYPES else found["subject"]
-    if _SMALL_TALK.match(text):
+    if _NO_REQUEST.match(text):
         return ""
     text = re.split(r"(?<=[a-z0-9)\]\"'])[.!?](?:\s|$)", text, maxsplit=1)[0]
     request = _POLITE.sub("", text)
-    if request == text and (_QUESTION.match(text) or text.endswith("?")):
+    if request == text and _QUESTION.search(text):
         return ""
     request = request.rstrip(" .,;:!?…")
     words = request.split()
@@ -218,20 +193,16 @@ def subject_of(intent: str) -> str:
 
 def described(staged: Sequence[StagedFile]) -> str:
     """Return a subject made of the changed files alone."""
-    verbs = Counter(_verb(file) for file in staged)
-    verb = verbs.most_common(1)[0][0] if len(verbs) == 1 else "update"
-    if len(staged) == 1:
-        file = staged[0]
-        return (
-            f"rename {_name(file.previous or '')} to {_name(file.path)}"
-            if verb == "rename"
-            else f"{verb} {_name(file.path)}"
-        )
-    folders = {PurePosixPath(file.path).parts[0] if "/" in file.path else "" for file in staged}
+    verbs = {_verb(file) for file in staged}
+    verb = verbs.pop() if len(verbs) == 1 else "update"
     names = [_name(file.path) for file in staged]
+    if len(staged) == 1:
+        previous = staged[0].previous or ""
+        return f"rename {_name(previous)} to {names[0]}" if verb == "rename" else f"{verb} {names[0]}"
     if len(staged) == 2:
         return f"{verb} {names[0]} and {names[1]}"
-    place = f" in {_printable(next(iter(folders)))}" if len(folders) == 1 and "" not in folders else ""
+    folders = {file.path.partition("/")[0] if "/" in file.path else "" for file in staged}
+    place = f" in {_printable(folders.pop())}" if len(folders) == 1 and "" not in folders else ""
     return f"{verb} {counted(len(staged), 'file')}{place}"
 
 
@@ -298,10 +269,7 @@ def _listed(staged: Sequence[StagedFile]) -> list[str]:
 def _kind(path: str) -> str:
     if PurePosixPath(path).name in LOCK_FILES:
         return "lock"
-    for pattern, kind in ((_CI, "ci"), (_TESTS, "test"), (_BUILD, "build"), (_DOCS, "docs"), (_SETTINGS, "chore")):
-        if pattern.search(path):
-            return kind
-    return "code"
+    return next((kind for kind, pattern in _KINDS.items() if re.search(pattern, path)), "code")
 
 
 def _verb(file: StagedFile) -> str:
@@ -329,16 +297,10 @@ def _plain(text: str) -> str:
 
 
 def worded(
-    llm: LLM,
-    staged: Sequence[StagedFile],
-    rules: Draft,
-    intents: Sequence[str],
-    reasons: Sequence[str],
-    *,
-    settings: Settings,
-    model: str | None = None,
-) -> Draft:
-    """Return the message in the words of `model` (by default `commit.model`). Raises LLMUnavailable."""
+    llm: LLM, staged: Sequence[StagedFile], rules: Draft, intents: Sequence[str], reasons: Sequence[str], *,
+    settings: Settings, model: str,
+) -> Draft:  # fmt: skip
+    """Return the message in the words of a model. Raises LLMUnavailable."""
     from nugget.infra.llm import Request
 
     requests = "\n".join(f"- {text[:1000]}" for text in intents[:5])
@@ -348,7 +310,7 @@ def worded(
         f"By rules the message would be: {rules.header}\n\nDiff:\n{_diff(staged)}\n</material>"
     )
     request = Request(
-        purpose="commit", model=model or settings.commit.model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
+        purpose="commit", model=model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
         timeout_s=settings.commit.timeout_s, max_usd=settings.commit.max_usd,
     )  # fmt: skip
     value = llm.structured(request, _SCHEMA).value

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -80,11 +80,6 @@ class Outcome:
         """The best rank of an expected unit."""
         return min((placed.rank for placed in self.expected if placed.rank), default=None)
 
-    @property
-    def is_answerable(self) -> bool:
-        """Return whether the brain is expected to know."""
-        return bool(self.question.expect)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -99,12 +94,12 @@ class Run:
     @property
     def answerable(self) -> tuple[Outcome, ...]:
         """The questions that the brain is expected to answer; the metrics are means over these."""
-        return tuple(outcome for outcome in self.outcomes if outcome.is_answerable)
+        return tuple(outcome for outcome in self.outcomes if outcome.question.expect)
 
     @property
     def unanswerable(self) -> tuple[Outcome, ...]:
         """The questions with `expect: []`."""
-        return tuple(outcome for outcome in self.outcomes if not outcome.is_answerable)
+        return tuple(outcome for outcome in self.outcomes if not outcome.question.expect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,24 +140,28 @@ def evaluate(
     """Ask every question. One that expects a unit that does not exist is a problem, with its line, and is left out.
 
     A unit among the `forgotten` was taken out on purpose: that is a warning, and the question is asked for the other
-    units that it expects, where there are any.
+    units that it expects, if there are any.
     """
     known = set(pipeline.index.unit_ids())
-    found = list(problems)
-    outcomes: list[Outcome] = []
+    found, outcomes = list(problems), list[Outcome]()
     for question in questions:
-        missing = list(_unknown_ids(question, known, forgotten))
-        found += missing
-        left = _without(question, set(forgotten) - known)
-        if left is not None and all(problem.severity is Severity.WARNING for problem in missing):
-            outcomes.append(_outcome(left, pipeline))
+        expected = list(zip(question.expect, question.lines, strict=True))
+        left = [(unit_id, line) for unit_id, line in expected if unit_id in known or unit_id not in forgotten]
+        for unit_id, line in expected:
+            if unit_id not in known:
+                is_forgotten = unit_id in forgotten
+                reason = f"expects {unit_id}, which was forgotten; take it out, or name another unit"
+                found.append(Problem(
+                    path=question.path, line=line, severity=Severity.WARNING if is_forgotten else Severity.ERROR,
+                    reason=reason if is_forgotten else f"the brain has no unit {unit_id}",
+                ))  # fmt: skip
+        if all(unit_id in known for unit_id, _ in left) and (left or not expected):
+            asked = replace(question, expect=tuple(id_ for id_, _ in left), lines=tuple(line for _, line in left))
+            outcomes.append(_outcome(asked, pipeline))
     return Run(
-        time=pipeline.now,
-        model=pipeline.embedder.model if pipeline.embedder else None,
-        ranking=pipeline.reranker.name if pipeline.reranker else pipeline.profile.ranking,
-        outcomes=tuple(outcomes),
-        problems=tuple(found),
-    )
+        time=pipeline.now, model=pipeline.embedder.model if pipeline.embedder else None, outcomes=tuple(outcomes),
+        ranking=pipeline.reranker.name if pipeline.reranker else pipeline.profile.ranking, problems=tuple(found),
+    )  # fmt: skip
 
 
 def metrics(found: Sequence[str], gains: Mapping[str, float]) -> dict[str, float]:
@@ -186,29 +185,24 @@ def compare(run: Run, baseline: Baseline, *, threshold: float) -> Comparison | N
     shared = [outcome for outcome in run.answerable if outcome.question.key in baseline.rows]
     if not shared:
         return None
-    before = means([baseline.rows[outcome.question.key] for outcome in shared])
-    now = means([outcome.values for outcome in shared])
-    changed = [(outcome, baseline.rows[outcome.question.key]["ndcg@10"]) for outcome in shared]
-    changed.sort(key=lambda pair: pair[0].values["ndcg@10"] - pair[1])
+    rows = [baseline.rows[outcome.question.key] for outcome in shared]
+    before, now = means(rows), means([outcome.values for outcome in shared])
+    was = [row["ndcg@10"] for row in rows]
+    changes = [(one, old, one.values["ndcg@10"] - old) for one, old in zip(shared, was, strict=True)]
+    changes.sort(key=lambda entry: entry[2])
     return Comparison(
-        baseline=baseline,
-        shared=len(shared),
-        before=before,
-        now=now,
+        baseline=baseline, shared=len(shared), before=before, now=now,
         regressed=tuple(name for name in METRICS if before[name] - now[name] > threshold + 1e-9),
-        worse=tuple(pair for pair in changed if pair[0].values["ndcg@10"] < pair[1] - 1e-6),
-        better=tuple(pair for pair in reversed(changed) if pair[0].values["ndcg@10"] > pair[1] + 1e-6),
-    )
+        worse=tuple((one, old) for one, old, change in changes if change < -1e-6),
+        better=tuple((one, old) for one, old, change in reversed(changes) if change > 1e-6),
+    )  # fmt: skip
 
 
 def run_json(run: Run) -> dict[str, Any]:
     """Return a run as JSON: what `nugget eval --json` prints, what is stored, and what a baseline file holds."""
     return {
-        "version": __version__,
-        "time": run.time.isoformat(timespec="seconds"),
-        "model": run.model,
-        "ranking": run.ranking,
-        "questions": len(run.answerable),
+        "version": __version__, "time": run.time.isoformat(timespec="seconds"), "model": run.model,
+        "ranking": run.ranking, "questions": len(run.answerable),
         "metrics": {name: round(value, 4) for name, value in means([o.values for o in run.answerable]).items()},
         "false_alarms": sum(outcome.weak for outcome in run.answerable),
         "unanswerable": {"questions": len(run.unanswerable), "flagged": sum(o.weak for o in run.unanswerable)},
@@ -258,46 +252,20 @@ def store(file: Path, run: Run, *, partial: bool) -> None:
 
 def comparison_json(found: Comparison) -> dict[str, Any]:
     """Return a comparison as JSON."""
-
-    def changes(pairs: Sequence[tuple[Outcome, float]]) -> list[dict[str, Any]]:
-        return [
+    worse, better = (
+        [
             {"question": outcome.question.text, "before": before, "now": round(outcome.values["ndcg@10"], 6)}
             for outcome, before in pairs
         ]
-
+        for pairs in (found.worse, found.better)
+    )
+    baseline = found.baseline
     return {
-        "with": found.baseline.where,
-        "time": found.baseline.time,
-        "model": found.baseline.model,
-        "ranking": found.baseline.ranking,
-        "questions": found.shared,
-        "before": {name: round(value, 4) for name, value in found.before.items()},
-        "now": {name: round(value, 4) for name, value in found.now.items()},
-        "regressed": list(found.regressed),
-        "worse": changes(found.worse),
-        "better": changes(found.better),
-    }
-
-
-def _unknown_ids(question: GoldenQuestion, known: Collection[str], forgotten: Collection[str]) -> Iterator[Problem]:
-    for unit_id, line in zip(question.expect, question.lines, strict=True):
-        if unit_id in known:
-            continue
-        if unit_id in forgotten:
-            reason = f"expects {unit_id}, which was forgotten; take it out, or name another unit"
-            yield Problem(path=question.path, line=line, reason=reason, severity=Severity.WARNING)
-        else:
-            yield Problem(path=question.path, line=line, reason=f"the brain has no unit {unit_id}")
-
-
-def _without(question: GoldenQuestion, gone: Collection[str]) -> GoldenQuestion | None:
-    """Return the question as far as it expects units that are not gone; None if it expected nothing else."""
-    left = [
-        (unit_id, line) for unit_id, line in zip(question.expect, question.lines, strict=True) if unit_id not in gone
-    ]
-    if question.expect and not left:
-        return None
-    return replace(question, expect=tuple(unit_id for unit_id, _ in left), lines=tuple(line for _, line in left))
+        "with": baseline.where, "time": baseline.time, "model": baseline.model, "ranking": baseline.ranking,
+        "questions": found.shared, "before": {name: round(value, 4) for name, value in found.before.items()},
+        "now": {name: round(value, 4) for name, value in found.now.items()}, "regressed": list(found.regressed),
+        "worse": worse, "better": better,
+    }  # fmt: skip
 
 
 def _outcome(question: GoldenQuestion, pipeline: Pipeline) -> Outcome:
@@ -310,16 +278,14 @@ def _outcome(question: GoldenQuestion, pipeline: Pipeline) -> Outcome:
         for unit_id in question.expect
     ]
     return Outcome(
-        question=question,
-        expected=tuple(expected),
+        question=question, expected=tuple(expected), weak=bundle.weak,
         first=tuple((hit.unit.id, round(hit.score, 4)) for hit in bundle.hits[:SHOWN]),
-        weak=bundle.weak,
         values=metrics(list(ranks), dict.fromkeys(question.expect, 1.0)) if question.expect else {},
-    )
+    )  # fmt: skip
 
 
 def _found_by(hit: Hit, bundle: Bundle) -> str:
-    """`vector #9, bm25 misses it`: the ranks that the unit has in the lists, and the lists that do not hold it."""
+    """Return the ranks that the unit has in the lists, and the lists without it: `vector #9, bm25 misses it`."""
     lists = ["bm25"] if "no_vectors" in bundle.degraded else ["vector", "bm25"]
     missed = [name for name in lists if not any(reason.startswith(f"{name} #") for reason in hit.reasons)]
     return ", ".join([*hit.reasons, *(f"{name} misses it" for name in missed)])
@@ -335,14 +301,9 @@ def _why_absent(unit_id: str, question: GoldenQuestion, pipeline: Pipeline) -> s
 def _outcome_json(outcome: Outcome) -> dict[str, Any]:
     question = outcome.question
     return {
-        "key": question.key,
-        "question": question.text,
-        "filters": dict(question.filters),
-        "path": question.path,
-        "line": question.line,
-        "rank": outcome.rank,
-        "weak": outcome.weak,
+        "key": question.key, "question": question.text, "filters": dict(question.filters), "path": question.path,
+        "line": question.line, "rank": outcome.rank, "weak": outcome.weak,
         "metrics": {name: round(value, 6) for name, value in outcome.values.items()},
         "expected": [{"id": placed.id, "rank": placed.rank, "why": placed.why} for placed in outcome.expected],
         "first": [{"id": unit_id, "score": score} for unit_id, score in outcome.first],
-    }
+    }  # fmt: skip

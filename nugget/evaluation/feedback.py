@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -65,56 +66,39 @@ class Report:
 
 def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[str]) -> Report:
     """Sum up the entries of a brain that has these units now; the questions asked most come first."""
-    faces: dict[str, int] = {}
     groups: dict[str, list[Asked]] = {}
-    for entry in entries:
-        faces[entry.face] = faces.get(entry.face, 0) + 1
-        groups.setdefault(" ".join(entry.text.casefold().split()), []).append(entry)
     used: dict[str, list[str]] = {}
+    sources: dict[str, tuple[int, int]] = {}
     for use in uses:
         used.setdefault(use.asked, []).append(use.unit)
+    for entry in entries:
+        groups.setdefault(_plain(entry.text), []).append(entry)
+        for source, count in (entry.sources or ({"brain": len(entry.units)} if entry.units else {})).items():
+            answers, results = sources.get(source, (0, 0))
+            sources[source] = (answers + 1, results + count)
     times = sorted(entry.duration_ms for entry in entries)
+    most_asked = sorted(groups.values(), key=lambda group: (-len(group), -group[-1].time.timestamp()))
     return Report(
-        asked=len(entries),
-        faces=faces,
+        asked=len(entries), faces=Counter(entry.face for entry in entries),
         zero=sum(not entry.units for entry in entries),
         weak=sum(entry.weak and bool(entry.units) for entry in entries),
-        p50_ms=_percentile(times, 0.50),
-        p95_ms=_percentile(times, 0.95),
-        units=len(unit_ids),
+        p50_ms=_percentile(times, 0.50), p95_ms=_percentile(times, 0.95), units=len(unit_ids),
         returned=len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids}),
         used_in=sum(entry.id in used for entry in entries),
-        sources=_contributed(entries),
-        askings=tuple(_asking(group, used) for group in sorted(groups.values(), key=_most_asked)),
-    )
-
-
-def _contributed(entries: Sequence[Asked]) -> dict[str, tuple[int, int]]:
-    """Count how often each source contributed to an answer, and how many results it gave, busiest first."""
-    totals: dict[str, tuple[int, int]] = {}
-    for entry in entries:
-        for source, count in (entry.sources or ({"brain": len(entry.units)} if entry.units else {})).items():
-            answers, results = totals.get(source, (0, 0))
-            totals[source] = (answers + 1, results + count)
-    return dict(sorted(totals.items(), key=lambda total: (-total[1][0], total[0])))
+        sources=dict(sorted(sources.items(), key=lambda total: (-total[1][0], total[0]))),
+        askings=tuple(_asking(group, used) for group in most_asked),
+    )  # fmt: skip
 
 
 def report_json(found: Report, askings: Sequence[Asking]) -> dict[str, Any]:
     """Return a report as JSON, with these of its questions."""
+    share = round(found.returned / found.units, 4) if found.units else None
+    sources = {name: {"answers": answers, "results": results} for name, (answers, results) in found.sources.items()}
     return {
-        "asked": found.asked,
-        "faces": dict(found.faces),
-        "zero": found.zero,
-        "weak": found.weak,
-        "p50_ms": found.p50_ms,
-        "p95_ms": found.p95_ms,
-        "coverage": {
-            "units": found.units, "returned": found.returned,
-            "share": round(found.returned / found.units, 4) if found.units else None,
-        },
-        "used_in": found.used_in,
-        "sources": {name: {"answers": answers, "results": results}
-                    for name, (answers, results) in found.sources.items()},
+        "asked": found.asked, "faces": dict(found.faces), "zero": found.zero, "weak": found.weak,
+        "p50_ms": found.p50_ms, "p95_ms": found.p95_ms,
+        "coverage": {"units": found.units, "returned": found.returned, "share": share},
+        "used_in": found.used_in, "sources": sources,
         "queries": [
             {
                 "text": asking.text, "times": asking.times, "last": asking.last.isoformat(timespec="seconds"),
@@ -160,26 +144,25 @@ def uses_in(session: Session, entries: Sequence[Asked], *, scope_of: Callable[[s
 
 
 def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str], limit: int) -> str:
-    """Questions that could be golden ones, as YAML to be pasted: unanswered ones from the log, then headings.
+    """Return questions that could be golden ones, as YAML to be pasted: unanswered ones from the log, then headings.
 
     `known` are the texts of the golden questions that there are.
     """
-    asked_before = {" ".join(text.casefold().split()) for text in known}
-    lines: list[str] = []
-    questions = [entry for entry in entries if RELATED not in entry.filters]
-    unanswered = [asking for asking in report(questions, (), unit_ids=()).askings if asking.weak and asking.text]
-    for asking in unanswered:
-        if " ".join(asking.text.casefold().split()) not in asked_before and len(lines) < 3 * limit:
-            nearest = f" Nearest: {asking.units[0][0]}" if asking.units else ""
-            lines.append(f"  # Not answered ({counted(asking.times, 'time')}, last {asking.last:%Y-%m-%d}).{nearest}")
-            lines += _question_lines(asking.text, "")
-    for unit_id, heading in _headings(index):
-        if len(lines) >= 3 * limit:
-            break
-        if " ".join(heading.casefold().split()) not in asked_before:
-            lines.append("  # A heading; ask it in other words.")
-            lines += _question_lines(heading, unit_id)
-    return "\n".join(["questions:", *lines]) + "\n" if lines else ""
+    asked_before = set(map(_plain, known))
+    entries = [entry for entry in entries if RELATED not in entry.filters]
+    found: list[tuple[str, str, str]] = []
+    for one in report(entries, (), unit_ids=()).askings:
+        if one.weak and one.text:
+            nearest = f" Nearest: {one.units[0][0]}" if one.units else ""
+            why = f"Not answered ({counted(one.times, 'time')}, last {one.last:%Y-%m-%d}).{nearest}"
+            found.append((one.text, "", why))
+    found += [(heading, unit_id, "A heading; ask it in other words.") for unit_id, heading in _headings(index)]
+    lines = ["questions:"]
+    for text, unit_id, why in [one for one in found if _plain(one[0]) not in asked_before][:limit]:
+        # A JSON string is a YAML string, whatever is in it.
+        question = json.dumps(" ".join(text.split()), ensure_ascii=False)
+        lines += [f"  # {why}", f"  - question: {question}", f"    expect: [{unit_id}]"]
+    return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 
 
 def _headings(index: Index) -> Iterator[tuple[str, str]]:
@@ -196,10 +179,8 @@ def _headings(index: Index) -> Iterator[tuple[str, str]]:
             yield unit_id, heading
 
 
-def _question_lines(text: str, unit_id: str) -> list[str]:
-    # A JSON string is a YAML string, whatever is in it.
-    question = json.dumps(" ".join(text.split()), ensure_ascii=False)
-    return [f"  - question: {question}", f"    expect: [{unit_id}]"]
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def _asking(group: Sequence[Asked], used: Mapping[str, Sequence[str]]) -> Asking:
@@ -209,10 +190,6 @@ def _asking(group: Sequence[Asked], used: Mapping[str, Sequence[str]]) -> Asking
         text=" ".join(last.text.split()), times=len(group), last=last.time, units=last.units, weak=last.weak,
         used=tuple(units),
     )  # fmt: skip
-
-
-def _most_asked(group: Sequence[Asked]) -> tuple[int, float]:
-    return -len(group), -group[-1].time.timestamp()
 
 
 def _percentile(values: Sequence[float], share: float) -> float | None:

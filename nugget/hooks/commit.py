@@ -48,11 +48,11 @@ def _write(environment: Environment, file: str = "", source: str = "") -> None:
     settings = replace(settings, capture=replace(settings.capture, agents=agents))
 
     def make() -> commits.Commit | None:
-        limits = commits.Limits(max_bytes=_MAX_TRANSCRIPT_BYTES, until=time.process_time() + _READ_FOR_S)
-        return commits.prepare(
-            here, environment, settings, now=datetime.now(UTC), variables=variables, limits=limits,
-            only_with_sessions=True,
+        options = commits.CommitOptions(
+            now=datetime.now(UTC), variables=variables, only_with_sessions=True, max_bytes=_MAX_TRANSCRIPT_BYTES,
+            until=time.process_time() + _READ_FOR_S,
         )  # fmt: skip
+        return commits.prepare(here, environment, settings, options)
 
     commits.write_message(Path(file), make, comment=lambda: git.comment_mark(here))
 

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from nugget.brain.filing import forgotten
-from nugget.capture import base_commit, ledger, waiting_units
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import Comparison, FileChange, KnownBrain, Similar, compare
+from nugget.capture.compare import FileChange, Similar, compare
 from nugget.capture.identity import brain_key
+from nugget.capture.proposing import free_branch, known_brain, make_branch
 from nugget.capture.publish import Published, publish
 from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, UsageError, reason_of
@@ -105,12 +104,13 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
     read = _read(path, bound)
     key = brain_key(bound.brain, bound.home)
     with locked(bound.home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
-        base = base_commit(bound.brain)
-        files = git.files_at(bound.brain, base, under="domains") if base else {}
-        waiting = waiting_units(bound.brain)
-        seen = _imported(bound.brain, list(files.values()), [unit for unit, _ in waiting])
+        brain = known_brain(bound.brain, bound.home, bound.similar)
+        seen = _imported(bound.brain, list(brain.files.values()), [unit for unit, _ in brain.waiting])
         fresh = [note for note in read.notes if note.key not in seen]
-        comparison = _compare(fresh, bound, base=base, files=files, waiting=waiting, key=key)
+        comparison = compare(
+            [_proposal(note, bound) for note in fresh], brain, today=bound.now.date(), session=None,
+            max_units=bound.limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
+        )  # fmt: skip
         beyond = [reason for reason in comparison.dropped if reason.endswith(_BEYOND)]
         result = ImportResult(
             files=read.files, changes=comparison.changes, left_out=tuple(read.left_out), redacted=dict(read.redacted),
@@ -119,7 +119,14 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
         )  # fmt: skip
         if not comparison.changes or bound.dry_run:
             return result
-        return replace(result, branch=_make_branch(path, result, bound, base=base))
+        name = path.resolve().name
+        branch = free_branch(bound.brain, proposal_text.branch_name("import", name, bound.now))
+        message = proposal_text.import_message(
+            name, result.changes, branch=branch, redacted=result.redacted,
+            dropped=[*result.dropped, *map(str, result.left_out)],
+        )  # fmt: skip
+        make_branch(bound.brain, branch, result.changes, message, now=bound.now)
+        return replace(result, branch=branch)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -180,24 +187,6 @@ def _imported(brain: Path, blobs: Sequence[str], waiting: Sequence[Unit]) -> set
     return held | {record for unit in waiting for evidence in unit.evidence for record in evidence.records}
 
 
-def _compare(
-    notes: Sequence[Note], bound: Import, *, base: str | None, files: Mapping[str, str],
-    waiting: Sequence[tuple[Unit, str]], key: str,
-) -> Comparison:  # fmt: skip
-    def read(path: str) -> str | None:
-        content = git.read_blob(bound.brain, base, path) if base else None
-        return None if content is None else content.decode("utf-8", "replace")
-
-    known = KnownBrain(
-        files=files, read=read, similar=bound.similar, waiting=waiting, forgotten=forgotten(bound.brain),
-        rejected=ledger.rejections(bound.home, brain=key),
-    )  # fmt: skip
-    return compare(
-        [_proposal(note, bound) for note in notes], known, today=bound.now.date(), session=None,
-        max_units=bound.limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
-    )  # fmt: skip
-
-
 def _proposal(note: Note, bound: Import) -> Proposal:
     place = f"{note.path}:{note.line}"
     unit = Unit(
@@ -228,21 +217,3 @@ def _domain(path: str) -> str:
     folders = [slugify(name) for name in path.split("/")[1:-1] if not name.startswith(".")]
     named = [name for name in folders if name not in _NO_DOMAINS and named_kind(name) is None]
     return "/".join(named[:2]) or "general"
-
-
-def _make_branch(path: Path, result: ImportResult, bound: Import, *, base: str | None) -> str:
-    name = path.resolve().name
-    taken = {branch.name for branch in git.branches(bound.brain, proposal_text.BRANCH_PREFIX)}
-    first = branch = proposal_text.import_branch_name(name, bound.now)
-    number = 1
-    while branch in taken:
-        number += 1
-        branch = f"{first}-{number}"
-    title = f"Knowledge from {proposal_text.inline(name, max_chars=60)}"
-    message = proposal_text.import_message(
-        title, name, result.changes, branch=branch, redacted=result.redacted,
-        dropped=[*result.dropped, *map(str, result.left_out)],
-    )  # fmt: skip
-    files = {change.path: change.text.encode() for change in result.changes}
-    git.create_branch(bound.brain, branch, files=files, message=message, now=bound.now, base=base)
-    return branch

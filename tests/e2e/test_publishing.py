@@ -14,7 +14,7 @@ import pytest
 from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 from sessions import NOW, STARTED, ScriptedExtraction, capture_into, unit, write_transcript
-from waiting import wait_for, within
+from waiting import wait_for
 from worker_stage import LESSONS, variables
 
 import nugget
@@ -104,15 +104,6 @@ def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_and_file
     assert place.server.head(branch) == proposal.sha == done.sha
     assert done.state == "open" and done.url == f"{place.server.origin}/{OWNER}/{NAME}/pull/1"
     assert all(request.token == TOKEN for request in place.server.requests if "/api/" in request.path)
-
-
-@pytest.mark.proves("PUBLISH-ONCE")
-def test_publishing_again_asks_for_nothing_and_changes_nothing(place: Place) -> None:
-    place.propose(RETRY)
-    place.publish()
-    before = len(place.server.requests)
-    assert place.publish() == Published()
-    assert len(place.server.requests) == before and len(place.server.pulls) == 1
 
 
 @pytest.mark.proves("PUBLISH-ONCE")
@@ -249,33 +240,6 @@ def test_whatever_fails_is_told_leaves_the_units_on_their_branch_and_is_made_goo
 
 
 @pytest.mark.proves("PUBLISH-FAULTS")
-def test_a_remote_that_never_answers_is_given_up_in_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    import socket
-
-    from nugget.infra.git import remotes
-
-    branch = place.propose(RETRY)
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        monkeypatch.setenv("GITHUB_API_URL", f"{address}/api/v3")
-        git.run(place.brain, "remote", "set-url", "origin", f"{address}/{OWNER}/{NAME}.git")
-        with within(remotes.FETCH_TIMEOUT_S + 60):
-            (failed,) = place.publish().publications
-    assert failed.branch == branch and ("in time" in str(failed.reason) or "reached" in str(failed.reason))
-
-
-@pytest.mark.proves("PUBLISH-FAULTS")
-def test_a_remote_branch_that_was_deleted_before_its_pull_request_is_pushed_again(place: Place) -> None:
-    branch = place.propose(RETRY)
-    place.server.fail(403, method="POST", path="/pulls", message="no")
-    place.publish()
-    assert place.server.head(branch)
-    place.server.delete_branch(branch)
-    (done,) = place.publish().publications
-    assert done.state == "open" and place.server.head(branch) == git.resolve(place.brain, branch)
-
-
-@pytest.mark.proves("PUBLISH-FAULTS")
 def test_what_a_reviewer_committed_to_the_remote_branch_is_never_overwritten(place: Place) -> None:
     branch = place.propose(RETRY)
     place.server.fail(403, method="POST", path="/pulls", message="no")
@@ -283,17 +247,6 @@ def test_what_a_reviewer_committed_to_the_remote_branch_is_never_overwritten(pla
     theirs = place.server.commit(branch, {"domains/coding/note.md": "mine\n"})
     (done,) = place.publish().publications
     assert done.state == "open" and place.server.head(branch) == theirs
-
-
-@pytest.mark.proves("PUBLISH-FAULTS")
-def test_a_proposal_that_always_fails_holds_up_no_other(place: Place) -> None:
-    first = place.propose(RETRY)
-    place.server.fail(422, method="POST", path="/pulls", message="Validation Failed")
-    assert [entry.state for entry in place.publish().publications] == ["failed"]
-    second = place.propose(LOCKS, name="t")
-    place.server.fail(422, path=first.rpartition("/")[2], message="Validation Failed")
-    done = {entry.branch: entry.state for entry in place.publish().publications}
-    assert done == {first: "failed", second: "open"} == place.states()
 
 
 @pytest.mark.proves("PUBLISH-OWN-FILES")
@@ -434,27 +387,6 @@ def test_from_a_payload_on_stdin_to_a_pull_request_a_merge_and_the_answer(place:
     assert again.returncode == 0 and len(place.server.pulls) == 1, again.stderr
 
 
-@pytest.mark.proves("PUBLISH-END-TO-END")
-def test_a_worker_that_could_not_publish_captures_all_the_same_and_the_command_makes_it_good(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transcript = place.folder / "projects" / "s.jsonl"
-    write_transcript(transcript, LESSONS)
-    payload = {"session_id": "s", "transcript_path": str(transcript), "hook_event_name": "SessionEnd"}
-    monkeypatch.setenv("GITHUB_TOKEN", "ghp_wrong")
-    run_nugget(place, "capture-session", stdin=json.dumps(payload))
-    wait_for(lambda: queue.jobs(place.home, "done") or queue.jobs(place.home, "failed"))
-    wait_for(lambda: not queue.is_working(place.home))
-    assert queue.jobs(place.home, "failed") == [] and len(review.proposals(place.brain)) == 1
-    shown = run_nugget(place, "status")
-    assert "not published" in shown.stdout and "Next: nugget capture --publish" in shown.stdout
-    failed = run_nugget(place, "capture", "--publish")
-    assert failed.returncode == 1 and "does not accept the token" in failed.stderr
-    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
-    made = run_nugget(place, "capture", "--publish")
-    assert made.returncode == 0 and "/pull/1" in made.stdout and len(place.server.pulls) == 1
-
-
 @pytest.mark.proves("PULL-AUTOMATIC")
 def test_with_sync_pull_the_worker_brings_in_what_was_merged(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.propose(RETRY)
@@ -516,28 +448,3 @@ def test_what_a_reviewer_committed_to_the_remote_branch_outlives_the_rejection(p
     done = reject_here(place)
     assert place.server.pulls[0].closed and place.server.head(branch) == theirs
     assert "closed; without a comment" in done.stderr and place.states() == {branch: "settled"}
-
-
-@pytest.mark.proves("PUBLISH-WITHDRAW")
-def test_a_remote_that_keeps_the_branch_is_told_of_and_part_of_a_proposal_closes_nothing(place: Place) -> None:
-    branch = place.propose(RETRY, LOCKS)
-    place.publish()
-    part = reject_here(place, "--unit", "pattern/retry-once")
-    assert part.returncode == 0 and not place.server.pulls[0].closed and "pull request" not in part.stderr
-    place.publish()
-    hook = place.server.bare / "hooks" / "update"
-    hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed for nugget.' >&2\nexit 1\n")
-    hook.chmod(0o755)
-    rest = reject_here(place)
-    assert place.server.pulls[0].closed and "its branch stays on origin" in rest.stderr
-    assert "`pattern/retry-once`, `pattern/lock-order`" in place.server.pulls[0].comments[0]
-    assert place.server.head(branch) and place.states() == {branch: "settled"}
-
-
-@pytest.mark.proves("PUBLISH-WITHDRAW")
-def test_a_pull_request_that_was_merged_meanwhile_is_left_as_it_is(place: Place) -> None:
-    place.propose(RETRY)
-    place.publish()
-    place.server.merge(1)
-    done = reject_here(place)
-    assert done.returncode == 0 and place.server.pulls[0].comments == [] and "merged: http" in done.stderr

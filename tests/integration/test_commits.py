@@ -110,7 +110,7 @@ def test_the_store_is_asked_first_and_a_transcript_that_grew_since_is_read_anew(
     def prepared() -> commits.Commit:
         from nugget.config import load_settings
 
-        made = commits.prepare(repo, environment, load_settings(environment), now=now)
+        made = commits.prepare(repo, environment, load_settings(environment), commits.CommitOptions(now=now))
         assert made is not None
         return made
 
@@ -140,14 +140,6 @@ def test_only_recent_sessions_of_this_workspace_that_had_a_part_count(
     assert shown.startswith("feat(client): add client.py\n") and "Nugget-" not in shown
     shown = run(command, repo, "commit", "--dry-run", "--offline", NUGGET_COMMIT_RECENT_DAYS="60").stdout
     assert f"Nugget-Session: {old.session}" in shown
-
-
-@pytest.mark.proves("COM-MATCH")
-def test_sessions_of_excluded_projects_have_no_part_in_a_commit(command: Path, repo: Path, agent: Agent) -> None:
-    work(agent)
-    git(repo, "add", "-A")
-    shown = run(command, repo, "commit", "--dry-run", "--offline", NUGGET_CAPTURE_EXCLUDE_PROJECTS=str(repo))
-    assert shown.stdout.startswith("feat(client): add client.py\n") and "Nugget-" not in shown.stdout
 
 
 @pytest.mark.proves("COM-REFUSE")

@@ -6,17 +6,17 @@ import gzip
 import json
 import subprocess
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sessions import NOW, STARTED, ScriptedExtraction, capture_into, fork, nothing_similar, unit, write_transcript
+from sessions import ScriptedExtraction, capture_into, fork, nothing_similar, unit, write_transcript
 
 from nugget.brain import knowledge_file as knowledge
-from nugget.capture import CaptureResult, capture_transcript, ledger, waiting_units
+from nugget.capture import CaptureResult, capture_transcript, ledger
 from nugget.capture.proposals import parse_message
+from nugget.capture.proposing import waiting_units
 from nugget.config import CaptureSettings, Settings
-from nugget.errors import BrainError, GitError, TranscriptError
+from nugget.errors import GitError, TranscriptError
 from nugget.infra import files, git
 from nugget.models import Relation, RelationType, Unit
 from nugget.sources import archive
@@ -74,31 +74,6 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain: Path, ho
     assert "> speaker unknown: `Retry a payment call only with an idempotency key`" in message.body
     assert f"nugget review show {result.branch}" in message.body
     assert "What it was about." in message.body
-
-
-@pytest.mark.proves("CAPTURE-ONCE")
-def test_the_same_session_twice_adds_nothing_twice(brain: Path, home: Path, projects: Path) -> None:
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", RETRY.title)])
-    extract = ScriptedExtraction([RETRY])
-    first = capture_transcript(transcript, capture_into(brain, home, extract))
-    second = capture_transcript(transcript, capture_into(brain, home, extract))
-    assert first.branch is not None
-    assert (second.branch, second.skipped) == (None, "nothing new since it was captured")
-    assert extract.calls == 1
-    assert len(git.branches(brain, "nugget/")) == 1
-
-
-@pytest.mark.proves("CAPTURE-ONCE")
-def test_a_resumed_session_is_captured_by_what_it_grew(brain: Path, home: Path, projects: Path) -> None:
-    transcript = projects / "s.jsonl"
-    session = write_transcript(transcript, [("Why?", RETRY.title)])
-    extract = ScriptedExtraction([RETRY, CACHE])
-    capture_transcript(transcript, capture_into(brain, home, extract))
-    write_transcript(transcript, [("And?", CACHE.title)], session=session, started=STARTED + timedelta(hours=1))
-    grown = capture_transcript(transcript, capture_into(brain, home, extract))
-    assert list(files_on(brain, grown)) == ["domains/coding/concepts/expire-caches-by-event.md"]
-    assert len(git.branches(brain, "nugget/")) == 2
 
 
 @pytest.mark.proves("CAPTURE-ONCE")
@@ -181,30 +156,6 @@ def test_a_near_duplicate_is_proposed_as_an_edit_of_the_file_that_is_there(
 
 
 @pytest.mark.proves("CAPTURE-DUPLICATE")
-def test_what_adds_to_a_file_that_cannot_be_edited_becomes_one_of_its_own(
-    brain: Path, home: Path, projects: Path
-) -> None:
-    path = "domains/coding/patterns/one-line.md"
-    text = "---\n{id: pattern/one-line, type: pattern, domain: coding}\n---\n# One line\n\nWritten by a program.\n"
-    (brain / path).write_text(text)
-    for command in (["add", "-A"], ["commit", "-q", "-m", "One line"]):
-        subprocess.run(["git", "-C", str(brain), *command], check=True)
-    known = knowledge.parse(text, path=path).unit
-    assert known is not None
-    newer = replace(CACHE, related=(Relation(id=known.id, relation=RelationType.SUPERSEDES),))
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")])
-    capture = capture_into(brain, home, ScriptedExtraction([RETRY, newer]), similar=lambda asked: [(known, 0.91)])
-    result = capture_transcript(transcript, capture)
-    files = files_on(brain, result)
-    assert set(files) == {
-        "domains/coding/patterns/retry-only-idempotent-calls.md", "domains/coding/concepts/expire-caches-by-event.md",
-    }  # fmt: skip
-    note = "pattern/one-line has to be edited by hand; much like pattern/one-line (similarity 0.91)"
-    assert note in [change.note for change in result.changes]
-
-
-@pytest.mark.proves("CAPTURE-DUPLICATE")
 def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projects: Path) -> None:
     path = "domains/coding/patterns/retry-with-idempotency.md"
     known = knowledge.parse((brain / path).read_text("utf-8"), path=path).unit
@@ -249,15 +200,6 @@ def test_what_already_waits_for_review_is_not_proposed_again(brain: Path, home: 
         f"{RETRY.title}: already waits for review on {first.branch} as pattern/retry-only-idempotent-calls",
     )
     assert [found.id for found, _ in waiting_units(brain)] == ["pattern/retry-only-idempotent-calls"]
-
-
-def test_a_taken_name_gets_a_number(brain: Path, home: Path, projects: Path) -> None:
-    other = unit(RETRY.title, "Entirely different words about something unrelated altogether, such as gardens.")
-    for name, found in (("one", RETRY), ("two", other)):
-        transcript = projects / f"{name}.jsonl"
-        write_transcript(transcript, [("Why?", RETRY.title)])
-        result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([found])))
-    assert list(files_on(brain, result)) == ["domains/coding/patterns/retry-only-idempotent-calls-2.md"]
 
 
 def test_supersession_marks_the_old_file_and_contradiction_is_pointed_out(
@@ -368,23 +310,6 @@ def test_a_deleted_transcript_is_captured_from_the_archive(
         capture_transcript(projects / "never-there.jsonl", capture_into(brain, home, ScriptedExtraction([])))
 
 
-@pytest.mark.proves("CAPTURE-ARCHIVE")
-def test_a_damaged_archive_is_told_in_one_sentence_and_written_anew(brain: Path, home: Path, projects: Path) -> None:
-    transcript = projects / "s.jsonl"
-    said = [(f"Why {number}?", f"{RETRY.title}, {number * 7919}") for number in range(50)]
-    name = write_transcript(transcript, said)
-    capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
-    file = archive.archive_file(home, name)
-    whole = file.read_bytes()
-    middle = len(whole) // 2
-    for damaged in (whole[:middle], whole[:middle] + b"\xff" * 40 + whole[middle + 40 :], gzip.compress(b'"text"')):
-        file.write_bytes(damaged)
-        with pytest.raises(TranscriptError, match="is damaged"):
-            archive.read_archive(file)
-        capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
-        assert file.read_bytes() == whole
-
-
 def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
     brain: Path, home: Path, projects: Path
 ) -> None:
@@ -433,19 +358,3 @@ def test_proposals_start_from_main_while_another_proposal_is_checked_out(
     assert [change.path for change in git.changes(brain, "main", str(result.branch))] == [
         "domains/coding/concepts/expire-caches-by-event.md"
     ]
-
-
-def test_a_folder_without_git_is_told_apart(tmp_path: Path, home: Path, projects: Path) -> None:
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", RETRY.title)])
-    with pytest.raises(BrainError, match="is no git repository"):
-        capture_transcript(transcript, capture_into(tmp_path, home, ScriptedExtraction([RETRY])))
-
-
-def test_a_moved_brain_still_knows_what_was_captured(brain: Path, home: Path, projects: Path) -> None:
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", RETRY.title)])
-    capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
-    moved = brain.rename(brain.parent / "elsewhere")
-    result = capture_transcript(transcript, capture_into(moved, home, ScriptedExtraction([RETRY]), now=NOW))
-    assert result.skipped == "nothing new since it was captured"

@@ -106,17 +106,6 @@ def test_a_copied_id_gives_nothing(own: Path, home: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.proves("BRAIN-ID")
-def test_a_stranger_with_the_first_commit_of_a_brain_as_its_id_does_not_get_its_old_ledger(
-    own: Path, home: Path, tmp_path: Path
-) -> None:
-    """Before the real brain was ever noted."""
-    first = git.run(own, "rev-list", "--max-parents=0", "HEAD").decode().strip()
-    stranger = brains.init_brain(tmp_path / "stranger", owner="Eve", now=datetime.now(UTC)).path
-    write(stranger, "brain.yaml", f"id: {first}\nowner: Eve\n")
-    assert remember_brain(stranger, home) != first
-
-
-@pytest.mark.proves("BRAIN-ID")
 def test_a_ledger_of_0_1_0_is_read(home: Path, tmp_path: Path) -> None:
     folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
     write(folder, "brain.yaml", "owner: Ada\n")

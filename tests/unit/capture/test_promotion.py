@@ -10,10 +10,7 @@ from provenance_store import Shop, make_shop
 from replay import git
 
 from nugget.brain.knowledge_file import parse
-from nugget.capture.promotion import BECOMES
 from nugget.cli import run
-from nugget.models import KnowledgeType
-from nugget.models.nuggets import NuggetType
 
 
 @pytest.fixture
@@ -76,8 +73,3 @@ def test_a_dry_run_writes_nothing_and_what_cannot_be_is_told(
     assert run(["promote", id_, "--type", "pattern"]) == 0
     branch = git(brain, "branch", "--list", "nugget/*").strip()
     assert "The nugget is stale: file changed." in git(brain, "log", "-1", "--format=%B", branch)
-
-
-@pytest.mark.proves("PROMOTE")
-def test_every_type_of_nugget_becomes_a_type_of_knowledge() -> None:
-    assert set(BECOMES) == set(NuggetType) and set(BECOMES.values()) <= set(KnowledgeType)

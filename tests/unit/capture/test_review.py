@@ -115,12 +115,6 @@ def test_single_units_are_accepted_and_the_rest_goes_on_waiting(brain: Path, hom
         review.accept(brain, now=NOW)
 
 
-def test_units_that_are_not_proposed_are_named(brain: Path, home: Path) -> None:
-    propose(brain, home, RETRY)
-    with pytest.raises(ReviewError, match="proposes no bug/none"):
-        review.accept(brain, now=NOW, units=["bug/none"])
-
-
 @pytest.mark.proves("REVIEW-ACCEPT")
 def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Path, home: Path) -> None:
     known = known_unit(brain)
@@ -169,17 +163,6 @@ def test_two_edits_of_the_same_unit_can_both_be_accepted(brain: Path, home: Path
     assert "every night" in merged.body and "unknown instead of failed" in merged.body
     assert len(merged.evidence) == len(known.evidence) + 2
     assert shell(brain, "status", "--porcelain") == ""
-
-
-def test_edits_at_different_places_merge(brain: Path, home: Path) -> None:
-    known = known_unit(brain)
-    propose(brain, home, unit("Reconcile nightly", "Webhooks get lost, hence compare every night."), known=known)
-    text = (brain / KNOWN_PATH).read_text()
-    (brain / KNOWN_PATH).write_text(text.replace("## The recipe", "## The proven recipe"))
-    shell(brain, "commit", "-qam", "Reword")
-    review.accept(brain, now=NOW)
-    merged = (brain / KNOWN_PATH).read_text()
-    assert "## The proven recipe" in merged and "compare every night" in merged
 
 
 @pytest.mark.proves("REVIEW-REJECT")
@@ -279,11 +262,6 @@ def test_merged_elsewhere_means_nothing_is_left_to_decide(brain: Path, home: Pat
     shell(brain, "commit", "-qm", "Squashed by hand")
     assert review.proposals(brain) == []
     assert review.show(brain, branch).files == ()
-
-
-def test_a_folder_that_is_no_repository_says_so(tmp_path: Path) -> None:
-    with pytest.raises(BrainError, match="no git repository"):
-        review.proposals(tmp_path)
 
 
 TOLD = r"^git holds .* locked by .*{}, which is there since [-0-9]+ [:0-9]+ UTC\.$"

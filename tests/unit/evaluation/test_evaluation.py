@@ -282,17 +282,6 @@ def test_suggestions_are_golden_questions_as_they_stand(words: Path, nugget: Nug
     assert not {question.text for question in again} & {question.text for question in golden.questions}
 
 
-@pytest.mark.proves("EVAL-GOLDEN")
-def test_the_golden_questions_of_a_new_brain_are_all_answered(
-    tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert nugget("init", tmp_path / "new", "--no-install")[0] == 0
-    code, out, _ = nugget("eval", "--json")
-    document = json.loads(out)
-    assert code == 0 and document["problems"] == []
-    assert document["questions"] == 5 and document["metrics"]["recall@1"] == 1 and document["false_alarms"] == 0
-
-
 def first_unit(brain: Path) -> str:
     return unit_ids(brain)[0]
 

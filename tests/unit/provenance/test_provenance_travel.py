@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,22 +109,6 @@ def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_
 def test_no_bytes_make_an_import_fail(tmp_path: Path, content: bytes) -> None:
     for line in (content, b'{"kind":"session","session":"a","workspace":"w"}\n' + content):
         import_lines(tmp_path, io.BytesIO(line), name="in", settings=Settings(), dry_run=True)
-
-
-@pytest.mark.proves("PROVENANCE-TRAVEL")
-def test_an_export_is_written_through_a_pipe_or_a_link_which_stay_what_they_are(
-    isolated_home: Path, tmp_path: Path
-) -> None:
-    write_session(isolated_home / ".nugget", record("aaaaaaaa-1111", "chose JWT"))
-    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
-    link.symlink_to(target)
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    assert run(["nuggets", "export", "--all", str(pipe)]) == 0
-    assert run(["nuggets", "export", "--all", str(link)]) == 0
-    assert os.read(reader, 1 << 16) == target.read_bytes() != b""
-    os.close(reader)
-    assert pipe.is_fifo() and link.is_symlink()
 
 
 @pytest.mark.proves("PROVENANCE-TRAVEL")

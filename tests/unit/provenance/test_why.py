@@ -219,13 +219,6 @@ def test_links_out_of_the_repository_and_huge_files_are_not_read(
         assert len(found.notes) == 1 and reason in found.notes[0]
 
 
-def test_a_nugget_is_as_old_as_its_session_not_as_its_extraction(shop: Shop) -> None:
-    shop.learn("one", days_ago=40, extracted_at=NOW)
-    with shop.index() as connection:
-        ((day,),) = connection.execute("SELECT max(coalesce(created, ''), coalesce(last_modified, '')) FROM units")
-    assert day == str((NOW - timedelta(days=40)).date())
-
-
 @pytest.mark.proves("WHY-INDEX")
 def test_only_changed_files_are_read_and_removed_ones_leave_nothing(shop: Shop) -> None:
     shop.learn("one", path="src/cache.py", session=1)
