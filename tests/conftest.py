@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loopback_anthropic import AnthropicServer
 
     from nugget.config import Environment
-    from nugget.index.sync import SyncResult
+    from nugget.index import SyncResult
     from nugget.infra.embedding import Embedder
     from nugget.infra.llm import LLM
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeVar
 from nugget.app.params import check_identity, checked, source_names
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError
-from nugget.index import Index, Unusable, read_home
-from nugget.index.connection import discard_damaged, find_damage, home_index_file, is_damage
-from nugget.index.sync import IndexState, Progress, SyncResult, index_folder, pending_changes, sync
+from nugget.index import Index, IndexState, SyncResult, Unusable, read_home
+from nugget.index.connection import discard_damaged, find_damage, home_index_file, index_folder, is_damage
+from nugget.index.sync import Progress, pending_changes, sync
 from nugget.infra import git
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder

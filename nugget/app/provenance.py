@@ -15,7 +15,8 @@ from nugget.config import Environment, Settings, load_settings
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError
 from nugget.index import Index, Unusable
 from nugget.index import provenance as stored
-from nugget.index.sync import Progress, index_folder
+from nugget.index.connection import index_folder
+from nugget.index.sync import Progress
 from nugget.infra import query_log
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.llm import LLM, ClaudeCli, open_extractor

@@ -34,7 +34,7 @@ from nugget.text import clean, counted, one_line
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.config import Environment
-    from nugget.index.sync import SyncResult
+    from nugget.index import SyncResult
 
 commands = typer.Typer(add_completion=False)
 

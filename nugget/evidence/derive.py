@@ -21,10 +21,10 @@ from nugget.errors import reason_of
 from nugget.evidence.incidents import OpenIncident, build_incidents, error_lines, words_of
 from nugget.index import events as store
 from nugget.index import ingest as logs
-from nugget.index import queries, writes
+from nugget.index import units as stored
 from nugget.index.connection import write_transaction
-from nugget.index.documents import chunks_of
 from nugget.index.events import Ids, LogSession
+from nugget.index.sync import chunks_of
 from nugget.models import Problem, Scope, SourceName, Unit
 from nugget.sources.logs import log_of
 from nugget.sources.sessions import SessionFile, find_session_by_id, find_sessions
@@ -261,8 +261,8 @@ def put_evidence_units(connection: sqlite3.Connection) -> int:
 
 def _put_units(connection: sqlite3.Connection, session: LogSession) -> None:
     source = SourceName(session.source)
-    for unit_id in queries.unit_ids_of_path(connection, source, session.id):
-        writes.remove_unit(connection, source, unit_id)
+    for unit_id in stored.unit_ids_of_path(connection, source, session.id):
+        stored.remove_unit(connection, source, unit_id)
     bounds = store.id_range(session.key)
     rows = store.rows_in(connection, "incidents", *bounds, limit=_UNITS_A_SESSION, newest=True)
     said = "type IN ('todo', 'decision')"
@@ -274,9 +274,9 @@ def _put_units(connection: sqlite3.Connection, session: LogSession) -> None:
             id=f"{session.id}/{kind}-{row_id}", source=source, type=kind, title=title, body=body, path=session.id,
             session=session.id, scope=Scope(repo=session.workspace), created=day, last_modified=day,
         )  # fmt: skip
-        writes.put_unit(connection, unit, chunks_of(unit))
+        stored.put_unit(connection, unit, chunks_of(unit))
     connection.execute("UPDATE log_sessions SET unit_generation = generation WHERE key = ?", (session.key,))
-    writes.put_statistics(connection)
+    stored.put_statistics(connection)
 
 
 MAX_NOTE_CHARS = 300

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -15,11 +16,12 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from nugget.config import Environment
 from nugget.errors import IndexUnavailable
 from nugget.index.fulltext import said_parts
 from nugget.infra import files
 
-SCHEMA_VERSION = "4"
+SCHEMA_VERSION = "5"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
 
 NO_INDEX = "there is no index yet"
@@ -194,6 +196,21 @@ def _register_everywhere() -> bool:
         return False
 
 
+def index_folder(brain: Path, environment: Environment) -> Path:
+    """Return where a brain's index lives: `<brain>/.nugget`, or under `$NUGGET_HOME` if the brain is read-only."""
+    folder = brain / ".nugget"
+    try:
+        files.private_folder(folder)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    except OSError:
+        pass
+    name = hashlib.sha256(os.fsencode(brain.resolve())).hexdigest()[:16]
+    folder = environment.home / "indexes" / name
+    files.private_folder(folder)
+    return folder
+
+
 def home_index_file(home: Path) -> Path:
     """Return where the machine's index lies, for `home` = `$NUGGET_HOME`."""
     return home / "index.db"
@@ -216,6 +233,18 @@ def open_home(home: Path) -> sqlite3.Connection:
     the others. Raises IndexUnavailable if it can neither be opened nor created.
     """
     return _open_or_create(home_index_file(home), schemas=_home_schemas(), version=home_version())
+
+
+def open_read_only(home: Path) -> sqlite3.Connection | None:
+    """Return the machine's index, without waiting for any lock; None if there is none of this version."""
+    with suppress(sqlite3.Error):
+        connection = sqlite3.connect(f"{home_index_file(home).as_uri()}?mode=ro", uri=True, timeout=0.1)
+        with suppress(sqlite3.Error):
+            row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+            if row is not None and row[0] == home_version():
+                return connection
+        connection.close()
+    return None
 
 
 def memory_index_file(home: Path, identity: str) -> Path:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
-from nugget.index import queries, writes
+from nugget.index import units as stored
 from nugget.index.connection import connect, remove_database, write_transaction
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
-from nugget.models import Chunk
+from nugget.markdown import body_below_title
 from nugget.text import slugify
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ Progress = Callable[[str, int, int], None]
 """Called with (what is being done, how many are done, how many there are)."""
 
 _UNITS_A_BATCH = 64
+_WHOLE_UNIT_CHARS = 4000
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class VectorCache:
         """Return the vectors that are known, by hash."""
         import numpy as np
 
-        rows = queries.select_in(self._connection, "SELECT hash, vector FROM vectors WHERE hash IN", hashes)
+        rows = stored.select_in(self._connection, "SELECT hash, vector FROM vectors WHERE hash IN", hashes)
         return {key: np.frombuffer(blob, dtype="<f4") for key, blob in rows}
 
     def put(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
@@ -108,7 +109,7 @@ def embed_missing(
     Vectors of another model are dropped first, once this one has shown that it can be had. If another process is
     doing the same, leave it to that one. `prune` drops cached vectors that were not used.
     """
-    is_other = queries.meta(connection, "embedding_model") != embedder.model
+    is_other = stored.meta(connection, "embedding_model") != embedder.model
     if not is_other and not any_missing(connection):
         return Embedded()
     lock = files.try_lock(cache_folder / "embedding.lock")
@@ -141,7 +142,7 @@ def _drop_vectors(connection: sqlite3.Connection, *, model: str) -> None:
     with write_transaction(connection):
         connection.execute("DELETE FROM vectors")
         connection.execute("DELETE FROM unit_vectors")
-        writes.put_meta(connection, embedding_model=model)
+        stored.put_meta(connection, embedding_model=model)
 
 
 def _embed_all(
@@ -153,7 +154,7 @@ def _embed_all(
         texts = _texts(connection, keys)
         ready = _vectors_of({_hash(text): text for its in texts.values() for text in its}, embedder, cache, done)
         sizes = {vector.nbytes for vector in ready.values()}
-        if sizes and len(sizes | {queries.vector_size(connection) or min(sizes)}) > 1:
+        if sizes and len(sizes | {vector_size(connection) or min(sizes)}) > 1:
             # An endpoint answers with vectors of another size now: nothing compares with what was made before.
             cache.clear()
             _drop_vectors(connection, model="")
@@ -194,29 +195,49 @@ def _missing(connection: sqlite3.Connection, *, after: int, limit: int) -> list[
 
 
 def _texts(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, list[str]]:
-    """Return what is to be embedded for each of these units that (still) exists."""
-    units = queries.units_by_key(connection, keys)
-    stored = queries.chunks_of_units(connection, keys)
-    return {
-        key: writes.embedded_texts(
-            units[key],
-            [
-                Chunk(breadcrumb=c.breadcrumb, text=c.text, heading_level=c.heading_level, position=c.position)
-                for c in stored[key]
-            ],
-        )
-        for key in keys
-        if key in units and key in stored
-    }
+    """Return what is to be embedded of each of these units that (still) exists: its chunks, the whole, its own title.
+
+    Of the whole only the beginning is taken: no model reads on for long. A unit of one chunk is that chunk.
+    """
+    chunks = stored.chunks_of_units(connection, keys)
+    texts = {}
+    for key, unit in stored.units_by_key(connection, keys).items():
+        if key in chunks:
+            title = stored.indexed_title(unit.title, unit.body)
+            whole = f"{title}\n{body_below_title(unit.body)}" if title else unit.body
+            parts = [f"{one.breadcrumb}\n{one.text}" if one.breadcrumb else one.text for one in chunks[key]]
+            texts[key] = [*parts, whole[:_WHOLE_UNIT_CHARS], *([title] if title else [])]
+    return texts
+
+
+def vector_size(connection: sqlite3.Connection) -> int | None:
+    """Return the size in bytes of a vector of the index; None if it holds none."""
+    row = connection.execute("SELECT length(embedding) FROM vectors LIMIT 1").fetchone()
+    return int(row[0]) if row else None
+
+
+def put_vectors(
+    connection: sqlite3.Connection, unit_key: int, chunk_keys: Sequence[int], vectors: Sequence[NDArray[np.float32]]
+) -> None:
+    """Give a unit and its chunks the vectors of its `embedded_texts`, in place of what it had."""
+    of_chunks, (whole, *of_title) = vectors[: len(chunk_keys)], vectors[len(chunk_keys) :]
+    connection.executemany(
+        "INSERT OR REPLACE INTO vectors VALUES (?,?)",
+        [(key, vector.tobytes()) for key, vector in zip(chunk_keys, of_chunks, strict=True)],
+    )
+    connection.execute(
+        "INSERT OR REPLACE INTO unit_vectors VALUES (?,?,?)",
+        (unit_key, whole.tobytes(), of_title[0].tobytes() if of_title else None),
+    )
 
 
 def _put(connection: sqlite3.Connection, embedded: Mapping[int, Sequence[str]], ready: Vectors) -> None:
     """Write the vectors of the units that are still what was embedded: another process may have replaced some."""
-    chunks = queries.chunks_of_units(connection, list(embedded))
+    chunks = stored.chunks_of_units(connection, list(embedded))
     for key, texts in _texts(connection, list(embedded)).items():
         vectors = [ready[of_text] for text in texts if (of_text := _hash(text)) in ready]
         if texts == embedded[key] and len(vectors) == len(texts):
-            writes.put_vectors(connection, key, [chunk.key for chunk in chunks[key]], vectors)
+            put_vectors(connection, key, [chunk.key for chunk in chunks[key]], vectors)
 
 
 def _hash(text: str) -> bytes:

@@ -7,15 +7,16 @@ read, a session is one range of ids, and an id alone says where the row stands.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nugget.index.fulltext import asked_word
-from nugget.index.queries import select_in
+from nugget.index.units import select_in
 from nugget.models import SourceName
 from nugget.models.speech import Speaker, SpeechOrigin
+from nugget.sources.files import FilePlace
 
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")
@@ -103,6 +104,15 @@ class ReadState:
     exchanges: int = 0
     waiting: str = "[]"
     problem: str = ""
+
+    @property
+    def place(self) -> FilePlace:
+        """Where to go on reading."""
+        return FilePlace(offset=self.taken, head=self.head, before=self.before)
+
+    def moved_to(self, place: FilePlace, **values: Any) -> ReadState:
+        """Return the state of a file that was read up to a place, with other values changed too."""
+        return replace(self, taken=place.offset, head=place.head, before=place.before, **values)
 
 
 _STATE_COLUMNS = ", ".join(ReadState.__slots__)
@@ -255,6 +265,21 @@ def remove_session_rows(connection: sqlite3.Connection, key: int, *, where: str 
         remove_rows(connection, table, *id_range(key), where=where)
 
 
+def remove_everything(connection: sqlite3.Connection) -> None:
+    """Forget all logs."""
+    for table in (*TABLES, "read_files", "log_sessions"):
+        connection.execute(f"DELETE FROM {table}")
+    for table in ("events_fts", "evidence_fts"):
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+    connection.execute("UPDATE meta SET value = '0' WHERE key = 'said_rows'")
+
+
+def whole_rows(connection: sqlite3.Connection, table: str, key: int) -> list[tuple[Any, ...]]:
+    """Return the rows of a session with all their columns, as `put_rows` takes them."""
+    sql = f"SELECT {_WRITTEN[table]} FROM {table} WHERE id >= ? AND id < ? ORDER BY id"
+    return connection.execute(sql, id_range(key)).fetchall()
+
+
 def row_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
     """Return how many rows of each table a session has."""
     return {
@@ -307,29 +332,12 @@ def rows_in(
 
     `where` is SQL of ours, never a text from outside.
     """
-    rows = list(each_row_in(connection, table, first, end, where=where, limit=limit, newest_first=newest))
-    return rows[::-1] if newest else rows
-
-
-def each_row_in(
-    connection: sqlite3.Connection,
-    table: str,
-    first: int,
-    end: int,
-    *,
-    where: str = "1",
-    limit: int = -1,
-    newest_first: bool = False,
-) -> Iterator[tuple[Any, ...]]:
-    """Return an iterator over the rows with ids from `first` to before `end`, in order or from the end on.
-
-    `where` is SQL of ours, never a text from outside.
-    """
-    order = "DESC" if newest_first else "ASC"
-    return connection.execute(
-        f"SELECT {_COLUMNS[table]} FROM {table} WHERE id >= ? AND id < ? AND {where} ORDER BY id {order} LIMIT ?",
+    rows = connection.execute(
+        f"SELECT {_COLUMNS[table]} FROM {table} WHERE id >= ? AND id < ? AND {where} "
+        f"ORDER BY id {'DESC' if newest else 'ASC'} LIMIT ?",
         (first, end, limit),
-    )
+    ).fetchall()
+    return rows[::-1] if newest else rows
 
 
 def rows_by_id(connection: sqlite3.Connection, table: str, row_ids: Iterable[int]) -> list[tuple[Any, ...]]:

@@ -26,13 +26,13 @@ from nugget.index.log_ingest import read_log, remove_messages, reset_session
 from nugget.index.session_rows import Run
 from nugget.infra import files
 from nugget.models import Problem, SourceName
-from nugget.redaction import allow_list, redact, rules_stamp
+from nugget.redaction import allow_list, rules_stamp
+from nugget.redaction.batches import redacted_all
 from nugget.sources.logs import Log, find_logs
 
 READING_VERSION = 1
 """Raise it when what is read of a file changes: everything is then read again."""
 _MEGABYTE = 1_000_000
-_BATCH_ROWS = 2000
 
 Progress = Callable[[str, int, int], None]
 
@@ -86,7 +86,7 @@ def ingest_all(
         if not settings.history.enabled:
             if known:
                 with write_transaction(connection):
-                    _forget_everything(connection)
+                    store.remove_everything(connection)
             return Ingested(removed=len(known))
         logs = find_logs(environment, settings, brain)
         gone = known.keys() - {file.path for log in logs for file in log.files}
@@ -207,43 +207,30 @@ def _forget_gone(connection: sqlite3.Connection, gone: Iterable[str], present: s
 
 def _forget_other_rules(connection: sqlite3.Connection, settings: Settings) -> None:
     """Forget what was read by other rules, to be read again; sessions whose files are gone are redacted again."""
-    known = connection.execute("SELECT value FROM meta WHERE key = 'events_rules'").fetchone()
-    if known[0] == _rules(settings):
+    if connection.execute("SELECT value FROM meta WHERE key = 'events_rules'").fetchone()[0] == _rules(settings):
         return
     allow = allow_list(settings)
     with write_transaction(connection):
-        if known[0]:
-            kept = "id >> 34 IN (SELECT key FROM log_sessions WHERE gone = 1)"
-            for table in store.SAID:
-                connection.execute(f"CREATE TEMP TABLE kept_{table} AS SELECT * FROM {table} WHERE {kept}")
-            edits = connection.execute(f"SELECT * FROM file_edits WHERE {kept} ORDER BY id").fetchall()
-            _forget_everything(connection, keep="gone = 1")
-            for table in store.SAID:
-                rows = connection.execute(f"SELECT * FROM temp.kept_{table} ORDER BY id")
-                while some := rows.fetchmany(_BATCH_ROWS):
-                    store.put_rows(connection, table, [_redacted_again(table, row, allow) for row in some])
-                connection.execute(f"DROP TABLE temp.kept_{table}")
-            store.put_rows(connection, "file_edits", edits)
-            connection.execute("UPDATE log_sessions SET derived = 0, generation = generation + 1")
+        for key, is_gone in connection.execute("SELECT key, gone FROM log_sessions").fetchall():
+            kept = {table: _redacted_rows(connection, table, key, allow) for table in store.TABLES[:4] if is_gone}
+            store.remove_session_rows(connection, key)
+            for table, rows in kept.items():
+                store.put_rows(connection, table, rows)
+        connection.execute("DELETE FROM read_files")
+        connection.execute("DELETE FROM log_sessions WHERE gone = 0")
+        connection.execute("UPDATE log_sessions SET derived = 0, generation = generation + 1")
         connection.execute("UPDATE meta SET value = ? WHERE key = 'events_rules'", (_rules(settings),))
 
 
-def _redacted_again(table: str, row: Sequence[Any], allow: Sequence[re.Pattern[str]]) -> list[Any]:
-    """Return a row with its text redacted by the rules of today."""
-    column = {"events": 4, "command_inputs": 2, "pane_output": 3}[table]
-    cleaned = [*row]
-    cleaned[column] = redact(row[column], allow=allow).text
-    return cleaned
-
-
-def _forget_everything(connection: sqlite3.Connection, *, keep: str = "0") -> None:
-    """Forget all logs but the rows of sessions that an SQL condition names."""
-    for table in (*store.TABLES, "read_files"):
-        connection.execute(f"DELETE FROM {table}")
-    connection.execute(f"DELETE FROM log_sessions WHERE NOT ({keep})")
-    for table in ("events_fts", "evidence_fts"):
-        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
-    connection.execute("UPDATE meta SET value = '0' WHERE key = 'said_rows'")
+def _redacted_rows(
+    connection: sqlite3.Connection, table: str, key: int, allow: Sequence[re.Pattern[str]]
+) -> list[list[Any]]:
+    """Return the rows of a session, redacted by the rules of today."""
+    column = {"events": 4, "command_inputs": 2, "pane_output": 3, "file_edits": 2}[table]
+    rows = [[*row] for row in store.whole_rows(connection, table, key)]
+    for row, text in zip(rows, redacted_all([row[column] for row in rows], allow=allow), strict=True):
+        row[column] = text
+    return rows
 
 
 def _rules(settings: Settings) -> str:

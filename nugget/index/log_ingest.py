@@ -13,7 +13,6 @@ from nugget.errors import NuggetError, reason_of
 from nugget.index import events as store
 from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, LogSession, ReadState
-from nugget.index.queries import select_in
 from nugget.index.session_rows import (
     LEFT,
     RECALLED,
@@ -28,12 +27,13 @@ from nugget.index.session_rows import (
     stored_calls,
 )
 from nugget.index.shell_ingest import read_shell
+from nugget.index.units import select_in
 from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models import Event, EventKind, Session, SourceName
 from nugget.redaction import is_excluded_project
 from nugget.sources.channels import Message, channel_of_session, read_channel
 from nugget.sources.claude_code import SAID, TranscriptPart, read_part
-from nugget.sources.files import FilePlace, LogFile, place_of, resumed
+from nugget.sources.files import LogFile, place_of, resumed
 from nugget.sources.logs import Log, Reader
 from nugget.sources.sessions import SessionFile, read_any
 
@@ -43,20 +43,15 @@ EXCLUDED = "excluded"
 
 def read_log(run: Run, log: Log) -> None:
     """Read what is new in a log; what cannot be read is noted as a problem of its file."""
-    states = store.read_states(run.connection, [file.path for file in log.files])
+    paths = [file.path for file in log.files]
+    states = store.read_states(run.connection, paths)
     if log.reader is Reader.SHELL:
-        read_bytes = run.bytes_read
-        session = read_shell(run, log, states)
-        if run.bytes_read > read_bytes:
-            run.sessions[session.key] = None
-            with write_transaction(run.connection):
-                ids = Ids(session.key, session.last_number)
-                store.put_session(run.connection, ids, workspace=_workspace_of(session.folder))
+        read_shell(run, log, states, workspace_of=_workspace_of)
         return
-    if any(not _has_grown(state) for state in states.values()):
+    if not all(map(_has_grown, states.values())):
         for state in states.values():
             _begin_again(run, state)
-        states = store.read_states(run.connection, [file.path for file in log.files])
+        states = store.read_states(run.connection, paths)
     read = {Reader.LINES: _read_transcript, Reader.CHANNEL: _read_channel}.get(log.reader, _read_whole)
     for file in log.files:
         state = states.get(file.path, ReadState(path=file.path, part=file.part))
@@ -101,8 +96,7 @@ def _has_grown(state: ReadState) -> bool:
     if not state.taken:
         return True
     with suppress(OSError), Path(state.path).open("rb") as file:
-        place = FilePlace(offset=state.taken, head=state.head, before=state.before)
-        return not resumed(file, place, file.seek(0, 2))[1]
+        return not resumed(file, state.place, file.seek(0, 2))[1]
     return True
 
 
@@ -120,10 +114,11 @@ def _begin_again(run: Run, state: ReadState) -> None:
 def _read_transcript(run: Run, log: Log, file: LogFile, state: ReadState) -> None:
     """Read a transcript of Claude Code on, a part at a time."""
     path = Path(file.path)
-    session = None
-    while True:
+    session, is_last = None, False
+    while not is_last:
         waiting = [call.event for call in read_calls(state.waiting).values()]
         part = read_part(path, taken=state.taken, exchanges=state.exchanges, waiting=waiting)
+        is_last = part.is_last
         if session is None:
             session = _claimed(run, log, file, log.id)
             state = _put_state(run, replace(state, session=session.key))
@@ -135,16 +130,11 @@ def _read_transcript(run: Run, log: Log, file: LogFile, state: ReadState) -> Non
         with path.open("rb") as opened:
             place = place_of(opened, part.taken)
         with write_transaction(run.connection):
+            session = store.log_session(run.connection, session.key) or session
             state = _put_part(run, session, state, part)
             # A file that is not finished has no size yet, so that an interrupted ingest is known to go on with it.
-            state = replace(
-                state, size=file.size if part.is_last else -1, taken=part.taken, head=place.head, before=place.before,
-                exchanges=part.exchanges,
-            )  # fmt: skip
+            state = state.moved_to(place, size=file.size if is_last else -1, exchanges=part.exchanges)
             store.put_state(run.connection, state)
-        if part.is_last:
-            return
-        session = store.log_session(run.connection, session.key)
 
 
 def _put_part(run: Run, session: LogSession, state: ReadState, part: TranscriptPart) -> ReadState:
@@ -218,23 +208,18 @@ def _put_messages(run: Run, channel: str, messages: Sequence[Message], state: Re
     """Write messages of a channel, but for those that it has: sender and receiver both record them."""
     if not messages:
         return
-    session = store.claim_session(
-        run.connection, source=SourceName.BRIDGE, session_id=channel, path=state.path
-    )  # fmt: skip
-    bounds = store.id_range(session.key)
-    known, number = set(), 0
-    for record, own in run.connection.execute("SELECT record, number FROM events WHERE id >= ? AND id < ?", bounds):
-        known.add(record)
-        number = max(number, own)
+    session = store.claim_session(run.connection, source=SourceName.BRIDGE, session_id=channel, path=state.path)
+    sql = "SELECT record, number FROM events WHERE id >= ? AND id < ?"
+    known = dict(run.connection.execute(sql, store.id_range(session.key)))
+    number = max(known.values(), default=0)
     ids = Ids(session.key, session.last_number)
     rows = []
     for message in messages:
         text = run.clean(message.shown)
-        if message_hash(text) in known:
-            continue
-        known.add(message_hash(text))
-        number += 1
-        rows.append(message_row(message, text, run.clean(message.sender), ids, number, state.key))
+        if message_hash(text) not in known:
+            number += 1
+            known[message_hash(text)] = number
+            rows.append(message_row(message, text, run.clean(message.sender), ids, number, state.key))
     store.put_rows(run.connection, "events", rows)
     ended = max([session.ended_ms or 0, *(row[1] for row in rows)])
     store.put_session(run.connection, ids, ended_ms=ended or None)
@@ -248,11 +233,8 @@ def _read_channel(run: Run, log: Log, file: LogFile, state: ReadState) -> None:
         place = place_of(opened, taken)
     with write_transaction(run.connection):
         session = store.claim_session(run.connection, source=SourceName.BRIDGE, session_id=log.id, path=file.path)
-        state = replace(
-            state, session=session.key, size=file.size, taken=taken, head=place.head, before=place.before
-        )  # fmt: skip
-        state = replace(state, key=store.put_state(run.connection, state))
-        _put_messages(run, log.id, messages, state)
+        state = state.moved_to(place, session=session.key, size=file.size)
+        _put_messages(run, log.id, messages, replace(state, key=store.put_state(run.connection, state)))
 
 
 def _read_whole(run: Run, log: Log, file: LogFile, state: ReadState) -> None:

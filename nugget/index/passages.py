@@ -10,9 +10,10 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 
 from nugget.index.events import MARKS, id_range, table_of
-from nugget.index.queries import select_in
+from nugget.index.units import select_in
 from nugget.models import Filter, SourceName
 from nugget.models.speech import Evidence, Speaker, SpeechOrigin
 
@@ -176,6 +177,33 @@ def sessions_like(connection: sqlite3.Connection, source: SourceName, prefix: st
     """Return the keys of the sessions of a source whose id begins with this, at most a few, by id."""
     sql = "SELECT id, key FROM log_sessions WHERE source = ? AND id >= ? AND id < ? AND gone = 0 ORDER BY id LIMIT 5"
     return dict(connection.execute(sql, (source, prefix, prefix + "\U0010ffff")).fetchall())
+
+
+_PAST = (
+    "(SELECT key, id FROM log_sessions WHERE workspace = ? AND id IS NOT ? AND source != 'bridge' "
+    "ORDER BY ended_ms DESC NULLS LAST, key DESC LIMIT 30) s"
+)
+"""The latest sessions of a workspace, without the one that is asking."""
+
+
+def last_incident(connection: sqlite3.Connection, workspace: str, *, without: str | None) -> tuple[Any, ...] | None:
+    """Return (title, text, session, ts_ms, fixed_by) of the latest failure in a workspace, if there is one."""
+    row: tuple[Any, ...] | None = connection.execute(
+        f"SELECT title, text, s.id, ts_ms, fixed_by FROM {_PAST} CROSS JOIN incidents i ON i.id >= s.key << 34 "
+        "AND i.id < s.key + 1 << 34 ORDER BY ts_ms DESC LIMIT 1",
+        (workspace, without),
+    ).fetchone()
+    return row
+
+
+def open_todos(connection: sqlite3.Connection, workspace: str, *, without: str | None, limit: int) -> list[str]:
+    """Return the open todos of a workspace, newest first, without duplicates."""
+    rows = connection.execute(
+        f"SELECT text FROM {_PAST} CROSS JOIN working_notes n ON n.id >= s.key << 34 AND n.id < s.key + 1 << 34 "
+        "WHERE is_open = 1 AND type = 'todo' GROUP BY text ORDER BY max(ts_ms) DESC, text DESC LIMIT ?",
+        (workspace, without, limit),
+    )
+    return [row[0] for row in rows]
 
 
 def _tests(source: SourceName, filter_: Filter, moment: str) -> tuple[str, list[object]]:

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from nugget.index.fulltext import terms_of
-from nugget.index.queries import select_in
+from nugget.index.units import select_in
 from nugget.models import Scope, Speaker, SpeechOrigin
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.models.speech import evidence_of
@@ -24,8 +24,9 @@ _NUGGET_COLUMNS = (
     "id, workspace, type, path, symbol, confidence, session, agent, session_started, extracted_at, stale_after, "
     "file_hash, summary, detail, source_prompt, method, details"
 )
-_SESSION_COLUMNS = "session, workspace, agent, title, first_prompt, started, ended, branch, transcript, records, file"
-_BRIEF_COLUMNS = "id, type, path, symbol, confidence, session_started, extracted_at, stale_after, file_hash"
+_BRIEF_COLUMNS = (
+    "n.id, n.type, n.path, n.symbol, n.confidence, n.session_started, n.extracted_at, n.stale_after, n.file_hash"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,9 @@ def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord,
     connection.executemany(
         "INSERT INTO file_touches VALUES (?,?,?,?,?,?,?,?,?)",
         [
-            (
-                file, record.workspace, record.session, touch.path, touch.action, _stamp(touch.at), touch.before_hash,
-                touch.after_hash, touch.previous_path,
-            )
-            for touch in record.touches
+            (file, record.workspace, record.session, one.path, one.action, _stamp(one.at), one.before_hash,
+             one.after_hash, one.previous_path)
+            for one in record.touches
         ],
     )  # fmt: skip
 
@@ -108,42 +107,36 @@ def brief_at(
     connection: sqlite3.Connection, workspace: str, *, paths: Sequence[str], folders: Sequence[str] = (),
     below: Sequence[str] = (), types: Sequence[str] = (), since: datetime | None = None,
 ) -> list[BriefNugget]:  # fmt: skip
-    """The nuggets scoped to one of `paths`, to a file right in one of `folders`, or to anything below one of `below`.
+    """Return the nuggets scoped to one of `paths`, to a file right in one of `folders`, or to anything `below` one.
 
     The path `''` stands for those of the whole workspace; below `''` lies everything.
     """
-    more, parameters = _admitted(types, since)
-    start = f"SELECT {_BRIEF_COLUMNS} FROM nuggets WHERE workspace = ? {more} AND"
-    fixed = (workspace, *parameters)
-    found: dict[str, BriefNugget] = {}
-    for column, values in (("path", paths), ("folder", folders)):
-        for row in select_in(connection, f"{start} {column} IN", list(values), fixed):
-            # A nugget of the whole workspace has no folder, but the column must hold something.
-            if column == "path" or row[2]:
-                found[row[0]] = _brief(row)
+    start, fixed = _brief_query(workspace, types, since)
+    rows = [*select_in(connection, f"{start} AND path IN", list(paths), fixed)]
+    # A nugget of the whole workspace has no folder, but the column must hold something.
+    rows += select_in(connection, f"{start} AND path != '' AND folder IN", list(folders), fixed)
     for folder in below:
-        low, high = (f"{folder}/", f"{folder}0") if folder else ("", _LAST_CHARACTER)
-        for row in connection.execute(f"{start} path >= ? AND path < ?", (*fixed, low, high)):
-            found[row[0]] = _brief(row)
-    return list(found.values())
+        rows += connection.execute(f"{start} AND path >= ? AND path < ?", (*fixed, *_bounds_below(folder)))
+    return list({row[0]: _brief(row) for row in rows}.values())
 
 
 def search_brief(
     connection: sqlite3.Connection, workspace: str, text: str, *, chunks: int, limit: int,
     types: Sequence[str] = (), since: datetime | None = None,
 ) -> dict[str, tuple[BriefNugget, float]]:  # fmt: skip
-    """The nuggets of a workspace in which words of a text stand, by id, with their BM25 scores (higher is better)."""
+    """Return the nuggets of a workspace in which words of a text stand, by id, with their BM25 scores."""
     terms = terms_of(connection, text, chunks=chunks)
     if not terms.match:
         return {}
-    more, parameters = _admitted(types, since, table="n.")
-    columns = ", ".join(f"n.{column}" for column in _BRIEF_COLUMNS.split(", "))
+    start, fixed = _brief_query(workspace, types, since)
+    start = start.replace(
+        "FROM nuggets n",
+        ", -bm25(units_fts, 2.0, 1.0, 0.5) AS score FROM units_fts JOIN units u ON u.key = units_fts.rowid "
+        "JOIN nuggets n ON n.id = u.id",
+    )
     rows = connection.execute(
-        f"""SELECT {columns}, -bm25(units_fts, 2.0, 1.0, 0.5) AS score
-            FROM units_fts JOIN units u ON u.key = units_fts.rowid JOIN nuggets n ON n.id = u.id
-            WHERE units_fts MATCH ? AND u.source = 'provenance' AND n.workspace = ? {more}
-            ORDER BY score DESC LIMIT ?""",
-        (terms.match, workspace, *parameters, limit),
+        f"{start} AND units_fts MATCH ? AND u.source = 'provenance' ORDER BY score DESC LIMIT ?",
+        (*fixed, terms.match, limit),
     )
     return {row[0]: (_brief(row), row[-1]) for row in rows}
 
@@ -153,9 +146,8 @@ def brief_of_ids(
     since: datetime | None = None,
 ) -> dict[str, BriefNugget]:  # fmt: skip
     """Return those of the nuggets that belong to a workspace."""
-    more, parameters = _admitted(types, since)
-    start = f"SELECT {_BRIEF_COLUMNS} FROM nuggets WHERE workspace = ? {more} AND id IN"
-    return {row[0]: _brief(row) for row in select_in(connection, start, ids, (workspace, *parameters))}
+    start, fixed = _brief_query(workspace, types, since)
+    return {row[0]: _brief(row) for row in select_in(connection, f"{start} AND n.id IN", ids, fixed)}
 
 
 def paths_with_hash(connection: sqlite3.Connection, workspace: str, file_hash: str) -> set[str]:
@@ -168,29 +160,18 @@ def paths_with_hash(connection: sqlite3.Connection, workspace: str, file_hash: s
 
 def naming(connection: sqlite3.Connection, workspace: str, ids: Sequence[str], word: str) -> set[str]:
     """Return those of the nuggets whose summary, detail or evidence holds a word (as a part of a text, case counts)."""
-    rows = select_in(
-        connection,
-        """SELECT id FROM nuggets WHERE workspace = ?
-           AND (instr(summary, ?) OR instr(detail, ?) OR instr(details, ?)) AND id IN""",
-        ids,
-        (workspace, word, word, word),
-    )
-    return {row[0] for row in rows}
+    sql = "SELECT id FROM nuggets WHERE workspace = ? AND instr(summary || detail || details, ?) AND id IN"
+    return {row[0] for row in select_in(connection, sql, ids, (workspace, word))}
 
 
 def has_newer(connection: sqlite3.Connection, workspace: str, nugget: BriefNugget, paths: Sequence[str]) -> bool:
     """Return whether a later session has a nugget of the same type and symbol at one of these paths."""
-    started = connection.execute("SELECT session_started, session FROM nuggets WHERE id = ?", (nugget.id,)).fetchone()
-    if started is None or started[0] is None:
-        return False
-    rows = select_in(
-        connection,
-        """SELECT 1 FROM nuggets WHERE workspace = ? AND type = ? AND session_started > ? AND session != ?
-           AND symbol IS ? AND path IN""",
-        paths,
-        (workspace, nugget.type, started[0], started[1], nugget.symbol),
+    sql = (
+        "SELECT 1 FROM nuggets later JOIN nuggets n ON n.id = ? WHERE later.workspace = ? AND later.type = n.type "
+        "AND later.session_started > n.session_started AND later.session != n.session AND later.symbol IS n.symbol "
+        "AND later.path IN"
     )
-    return next(rows, None) is not None
+    return next(select_in(connection, sql, paths, (nugget.id, workspace)), None) is not None
 
 
 def scoped_paths(connection: sqlite3.Connection, workspace: str) -> dict[str, int]:
@@ -206,13 +187,12 @@ def nugget_list(
     connection: sqlite3.Connection, workspace: str, *, types: Sequence[str] = (), session: str | None = None
 ) -> Iterator[Nugget]:
     """Yield the nuggets of a workspace, those of the newest session first."""
-    more, parameters = _admitted(types, None)
     rows = connection.execute(
-        f"""SELECT {_NUGGET_COLUMNS} FROM nuggets WHERE workspace = ? AND (? IS NULL OR session = ?) {more}
+        f"""SELECT {_NUGGET_COLUMNS} FROM nuggets WHERE workspace = ? AND (? IS NULL OR session = ?)
             ORDER BY session_started DESC, session, length(id), id""",
-        (workspace, session, session, *parameters),
+        (workspace, session, session),
     )
-    return (_nugget(row) for row in rows)
+    return (nugget for nugget in map(_nugget, rows) if not types or nugget.type in types)
 
 
 def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
@@ -224,15 +204,26 @@ def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
 def sessions(
     connection: sqlite3.Connection, workspace: str, *, since: datetime | None = None, prefix: str = ""
 ) -> list[IndexedSession]:
-    """The sessions of a workspace, newest first: that began at `since` or later, whose ids begin with `prefix`."""
+    """Return the sessions of a workspace, newest first, that ended at `since` or later and whose ids begin so."""
     rows = connection.execute(
-        f"""SELECT {_SESSION_COLUMNS}, (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
+        """SELECT session, agent, title, first_prompt, started, ended, branch, transcript, records, file,
+               (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
                (SELECT count(*) FROM file_touches t WHERE t.file = s.file)
             FROM provenance_sessions s WHERE workspace = ? AND (? IS NULL OR coalesce(ended, started) >= ?)
             AND substr(session, 1, ?) = ? ORDER BY started DESC, session""",
         (workspace, _stamp(since), _stamp(since), len(prefix), prefix),
     )
-    return [IndexedSession(record=_record(row), file=row[10], nuggets=row[11], files=row[12]) for row in rows]
+    return [
+        IndexedSession(
+            record=SessionRecord(
+                session=session, workspace=workspace, agent=agent, title=title, first_prompt=first_prompt,
+                started=_moment(started), ended=_moment(ended), branch=branch, transcript=transcript, records=records,
+            ),
+            file=file, nuggets=nuggets, files=files,
+        )
+        for (session, agent, title, first_prompt, started, ended, branch, transcript, records, file, nuggets,
+             files) in rows
+    ]  # fmt: skip
 
 
 def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
@@ -252,22 +243,16 @@ def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
 def sessions_touching(
     connection: sqlite3.Connection, workspace: str, paths: Sequence[str], *, below: Sequence[str] = ()
 ) -> list[tuple[IndexedSession, tuple[TouchAction, ...]]]:
-    """The sessions that touched one of these files, or anything below a folder, newest first, with what they did."""
-    found: dict[str, list[TouchAction]] = {}
-    rows: list[Any] = list(
-        select_in(connection, "SELECT file, action FROM file_touches WHERE workspace = ? AND path IN", paths,
-                  (workspace,))
-    )  # fmt: skip
+    """Return the sessions that touched one of these files, or anything below a folder, newest first, with how."""
+    start = "SELECT file, action FROM file_touches WHERE workspace = ?"
+    rows: list[Any] = list(select_in(connection, f"{start} AND path IN", paths, (workspace,)))
     for folder in below:
-        low, high = (f"{folder}/", f"{folder}0") if folder else ("", _LAST_CHARACTER)
-        rows += connection.execute(
-            "SELECT file, action FROM file_touches WHERE workspace = ? AND path >= ? AND path < ?",
-            (workspace, low, high),
-        )
+        rows += connection.execute(f"{start} AND path >= ? AND path < ?", (workspace, *_bounds_below(folder)))
+    found: dict[str, dict[TouchAction, None]] = {}
     for file, action in rows:
-        found.setdefault(file, []).append(TouchAction(action))
-    known = {session.file: session for session in sessions(connection, workspace)} if found else {}
-    return [(session, tuple(dict.fromkeys(found[file]))) for file, session in known.items() if file in found]
+        found.setdefault(file, {})[TouchAction(action)] = None
+    known = sessions(connection, workspace) if found else []
+    return [(session, tuple(found[session.file])) for session in known if session.file in found]
 
 
 def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tuple[str, str]]:
@@ -309,15 +294,36 @@ def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime
     return _moment(row[0])
 
 
-def _admitted(types: Sequence[str], since: datetime | None, *, table: str = "") -> tuple[str, list[object]]:
-    conditions, parameters = "", list[object]()
+def stated_rules(connection: sqlite3.Connection, workspace: str, *, limit: int, today: date) -> list[tuple[str, str]]:
+    """Return (path, summary) of the constraints and caveats that the user typed, constraints first, the latest first.
+
+    Nobody has reviewed a nugget, so that what an agent, a tool or a pasted text says is not passed on as a rule.
+    """
+    rows = connection.execute(
+        "SELECT path, summary FROM nuggets WHERE workspace = ? AND type IN ('constraint', 'caveat') "
+        "AND json_extract(details, '$.speaker') = 'user' AND json_extract(details, '$.origin') = 'typed' "
+        "AND (stale_after IS NULL OR stale_after >= ?) "
+        "ORDER BY type = 'caveat', confidence DESC, session_started DESC LIMIT ?",
+        (workspace, today.isoformat(), limit),
+    )
+    return rows.fetchall()
+
+
+def _brief_query(workspace: str, types: Sequence[str], since: datetime | None) -> tuple[str, list[object]]:
+    """Return the SELECT of the nuggets of a workspace that are of these types and not older, with its parameters."""
+    sql = f"SELECT {_BRIEF_COLUMNS} FROM nuggets n WHERE n.workspace = ?"
+    parameters: list[object] = [workspace, *types]
     if types:
-        conditions += f" AND {table}type IN ({','.join('?' * len(types))})"
-        parameters += types
+        sql += f" AND n.type IN ({','.join('?' * len(types))})"
     if since is not None:
-        conditions += f" AND coalesce({table}session_started, {table}extracted_at, '') >= ?"
+        sql += " AND coalesce(n.session_started, n.extracted_at, '') >= ?"
         parameters.append(_stamp(since))
-    return conditions, parameters
+    return sql, parameters
+
+
+def _bounds_below(folder: str) -> tuple[str, str]:
+    """Return between which texts the paths below a folder stand."""
+    return (f"{folder}/", f"{folder}0") if folder else ("", _LAST_CHARACTER)
 
 
 def _nugget_row(file: str, record: SessionRecord, nugget: Nugget) -> tuple[object, ...]:
@@ -354,14 +360,6 @@ def _nugget(row: Any) -> Nugget:
         file_hash=file_hash, method=method,
         evidence=tuple(map(evidence_of, details["evidence"])), speaker=Speaker(details.get("speaker", Speaker.AGENT)),
         origin=SpeechOrigin(details.get("origin", SpeechOrigin.WRITTEN)),
-    )  # fmt: skip
-
-
-def _record(row: Any) -> SessionRecord:
-    session, workspace, agent, title, first_prompt, started, ended, branch, transcript, records = row[:10]
-    return SessionRecord(
-        session=session, workspace=workspace, agent=agent, title=title, first_prompt=first_prompt,
-        started=_moment(started), ended=_moment(ended), branch=branch, transcript=transcript, records=records,
     )  # fmt: skip
 
 

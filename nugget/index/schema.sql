@@ -46,7 +46,6 @@ CREATE TABLE chunks (
     unit_key INTEGER NOT NULL REFERENCES units (key),
     position INTEGER NOT NULL,          -- from 0, in the order of the unit
     heading_breadcrumb TEXT NOT NULL,
-    heading_level INTEGER NOT NULL,
     content TEXT NOT NULL               -- without the breadcrumb
 );
 CREATE INDEX chunks_unit ON chunks (unit_key, position);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -76,11 +76,6 @@ class ShellSession:
         """Return how far a file was read."""
         return self.states.get(file.path) or ReadState(path=file.path, session=self.ids.key)
 
-    def place(self, file: LogFile) -> FilePlace:
-        """Return where to go on reading a file."""
-        state = self.state(file)
-        return FilePlace(offset=state.taken, head=state.head, before=state.before)
-
     def refresh_ids(self) -> None:
         """Count on from the last id that was given: another process may have derived incidents meanwhile."""
         sql = "SELECT last_number FROM log_sessions WHERE key = ?"
@@ -94,10 +89,7 @@ class ShellSession:
         connection = self.run.connection
         with write_transaction(connection):
             self.run.put_rows(rows)
-            state = replace(
-                self.state(file), session=self.ids.key, size=-1, taken=place.offset, head=place.head,
-                before=place.before, exchanges=exchanges,
-            )  # fmt: skip
+            state = self.state(file).moved_to(place, session=self.ids.key, size=-1, exchanges=exchanges)
             self.states[file.path] = replace(state, key=store.put_state(connection, state))
             store.put_session(connection, self.ids, ended_ms=self.ts_ms or None, folder=self.folder)
             connection.execute(
@@ -107,12 +99,12 @@ class ShellSession:
         self.run.malformed += malformed
 
 
-def read_shell(run: Run, log: Log, states: dict[str, ReadState]) -> store.LogSession:
-    """Read what the files of a shell session have gained; return the session as it is then."""
-    session = store.find_log_session(run.connection, log.id, SourceName.SHELL)
-    if session is None:
-        with write_transaction(run.connection):
-            session = store.claim_session(run.connection, source=SourceName.SHELL, session_id=log.id, path=log.path)
+def read_shell(
+    run: Run, log: Log, states: dict[str, ReadState], *, workspace_of: Callable[[str | None], str | None]
+) -> None:
+    """Read what the files of a shell session have gained."""
+    with write_transaction(run.connection):
+        session = store.claim_session(run.connection, source=SourceName.SHELL, session_id=log.id, path=log.path)
     shell = _resumed(run, session, states)
     before = run.bytes_read
     files = {Path(file.path).name: file for file in log.files}
@@ -122,18 +114,20 @@ def read_shell(run: Run, log: Log, states: dict[str, ReadState]) -> store.LogSes
     for name in (EVENTS, INPUT, *STREAMS):
         file = files.get(name) or LogFile(path=str(Path(log.path, name)), size=-1, mtime_ns=0)
         read = _read_events if name == EVENTS else _read_text
-        for path in (rotated_rest(Path(file.path), shell.place(file)), Path(file.path)):
+        for path in (rotated_rest(Path(file.path), shell.state(file).place), Path(file.path)):
             if path is not None:
                 read(shell, path, file, is_searched=name in searched)
     with write_transaction(run.connection):
         if run.bytes_read > before:
+            run.sessions[session.key] = None
             _forget_old_output(run, session.key)
+            shell.refresh_ids()
+            store.put_session(run.connection, shell.ids, workspace=workspace_of(shell.folder))
         for file in log.files:
             state = shell.state(file)
             is_waiting = state.taken < file.size and Path(file.path).name != EVENTS  # for the end of its last line
             state = replace(state, size=-1 if is_waiting else file.size, mtime_ns=file.mtime_ns)
             store.put_state(run.connection, state)
-    return store.log_session(run.connection, session.key) or session
 
 
 def _resumed(run: Run, session: store.LogSession, states: dict[str, ReadState]) -> ShellSession:
@@ -153,7 +147,7 @@ def _resumed(run: Run, session: store.LogSession, states: dict[str, ReadState]) 
 def _read_events(shell: ShellSession, path: Path, file: LogFile, *, is_searched: bool) -> None:
     """Read the events that a file has gained; `file` is the log's, also if `path` was moved away."""
     run = shell.run
-    for batch in read_events(path, shell.place(file)):
+    for batch in read_events(path, shell.state(file).place):
         shell.refresh_ids()
         events, edits = _event_rows(batch.events, shell)
         _clean(events, 2, _MAX_NAME_CHARS, run)  # also what should be a plain name
@@ -174,7 +168,7 @@ def _read_events(shell: ShellSession, path: Path, file: LogFile, *, is_searched:
 
 def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: bool) -> None:
     run, name = shell.run, Path(file.path).name
-    part = read_text(path, shell.place(file), now_ms=run.now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
+    part = read_text(path, shell.state(file).place, now_ms=run.now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
     if part is None:
         return
     given = [line.text for line in part.lines]

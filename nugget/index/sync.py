@@ -1,7 +1,8 @@
-"""Bring the index of a brain in line with its files: read what changed, write it in one transaction, then embed it.
+"""Bring an index in line with files: that of a brain, and the machine's with canon, memory and provenance.
 
-Safe to kill at any point and to run twice at once: a lock admits one writer, readers go on reading, and what was not
-finished is found again by the next sync.
+A brain is read and written in one transaction. What else there is is written a batch of files at a time, so that other
+writers get their turn. Vectors follow when all words are in. Safe to kill at any point and to run twice at once: what
+was not finished is found again by the next sync.
 """
 
 from __future__ import annotations
@@ -10,46 +11,43 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_ISREG
 
 from nugget.config import Environment
-from nugget.errors import IndexUnavailable, reason_of
-from nugget.index import Unusable, queries, writes
-from nugget.index.connection import connect, create, open_existing, remove_database, write_transaction
-from nugget.index.documents import SyncResult, chunks_of
-from nugget.index.embed import Embedded, Progress, embed_missing, model_problem
+from nugget.errors import IndexUnavailable
+from nugget.index import SyncResult, Unusable
+from nugget.index import units as stored
+from nugget.index.connection import connect, create, index_folder, open_existing, remove_database, write_transaction
+from nugget.index.embed import Progress as Progress
+from nugget.index.embed import embed_missing, model_problem
+from nugget.index.provenance import put_record, remove_record
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
-from nugget.models import FileState, Problem, SourceName
+from nugget.markdown import chunk_markdown
+from nugget.models import Chunk, FileState, Problem, SourceName, Unit
+from nugget.sources import DocumentSource, ReadDocument
 from nugget.sources import brain as brain_source
-from nugget.text import estimate_tokens, printable
-
-__all__ = ["IndexState", "Progress", "SyncResult", "index_folder", "pending_changes", "sync"]
+from nugget.sources.nugget_store import NuggetUnits
+from nugget.text import estimate_tokens
 
 _BRAIN = SourceName.BRAIN
+_FILES_A_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexState:
-    """How the index stands to the files.
+class DocumentChanges:
+    """The files of a source that differ from what the index has seen: (key, place), and the keys of those gone."""
 
-    `behind` counts the changed files that an answer does not know of yet; `other_model` says that the index has no
-    vectors of the configured model. Both want a sync of its own, in the background. `model_problem` says why the last
-    sync could not have that model, `rebuilt` why an index that was there has just been rebuilt.
-    """
+    modified: tuple[tuple[str, Path], ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: int = 0
 
-    rebuilt: str | None = None
-    behind: int = 0
-    other_model: bool = False
-    model_problem: str | None = None
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether a sync would change the answer."""
-        return self.behind > 0 or (self.other_model and not self.model_problem)
+    def __len__(self) -> int:
+        return len(self.modified) + len(self.removed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +59,6 @@ class _Sync:
     embedder: Embedder | None
     unavailable: str | None
     progress: Progress | None
-
-
-def index_folder(brain: Path, environment: Environment) -> Path:
-    """Return where a brain's index lives: `<brain>/.nugget`, or under `$NUGGET_HOME` if the brain is read-only."""
-    folder = brain / ".nugget"
-    try:
-        files.private_folder(folder)
-        if os.access(folder, os.W_OK | os.X_OK):
-            return folder
-    except OSError:
-        pass
-    name = hashlib.sha256(os.fsencode(brain.resolve())).hexdigest()[:16]
-    folder = environment.home / "indexes" / name
-    files.private_folder(folder)
-    return folder
 
 
 def pending_changes(brain: Path, environment: Environment) -> int | None:
@@ -133,7 +116,7 @@ def _update(run: _Sync, connection: sqlite3.Connection, *, in_passing: bool) -> 
 
     An index of another model is better than none: it stays if the configured one cannot be had now.
     """
-    indexed, embedder = queries.meta(connection, "embedding_model") or "", run.embedder
+    indexed, embedder = stored.meta(connection, "embedding_model") or "", run.embedder
     if indexed == (embedder.model if embedder else ""):
         result = _write(run, connection)
         if embedder and not result.without_vectors:
@@ -154,9 +137,9 @@ def _update(run: _Sync, connection: sqlite3.Connection, *, in_passing: bool) -> 
 def _note_problem(connection: sqlite3.Connection, problem: Mapping[str, str] | None) -> None:
     """Note which model could not be had and why, so that questions say so, and do not each try it again."""
     noted = json.dumps(problem) if problem else ""
-    if noted != (queries.meta(connection, "model_problem") or ""):
+    if noted != (stored.meta(connection, "model_problem") or ""):
         with write_transaction(connection):
-            writes.put_meta(connection, model_problem=noted)
+            stored.put_meta(connection, model_problem=noted)
 
 
 def _rebuild(run: _Sync, reason: str) -> SyncResult:
@@ -184,7 +167,7 @@ def _install(fresh: sqlite3.Connection, file: Path) -> None:
     """
     try:
         target = open_existing(file)
-        generation = int(queries.meta(target, "generation") or 0)
+        generation = int(stored.meta(target, "generation") or 0)
     except Unusable:
         remove_database(file)
         target, generation = connect(file), 0
@@ -198,48 +181,45 @@ def _changes(brain: Path, connection: sqlite3.Connection) -> brain_source.Change
     """Return which files differ from what the index has seen."""
 
     def known(paths: Sequence[str] | None) -> dict[str, FileState]:
-        return queries.file_states(connection, _BRAIN, paths)
+        return stored.file_states(connection, _BRAIN, paths)
 
-    return brain_source.changes(brain, known, queries.meta(connection, "brain_state"))
+    return brain_source.changes(brain, known, stored.meta(connection, "brain_state"))
 
 
 def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = None) -> SyncResult:
     """Write what changed in one transaction, then embed what has no vectors."""
     changes = _changes(run.brain, connection)
     result = SyncResult(rebuilt=rebuilt, without_vectors=run.unavailable)
-    if changes or rebuilt:
+    if changes or rebuilt or changes.state != stored.meta(connection, "brain_state"):
         with write_transaction(connection):
-            result = _apply(run, connection, changes, result)
-            writes.put_meta(connection, brain_state=changes.state)
-            writes.put_statistics(connection, everything=bool(rebuilt))
-    elif changes.state != queries.meta(connection, "brain_state"):
-        with write_transaction(connection):
-            writes.put_meta(connection, brain_state=changes.state)
-    vectors = Embedded(unavailable=run.unavailable)
+            if changes or rebuilt:
+                result = _apply(run, connection, changes, result)
+                stored.put_statistics(connection, everything=bool(rebuilt))
+            stored.put_meta(connection, brain_state=changes.state)
     if run.embedder:
         vectors = embed_missing(
             connection, embedder=run.embedder, cache_folder=run.folder / "embeddings", prune=bool(rebuilt),
             progress=run.progress,
         )  # fmt: skip
+        result = replace(result, embedded=vectors.embedded, cached=vectors.cached, without_vectors=vectors.unavailable)
     total = connection.execute("SELECT count(*) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
     return replace(
-        result, embedded=vectors.embedded, cached=vectors.cached, without_vectors=vectors.unavailable,
-        unchanged=total - result.added - result.modified - result.moved,
-        problems=(*changes.problems, *queries.problems(connection, _BRAIN)),
+        result, unchanged=total - result.added - result.modified - result.moved,
+        problems=(*changes.problems, *stored.problems(connection, _BRAIN)),
     )  # fmt: skip
 
 
 def _apply(run: _Sync, connection: sqlite3.Connection, changes: brain_source.Changes, result: SyncResult) -> SyncResult:
     """Take out what the changed files held, then put in what they hold now."""
-    before = queries.file_states(connection, _BRAIN, [*changes.modified, *changes.removed])
+    before = stored.file_states(connection, _BRAIN, [*changes.modified, *changes.removed])
     released = [state.unit_id for state in before.values() if state.unit_id]
     # Files that claim an id which one of the changed files held: one of them may have it now.
-    shadowed = [path for path in queries.paths_claiming(connection, _BRAIN, released) if path not in before]
+    shadowed = [path for path in stored.paths_claiming(connection, _BRAIN, released) if path not in before]
     for path, state in before.items():
-        if state.unit_id and queries.unit_path(connection, _BRAIN, state.unit_id) == path:
-            writes.remove_unit(connection, _BRAIN, state.unit_id)
+        if state.unit_id and stored.unit_path(connection, _BRAIN, state.unit_id) == path:
+            stored.remove_unit(connection, _BRAIN, state.unit_id)
     for path in changes.removed:
-        writes.remove_file(connection, _BRAIN, path)
+        stored.remove_file(connection, _BRAIN, path)
     paths = sorted({*changes.modified, *shadowed})
     hashes_before = {state.hash: path for path, state in before.items() if path in changes.removed}
     added = modified = moved = 0
@@ -259,20 +239,161 @@ def _put_file(run: _Sync, connection: sqlite3.Connection, path: str) -> FileStat
     """Read a file and write it with its unit. Of several files with one id, the path that sorts first has it."""
     file = brain_source.read(run.brain, path)
     state, unit = file.state, file.unit
-    try:
-        chunks = chunks_of(unit, run.embedder.count_tokens if run.embedder else estimate_tokens) if unit else ()
-    except Exception as error:
-        problem = Problem(path=printable(path), reason=f"cannot be indexed ({reason_of(error)})")
-        state, unit, chunks = replace(state, unit_id=None, problems=(*state.problems, problem)), None, ()
-    if unit and (owner := queries.unit_path(connection, _BRAIN, unit.id)) and owner != path:
+    chunks = chunks_of(unit, run.embedder.count_tokens if run.embedder else estimate_tokens) if unit else ()
+    if unit and (owner := stored.unit_path(connection, _BRAIN, unit.id)) and owner != path:
         keeper, loser = sorted([owner, path])
         taken = Problem(path=loser, reason=f"the id {unit.id} is already that of {keeper}; give this file another one")
         if loser == path:
             state, unit = replace(state, problems=(*state.problems, taken)), None
         else:
-            lost = queries.file_states(connection, _BRAIN, [loser])[loser]
-            writes.put_files(connection, _BRAIN, [replace(lost, problems=(*lost.problems, taken))])
-    writes.put_files(connection, _BRAIN, [state])
+            lost = stored.file_states(connection, _BRAIN, [loser])[loser]
+            stored.put_files(connection, _BRAIN, [replace(lost, problems=(*lost.problems, taken))])
+    stored.put_files(connection, _BRAIN, [state])
     if unit:
-        writes.put_unit(connection, unit, chunks)
+        stored.put_unit(connection, unit, chunks)
+    return state
+
+
+def document_changes(source: DocumentSource, connection: sqlite3.Connection) -> DocumentChanges:
+    """Return what changed since the last sync, by size and time alone. Reads no file and takes no lock."""
+    known = stored.file_marks(connection, source.name)
+    modified: list[tuple[str, Path]] = []
+    present: set[str] = set()
+    for given, file in source.files():
+        key = given.encode("utf-8", "backslashreplace").decode()  # a name that is not UTF-8 cannot be stored
+        try:
+            stat = os.stat(file)  # noqa: PTH116 - a Path of each of 20,000 would take as long as all else
+        except OSError:
+            continue  # removed since it was listed, or a link to nowhere
+        present.add(key)
+        if known.get(key) != (stat.st_size, stat.st_mtime_ns):
+            modified.append((key, Path(file)))
+    removed = sorted(known.keys() - present)
+    return DocumentChanges(modified=tuple(modified), removed=tuple(removed), unchanged=len(present) - len(modified))
+
+
+def sync_documents(
+    source: DocumentSource,
+    connection: sqlite3.Connection,
+    *,
+    embedder: Embedder | None,
+    cache_folder: Path,
+    changes: DocumentChanges | None = None,
+    progress: Progress | None = None,
+) -> SyncResult:
+    """Bring the index in line with the files of a source. Commits after each batch; safe to kill and to run twice.
+
+    The units that `source.read` gives are stored with the file's key as their path. A file that cannot be read or
+    parsed is a problem and has no units; one that changes while it is read is left for the next sync. Without an
+    `embedder` units get no vectors for now. `changes` are those of `document_changes`, if the caller has them already.
+    """
+    found = document_changes(source, connection) if changes is None else changes
+    before = stored.file_states(connection, source.name, [*found.removed, *(key for key, _ in found.modified)])
+    count_tokens = embedder.count_tokens if embedder else estimate_tokens
+    added = modified = 0
+    for start in range(0, len(found.removed), _FILES_A_BATCH):
+        with write_transaction(connection):
+            for key in found.removed[start : start + _FILES_A_BATCH]:
+                _remove_units(connection, source.name, key)
+                stored.remove_file(connection, source.name, key)
+            stored.put_statistics(connection)
+    for start in range(0, len(found.modified), _FILES_A_BATCH):
+        batch = found.modified[start : start + _FILES_A_BATCH]
+        read = [entry for key, file in batch if (entry := _read(source, key, file, before.get(key), count_tokens))]
+        with write_transaction(connection):
+            for state, document, chunks in read:
+                if document is not None:
+                    state = _put_document(connection, source.name, state, document, chunks)
+                stored.put_files(connection, source.name, [state])
+            stored.put_statistics(connection)
+        added += sum(state.path not in before for state, _, _ in read)
+        modified += sum(state.path in before and document is not None for state, document, _ in read)
+        if progress:
+            progress(f"Indexing {source.name}", start + len(batch), len(found.modified))
+    result = SyncResult(
+        added=added, modified=modified, removed=len(found.removed),
+        unchanged=found.unchanged + len(found.modified) - added - modified,
+        problems=tuple(stored.problems(connection, source.name)),
+    )  # fmt: skip
+    if embedder is None:
+        return result
+    vectors = embed_missing(connection, embedder=embedder, cache_folder=cache_folder, progress=progress)
+    return replace(result, embedded=vectors.embedded, cached=vectors.cached, without_vectors=vectors.unavailable)
+
+
+def sync_provenance(
+    home: Path, connection: sqlite3.Connection, *, embedder: Embedder | None = None, progress: Progress | None = None
+) -> SyncResult:
+    """Read the provenance files that changed. Without an `embedder` new nuggets are found by their words alone."""
+    source = NuggetUnits(home)
+    changes = document_changes(source, connection)
+    if not changes and embedder is None:
+        return SyncResult(unchanged=changes.unchanged)
+    return sync_documents(
+        source, connection, embedder=embedder, cache_folder=home / "embeddings", changes=changes, progress=progress
+    )
+
+
+def chunks_of(unit: Unit, count_tokens: Callable[[str], int] = estimate_tokens) -> Sequence[Chunk]:
+    """Return the chunks of a unit as they are indexed."""
+    return chunk_markdown(unit.body, title=stored.indexed_title(unit.title, unit.body), count_tokens=count_tokens)
+
+
+_Chunks = Sequence[Sequence[Chunk]]
+
+
+def _read(
+    source: DocumentSource, key: str, file: Path, seen: FileState | None, count_tokens: Callable[[str], int]
+) -> tuple[FileState, ReadDocument | None, _Chunks] | None:
+    """Return a file with its units, chunked; no document if only its time changed, None if it is changing or gone."""
+    try:
+        stat = file.stat()
+        if not S_ISREG(stat.st_mode):
+            raise ValueError("it is not a regular file")
+        with file.open("rb") as content:
+            hash_ = hashlib.file_digest(content, "sha256").hexdigest()
+        document, problems = None, seen.problems if seen else ()
+        chunks: _Chunks = ()
+        if seen is None or seen.hash != hash_:
+            document = source.read(key, file)
+            document = replace(document, units=tuple(replace(unit, path=key) for unit in document.units))
+            chunks, problems = [chunks_of(unit, count_tokens) for unit in document.units], document.problems
+        after = file.stat()
+    except FileNotFoundError:
+        return None  # gone since it was listed, as files do while a client syncs: the next sync takes it out
+    except Exception as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        problem = Problem(path=key, reason=f"cannot be read ({reason or type(error).__name__})")
+        return FileState(path=key, hash="", size=-1, mtime_ns=0, problems=(problem,)), ReadDocument(), ()
+    if (after.st_size, after.st_mtime_ns) != (stat.st_size, stat.st_mtime_ns):
+        return None
+    state = FileState(path=key, hash=hash_, size=stat.st_size, mtime_ns=stat.st_mtime_ns, problems=problems)
+    return state, document, chunks
+
+
+def _remove_units(connection: sqlite3.Connection, source: SourceName, key: str) -> None:
+    for unit_id in stored.unit_ids_of_path(connection, source, key):
+        stored.remove_unit(connection, source, unit_id)
+
+
+def _put_document(
+    connection: sqlite3.Connection, source: SourceName, state: FileState, document: ReadDocument, chunks: _Chunks
+) -> FileState:
+    """Write a file's units; return its state. An id that another file has already stays with that file."""
+    _remove_units(connection, source, state.path)
+    indexed: set[str] = set()
+    for unit, its in zip(document.units, chunks, strict=True):
+        owner = stored.unit_path(connection, source, unit.id)
+        if owner is None:
+            stored.put_unit(connection, unit, its)
+            indexed.add(unit.id)
+            continue
+        taken = Problem(path=state.path, reason=f"the id {unit.id} is there already, in {owner}")
+        state = replace(state, problems=(*state.problems, taken))
+        if owner != state.path:  # read it again next time: the other file may be gone by then
+            state = replace(state, hash="", mtime_ns=-1)
+    if document.record is not None:
+        put_record(connection, state.path, document.record, indexed)
+    elif source is SourceName.PROVENANCE:
+        remove_record(connection, state.path)
     return state

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nugget.index.queries import select_in
+from nugget.index.units import select_in
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from nugget.config import Environment, Settings
 from nugget.errors import UsageError
-from nugget.index import Index, Unusable, queries, read_home
+from nugget.index import Index, Unusable, read_home
 from nugget.index import provenance as stored
 from nugget.index.connection import open_home
-from nugget.index.documents import document_changes, sync_provenance
 from nugget.index.provenance import IndexedSession
+from nugget.index.sync import document_changes, sync_provenance
+from nugget.index.units import units_by_key
 from nugget.infra import query_log
 from nugget.infra.embedding import Embedder
 from nugget.infra.query_log import Face
@@ -241,7 +242,7 @@ def _meant(
         best: dict[int, float] = {}
         for key, cosine in nearest:
             best[keys[key]] = max(cosine, best.get(keys[key], MEANT_FROM))
-        units = queries.units_by_key(connection, list(best))
+        units = units_by_key(connection, list(best))
     return {unit.id: best[key] for key, unit in units.items() if best[key] > MEANT_FROM}
 
 

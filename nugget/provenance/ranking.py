@@ -16,8 +16,8 @@ from datetime import UTC, date, datetime, time
 from heapq import heapify, heappop, heappush
 
 from nugget.index import provenance as stored
-from nugget.index import queries
 from nugget.index.provenance import BriefNugget
+from nugget.index.units import meta
 from nugget.markdown import body_below_title
 from nugget.models import Scope, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
@@ -148,7 +148,7 @@ def _candidates(
     texts: dict[str, float] = {}
     if query.text:
         found = stored.search_brief(
-            connection, workspace, query.text, chunks=int(queries.meta(connection, "chunks") or 0),
+            connection, workspace, query.text, chunks=int(meta(connection, "chunks") or 0),
             limit=TEXT_CANDIDATES, types=query.types, since=query.since,
         )  # fmt: skip
         best = max((score for _, score in found.values()), default=0.0) or 1.0

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from nugget.capture.review import ProposalBranch, ProposedFile
     from nugget.evidence import IngestedSession
     from nugget.importing import ImportResult
+    from nugget.index import SyncResult
     from nugget.index.events import LogSession
     from nugget.index.provenance import IndexedSession
-    from nugget.index.sync import SyncResult
     from nugget.infra.workspace import Workspace
     from nugget.models import Bundle, Event, Hit, Problem, StaleReason, Unit
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nugget.capture.publish import Published
     from nugget.capture.review import ProposedFile
     from nugget.importing import ImportResult
-    from nugget.index.sync import SyncResult
+    from nugget.index import SyncResult
     from nugget.upkeep.doctor import Finding
     from nugget.upkeep.status import Status
 

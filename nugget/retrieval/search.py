@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import RetrievalSettings
 from nugget.errors import UsageError
-from nugget.index import Index, queries
+from nugget.index import Index
 from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.infra.embedding import CachedEmbedder, QuestionEmbedder
 from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
@@ -26,7 +26,7 @@ from nugget.retrieval.query_language import SearchQuery
 from nugget.text import estimate_tokens, folded
 
 if TYPE_CHECKING:
-    from nugget.index.queries import StoredChunk
+    from nugget.index import StoredChunk
 
 DEFAULT_LIMIT = 50
 """Results of each source, at most."""
@@ -164,7 +164,7 @@ def search_everything(
             continue
         hits: list[Hit] = []
         weak = False
-        if source is SourceName.BRAIN or queries.has_source(index.connection, source):
+        if source is SourceName.BRAIN or index.has_source(source):
             part = _asked_of(source, query, limit=limit, depth=depth, explain=asked.explain)
             bundle = retrieve(part, chosen, index, embedder=once, now=now)
             hits, weak = _units_of(source, query, bundle, index)
@@ -200,7 +200,7 @@ def _listed(
         index = indexes.of(source)
         if index is None:
             continue
-        keys = queries.newest_units(index.connection, replace(filter_, sources=(source,)), limit)
+        keys = index.newest_units(replace(filter_, sources=(source,)), limit)
         units, chunks = index.units(keys), index.chunks_of_units(keys)
         whole = [
             Hit(unit=units[key], score=_ADMITTED, chunks=(_first_of(units[key], chunks.get(key, ())),),
@@ -277,8 +277,7 @@ def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: I
     words = [word for word in _NAME_WORD.findall(folded(query.text)) if word not in STOP_WORDS]
     if not words or len(words) > 8:
         return list(hits)
-    connection = index.connection
-    named = dict(queries.units_named(connection, words, asked.filter)[: (asked.limit or DEFAULT_LIMIT) * 4])
+    named = dict(index.units_named(words, asked.filter)[: (asked.limit or DEFAULT_LIMIT) * 4])
     if not named:
         return list(hits)
     known = {hit.unit.path: hit for hit in hits}

@@ -15,7 +15,6 @@ from nugget.config import RetrievalSettings
 from nugget.errors import EmbeddingUnavailable, GitError
 from nugget.index import Index
 from nugget.index.fulltext import STOP_WORDS
-from nugget.index.queries import unit_keys
 from nugget.infra import git
 from nugget.infra.embedding import Embedder
 from nugget.models import Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
@@ -131,7 +130,7 @@ def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> t
     """Return the vector of a unit as it is stored, or of a text as the model makes it, with the model's name."""
     if isinstance(thing, Unit):
         index = indexes.of(thing.source)
-        keys = unit_keys(index.connection, [thing.id], thing.source) if index else {}
+        keys = index.unit_keys([thing.id], thing.source) if index else {}
         row = (
             index.connection.execute(
                 "SELECT embedding FROM unit_vectors WHERE unit_key = ?", list(keys.values())
@@ -182,7 +181,7 @@ def _with_links(
     if isinstance(thing, str) or thing.source not in sources:
         return list(groups)
     index = indexes.of(thing.source)
-    keys = unit_keys(index.connection, [thing.id], thing.source) if index else {}
+    keys = index.unit_keys([thing.id], thing.source) if index else {}
     if index is None or not keys:
         return list(groups)
     linked: dict[int, str] = {}

@@ -21,7 +21,7 @@ class ReadDocument:
 
 
 class DocumentSource(Protocol):
-    """Files that each hold units. `nugget.index.documents` syncs the machine's index with them."""
+    """Files that each hold units. `nugget.index.sync` syncs the machine's index with them."""
 
     @property
     def name(self) -> SourceName:

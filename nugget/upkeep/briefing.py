@@ -100,31 +100,33 @@ def _from_server(home: Path, text: str, brain: Path | None, folder: Path) -> lis
 
 
 def _known_of(home: Path, workspace: str, session: str | None, now: datetime) -> Iterator[str]:
-    from nugget.index import briefs
+    from nugget.index.connection import open_read_only
+    from nugget.index.passages import last_incident, open_todos
+    from nugget.index.provenance import stated_rules
 
-    connection = briefs.open_read_only(home)
+    connection = open_read_only(home)
     if connection is None:
         return
     try:
-        sessions = briefs.past_sessions(connection, workspace, without=session)
-        incident = briefs.last_incident(connection, sessions)
-        todos = briefs.open_todos(connection, sessions, limit=MOST_TODOS)
-        rules = briefs.rules_of(connection, workspace, limit=MOST_RULES, today=now.date())
+        incident = last_incident(connection, workspace, without=session)
+        todos = open_todos(connection, workspace, without=session, limit=MOST_TODOS)
+        rules = stated_rules(connection, workspace, limit=MOST_RULES, today=now.date())
     finally:
         connection.close()
     if incident:
-        day = datetime.fromtimestamp(incident.ts_ms / 1000, tz=UTC).date()
-        end = f"fixed by `{one_line(incident.fixed_by)}`" if incident.fixed_by else "no fix is recorded"
-        yield f"Last failure ({day}, session {one_line(incident.session)}; {shorten(end, _LINE_CHARS)}):"
-        yield f"- {shorten(one_line(incident.text or incident.title), 2 * _LINE_CHARS)}"
+        title, text, failed_in, ts_ms, fixed_by = incident
+        day = datetime.fromtimestamp(ts_ms / 1000, tz=UTC).date()
+        end = f"fixed by `{one_line(fixed_by)}`" if fixed_by else "no fix is recorded"
+        yield f"Last failure ({day}, session {one_line(failed_in)}; {shorten(end, _LINE_CHARS)}):"
+        yield f"- {shorten(one_line(text or title), 2 * _LINE_CHARS)}"
     if todos:
         yield "Open todos:"
         yield from (f"- {shorten(one_line(text), _LINE_CHARS)}" for text in todos)
     if rules:
         yield "The user said of this code (not reviewed):"
         yield from (
-            f"- {f'{one_line(rule.path)}: ' if rule.path else ''}{shorten(one_line(rule.summary), _LINE_CHARS)}"
-            for rule in rules
+            f"- {f'{one_line(path)}: ' if path else ''}{shorten(one_line(summary), _LINE_CHARS)}"
+            for path, summary in rules
         )
 
 

@@ -18,7 +18,8 @@ from nugget.capture import queue
 from nugget.config import Environment, Settings, read_brain_file
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index import Index
-from nugget.index.sync import index_folder, pending_changes
+from nugget.index.connection import index_folder
+from nugget.index.sync import pending_changes
 from nugget.infra import git
 from nugget.infra.brain_in_use import default_brain
 from nugget.models import Problem, SourceName

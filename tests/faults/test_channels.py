@@ -17,7 +17,7 @@ from nugget.extraction.places import Places
 from nugget.extraction.provenance import heuristic_nuggets
 from nugget.extraction.touches import TouchedFiles
 from nugget.index.connection import open_home
-from nugget.index.documents import sync_provenance
+from nugget.index.sync import sync_provenance
 from nugget.infra.workspace import find_workspace
 from nugget.models import Session, Speaker, Unit
 from nugget.models.nuggets import Nugget, SessionRecord

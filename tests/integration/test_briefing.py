@@ -22,7 +22,7 @@ from nugget.app import Brain
 from nugget.config import load_settings, read_environment
 from nugget.hooks.session import NOTICE
 from nugget.index.connection import open_home
-from nugget.index.documents import sync_provenance
+from nugget.index.sync import sync_provenance
 from nugget.infra import files
 from nugget.infra.workspace import find_workspace
 from nugget.models import Evidence, Scope, Speaker, SpeechOrigin

@@ -21,8 +21,8 @@ from waiting import PATIENCE_S
 
 from nugget.app import Brain
 from nugget.config import RetrievalSettings, Settings, read_environment
-from nugget.index import Index
-from nugget.index.sync import SyncResult, pending_changes, sync
+from nugget.index import Index, SyncResult
+from nugget.index.sync import pending_changes, sync
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.models import Query
 from nugget.retrieval import profiles, retrieve

@@ -14,7 +14,7 @@ from typing import Any
 from replay import commit, make_repository
 
 from nugget.index.connection import open_home
-from nugget.index.documents import sync_provenance
+from nugget.index.sync import sync_provenance
 from nugget.infra.workspace import find_workspace
 from nugget.models import Scope
 from nugget.models.nuggets import FileTouch, Nugget, NuggetBundle, NuggetQuery, NuggetType, SessionRecord, TouchAction

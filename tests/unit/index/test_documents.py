@@ -14,9 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 from nugget.errors import EmbeddingUnavailable, KnowledgeError
-from nugget.index import queries
+from nugget.index import SyncResult
+from nugget.index import units as stored
 from nugget.index.connection import open_home
-from nugget.index.documents import SyncResult, document_changes, sync_documents
+from nugget.index.sync import document_changes, sync_documents
 from nugget.models import SourceName, Unit
 from nugget.sources import ReadDocument
 
@@ -95,7 +96,8 @@ def synced(folder: Path, connection: sqlite3.Connection, embedder: Counting | No
 
 
 def ids(connection: sqlite3.Connection) -> list[str]:
-    return queries.unit_ids(connection, CANON)
+    rows = connection.execute("SELECT id FROM units WHERE source = ? ORDER BY id", (CANON,))
+    return [row[0] for row in rows]
 
 
 def vectors(connection: sqlite3.Connection) -> tuple[int, int]:
@@ -110,7 +112,7 @@ def test_what_was_added_changed_and_removed_is_so_in_the_index(folder: Path, con
     (folder / "c.txt").write_text("c1 new")
     second = synced(folder, connection)
     assert (second.added, second.modified, second.removed, ids(connection)) == (1, 1, 1, ["a1", "c1"])
-    assert queries.unit_path(connection, CANON, "c1") == "c.txt"
+    assert stored.unit_path(connection, CANON, "c1") == "c.txt"
     found = connection.execute("SELECT rowid FROM units_fts WHERE units_fts MATCH 'warming'").fetchall()
     assert found == [], "what is gone is found no more"
 
@@ -158,7 +160,7 @@ def test_an_id_belongs_to_one_file_until_that_file_is_gone(folder: Path, connect
     assert "the id a1 is there already, in a.txt" in str(synced(folder, connection).problems)
     (folder / "a.txt").unlink()
     assert synced(folder, connection).problems == ()
-    assert queries.unit_path(connection, CANON, "a1") == "b.txt"
+    assert stored.unit_path(connection, CANON, "a1") == "b.txt"
 
 
 def test_vectors_come_from_the_model_once_and_from_the_cache_after(
@@ -168,7 +170,7 @@ def test_vectors_come_from_the_model_once_and_from_the_cache_after(
     result = synced(folder, connection, embedder)
     assert result.embedded == embedder.embedded - 1, "one to see whether the model can be had"
     assert vectors(connection) == (3, 3)
-    assert queries.meta(connection, "embedding_model") == "counting"
+    assert stored.meta(connection, "embedding_model") == "counting"
     before = embedder.embedded
     (folder / "c.txt").write_text((folder / "a.txt").read_text().replace("a1", "c1").replace("a2", "c2"))
     (folder / "a.txt").unlink()
@@ -193,6 +195,6 @@ def test_another_model_takes_over_only_when_it_can_be_had(folder: Path, connecti
     synced(folder, connection, Counting())
     refused = synced(folder, connection, Counting("better", reachable=0))
     assert refused.without_vectors == "the model is out of reach"
-    assert (queries.meta(connection, "embedding_model"), vectors(connection)) == ("counting", (3, 3))
+    assert (stored.meta(connection, "embedding_model"), vectors(connection)) == ("counting", (3, 3))
     synced(folder, connection, Counting("better"))
-    assert (queries.meta(connection, "embedding_model"), vectors(connection)) == ("better", (3, 3))
+    assert (stored.meta(connection, "embedding_model"), vectors(connection)) == ("better", (3, 3))

@@ -9,16 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nugget.index import Index, queries, writes
+from nugget.index import Index
+from nugget.index import units as stored
 from nugget.index.connection import connect, create, load_sqlite_vec, open_existing, write_transaction
-from nugget.index.embed import VectorCache
+from nugget.index.embed import VectorCache, put_vectors
 from nugget.index.fulltext import (
     compound_parts,
-    edit_distance,
     match_any,
     nearest,
     parts_of,
@@ -49,7 +47,7 @@ def test_a_snapshot_in_memory_finds_what_a_scan_of_the_file_finds(tmp_path: Path
             "VALUES (1, 'brain', 'concept/x', 'X', 'concept', '[]', 1, '{}', '')"
         )
         keys = range(1, count + 1)
-        connection.executemany("INSERT INTO chunks VALUES (?, 1, 0, '', 0, '')", ((key,) for key in keys))
+        connection.executemany("INSERT INTO chunks VALUES (?, 1, 0, '', '')", ((key,) for key in keys))
         rows = ((key, row.tobytes()) for key, row in zip(keys, matrix, strict=True))
         connection.executemany("INSERT INTO vectors VALUES (?, ?)", rows)
     with closing(Index(file, resident=True)) as resident, closing(Index(file)) as exact:
@@ -76,7 +74,7 @@ def test_numpy_and_sql_give_the_same_cosines_of_units(tmp_path: Path) -> None:
             of_unit = list(vectors[5 * number :][: 3 + 1 + bool(title)])
             put(connection, unit(number, title=title), chunks, of_unit)
     with closing(Index(file, resident=True)) as resident, closing(Index(file)) as asking:
-        keys = list(queries.unit_keys(asking.connection, asking.unit_ids(), SourceName.BRAIN).values())
+        keys = list(stored.unit_keys(asking.connection, asking.unit_ids(), SourceName.BRAIN).values())
         for question in vectors[::3]:
             by_numpy, by_sql = (index.unit_cosines(question, [*keys, 999]) for index in (resident, asking))
             assert by_numpy.keys() == by_sql.keys() == set(keys)
@@ -107,8 +105,8 @@ def test_in_a_large_index_frequent_words_are_not_asked_and_the_rows_that_matter_
                 texts[5] = "the cache of the zorblatt must be flushed before the queue"
             body = "\n".join(texts)
             chunks = [chunk(text, position) for position, text in enumerate(texts)]
-            writes.put_unit(connection, unit(number, body), chunks)
-        writes.put_statistics(connection, everything=True)
+            stored.put_unit(connection, unit(number, body), chunks)
+        stored.put_statistics(connection, everything=True)
     with closing(Index(file)) as index:
         assert index.chunk_count == 21_000
         terms = index.terms("how is the cache of the zorblatt flushed before item 77 in the queue")
@@ -123,17 +121,9 @@ def test_in_a_large_index_frequent_words_are_not_asked_and_the_rows_that_matter_
 
 def put(connection: sqlite3.Connection, unit: Unit, chunks: list[Chunk], vectors: list[NDArray[np.float32]]) -> None:
     """A unit with its vectors."""
-    key = writes.put_unit(connection, unit, chunks)
-    keys = [stored.key for stored in queries.chunks_of_units(connection, [key])[key]]
-    writes.put_vectors(connection, key, keys, vectors)
-
-
-def put_texts(file: Path, texts: list[str]) -> None:
-    """Units of one chunk each."""
-    with closing(open_existing(file)) as connection, write_transaction(connection):
-        for number, text in enumerate(texts):
-            writes.put_unit(connection, unit(number, text), [chunk(text)])
-        writes.put_statistics(connection)
+    key = stored.put_unit(connection, unit, chunks)
+    keys = [row.key for row in stored.chunks_of_units(connection, [key])[key]]
+    put_vectors(connection, key, keys, vectors)
 
 
 @pytest.mark.proves("INDEX-FORGETS")
@@ -150,8 +140,8 @@ def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path: Path) -> None:
         }
         assert set(counted.values()) == {1}
         with write_transaction(connection):
-            assert writes.remove_unit(connection, SourceName.BRAIN, "concept/n1")
-            assert not writes.remove_unit(connection, SourceName.BRAIN, "concept/n1")
+            stored.remove_unit(connection, SourceName.BRAIN, "concept/n1")
+            stored.remove_unit(connection, SourceName.BRAIN, "concept/n1")
         for table in ("chunks_fts", "units_fts"):
             found = connection.execute(f"SELECT count(*) FROM {table} WHERE {table} MATCH 'zorblatt OR backoff'")
             assert found.fetchone() == (0,)
@@ -166,11 +156,11 @@ def test_a_failed_write_changes_nothing_and_a_reader_sees_whole_generations(tmp_
     with closing(open_existing(file)) as writer, closing(Index(file)) as reader:
         before = reader.generation
         with pytest.raises(RuntimeError), write_transaction(writer):
-            writes.put_unit(writer, unit(1), [chunk("a")])
+            stored.put_unit(writer, unit(1), [chunk("a")])
             raise RuntimeError
         assert (reader.counts()["units"], reader.generation) == (0, before)
         with write_transaction(writer):
-            writes.put_unit(writer, unit(1), [chunk("a")])
+            stored.put_unit(writer, unit(1), [chunk("a")])
             assert reader.counts()["units"] == 0
         assert (reader.counts()["units"], reader.generation) == (1, before + 1)
 
@@ -244,15 +234,6 @@ def test_unknown_words_are_taken_for_their_nearest_spelling_or_their_parts() -> 
     ]
     assert compound_parts("zahlungsfehler", {"zahlung", "fehler"}.__contains__) == ["zahlung", "fehler"]
     assert compound_parts("unbekannt", set[str]().__contains__) == []
-
-
-@pytest.mark.proves("TEXT-UNKNOWN")
-@given(st.text("abc", max_size=8), st.text("abc", max_size=8))
-def test_edit_distance_is_symmetric_zero_only_for_equals_and_never_above_the_longer(one: str, other: str) -> None:
-    distance = edit_distance(one, other, limit=10)
-    assert distance == edit_distance(other, one, limit=10)
-    assert (distance == 0) == (one == other)
-    assert abs(len(one) - len(other)) <= distance <= max(len(one), len(other))
 
 
 def test_an_index_that_is_locked_is_not_taken_for_a_broken_one(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from sync_stage import CACHE_FILE, unit
 
 from nugget.app import Brain
 from nugget.config import read_environment
-from nugget.index import Index
-from nugget.index.sync import SyncResult, index_folder, sync
+from nugget.index import Index, SyncResult
+from nugget.index.connection import index_folder
+from nugget.index.sync import sync
 from nugget.infra.embedding import Embedder
 from nugget.models import Bundle
 

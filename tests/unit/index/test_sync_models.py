@@ -15,8 +15,8 @@ from sync_stage import CACHE_FILE
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable
-from nugget.index import Index
-from nugget.index.sync import SyncResult, sync
+from nugget.index import Index, SyncResult
+from nugget.index.sync import sync
 from nugget.infra.embedding import Embedder
 from nugget.models import Filter
 

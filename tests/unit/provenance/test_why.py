@@ -11,7 +11,7 @@ import pytest
 from provenance_store import NOW, Shop, ids, make_shop, summaries
 from replay import git
 
-from nugget.index.documents import document_changes
+from nugget.index.sync import document_changes
 from nugget.models import Scope, SourceName, StaleReason, Unit
 from nugget.models.nuggets import NuggetType, ScopeMatch
 from nugget.provenance import checkout as checkouts

@@ -15,7 +15,7 @@ import pytest
 from waiting import slowness
 
 from nugget.index.connection import open_home
-from nugget.index.documents import sync_documents
+from nugget.index.sync import sync_documents
 from nugget.models import Relation, RelationType, Unit
 from nugget.sources import ReadDocument
 from nugget.sources.ignore_files import Walk

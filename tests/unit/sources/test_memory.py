@@ -10,9 +10,10 @@ import pytest
 
 from nugget.config import read_environment
 from nugget.errors import UsageError
-from nugget.index import read_memory, writes
+from nugget.index import read_memory
+from nugget.index import units as stored
 from nugget.index.connection import memory_index_file, open_home, open_memory
-from nugget.index.documents import sync_documents
+from nugget.index.sync import sync_documents
 from nugget.models import SourceName, Unit
 from nugget.sources.notes import Memory, check_identity
 
@@ -93,7 +94,7 @@ def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(wor
     )
     note = Unit(id="zealot/plan.md", source=SourceName.MEMORY, type="document", title="x", body="x")
     with closing(open_home(environment.home)) as machine, pytest.raises(ValueError, match="its identity"):
-        writes.put_unit(machine, note, [])
+        stored.put_unit(machine, note, [])
     with closing(open_memory(environment.home, "roast")) as other, pytest.raises(ValueError, match="its identity"):
-        writes.put_unit(other, note, [])
+        stored.put_unit(other, note, [])
     assert memory_index_file(environment.home, "a") != memory_index_file(environment.home, "A")

@@ -1,4 +1,7 @@
-"""Reading the index: units, chunks, edges and term statistics. Plain functions over a connection."""
+"""Units, chunks, relations and files in an index: read them, put them in, take them out.
+
+Plain functions over a connection. Callers that write hold a write transaction.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
-from nugget.index.fulltext import COLUMN_WEIGHTS, Terms
+from nugget.index.fulltext import LARGE_INDEX_CHUNKS, chunk_columns, unit_columns
+from nugget.markdown import body_below_title
 from nugget.models import (
+    Chunk,
     FileState,
     Filter,
     Origin,
@@ -24,10 +29,15 @@ from nugget.models import (
     Unit,
 )
 from nugget.models.speech import evidence_of
-from nugget.text import folded, printable
+from nugget.text import printable
 
 _IN_ONE_QUERY = 500
-_WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
+CHANGED = "max(coalesce(u.last_modified, ''), coalesce(u.created, ''))"
+CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, content"
+_UNIT_COLUMNS = (
+    "source, id, path, title, type, domain, tags, confidence, origin, created, last_modified, stale_after, "
+    "scope_repo, scope_path, scope_symbol, session, details, content"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +48,6 @@ class StoredChunk:
     unit_key: int
     position: int
     breadcrumb: str
-    heading_level: int
     text: str
 
 
@@ -69,52 +78,12 @@ def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: Source
     return {row[0]: row[1] for row in rows}
 
 
-def unit_ids(connection: sqlite3.Connection, source: SourceName) -> list[str]:
-    """Return the ids of all units of a source, sorted."""
-    return [row[0] for row in connection.execute("SELECT id FROM units WHERE source = ? ORDER BY id", (source,))]
-
-
 def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
     """Return all chunks of these units, each list in the order of the unit."""
     found: dict[int, list[StoredChunk]] = {}
     for row in select_in(connection, f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE unit_key IN", list(keys)):
         found.setdefault(row[1], []).append(StoredChunk(*row))
     return {key: sorted(chunks, key=lambda chunk: chunk.position) for key, chunks in found.items()}
-
-
-def units_of_chunks(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, int]:
-    """Return the unit of each of these chunks: chunk key -> unit key."""
-    return dict(select_in(connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
-
-
-def search_text(
-    connection: sqlite3.Connection, table: str, terms: Terms, k: int, allowed_sql: str, parameters: Sequence[object]
-) -> list[tuple[int, float]]:
-    """Return the k best rows of a full-text table for any of the terms as (rowid, BM25 score, higher is better)."""
-    if not terms.match:
-        return []
-    where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # the plus: match first, not row by row
-    rows = connection.execute(
-        # `ORDER BY rank` takes twice as long.
-        f"SELECT rowid, -bm25({table}, {_WEIGHTS}) AS score FROM {table} WHERE {table} MATCH ? {where} "
-        "ORDER BY score DESC LIMIT ?",
-        (terms.match, *parameters, k),
-    )
-    return list(rows)
-
-
-def vector_size(connection: sqlite3.Connection) -> int | None:
-    """Return the size in bytes of a vector of the index; None if it holds none."""
-    row = connection.execute("SELECT length(embedding) FROM vectors LIMIT 1").fetchone()
-    return int(row[0]) if row else None
-
-
-def allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
-    """A SELECT of the keys of the chunks that a filter admits, with its parameters; an empty text for no filter."""
-    conditions, parameters = conditions_of(filter_)
-    if not conditions:
-        return "", []
-    return f"SELECT c.key FROM chunks c JOIN units u ON u.key = c.unit_key WHERE {conditions}", parameters
 
 
 def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
@@ -145,10 +114,10 @@ def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
         for session in filter_.sessions:
             parameters += [len(session), session]
     if filter_.since:
-        conditions.append("max(coalesce(u.last_modified, ''), coalesce(u.created, '')) >= ?")
+        conditions.append(f"{CHANGED} >= ?")
         parameters.append(filter_.since.isoformat())
     if filter_.until:
-        conditions.append("max(coalesce(u.last_modified, ''), coalesce(u.created, '')) BETWEEN '0' AND ?")
+        conditions.append(f"{CHANGED} BETWEEN '0' AND ?")
         parameters.append(filter_.until.isoformat())
     if filter_.min_confidence > 0:
         conditions.append("u.confidence >= ?")
@@ -164,52 +133,37 @@ def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
 
     Raises DatabaseError for values that no sync wrote.
     """
-    outward = select_in(
-        connection,
-        """SELECT r.source_key, t.key, r.relation_type FROM relationships r
-           JOIN units s ON s.key = r.source_key JOIN units t ON t.id = r.target_id AND t.source = s.source
-           WHERE r.source_key IN""",
-        list(keys),
+    ends = (
+        "FROM relationships r JOIN units s ON s.key = r.source_key "
+        "JOIN units t ON t.id = r.target_id AND t.source = s.source"
     )
-    inward = select_in(
-        connection,
-        """SELECT t.key, r.source_key, r.relation_type FROM units t
-           JOIN relationships r ON r.target_id = t.id JOIN units s ON s.key = r.source_key AND s.source = t.source
-           WHERE t.key IN""",
-        list(keys),
-    )
+    found = []
     with _as_written():
-        return [
-            Edge(unit, neighbour, RelationType(relation), is_outward)
-            for rows, is_outward in ((outward, True), (inward, False))
-            for unit, neighbour, relation in rows
-            if unit != neighbour
-        ]
-
-
-def superseded_by(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, str]:
-    """For each of these units that a newer one supersedes: the id of the newer one."""
-    rows = select_in(
-        connection,
-        """SELECT t.key, s.id FROM units t
-           JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
-           JOIN units s ON s.key = r.source_key AND s.source = t.source AND s.key != t.key
-           WHERE t.key IN""",
-        list(keys),
-    )
-    return dict(rows)
+        for is_outward, unit, neighbour in ((True, "s", "t"), (False, "t", "s")):
+            sql = f"SELECT {unit}.key, {neighbour}.key, relation_type {ends} WHERE s.key != t.key AND {unit}.key IN"
+            rows = select_in(connection, sql, list(keys))
+            found += [Edge(key, other, RelationType(relation), is_outward) for key, other, relation in rows]
+    return found
 
 
 def file_states(
     connection: sqlite3.Connection, source: SourceName, paths: Sequence[str] | None = None
 ) -> dict[str, FileState]:
     """Return what sync has seen of the files of a source, or of these paths only."""
-    columns = "SELECT path, hash, size, mtime_ns, unit_id, problems FROM files WHERE source = ?"
-    if paths is None:
-        rows: Iterator[Any] = iter(connection.execute(columns, (source,)))
-    else:
-        rows = select_in(connection, f"{columns} AND path IN", list(paths), (source,))
-    return {str(row[0]): _file_state(row) for row in rows}
+    sql = "SELECT path, hash, size, mtime_ns, unit_id, problems FROM files WHERE source = ?"
+    rows = connection.execute(sql, (source,)) if paths is None else select_in(
+        connection, f"{sql} AND path IN", list(paths), (source,)
+    )  # fmt: skip
+    return {
+        path: FileState(
+            path=path, hash=hash_, size=size, mtime_ns=mtime_ns, unit_id=unit_id,
+            problems=tuple(
+                Problem(path=printable(path), reason=p["reason"], line=p["line"], severity=Severity(p["severity"]))
+                for p in json.loads(problems)
+            ),
+        )
+        for path, hash_, size, mtime_ns, unit_id, problems in rows
+    }  # fmt: skip
 
 
 def file_marks(connection: sqlite3.Connection, source: SourceName) -> dict[str, tuple[int, int]]:
@@ -219,7 +173,7 @@ def file_marks(connection: sqlite3.Connection, source: SourceName) -> dict[str, 
 
 
 def problems(connection: sqlite3.Connection, source: SourceName) -> list[Problem]:
-    """Everything that is wrong with the files of a source, by path."""
+    """Return everything that is wrong with the files of a source, by path."""
     paths = connection.execute("SELECT path FROM files WHERE source = ? AND problems != '[]' ORDER BY path", (source,))
     states = file_states(connection, source, [row[0] for row in paths])
     return [problem for path in sorted(states) for problem in states[path].problems]
@@ -235,35 +189,6 @@ def unit_path(connection: sqlite3.Connection, source: SourceName, unit_id: str) 
     """Return the file that an indexed unit came from."""
     row = connection.execute("SELECT path FROM units WHERE source = ? AND id = ?", (source, unit_id)).fetchone()
     return None if row is None else row[0]
-
-
-def has_source(connection: sqlite3.Connection, source: SourceName) -> bool:
-    """Return whether there is any unit of a source."""
-    return connection.execute("SELECT 1 FROM units WHERE source = ? LIMIT 1", (source,)).fetchone() is not None
-
-
-def units_named(connection: sqlite3.Connection, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
-    """The units in whose path every one of these `folded` words stands, in any case of letters, as (key, path)."""
-    conditions, parameters = conditions_of(filter_)
-    plain = [word for word in words if word.isascii()]  # SQLite knows no other small letters
-    tests = ["instr(lower(u.path), ?) > 0"] * len(plain) + ([conditions] if conditions else [])
-    rows = connection.execute(
-        f"SELECT u.key, u.path FROM units u WHERE {' AND '.join(tests) or 'true'} ORDER BY u.path",
-        (*plain, *parameters),
-    )
-    others = [word for word in words if not word.isascii()]
-    return [(key, path) for key, path in rows if not others or all(word in folded(path) for word in others)]
-
-
-def newest_units(connection: sqlite3.Connection, filter_: Filter, limit: int) -> list[int]:
-    """Return the keys of the units that a filter admits, what changed last first."""
-    conditions, parameters = conditions_of(filter_)
-    rows = connection.execute(
-        f"SELECT u.key FROM units u WHERE {conditions or 'true'} "
-        "ORDER BY max(coalesce(u.last_modified, ''), coalesce(u.created, '')) DESC, u.id LIMIT ?",
-        (*parameters, limit),
-    )
-    return [row[0] for row in rows]
 
 
 def unit_ids_of_path(connection: sqlite3.Connection, source: SourceName, path: str) -> list[str]:
@@ -296,17 +221,132 @@ def _as_written() -> Iterator[None]:
         raise sqlite3.DatabaseError(f"it holds values that no sync wrote ({error})") from error
 
 
-CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, heading_level, content"
-_UNIT_COLUMNS = (
-    "source, id, path, title, type, domain, tags, confidence, origin, created, last_modified, stale_after, "
-    "scope_repo, scope_path, scope_symbol, session, details, content"
-)
+def indexed_title(title: str, body: str) -> str:
+    """Return the title if it says more than the text below it; empty if the text begins with it."""
+    beginning = " ".join(body[: 4 * len(title) + 100].split())
+    return "" if beginning.startswith(title.removesuffix("[…]").strip()) else title
+
+
+def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]) -> int:
+    """Add a unit, or replace the one of the same source and id; return its key. It has no vectors yet.
+
+    Raises ValueError for a unit of memory in an index that is not its identity's own.
+    """
+    if unit.source is SourceName.MEMORY and not unit.id.startswith(f"{meta(connection, 'identity') or ''}/"):
+        raise ValueError("a unit of memory belongs into the index of its identity, and into no other")
+    remove_unit(connection, unit.source, unit.id)
+    scope = unit.scope or Scope()
+    details = {"evidence": [asdict(entry) for entry in unit.evidence], "alternatives": unit.alternatives}
+    key = connection.execute(
+        f"INSERT INTO units ({_UNIT_COLUMNS}) VALUES ({','.join('?' * 18)})",
+        (
+            unit.source, unit.id, unit.path, unit.title, unit.type, unit.domain, _json(unit.tags), unit.confidence,
+            unit.origin, *(str(day) if day else None for day in (unit.created, unit.last_modified, unit.stale_after)),
+            scope.repo, scope.path, scope.symbol, unit.session, _json(details), unit.body,
+        ),
+    ).lastrowid  # fmt: skip
+    assert key is not None
+    connection.executemany(
+        "INSERT INTO relationships VALUES (?,?,?)", [(key, edge.id, edge.relation) for edge in unit.related]
+    )
+    first = connection.execute("SELECT coalesce(max(key), 0) + 1 FROM chunks").fetchone()[0]
+    title = indexed_title(unit.title, unit.body)
+    rows = list(enumerate(chunks, start=first))
+    connection.executemany(
+        "INSERT INTO chunks VALUES (?,?,?,?,?)",
+        [(k, key, c.position, c.breadcrumb, c.text) for k, c in rows],
+    )
+    connection.executemany(
+        "INSERT INTO chunks_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
+        [(k, *chunk_columns(title, unit.tags, c.breadcrumb, c.text)) for k, c in rows],
+    )
+    connection.execute(
+        "INSERT INTO units_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
+        (key, *unit_columns(title, unit.tags, body_below_title(unit.body))),
+    )
+    return key
+
+
+def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str) -> None:
+    """Take a unit out with everything that belongs to it, if it is there."""
+    row = connection.execute(
+        "SELECT key, title, tags, content FROM units WHERE source = ? AND id = ?", (source, unit_id)
+    ).fetchone()
+    if row is None:
+        return
+    key, title, tags, body = row[0], indexed_title(row[1], row[3]), json.loads(row[2]), row[3]
+    chunks = connection.execute("SELECT key, heading_breadcrumb, content FROM chunks WHERE unit_key = ?", (key,))
+    # A contentless FTS5 table forgets a row only if it is given the very text that was indexed.
+    connection.executemany(
+        "INSERT INTO chunks_fts (chunks_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
+        [(k, *chunk_columns(title, tags, breadcrumb, text)) for k, breadcrumb, text in chunks.fetchall()],
+    )
+    connection.execute(
+        "INSERT INTO units_fts (units_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
+        (key, *unit_columns(title, tags, body_below_title(body))),
+    )
+    for table, where in (
+        ("vectors", "chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)"), ("unit_vectors", "unit_key = ?"),
+        ("chunks", "unit_key = ?"), ("relationships", "source_key = ?"), ("units", "key = ?"),
+    ):  # fmt: skip
+        connection.execute(f"DELETE FROM {table} WHERE {where}", (key,))
+
+
+def put_files(connection: sqlite3.Connection, source: SourceName, files: Iterable[FileState]) -> None:
+    """Remember what was seen of each file."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?)",
+        [
+            (
+                source,
+                file.path,
+                file.hash,
+                file.size,
+                file.mtime_ns,
+                file.unit_id,
+                json.dumps([{"line": p.line, "reason": p.reason, "severity": p.severity} for p in file.problems]),
+            )
+            for file in files
+        ],
+    )
+
+
+def remove_file(connection: sqlite3.Connection, source: SourceName, path: str) -> None:
+    """Forget a file that is gone."""
+    connection.execute("DELETE FROM files WHERE source = ? AND path = ?", (source, path))
+
+
+def put_meta(connection: sqlite3.Connection, **values: str) -> None:
+    """Set facts about the index as a whole: the embedding model, the state that was synced."""
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", list(values.items()))
+
+
+def put_statistics(connection: sqlite3.Connection, *, everything: bool = False) -> None:
+    """Record how large the index is and, in a large one, in how many chunks each term stands.
+
+    Frequencies only choose which terms of a question are worth a look, so they are counted again (one pass over the
+    vocabulary) when the index has grown or shrunk by a twentieth, or when `everything` is new.
+    """
+    chunks = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    put_meta(connection, chunks=str(chunks))
+    if chunks <= LARGE_INDEX_CHUNKS:
+        connection.execute("DELETE FROM term_frequencies")
+        return
+    counted = meta(connection, "terms_counted_at")
+    if not everything and counted and abs(chunks - int(counted)) * 20 <= chunks:
+        return
+    connection.execute("DELETE FROM term_frequencies")
+    connection.execute("INSERT INTO term_frequencies SELECT term, doc FROM chunks_vocabulary")
+    put_meta(connection, terms_counted_at=str(chunks))
 
 
 def _unit(row: Any, related: Sequence[Relation]) -> Unit:
     (source, id_, path, title, type_, domain, tags, confidence, origin, created, last_modified, stale_after,
      repo, scope_path, symbol, session, details_json, content) = row  # fmt: skip
-    details = json.loads(details_json)
+    details, days = (
+        json.loads(details_json),
+        {"created": created, "last_modified": last_modified, "stale_after": stale_after},
+    )
     has_scope = repo or scope_path or symbol
     return Unit(
         id=id_, source=SourceName(source), type=type_, title=title, body=content, path=path, domain=domain,
@@ -315,20 +355,9 @@ def _unit(row: Any, related: Sequence[Relation]) -> Unit:
         session=session,
         evidence=tuple(map(evidence_of, details["evidence"])),
         alternatives=tuple(details["alternatives"]),
-        created=_date(created), last_modified=_date(last_modified), stale_after=_date(stale_after),
+        **{name: date.fromisoformat(day) if day else None for name, day in days.items()},
     )  # fmt: skip
 
 
-def _file_state(row: Any) -> FileState:
-    path, hash_, size, mtime_ns, unit_id, problems = row
-    return FileState(
-        path=path, hash=hash_, size=size, mtime_ns=mtime_ns, unit_id=unit_id,
-        problems=tuple(
-            Problem(path=printable(path), reason=p["reason"], line=p["line"], severity=Severity(p["severity"]))
-            for p in json.loads(problems)
-        ),
-    )  # fmt: skip
-
-
-def _date(value: str | None) -> date | None:
-    return date.fromisoformat(value) if value else None
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
