@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 from nugget.app.params import check_identity, checked, source_names
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError
+from nugget.evaluation.query_log import Face, QuestionLog
 from nugget.index import Index, IndexState, SyncResult, Unusable, read_home
 from nugget.index.connection import discard_damaged, find_damage, home_index_file, index_folder, is_damage
 from nugget.index.sync import Progress, pending_changes, sync
 from nugget.infra import git
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
-from nugget.infra.query_log import Face, QuestionLog
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
 from nugget.retrieval import profiles, retrieve

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from nugget.app.params import check_identity
 from nugget.config import Environment, load_settings
 from nugget.errors import IndexUnavailable, NuggetError, UsageError
+from nugget.evaluation.query_log import Face
 from nugget.infra.brain_in_use import find_brain
-from nugget.infra.query_log import Face
 from nugget.models import Bundle, Depth, Query, SourceName
 
 if TYPE_CHECKING:

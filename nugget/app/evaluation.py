@@ -12,8 +12,7 @@ from nugget import evaluation
 from nugget.brain.filing import forgotten
 from nugget.brain.golden import read_golden
 from nugget.errors import NuggetError
-from nugget.evaluation import Comparison, Pipeline, Run, feedback
-from nugget.infra import query_log
+from nugget.evaluation import Comparison, Pipeline, Run, feedback, query_log
 from nugget.models import Severity
 from nugget.retrieval import profiles
 

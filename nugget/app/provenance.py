@@ -13,11 +13,11 @@ from typing import Any, BinaryIO
 
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError
+from nugget.evaluation import query_log
 from nugget.index import Index, Unusable
 from nugget.index import provenance as stored
 from nugget.index.connection import index_folder
 from nugget.index.sync import Progress
-from nugget.infra import query_log
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.llm import LLM, ClaudeCli, open_extractor
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
@@ -29,7 +29,6 @@ from nugget.provenance import (
     code_query,
     find_nugget,
     has_nuggets,
-    log_answer,
     nugget_types,
     nuggets_below,
     opened_index,
@@ -234,5 +233,5 @@ def explain_code(
         with_sessions=with_sessions,
     )  # fmt: skip
     if face is not None:
-        log_answer(answer, environment, settings, face=face, now=now)
+        query_log.log_answer(answer, environment, settings, face=face, now=now)
     return answer

@@ -134,8 +134,8 @@ def _install_git_hook(command: Path, *, dry_run: bool) -> None:
     out.print(f"Wrote {path}")
     if state.keeps_other:
         out.print(f"The hook that was there is kept as {KEPT} beside it, and runs first.")
-    if state.folder.scope in ("global", "system"):
-        out.print(f"core.hooksPath is set for all repositories ({state.folder.scope}): the hook runs in each of them.")
+    if state.scope in ("global", "system"):
+        out.print(f"core.hooksPath is set for all repositories ({state.scope}): the hook runs in each of them.")
     out.print("`git commit` proposes a message if an agent had a part. `nugget uninstall git-hook` undoes this.")
 
 

@@ -81,7 +81,7 @@ def brain_folder(flag: Path | None, environment: Environment | None = None) -> P
 def open_brain(flag: Path | None) -> Brain:
     """Open the brain in use. Raises BrainError if there is none, UsageError for settings it cannot take."""
     from nugget.app import Brain
-    from nugget.infra.query_log import Face
+    from nugget.evaluation.query_log import Face
 
     environment = read_environment()
     return Brain(brain_folder(flag, environment), environment=environment, face=Face.CLI)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -177,7 +176,7 @@ def metrics(found: Sequence[str], gains: Mapping[str, float]) -> dict[str, float
 
 def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each metric over questions; empty without questions."""
-    return {name: statistics.fmean(row[name] for row in rows) for name in METRICS} if rows else {}
+    return {name: sum(row[name] for row in rows) / len(rows) for name in METRICS} if rows else {}
 
 
 def compare(run: Run, baseline: Baseline, *, threshold: float) -> Comparison | None:

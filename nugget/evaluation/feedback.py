@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from nugget.capture import Capture, read_redacted
+from nugget.evaluation import query_log
+from nugget.evaluation.query_log import RELATED, Asked, Use
 from nugget.index import Index
-from nugget.infra import query_log
-from nugget.infra.query_log import RELATED, Asked, Use
 from nugget.markdown import subheadings_of
 from nugget.models import Event, EventKind, Session
 from nugget.text import counted

@@ -12,7 +12,7 @@ from nugget.errors import GitError
 from nugget.extraction.places import file_inside
 from nugget.extraction.shell_changes import ShellChange
 from nugget.infra import git
-from nugget.infra.git import CommittedChange, commit_before, committed_between, committed_in
+from nugget.infra.git import Change, commit_before, committed_between, committed_in
 from nugget.infra.workspace import Workspace
 from nugget.models import Session
 from nugget.text import MAX_HASHED_CHARS, content_hash
@@ -34,7 +34,7 @@ class Traces:
     ended: datetime | None = None
     knows_start: bool = False
     held: dict[str, str] = field(default_factory=dict)
-    committed: dict[str, CommittedChange] = field(default_factory=dict)
+    committed: dict[str, Change] = field(default_factory=dict)
     contents: dict[str, bytes | None] = field(default_factory=dict)
 
     def blob(self, blob: str | None) -> bytes | None:
@@ -92,7 +92,7 @@ class Traces:
                 return place if file_inside(self.root, source) is None else None
         return None
 
-    def committed_in(self, commits: Sequence[str]) -> list[CommittedChange]:
+    def committed_in(self, commits: Sequence[str]) -> list[Change]:
         """Return what these commits changed, as far as they are still there."""
         try:
             return committed_in(self.repo, list(dict.fromkeys(commits))) if self.repo is not None else []

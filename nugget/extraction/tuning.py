@@ -19,7 +19,7 @@ from nugget.extraction.file_nuggets import TUNING, is_generated
 from nugget.extraction.places import file_inside
 from nugget.extraction.requests import one_line
 from nugget.infra import git
-from nugget.infra.git import PathVersion, versions_of
+from nugget.infra.git import Change, versions_of
 from nugget.infra.workspace import Workspace
 from nugget.models import Scope
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
@@ -41,17 +41,17 @@ class _History:
     """The versions of files in git, each file's read once, by path: (commit, content), newest first."""
 
     workspace: Workspace
-    versions: dict[str, list[tuple[PathVersion, bytes]]] = field(default_factory=dict)
+    versions: dict[str, list[tuple[Change, bytes]]] = field(default_factory=dict)
 
-    def find(self, path: str, hash_: str | None) -> tuple[PathVersion, bytes] | None:
+    def find(self, path: str, hash_: str | None) -> tuple[Change, bytes] | None:
         """Return the commit in which a path got the content of this hash, and the content."""
         if path not in self.versions:
             self.versions[path] = []
             with suppress(GitError):
                 root = self.workspace.root
                 commits = versions_of(root, path) if self.workspace.common_dir is not None else []
-                held = [one for one in commits if one.blob]
-                contents = git.read_objects(root, [one.blob or "" for one in held])
+                held = [one for one in commits if one.after]
+                contents = git.read_objects(root, [one.after or "" for one in held])
                 self.versions[path] = [(one, said or b"") for one, said in zip(held, contents, strict=True)]
         return next((one for one in self.versions[path] if content_hash(one[1]) == hash_), None)
 

@@ -22,12 +22,12 @@ from starlette.routing import Route
 from nugget.app.agent_session import AgentSession
 from nugget.config import Environment, Settings, load_settings, read_environment
 from nugget.errors import BrainError, NuggetError
+from nugget.evaluation.query_log import Face
 from nugget.http.logs import LogApi
 from nugget.http.routes import Server, make_app
 from nugget.http.security import Address, Guard, access_for, curl_line, find_token, parse_address
 from nugget.infra.brain_in_use import find_brain
 from nugget.infra.llm import DailyBudget
-from nugget.infra.query_log import Face
 from nugget.infra.server_socket import ServerSocket
 from nugget.mcp import embedding_server
 from nugget.mcp.server import make_server

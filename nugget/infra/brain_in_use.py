@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
+import pwd
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from nugget.config import Environment, expanded, read_user_file
@@ -43,12 +44,13 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path 
     if named is None:
         raise BrainError("There is no brain yet.", hint="Run `nugget init` to make one.")
     if not is_brain(named):
+        reason, hint = "does not exist", f"Run `nugget init {named}`, or name another brain."
         if (named / "brain.yaml").is_file():
-            missing = "is no brain: it has a brain.yaml, but neither a `domains` folder nor a git repository"
+            reason = "is no brain: it has a brain.yaml, but neither a `domains` folder nor a git repository"
             hint = f"Run `mkdir {named}/domains` and `nugget init {named}` to make it one, or name another brain."
-            raise BrainError(f"{named} {missing}.", hint=hint)
-        missing = "does not exist" if not named.exists() else "is no brain (it has no brain.yaml)"
-        raise BrainError(f"{named} {missing}.", hint=f"Run `nugget init {named}`, or name another brain.")
+        elif named.exists():
+            reason = "is no brain (it has no brain.yaml)"
+        raise BrainError(f"{named} {reason}.", hint=hint)
     return named.resolve()
 
 
@@ -69,13 +71,9 @@ def brain_around(environment: Environment, cwd: Path) -> Path | None:
     default = default_brain(environment)
     if default is not None and os.path.realpath(default) == real:
         return place
-    advice = f", and it cannot be: {reason}" if reason else f"; run `{trust_command(real)}` to use it"
+    command = f"nugget trust {shlex.quote(printable(real))}"
+    advice = f", and it cannot be: {reason}" if reason else f"; run `{command}` to use it"
     raise UsageError(f"The brain in {printable(real)} is not trusted{advice}.")
-
-
-def trust_command(path: str | Path) -> str:
-    """Return the command line that trusts a brain."""
-    return f"nugget trust {shlex.quote(printable(str(path)))}"
 
 
 def trusted(environment: Environment) -> list[dict[str, object]]:
@@ -133,31 +131,24 @@ def _record(environment: Environment, brains: list[dict[str, object]]) -> None:
 
 def _unsafe(real: str) -> str | None:
     """Return why somebody else could change a brain; None if nobody else can."""
-    if os.name != "posix":
-        return None
-    return next(filter(None, _faults(Path(real))), None)
-
-
-def _faults(folder: Path) -> Iterator[str]:
+    folder = Path(real)
     for place in (folder, *(folder / name for name in _INSIDE), *folder.parents):
         try:
             status = place.lstat()
         except OSError:
             continue
         if status.st_uid not in (os.getuid(), 0):
-            yield f"{printable(str(place))} belongs to another user"
-        is_above = place != folder and place in folder.parents
-        if stat.S_ISLNK(status.st_mode) or (is_above and status.st_mode & stat.S_ISVTX):
+            return f"{printable(str(place))} belongs to another user"
+        is_sticky = place in folder.parents and status.st_mode & stat.S_ISVTX
+        if stat.S_ISLNK(status.st_mode) or is_sticky:
             continue  # in a folder such as /tmp nobody can rename or remove what is another's
         if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid)):
-            yield f"others can write to {printable(str(place))} (`chmod go-w` takes that away)"
+            return f"others can write to {printable(str(place))} (`chmod go-w` takes that away)"
+    return None
 
 
 def _is_private(group: int) -> bool:
     """Return whether a group is the user's own, as many systems give each user one."""
-    import grp
-    import pwd
-
     try:
         found, name = grp.getgrgid(group), pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -36,18 +36,13 @@ def socket_file(home: Path) -> Path:
 
 def ask(home: Path, question: dict[str, Any], *, timeout_s: float = PATIENCE_S) -> dict[str, Any] | None:
     """Return the answer of the server of this NUGGET_HOME; None if none runs, or it takes longer. Raises nothing."""
-    file = socket_file(home)
     until = time.monotonic() + timeout_s
     try:
-        if not _is_own(file):
-            return None
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
-            asked.settimeout(timeout_s)
-            asked.connect(str(file))
+        with _connected(socket_file(home), timeout_s) as asked:
             asked.sendall(json.dumps(question).encode())
             asked.shutdown(socket.SHUT_WR)
             answer = json.loads(_read(asked, until))
-    except (OSError, ValueError, RecursionError, AttributeError):  # AttributeError: a system without such sockets
+    except (OSError, ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
 
@@ -62,22 +57,14 @@ class ServerSocket:
         self._inode = 0
 
     def start(self) -> bool:
-        """Start to answer; return False if another server does, or the system has no such sockets."""
-        with suppress(OSError, AttributeError):
-            files.private_folder(self._file.parent)
-            if not _is_answered(self._file):
-                self._listening = self._bound()
-        if self._listening is None:
+        """Start to answer; return False if another server does, or the system does not let us."""
+        with suppress(OSError), _connected(self._file, _SERVER_PATIENCE_S):
             return False
-        Thread(target=self._serve, args=(self._listening,), name="nugget-socket", daemon=True).start()
-        return True
-
-    def _bound(self) -> socket.socket:
-        """Return a socket that listens from the moment it appears. Raises OSError."""
         partial = self._file.with_name(f"{os.getpid()}.sock")
-        partial.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
+        try:  # it listens from the moment it appears
+            files.private_folder(self._file.parent)
+            partial.unlink(missing_ok=True)
             listening.bind(str(partial))
             partial.chmod(0o600)
             listening.listen(16)
@@ -85,8 +72,10 @@ class ServerSocket:
             partial.replace(self._file)
         except OSError:
             listening.close()
-            raise
-        return listening
+            return False
+        self._listening = listening
+        Thread(target=self._serve, args=(listening,), name="nugget-socket", daemon=True).start()
+        return True
 
     def stop(self) -> None:
         """Stop answering, and remove the socket if it is still this server's."""
@@ -107,38 +96,35 @@ class ServerSocket:
             except OSError:
                 return
             with asking, suppress(OSError, ValueError, RecursionError):
-                asking.settimeout(_SERVER_PATIENCE_S)
                 question = json.loads(_read(asking, time.monotonic() + _SERVER_PATIENCE_S))
                 if isinstance(question, dict):
+                    asking.settimeout(_SERVER_PATIENCE_S)
                     asking.sendall(json.dumps(self._answer(question)).encode())
+
+
+def _connected(file: Path, timeout_s: float) -> socket.socket:
+    """Connect to a socket that is this person's, in a folder that nobody else may enter. Raises OSError."""
+    place, folder = file.lstat(), file.parent.lstat()
+    mine = place.st_uid == folder.st_uid == os.getuid()
+    if not (mine and stat.S_ISSOCK(place.st_mode) and stat.S_ISDIR(folder.st_mode) and not folder.st_mode & 0o077):
+        raise PermissionError
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(timeout_s)
+    try:
+        connection.connect(str(file))
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 def _read(connection: socket.socket, until: float) -> bytes:
     """Return all that comes before the other end closes. Raises OSError if that is too much or too late."""
     content = b""
-    while True:
-        left = until - time.monotonic()
-        if left <= 0 or len(content) > MAX_BYTES:
-            raise TimeoutError
+    while len(content) <= MAX_BYTES and (left := until - time.monotonic()) > 0:
         connection.settimeout(left)
         part = connection.recv(MAX_BYTES)
         if not part:
             return content
         content += part
-
-
-def _is_own(file: Path) -> bool:
-    """Return whether a socket and its folder belong to this person, and nobody else may enter. Raises OSError."""
-    place, folder = file.lstat(), file.parent.lstat()
-    mine = place.st_uid == folder.st_uid == os.getuid()
-    return mine and stat.S_ISSOCK(place.st_mode) and stat.S_ISDIR(folder.st_mode) and not folder.st_mode & 0o077
-
-
-def _is_answered(file: Path) -> bool:
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
-            asked.settimeout(_SERVER_PATIENCE_S)
-            asked.connect(str(file))
-    except OSError:
-        return False
-    return True
+    raise TimeoutError

@@ -53,10 +53,11 @@ def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = Non
     folder = folder.absolute()
     if not folder.is_dir():
         return None
-    try:
-        return _repository(folder) or _plain_folder(folder, is_known)
-    except GitError:
-        return _plain_folder(folder, is_known)
+    if (found := _repository(folder)) is not None:
+        return found
+    parents = map(_by_path, folder.parents) if is_known else ()
+    own = _by_path(folder)
+    return next((one for one in (own, *parents) if is_known and is_known(one.identity)), own)
 
 
 def vanished_workspace(folder: Path) -> Workspace:
@@ -65,14 +66,9 @@ def vanished_workspace(folder: Path) -> Workspace:
     if side := _SIDE_FOLDER.match(folder.as_posix()):
         main = vanished_workspace(Path(side[1]))
         return Workspace(identity=main.identity, root=folder, name=main.name, common_dir=main.common_dir)
-    left = next((parent for parent in folder.parents if parent.is_dir()), None)
-    if left is not None and left != Path(left.anchor):
-        try:
-            if (found := _repository(left)) is not None:
-                return found
-        except GitError:
-            pass
-    return _by_path(folder)
+    left = next((parent for parent in folder.parents if parent.is_dir()), Path(folder.anchor))
+    found = _repository(left) if left != Path(left.anchor) else None
+    return found or _by_path(folder)
 
 
 def relative_path(workspace: Workspace, path: str, *, folder: str | None = None) -> str | None:
@@ -119,20 +115,24 @@ def normalised_remote(url: str) -> str | None:
 
 
 def _repository(folder: Path) -> Workspace | None:
-    """Return the repository that `folder` is in, None if it is in none."""
+    """Return the repository that `folder` is in, None if it is in none or git cannot tell."""
     asked = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--show-toplevel")
-    said = os.fsdecode(git.run(folder, *asked, check=False)).removesuffix("\n").split("\n")
-    if len(said) < 2 or said[0] not in ("true", "false"):
+    try:
+        lines = os.fsdecode(git.run(folder, *asked, check=False)).removesuffix("\n").split("\n")
+        if len(lines) < 2 or lines[0] not in ("true", "false"):
+            return None
+        remote = _remote(folder)
+        roots = () if remote else ("rev-list", "--max-parents=0", "HEAD")
+        first = git.run(folder, *roots, check=False).decode().split() if roots else []
+    except GitError:
         return None
-    common = Path(said[1])
+    common = Path(lines[1])
     main = common.parent if common.name == ".git" else common
-    root = Path(said[2]) if len(said) > 2 else main
-    remote = _remote(folder)
+    root = Path(lines[2]) if len(lines) > 2 else main
     if remote is not None:
         name = PurePosixPath(remote).name
         return Workspace(identity=_identity(remote, remote), root=root, name=name, common_dir=common)
     name = (main.name or "root").removesuffix(".git")
-    first = git.run(folder, "rev-list", "--max-parents=0", "HEAD", check=False).decode().split()
     key = f"commit:{first[-1]}" if first else f"git:{common.as_posix()}"
     # The hash alone tells two apart; a folder's name in it would change when the folder is renamed.
     identity = _identity("repository" if first else name, key)
@@ -149,14 +149,6 @@ def _remote(folder: Path) -> str | None:
         if direction.startswith("fetch") and (address := normalised_remote(re.sub(r" \[[^\]]*\]$", "", url))):
             addresses[name] = address
     return addresses.get("origin") or addresses.get("upstream") or next(iter(addresses.values()), None)
-
-
-def _plain_folder(folder: Path, is_known: Callable[[str], bool] | None) -> Workspace:
-    own = _by_path(folder)
-    if is_known is None:
-        return own
-    candidates = (_by_path(place) for place in (folder, *folder.parents))
-    return next((candidate for candidate in candidates if is_known(candidate.identity)), own)
 
 
 def _by_path(folder: Path) -> Workspace:

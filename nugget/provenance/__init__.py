@@ -12,7 +12,6 @@ from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 
-from nugget.config import Environment, Settings
 from nugget.errors import UsageError
 from nugget.index import Index, Unusable, read_home
 from nugget.index import provenance as stored
@@ -20,9 +19,7 @@ from nugget.index.connection import open_home
 from nugget.index.provenance import IndexedSession
 from nugget.index.sync import document_changes, sync_provenance
 from nugget.index.units import units_by_key
-from nugget.infra import query_log
 from nugget.infra.embedding import Embedder
-from nugget.infra.query_log import Face
 from nugget.infra.workspace import Workspace, normalised_remote
 from nugget.models import Depth, Filter, SourceName, StaleReason
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery, NuggetType
@@ -131,16 +128,6 @@ def answer_code(
         bundle=replace(bundle, notes=(*notes, *bundle.notes)), workspace=workspace, sessions=tuple(sessions),
         duration_ms=(time.perf_counter() - started) * 1000,
     )  # fmt: skip
-
-
-def log_answer(answer: CodeAnswer, environment: Environment, settings: Settings, *, face: Face, now: datetime) -> None:
-    """Keep the question in the query log, unless `retrieval.log_queries` is false."""
-    if settings.retrieval.log_queries:
-        entry = query_log.asked_of_code(
-            answer.bundle, workspace=answer.workspace.identity, face=face, session=environment.session,
-            duration_ms=answer.duration_ms, now=now,
-        )  # fmt: skip
-        query_log.record(environment.home, entry, settings=settings)
 
 
 def stale_reasons(

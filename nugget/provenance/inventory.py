@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.index import provenance as stored
 from nugget.index.provenance import IndexedSession
 from nugget.infra import git
-from nugget.infra.query_log import Asked
 from nugget.infra.workspace import Workspace
 from nugget.models import EventKind, Scope, SessionFile, Unit
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
@@ -26,6 +26,9 @@ from nugget.provenance.symbols import can_read, find_definitions
 from nugget.redaction import redact_session
 from nugget.sources.session_workspaces import WorkspaceFinder
 from nugget.sources.sessions import find_sessions, read_any
+
+if TYPE_CHECKING:
+    from nugget.evaluation.query_log import Asked
 
 CHURN_DAYS = 180
 """How far back changes are counted."""

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from nugget.errors import InstallError
 from nugget.infra import git
-from nugget.infra.git import HooksFolder
 from nugget.upkeep.client_settings import read_text, write_text
 
 NAME = "prepare-commit-msg"
@@ -31,7 +30,8 @@ _MAX_SHELL_BYTES = 64 * 1024
 class HookState:
     """State of a repository's hook: ours, somebody else's that is kept beside it, the folder and its scope."""
 
-    folder: HooksFolder
+    folder: Path
+    scope: str | None
     is_ours: bool
     is_current: bool
     keeps_other: bool
@@ -39,16 +39,17 @@ class HookState:
     @property
     def path(self) -> Path:
         """Return the path where git looks for the hook."""
-        return self.folder.path / NAME
+        return self.folder / NAME
 
 
 def inspect_hook(repo: Path, command: Path | None = None) -> HookState:
     """Return the state of the hook of the repository that holds `repo`. Raises GitError outside of git. Reads only."""
-    folder = git.hooks_folder(repo)
-    text, kept = _read(folder.path / NAME), folder.path / KEPT
+    folder, scope = git.hooks_folder(repo)
+    text, kept = _read(folder / NAME), folder / KEPT
     is_ours = text is not None and _MARK.encode() in text
     wanted = script(command, kept).encode() if command else text
-    return HookState(folder=folder, is_ours=is_ours, is_current=is_ours and text == wanted, keeps_other=_exists(kept))
+    is_current = is_ours and text == wanted
+    return HookState(folder=folder, scope=scope, is_ours=is_ours, is_current=is_current, keeps_other=_exists(kept))
 
 
 def install_hook(repo: Path, *, command: Path) -> HookState:
@@ -58,7 +59,7 @@ def install_hook(repo: Path, *, command: Path) -> HookState:
     is then as it was.
     """
     state = inspect_hook(repo, command)
-    hook, kept = state.path, state.folder.path / KEPT
+    hook, kept = state.path, state.folder / KEPT
     if state.is_current:
         return state
     moved = False
@@ -91,7 +92,7 @@ def uninstall_hook(repo: Path) -> HookState | None:
     ours while we keep theirs.
     """
     state = inspect_hook(repo)
-    hook, kept = state.path, state.folder.path / KEPT
+    hook, kept = state.path, state.folder / KEPT
     if not state.is_ours:
         if state.keeps_other and _exists(hook):
             raise InstallError(f"{hook} is not Nugget's any more; {kept} is the hook that was there before.")

@@ -13,7 +13,7 @@ import pytest
 from provenance_store import Shop, make_shop
 
 from nugget.cli import run
-from nugget.infra import query_log
+from nugget.evaluation import query_log
 
 NODE = {
     "src/auth.ts": "export class Session {\n  refresh(): void {}\n}\nexport function login(name: string) {}\n",

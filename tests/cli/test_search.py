@@ -25,7 +25,7 @@ from nugget.app import Brain
 from nugget.app.agent_session import AgentSession
 from nugget.config import read_environment
 from nugget.errors import NuggetError, UsageError
-from nugget.infra import query_log
+from nugget.evaluation import query_log
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
 from nugget.models import Query

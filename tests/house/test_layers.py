@@ -35,7 +35,7 @@ GATEWAYS: dict[str, set[str]] = {
     "mcp.types": {"mcp"},
     "onnx": {"infra.embedding"},
     "onnxruntime": {"infra.embedding"},
-    "pydantic": {"config", "mcp", "http", "sources.nugget_store"},
+    "pydantic": {"config", "mcp", "http", "evaluation.query_log", "sources.nugget_store"},
     "rich": {"cli", "render"},
     "ruamel": {"brain.patching", "upkeep"},
     "sqlite_vec": set(),

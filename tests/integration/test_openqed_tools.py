@@ -18,7 +18,7 @@ from test_mcp_server import SERVE, ask, environment, text_of, with_client
 
 import nugget
 from nugget.errors import UsageError
-from nugget.infra import query_log
+from nugget.evaluation import query_log
 from nugget.provenance import code_query
 
 

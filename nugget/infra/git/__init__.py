@@ -7,36 +7,32 @@ GitError that carries git's own first sentence. The brain is the root of its rep
 # ruff: isort: skip_file
 # fmt: off
 from nugget.infra.git.changing import (
-    RefChange, change_refs, clear_errors, finish_pending, lock_files, only_writer, ready_branch, wait_until_free,
+    RefChange, change_refs, clear_errors, finish_pending, only_writer, wait_until_free,
 )
 from nugget.infra.git.process import environment, run
 from nugget.infra.git.reading import (
-    EMPTY_TREE, Branch, Change, CommittedChange, PathVersion, State, branches, changed_between, changes,
-    commit_before, committed_between, committed_in, current_branch, diff, files_at, git_dir, has_commit_with, head,
-    is_repository, last_commit_days, merge_base, read_blob, read_objects, resolve, state,
-    unmerged_files, unsettled, versions_of,
+    EMPTY_TREE, Branch, Change, State, branches, changed_between, changes, checkouts, commit_before,
+    committed_between, committed_in, current_branch, diff, files_at, git_dir, has_commit_with, head, is_repository,
+    last_commit_days, lock_files, merge_base, read_blob, read_objects, resolve, state, top_folder, unmerged_files,
+    unsettled, versions_of,
 )
 from nugget.infra.git.remotes import (
     Remote, RemoteHead, clone, delete_remote_branch, fetch, find_remote, push, remote_head,
 )
-from nugget.infra.git.staging import (
-    SUBMODULE, HooksFolder, StagedFile, author_name, checkouts, comment_mark, commit_staged, hook_variables,
-    hooks_folder, staged_content, staged_files, top_folder,
-)
 from nugget.infra.git.writing import (
-    check_branch_name, commit_change, commit_files, create_branch, delete_branch, init, merge_files, move_branch,
-    move_checkout, refuse_checked_out,
+    SUBMODULE, StagedFile, author_name, comment_mark, commit_change, commit_files, commit_staged, create_branch,
+    delete_branch, hook_variables, hooks_folder, init, merge_files, move_branch, move_checkout, ready_branch,
+    refuse_checked_out, staged_content, staged_files,
 )
 
 __all__ = [
-    "EMPTY_TREE", "SUBMODULE", "Branch", "Change", "CommittedChange", "HooksFolder", "PathVersion", "RefChange",
-    "Remote", "RemoteHead", "StagedFile", "State", "author_name", "branches", "change_refs", "changed_between",
-    "changes", "check_branch_name", "checkouts", "clear_errors", "clone", "comment_mark", "commit_before",
-    "commit_change", "commit_files", "commit_staged", "committed_between", "committed_in", "create_branch",
-    "current_branch", "delete_branch", "delete_remote_branch", "diff", "environment", "fetch", "files_at",
-    "find_remote", "finish_pending", "git_dir", "has_commit_with", "head", "hook_variables", "hooks_folder", "init",
-    "is_repository", "last_commit_days", "lock_files", "merge_base", "merge_files", "move_branch", "move_checkout",
-    "only_writer", "push", "read_blob", "read_objects", "ready_branch",
-    "refuse_checked_out", "remote_head", "resolve", "run", "staged_content", "staged_files", "state", "top_folder",
-    "unmerged_files", "unsettled", "versions_of", "wait_until_free",
+    "EMPTY_TREE", "SUBMODULE", "Branch", "Change", "RefChange", "Remote", "RemoteHead", "StagedFile", "State",
+    "author_name", "branches", "change_refs", "changed_between", "changes", "checkouts", "clear_errors", "clone",
+    "comment_mark", "commit_before", "commit_change", "commit_files", "commit_staged", "committed_between",
+    "committed_in", "create_branch", "current_branch", "delete_branch", "delete_remote_branch", "diff",
+    "environment", "fetch", "files_at", "find_remote", "finish_pending", "git_dir", "has_commit_with", "head",
+    "hook_variables", "hooks_folder", "init", "is_repository", "last_commit_days", "lock_files", "merge_base",
+    "merge_files", "move_branch", "move_checkout", "only_writer", "push", "read_blob", "read_objects",
+    "ready_branch", "refuse_checked_out", "remote_head", "resolve", "run", "staged_content", "staged_files",
+    "state", "top_folder", "unmerged_files", "unsettled", "versions_of", "wait_until_free",
 ]

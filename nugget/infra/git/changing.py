@@ -12,41 +12,42 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nugget.errors import BrainError, ConflictError, GitError, NuggetError
 from nugget.infra import files
-from nugget.infra.git.checkout import DURABLE, place, refuse_uncommitted, stage, stage_index, write
-from nugget.infra.git.process import PATIENCE_S, locked, run, start
+from nugget.infra.git.process import PATIENCE_S, Setting, locked, run, start
 from nugget.infra.git.reading import (
     EMPTY_TREE,
     Change,
     changes,
     current_branch,
     git_dir,
-    head,
     is_repository,
+    lock_files,
+    read_objects,
     resolve,
-    unsettled,
 )
+from nugget.text import printable
 
+DURABLE: tuple[Setting, ...] = (("core.fsync", "added"),)
+"""Settings by which git writes what it makes to the disk before it goes on."""
 _WAITING = (
     ("core.filesRefLockTimeout", f"{PATIENCE_S * 1000:.0f}"),
     ("core.packedRefsTimeout", f"{PATIENCE_S * 1000:.0f}"),
 )
-_LOCKS_OF_CHECKOUT = ("index.lock", "HEAD.lock")
-_LOCKS_OF_REPOSITORY = ("packed-refs.lock", "reftable/tables.list.lock", "config.lock")
 _UPDATE_TAKES_S = 1.0
 """A `git update-ref` that outlived its killed parent has ended after so long."""
+_BLOCKED = "blocked"
+"""Stands for what is in the place of a file and is not one: a folder, or a path through a link."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefChange:
+class RefChange(NamedTuple):
     """A branch that is made (`expect` None), moved, or deleted (`new` None) while it still points at `expect`."""
 
     ref: str
@@ -56,15 +57,6 @@ class RefChange:
 
 LedgerLine = tuple[Path, str, Mapping[str, Any]]
 """A line for a ledger: `$NUGGET_HOME`, name and content."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Intent:
-    """A change under way: its branches, whether the checkout follows the first, and the lines for ledgers."""
-
-    refs: list[RefChange]
-    checkout: bool
-    lines: list[LedgerLine]
 
 
 @contextmanager
@@ -110,17 +102,6 @@ def finish_pending(repo: Path) -> None:
             pass
 
 
-def ready_branch(repo: Path) -> tuple[str, str]:
-    """Return the checked-out branch and its commit. Raises BrainError if the user is in the middle of something."""
-    if not is_repository(repo) or (tip := head(repo)) is None:
-        raise BrainError(f"{repo} is no git repository with a commit.", hint=f"Run `nugget init {repo}`.")
-    branch = current_branch(repo)
-    if (found := unsettled(repo)) or branch is None:
-        state, step = found or ("on a detached HEAD", "`git switch <branch>`")
-        raise BrainError(f"The brain is {state}; nothing was changed.", hint=f"{step} ends that; then run this again.")
-    return branch, tip
-
-
 def change_refs(
     repo: Path, refs: Sequence[RefChange], *, message: str, checkout: bool = False, lines: Sequence[LedgerLine] = ()
 ) -> None:
@@ -139,11 +120,11 @@ def change_refs(
                 if (f"refs/heads/{current_branch(repo)}", resolve(repo, refs[0].ref)) != (refs[0].ref, refs[0].expect):
                     raise _moved(refs[0])
                 changed = _changed_files(repo, refs[0])
-                refuse_uncommitted(repo, changed)
-                stage(repo, work, [change.after for change in changed if change.after])
-                stage_index(repo, work, changed)
+                _refuse_uncommitted(repo, changed)
+                _stage(repo, work, [change.after for change in changed if change.after])
+                _stage_index(repo, work, changed)
             named = [(str(home), name, dict(line)) for home, name, line in lines]
-            write(work, "intent.json", json.dumps([[astuple(ref) for ref in refs], checkout, named]).encode())
+            _write(work, "intent.json", json.dumps([refs, checkout, named]).encode())
             _move_ref(repo, refs[0], message)
         except BaseException:
             with suppress(NuggetError, OSError):
@@ -169,25 +150,63 @@ def clear_errors(path: Path) -> Iterator[None]:
         raise BrainError(f"{error.filename or path} cannot be written ({reason}).", hint=hint) from error
 
 
+def wait_until_free(repo: Path, *, wait_s: float = PATIENCE_S) -> None:
+    """Wait until no other git process changes index or branches. Raises GitError if one still does after `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    while held := [lock for lock in lock_files(repo) if lock.name != "config.lock"]:
+        if time.monotonic() > deadline:
+            raise locked(repo, held[0])
+        time.sleep(0.1)
+
+
+def uncommitted(paths: Sequence[str]) -> ConflictError:
+    """Return the error of a change that would overwrite what the user has not committed."""
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    has = "has" if len(paths) == 1 else "have"
+    return ConflictError(
+        f"{', '.join(paths[:3])}{more} {has} uncommitted changes of yours in the brain; nothing was changed.",
+        hint="Commit or undo them there, then run this again.",
+    )
+
+
+def update_index(repo: Path, index: Path, entries: Mapping[str, tuple[str, str | None]]) -> None:
+    """Set the mode and blob of paths in an index file; without a blob the path is removed.
+
+    Raises GitError for a path that leads out of the checkout or into `.git`, which git only passes over.
+    """
+    lines = [
+        b"%s %s\t%s\0" % (mode.encode() if blob else b"0", (blob or "0" * 40).encode(), os.fsencode(path))
+        for path, (mode, blob) in sorted(entries.items(), key=lambda entry: entry[1][1] is not None)
+    ]
+    variables = {"GIT_INDEX_FILE": str(index)}
+    asked = ("update-index", "-z", "--index-info")
+    done = start(repo, asked, stdin=b"".join(lines), settings=DURABLE, variables=variables)
+    if done.returncode or b"Ignoring path" in done.stderr:
+        reason = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+        raise GitError(f"git cannot change these paths in {repo} ({printable(reason)}); nothing was changed.")
+
+
 def _work(repo: Path) -> Path:
     return git_dir(repo) / "nugget" / "work"
 
 
 def _finish(repo: Path) -> None:
     """Carry out the rest of the intent if its first branch has moved; drop it if not."""
-    work = _work(repo)
-    if (intent := _read_intent(work)) is not None:
-        _drop_stale_locks(repo, since=(work / "intent.json").stat().st_mtime)
-        if _reached(repo, intent.refs[0]):
-            for home, name, line in intent.lines:
-                files.append_line(home / "ledger" / name, line, once=True)
-            if intent.checkout:
-                _hold_index(repo, work)
-                changed = _changed_files(repo, intent.refs[0])
-                place(repo, work, changed)
-                stage_index(repo, work, changed)
-                (work / "index").replace(git_dir(repo) / "index")
-            for change in intent.refs[1:]:
+    intent = _work(repo) / "intent.json"
+    if intent.exists():
+        named, checkout, lines = json.loads(intent.read_bytes())
+        first, *rest = (RefChange(*ref) for ref in named)
+        _drop_stale_locks(repo, since=intent.stat().st_mtime)
+        if _reached(repo, first):
+            for home, name, line in lines:
+                files.append_line(Path(home) / "ledger" / name, line, once=True)
+            if checkout:
+                _hold_index(repo, intent.parent)
+                changed = _changed_files(repo, first)
+                _place(repo, intent.parent, changed)
+                _stage_index(repo, intent.parent, changed)
+                (intent.parent / "index").replace(git_dir(repo) / "index")
+            for change in rest:
                 if not _reached(repo, change):
                     with suppress(ConflictError):  # moved on by the user meanwhile
                         _move_ref(repo, change, "finish")
@@ -203,19 +222,6 @@ def _drop(repo: Path) -> None:
         if lock.samefile(work / "mark"):
             lock.unlink()
     shutil.rmtree(work, ignore_errors=True)
-
-
-def _read_intent(work: Path) -> _Intent | None:
-    """Return the change under way; None if there is none."""
-    try:
-        refs, checkout, *lines = json.loads((work / "intent.json").read_bytes())
-    except FileNotFoundError:
-        return None
-    return _Intent(
-        refs=[RefChange(ref=ref, new=new, expect=expect) for ref, new, expect in refs],
-        checkout=checkout,
-        lines=[(Path(home), name, line) for home, name, line in (lines[0] if lines else ())],
-    )
 
 
 def _changed_files(repo: Path, change: RefChange) -> list[Change]:
@@ -252,6 +258,7 @@ def _hold_index(repo: Path, work: Path) -> None:
     while True:
         try:
             os.link(mark, lock)
+            return
         except FileExistsError:
             with suppress(FileNotFoundError):
                 if lock.samefile(mark):
@@ -261,17 +268,11 @@ def _hold_index(repo: Path, work: Path) -> None:
             time.sleep(0.1)
         except OSError:  # a file system without hard links: git's lock is not held
             return
-        else:
-            return
 
 
 def _move_ref(repo: Path, change: RefChange, message: str) -> None:
-    if change.new is None:
-        line = f"delete {change.ref} {change.expect}\n"
-    elif change.expect is None:
-        line = f"create {change.ref} {change.new}\n"
-    else:
-        line = f"update {change.ref} {change.new} {change.expect}\n"
+    verb = "delete" if change.new is None else "create" if change.expect is None else "update"
+    line = " ".join(filter(None, (verb, *change))) + "\n"
     log = f"nugget: {message.splitlines()[0]}"
     try:
         run(repo, "update-ref", "-m", log, "--stdin", stdin=line.encode(), settings=(*DURABLE, *_WAITING))
@@ -286,23 +287,107 @@ def _moved(change: RefChange) -> ConflictError:
     return ConflictError(f"{name} moved meanwhile; nothing was changed.", hint="Try again.")
 
 
-def lock_files(repo: Path) -> list[Path]:
-    """Return the lock files of git's own that are in its folder now (gitrepository-layout(5)).
+def _refuse_uncommitted(repo: Path, changed: Sequence[Change]) -> None:
+    """Raise ConflictError if a file is neither as it was committed nor as it will be, or cannot be written."""
+    now, index = _files_now(repo, changed), _index_now(repo)
+    for path in now:
+        folder = next(parent for parent in (repo / path).parents if parent.is_dir())
+        if now[path] == _BLOCKED or not os.access(folder, os.W_OK):
+            reason = "a folder or a link is in its place" if now[path] == _BLOCKED else "permission denied"
+            raise ConflictError(f"{path} cannot be written ({reason}); nothing was changed.")
+    wanted = {change.path: (change.before, change.after) for change in changed}
+    if dirty := [path for path, ids in wanted.items() if now[path] not in ids or index.get(path) not in ids]:
+        raise uncommitted(dirty)
 
-    git deletes them when it has done its work; the lock of a git that was killed stays, and refuses every later one.
-    """
-    folder = git_dir(repo)
-    shared = folder
-    with suppress(OSError):  # a worktree of its own shares all but index and HEAD
-        shared = Path(os.path.normpath(folder / (folder / "commondir").read_text("utf-8").strip()))
-    named = [*(folder / name for name in _LOCKS_OF_CHECKOUT), *(shared / name for name in _LOCKS_OF_REPOSITORY)]
-    return [*filter(os.path.lexists, named), *sorted((shared / "refs").rglob("*.lock"))]
+
+def _files_now(repo: Path, changed: Sequence[Change]) -> dict[str, str | None]:
+    """Return the blob id that each file in the checkout has, None for one that is absent."""
+    found: dict[str, str | None] = {}
+    regular: list[str] = []
+    for path in (change.path for change in changed):
+        parents = [repo.joinpath(*path.split("/")[:depth]) for depth in range(1, path.count("/") + 1)]
+        is_linked = any(map(os.path.islink, parents))
+        found[path] = _BLOCKED
+        with suppress(NotADirectoryError):
+            try:
+                mode = (repo / path).lstat().st_mode
+            except FileNotFoundError:
+                found[path] = _BLOCKED if is_linked else None
+                continue
+            if stat.S_ISREG(mode) and not is_linked:
+                regular.append(path)
+            elif stat.S_ISLNK(mode):
+                target = os.fsencode((repo / path).readlink())
+                found[path] = run(repo, "hash-object", "--stdin", stdin=target).decode().strip()
+    for first in range(0, len(regular), 500):
+        part = regular[first : first + 500]
+        found.update(zip(part, run(repo, "hash-object", "--", *part).decode().split(), strict=True))
+    return found
 
 
-def wait_until_free(repo: Path, *, wait_s: float = PATIENCE_S) -> None:
-    """Wait until no other git process changes index or branches. Raises GitError if one still does after `wait_s`."""
-    deadline = time.monotonic() + wait_s
-    while held := [lock for lock in lock_files(repo) if lock.name != "config.lock"]:
-        if time.monotonic() > deadline:
-            raise locked(repo, held[0])
-        time.sleep(0.1)
+def _index_now(repo: Path) -> dict[str, str]:
+    """Return the blob id of each path in the index; a path with conflicts has none."""
+    found: dict[str, str] = {}
+    for record in run(repo, "ls-files", "--stage", "-z").split(b"\0"):
+        details, _, path = record.partition(b"\t")
+        if path:
+            _, blob, number = details.decode().split(" ")
+            found[os.fsdecode(path)] = blob if number == "0" else _BLOCKED
+    return found
+
+
+def _stage(repo: Path, work: Path, blobs: Sequence[str]) -> None:
+    """Write the contents of blobs, by their ids, into the work folder."""
+    missing = [blob for blob in dict.fromkeys(blobs) if not (work / blob).exists()]
+    for blob, content in zip(missing, read_objects(repo, missing), strict=True):
+        if content is None:
+            raise GitError(f"{blob} is no file of {repo}: it is missing, or of a submodule; nothing was changed.")
+        _write(work, blob, content)
+
+
+def _stage_index(repo: Path, work: Path, changed: Sequence[Change]) -> None:
+    """Write the index as it is to be into the work folder; entries that the user changed meanwhile stay."""
+    index = _index_now(repo)
+    known = [change for change in changed if index.get(change.path) in (change.before, change.after)]
+    (work / "index.lock").unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        shutil.copy(git_dir(repo) / "index", work / "index")
+    update_index(repo, work / "index", {change.path: (change.mode, change.after) for change in known})
+    # Without this git would read each of these files again to see that it is as committed.
+    variables = {"GIT_INDEX_FILE": str(work / "index")}
+    start(repo, ("update-index", "-q", "--refresh"), variables=variables, settings=DURABLE)
+
+
+def _place(repo: Path, work: Path, changed: Sequence[Change]) -> None:
+    """Bring the checkout along: deletions first. What is neither as before nor as wanted is work of the user's."""
+    now = _files_now(repo, changed)
+    behind = [change for change in changed if now[change.path] == change.before]
+    for change in sorted(behind, key=lambda change: change.after is not None):
+        target = repo / change.path
+        if change.after is None:
+            target.unlink()
+            folder = target.parent
+            while folder not in (repo, repo / "domains") and not any(folder.iterdir()):
+                folder.rmdir()
+                folder = folder.parent
+            continue
+        _stage(repo, work, [change.after])
+        staged = work / change.after
+        if change.mode == "120000":
+            (work / "link").unlink(missing_ok=True)
+            (work / "link").symlink_to(os.fsdecode(staged.read_bytes()))
+            staged = work / "link"
+        else:
+            allowed = stat.S_IMODE(target.stat().st_mode) if change.before else stat.S_IMODE(staged.stat().st_mode)
+            staged.chmod(allowed | 0o111 if change.mode == "100755" else allowed & ~0o111)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(staged, target)  # a rename, unless the git folder is on another file system
+
+
+def _write(work: Path, name: str, content: bytes) -> None:
+    """Write one file of the work folder, whole and on the disk."""
+    with (work / "new").open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    (work / "new").replace(work / name)

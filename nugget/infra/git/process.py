@@ -62,11 +62,9 @@ _VARIABLES = {
     "SSH_ASKPASS": "",
 }
 _KEPT_VARIABLES = frozenset(
-    {
-        "GIT_EXEC_PATH", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL",
-        "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
-    }
-)  # fmt: skip
+    "GIT_EXEC_PATH GIT_CONFIG_NOSYSTEM GIT_CONFIG_SYSTEM GIT_CONFIG_GLOBAL GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL"
+    " GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL".split()
+)
 _NAMED_PROGRAMS = r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|hook\..*\.(command|event))$"
 """Keys that name a program and stand under a name of the repository's choice, so that each has to be looked up."""
 _NEUTRAL = {"required": "false", "driver": "false", "event": ""}
@@ -82,8 +80,6 @@ _OPTIONS = {
     "log": ("--no-ext-diff", "--no-textconv"),
     "status": ("--ignore-submodules=dirty",),  # a submodule has a configuration of its own
 }
-_INDEX_IS_TAKEN = b"index.lock': File exists"
-"""The message of a git that found the index locked, and has changed nothing then."""
 _TAKEN = re.compile(rb"'([^'\n]+\.lock)': File exists")
 
 
@@ -92,15 +88,12 @@ def environment(settings: Iterable[Setting] = ()) -> dict[str, str]:
 
     Settings go in variables because any user of the machine can see arguments (git-config(1), GIT_CONFIG_COUNT).
     """
-    kept = {
-        name: value
-        for name, value in read_environment().variables.items()
-        if not name.startswith("GIT_") or name in _KEPT_VARIABLES
-    }
-    numbered = list(enumerate((*HARDENED, *settings)))
-    named = {f"GIT_CONFIG_{part}_{number}": setting[index] for number, setting in numbered
+    ours = read_environment().variables.items()
+    kept = {name: value for name, value in ours if not name.startswith("GIT_") or name in _KEPT_VARIABLES}
+    every = (*HARDENED, *settings)
+    named = {f"GIT_CONFIG_{part}_{number}": setting[index] for number, setting in enumerate(every)
              for index, part in enumerate(("KEY", "VALUE"))}  # fmt: skip
-    return kept | _VARIABLES | {"GIT_CONFIG_COUNT": str(len(numbered))} | named
+    return kept | _VARIABLES | {"GIT_CONFIG_COUNT": str(len(every))} | named
 
 
 def run(
@@ -109,7 +102,7 @@ def run(
     stdin: bytes | None = None,
     check: bool = True,
     variables: Mapping[str, str] | None = None,
-    settings: Iterable[Setting] = (),
+    settings: Sequence[Setting] = (),
     timeout_s: float = 120.0,
 ) -> bytes:
     """Return the standard output of `git <args>` in `repo`.
@@ -118,17 +111,22 @@ def run(
     again for `PATIENCE_S` seconds. Raises GitError if git is missing, does not end in time, or (with `check`) fails.
     """
     given_up = time.monotonic() + PATIENCE_S
-    settings = tuple(settings)
     while True:
         done = start(repo, args, stdin=stdin, variables=variables, settings=settings, timeout_s=timeout_s)
         if not check or done.returncode == 0:
             return done.stdout
-        if _INDEX_IS_TAKEN not in done.stderr or time.monotonic() > given_up:
+        # A git that found the index locked has changed nothing.
+        if b"index.lock': File exists" not in done.stderr or time.monotonic() > given_up:
             break
         time.sleep(0.1)
     if taken := _TAKEN.search(done.stderr):
         raise locked(repo, repo / os.fsdecode(taken[1]))
-    raise GitError(f"git {args[0]} failed in {repo}: {_complaint(done)}", hint=_hint(done.stderr))
+    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    marked = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    reason = (marked or lines or [f"exit code {done.returncode}"])[0].removeprefix("fatal: ").removeprefix("error: ")
+    trust = "The folder belongs to another user; `git config --global --add safe.directory <folder>` trusts it."
+    hint = trust if b"dubious ownership" in done.stderr else None
+    raise GitError(f"git {args[0]} failed in {repo}: {reason}", hint=hint)
 
 
 def start(
@@ -137,21 +135,21 @@ def start(
     *,
     stdin: bytes | None = None,
     variables: Mapping[str, str] | None = None,
-    settings: Iterable[Setting] = (),
+    settings: Sequence[Setting] = (),
     timeout_s: float = 120.0,
 ) -> subprocess.CompletedProcess[bytes]:
     """Return the ended process of `git <args>`, whatever its exit code. Raises GitError if there was none."""
     verb, *rest = args
-    place = _place(repo) if verb not in ("init", "clone") else {}
-    settings = [*settings]
+    more = {**(_place(repo) if verb not in ("init", "clone") else {}), **(variables or {})}
+    neutral: list[Setting] = []
     if verb not in _WITHOUT_WORK_TREE:
         lookup = ("config", "-z", "--name-only", "--get-regexp", _NAMED_PROGRAMS)
-        named = _execute(repo, lookup, environment() | place | dict(variables or {}), None, timeout_s)
+        named = _execute(repo, lookup, environment() | more, None, timeout_s)
         if named.returncode > 1:  # 1: there is no such key; above: the configuration cannot be read
             return named
         keys = {os.fsdecode(key) for key in named.stdout.split(b"\0") if key}
-        settings += [(key, _NEUTRAL.get(key.rpartition(".")[2], "")) for key in sorted(keys)]
-    whole = environment(settings) | place | dict(variables or {})
+        neutral = [(key, _NEUTRAL.get(key.rpartition(".")[2], "")) for key in sorted(keys)]
+    whole = environment((*settings, *neutral)) | more
     return _execute(repo, (verb, *_OPTIONS.get(verb, ()), *rest), whole, stdin, timeout_s)
 
 
@@ -194,10 +192,11 @@ def _place(repo: Path) -> dict[str, str]:
 def _execute(
     repo: Path, args: Sequence[str], variables: Mapping[str, str], stdin: bytes | None, timeout_s: float
 ) -> subprocess.CompletedProcess[bytes]:
+    missing = GitError("git is not installed, or not on the PATH.", hint="Install git and run this again.")
     try:
         import git
     except ImportError as error:  # GitPython looks for git while it is imported
-        raise GitError("git is not installed, or not on the PATH.", hint="Install git and run this again.") from error
+        raise missing from error
     # GitPython passes every variable on; env(1) takes those out that are not wanted.
     foreign = [name for name in read_environment().variables if name.startswith("GIT_") and name not in variables]
     without = ["env", *chain.from_iterable(("-u", name) for name in foreign)] if foreign else []
@@ -209,33 +208,15 @@ def _execute(
             command, istream=subprocess.PIPE, as_process=True, env=variables, shell=False, start_new_session=True
         )
     except git.exc.GitCommandNotFound as error:
-        raise GitError("git is not installed, or not on the PATH.", hint="Install git and run this again.") from error
+        raise missing from error
     except (OSError, ValueError) as error:
         raise GitError(f"git {args[0]} could not be started in {repo} ({error}).") from error
     try:
         printed, complaint = process.communicate(stdin, timeout=timeout_s)
     except BaseException as error:
-        _stop(process.pid)
+        with suppress(OSError):  # with what it started; on SIGTERM git removes its lock files
+            os.killpg(process.pid, signal.SIGTERM)
         if isinstance(error, subprocess.TimeoutExpired):
             raise GitError(f"git {args[0]} did not end within {timeout_s:g} s in {repo}.") from error
         raise
     return subprocess.CompletedProcess(command, process.returncode, printed, complaint)
-
-
-def _stop(process_id: int) -> None:
-    """End git with what it started; on SIGTERM it removes its lock files. Without groups GitPython ends git alone."""
-    with suppress(OSError, AttributeError):
-        os.killpg(process_id, signal.SIGTERM)
-
-
-def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
-    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    marked = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    chosen = (marked or lines or [f"exit code {done.returncode}"])[0]
-    return chosen.removeprefix("fatal: ").removeprefix("error: ")
-
-
-def _hint(stderr: bytes) -> str | None:
-    if b"dubious ownership" in stderr:
-        return "The folder belongs to another user; `git config --global --add safe.directory <folder>` trusts it."
-    return None

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from nugget.infra.git.process import run, start
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The id of the tree without files, to compare with if there is no commit."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _LATEST_S = 253_370_764_800
 """9999-01-01, so that it is a date in every time zone."""
 _IN_PROGRESS = {
     "MERGE_HEAD": "merge", "rebase-merge": "rebase", "rebase-apply": "rebase",
     "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert",
 }  # fmt: skip
+_LOCKS_OF_CHECKOUT = ("index.lock", "HEAD.lock")
+_LOCKS_OF_REPOSITORY = ("packed-refs.lock", "reftable/tables.list.lock", "config.lock")
+_RAW = ("--raw", "-z", "--no-renames", "--no-abbrev", "--root")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +50,18 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One path that differs between two commits; blob ids are None where the path is absent. `mode` is the new one."""
+    """One path that differs between two commits; blob ids are None where the path is absent. `mode` is the new one.
+
+    In a history, `commit` is the one that changed it, with its time and message.
+    """
 
     path: str
     before: str | None
     after: str | None
     mode: str = "100644"
+    commit: str = ""
+    committed: datetime = _NEVER
+    message: str = ""
 
 
 def is_repository(path: Path) -> bool:
@@ -65,13 +76,22 @@ def head(repo: Path) -> str | None:
 
 def resolve(repo: Path, revision: str) -> str | None:
     """Return the full id of a commit, None if it does not exist."""
-    found = run(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", check=False)
-    return found.decode().strip() or None
+    return word(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
 
 def current_branch(repo: Path) -> str | None:
     """Return the name of the checked-out branch, None if HEAD is detached."""
-    return run(repo, "symbolic-ref", "--quiet", "--short", "HEAD", check=False).decode().strip() or None
+    return word(repo, "symbolic-ref", "--quiet", "--short", "HEAD")
+
+
+def merge_base(repo: Path, one: str, other: str) -> str | None:
+    """Return the best common ancestor of two commits, None if they share no history."""
+    return word(repo, "merge-base", one, other)
+
+
+def commit_before(repo: Path, moment: datetime) -> str | None:
+    """Return the last commit of the checked-out branch up to a moment, None if there is none."""
+    return word(repo, "rev-list", "--max-count=1", f"--before={int(moment.timestamp())}", "HEAD")
 
 
 def unsettled(repo: Path) -> tuple[str, str] | None:
@@ -94,6 +114,30 @@ def git_dir(repo: Path) -> Path:
         return entry
     named = entry.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
     return (repo / named).resolve()
+
+
+def lock_files(repo: Path) -> list[Path]:
+    """Return the lock files of git's own that are in its folder now (gitrepository-layout(5)).
+
+    git deletes them when it has done its work; the lock of a git that was killed stays, and refuses every later one.
+    """
+    folder = git_dir(repo)
+    shared = folder
+    with suppress(OSError):  # a worktree of its own shares all but index and HEAD
+        shared = Path(os.path.normpath(folder / (folder / "commondir").read_text("utf-8").strip()))
+    named = [*(folder / name for name in _LOCKS_OF_CHECKOUT), *(shared / name for name in _LOCKS_OF_REPOSITORY)]
+    return [*filter(os.path.lexists, named), *sorted((shared / "refs").rglob("*.lock"))]
+
+
+def top_folder(folder: Path) -> Path:
+    """Return the top of the checkout that a folder is in. Raises GitError if it is in none."""
+    return Path(os.fsdecode(run(folder, "rev-parse", "--path-format=absolute", "--show-toplevel")).rstrip("\n"))
+
+
+def checkouts(repo: Path) -> list[Path]:
+    """Return the folders of a repository's worktrees, the main one first."""
+    output = run(repo, "worktree", "list", "--porcelain", "-z", check=False)
+    return [Path(os.fsdecode(line[9:])) for line in output.split(b"\0") if line.startswith(b"worktree ")]
 
 
 def state(repo: Path) -> State:
@@ -119,29 +163,13 @@ def state(repo: Path) -> State:
 
 def changed_between(repo: Path, old: str, new: str) -> list[str] | None:
     """Return the paths under `domains/` that differ between two commits; None if either is unknown here."""
-    arguments = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", "domains")
-    completed = start(repo, arguments)
-    return _paths(completed.stdout) if completed.returncode == 0 else None
+    done = start(repo, ("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", "domains"))
+    return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path] if done.returncode == 0 else None
 
 
 def changes(repo: Path, old: str, new: str) -> list[Change]:
     """Return every path that differs between two commits, with both blob ids."""
-    output = run(repo, "diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", old, new)
-    return [change for _, change in raw_changes(output)]
-
-
-def raw_changes(output: bytes) -> Iterator[tuple[str, Change]]:
-    """Yield each change of `--raw -z --no-abbrev` with the header of its commit, a `--format` that begins with %x01."""
-    header = ""
-    tokens = iter(output.split(b"\0"))
-    for token in tokens:
-        record = token.lstrip(b"\n")
-        if record.startswith(b"\1"):
-            header = os.fsdecode(record[1:])
-        elif record.startswith(b":"):
-            _, mode, *blobs, _ = record.decode("ascii").split(" ")
-            before, after = (None if set(blob) == {"0"} else blob for blob in blobs)
-            yield header, Change(path=os.fsdecode(next(tokens, b"")), before=before, after=after, mode=mode)
+    return [change for _, change in _raw_changes(run(repo, "diff-tree", "-r", *_RAW, old, new))]
 
 
 def diff(repo: Path, old: str, new: str, paths: Sequence[str] = ()) -> str:
@@ -150,21 +178,50 @@ def diff(repo: Path, old: str, new: str, paths: Sequence[str] = ()) -> str:
     return output.decode("utf-8", "replace")
 
 
+def committed_between(repo: Path, since: datetime, until: datetime) -> list[Change]:
+    """Return every path that commits of any local branch changed in a period, oldest first, without merges."""
+    period = (f"--since={int(since.timestamp())}", f"--until={int(until.timestamp())}")
+    return _history(repo, "--branches", "HEAD", "--reverse", "--no-merges", *period, "--")
+
+
+def committed_in(repo: Path, commits: Sequence[str]) -> list[Change]:
+    """Return every path that these commits changed; names of commits that do not exist are skipped."""
+    listed = (_history(repo, "--no-walk", "--end-of-options", f"{name}^{{commit}}", "--") for name in commits)
+    return [change for found in listed for change in found]
+
+
+def versions_of(repo: Path, path: str, *, limit: int = 50) -> list[Change]:
+    """Return the changes of a path in the last commits of any local branch, newest first."""
+    return _history(repo, "--branches", "HEAD", f"--max-count={limit}", "--", path)
+
+
+def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
+    """Return (branch, path, content) of every file that a branch with this prefix changes and HEAD has otherwise.
+
+    Two git processes, however many branches there are.
+    """
+    glob = f"--branches={prefix}*"
+    output = run(repo, "log", *_RAW, "--format=%x01%S", glob, "--not", *(["HEAD"] if head(repo) else []))
+    wanted = dict.fromkeys((branch, change.path) for branch, change in _raw_changes(output))
+    readable = [(name, path) for name, path in wanted if "\n" not in path]
+    blobs = read_objects(repo, [f"{revision}:{path}" for name, path in readable for revision in (name, "HEAD")])
+    pairs = zip(readable, blobs[0::2], blobs[1::2], strict=True)
+    return [(name, path, ours) for (name, path), ours, theirs in pairs if ours is not None and ours != theirs]
+
+
 def last_commit_days(folder: Path, *, max_commits: int = 3000) -> dict[str, date]:
     """Return the day of the last commit of each file below a folder, as far as the latest commits show it.
 
     Files with uncommitted changes are left out. Empty outside of a repository. Raises GitError if git is missing or
     takes too long.
     """
-    log = start(
-        folder, ("log", f"-n{max_commits}", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames",
-                 "--", "."), timeout_s=30,
-    )  # fmt: skip
+    listing = (f"-n{max_commits}", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames", "--", ".")
+    log = start(folder, ("log", *listing), timeout_s=30)
     status = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--", ".")
     changed = start(folder, status, timeout_s=30)
     if log.returncode or changed.returncode:
         return {}
-    top = run(folder, "rev-parse", "--show-prefix").decode("utf-8", "replace").strip()
+    top = word(folder, "rev-parse", "--show-prefix") or ""
     dirty = {os.fsdecode(record[3:]).removeprefix(top) for record in changed.stdout.split(b"\0")}
     days: dict[str, date] = {}
     for commit in log.stdout.split(b"\1")[1:]:
@@ -175,11 +232,6 @@ def last_commit_days(folder: Path, *, max_commits: int = 3000) -> dict[str, date
     return {path: day for path, day in days.items() if path not in dirty}
 
 
-def merge_base(repo: Path, one: str, other: str) -> str | None:
-    """Return the best common ancestor of two commits, None if they share no history."""
-    return run(repo, "merge-base", one, other, check=False).decode().strip() or None
-
-
 def files_at(repo: Path, revision: str, *, under: str | tuple[str, ...] = (), check: bool = True) -> dict[str, str]:
     """Return path -> blob id of every file of a commit that is one of `under` or below one; of all files by default.
 
@@ -187,54 +239,14 @@ def files_at(repo: Path, revision: str, *, under: str | tuple[str, ...] = (), ch
     """
     paths = (under,) if isinstance(under, str) else under
     output = run(repo, "ls-tree", "-r", "-z", "--full-tree", revision, "--", *paths, check=check)
-    listed: dict[str, str] = {}
-    for record in output.split(b"\0"):
-        details, _, path = record.partition(b"\t")
-        if details[7:11] == b"blob":
-            listed[os.fsdecode(path)] = details.split(b" ")[2].decode()
-    return listed
+    records = (record.partition(b"\t") for record in output.split(b"\0") if record[7:11] == b"blob")
+    return {os.fsdecode(path): details.split(b" ")[2].decode() for details, _, path in records}
 
 
 def read_blob(repo: Path, revision: str, path: str) -> bytes | None:
     """Return the content of one file in a commit, None if the commit has no such file."""
-    completed = start(repo, ("cat-file", "blob", f"{revision}:{path}"))
-    return completed.stdout if completed.returncode == 0 else None
-
-
-def local_moment(seconds: int) -> datetime:
-    """Return the time of a commit in the local zone; a time beyond the calendar becomes the latest possible."""
-    return datetime.fromtimestamp(min(seconds, _LATEST_S)).astimezone()
-
-
-def branches(repo: Path, prefix: str) -> list[Branch]:
-    """Return the local branches whose names start with `prefix`, oldest first."""
-    pattern = "%(refname:lstrip=2)%00%(objectname)%00%(committerdate:unix)%00%(contents)%00%01"
-    folder = prefix.rpartition("/")[0]
-    listed = run(repo, "for-each-ref", "--sort=committerdate", f"--format={pattern}", f"refs/heads/{folder}")
-    found: list[Branch] = []
-    for record in listed.decode("utf-8", "replace").split("\0\1"):
-        if record.strip("\n"):
-            name, sha, seconds, message = record.lstrip("\n").split("\0", 3)
-            if name.startswith(prefix):
-                moment = local_moment(int(seconds))
-                found.append(Branch(name=name, sha=sha, committed=moment, message=message))
-    return found
-
-
-def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
-    """Return (branch, path, content) of every file that a branch with this prefix changes and HEAD has otherwise.
-
-    Two git processes, however many branches there are.
-    """
-    glob = f"--branches={prefix}*"
-    arguments = ("--format=%x01%S", "--raw", "-z", "--no-renames", "--no-abbrev", "--root", glob)
-    output = run(repo, "log", *arguments, "--not", *(["HEAD"] if head(repo) else []))
-    wanted = dict.fromkeys((branch, change.path) for branch, change in raw_changes(output))
-    readable = [(name, path) for name, path in wanted if "\n" not in path]
-    asked = [f"{revision}:{path}" for name, path in readable for revision in (name, "HEAD")]
-    blobs = read_objects(repo, asked)
-    pairs = zip(readable, blobs[0::2], blobs[1::2], strict=True)
-    return [(name, path, ours) for (name, path), ours, theirs in pairs if ours is not None and ours != theirs]
+    done = start(repo, ("cat-file", "blob", f"{revision}:{path}"))
+    return done.stdout if done.returncode == 0 else None
 
 
 def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
@@ -260,82 +272,55 @@ def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
     return found
 
 
+def branches(repo: Path, prefix: str) -> list[Branch]:
+    """Return the local branches whose names start with `prefix`, oldest first."""
+    pattern = "%(refname:lstrip=2)%00%(objectname)%00%(committerdate:unix)%00%(contents)%00%01"
+    folder = prefix.rpartition("/")[0]
+    listed = run(repo, "for-each-ref", "--sort=committerdate", f"--format={pattern}", f"refs/heads/{folder}")
+    records = (record.lstrip("\n").split("\0", 3) for record in listed.decode("utf-8", "replace").split("\0\1"))
+    return [
+        Branch(name=record[0], sha=record[1], committed=_moment(record[2]), message=record[3])
+        for record in records
+        if len(record) == 4 and record[0].startswith(prefix)
+    ]
+
+
 def has_commit_with(repo: Path, text: str) -> bool:
     """Return True if the message of any commit on a local or remote branch contains `text`."""
     asked = ("--fixed-strings", f"--grep={text}", "--max-count=1", "--format=%H")
     return bool(run(repo, "log", "--branches", "--remotes", *asked))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedChange:
-    """One path that a commit changed, with its blobs; None if the path is absent on that side."""
-
-    commit: str
-    committed: int
-    path: str
-    before: str | None
-    after: str | None
+def word(repo: Path, *args: str) -> str | None:
+    """Return what a command prints, without white space around it; None if it fails or prints nothing."""
+    return run(repo, *args, check=False).decode("utf-8", "replace").strip() or None
 
 
-def commit_before(repo: Path, moment: datetime) -> str | None:
-    """Return the last commit of the checked-out branch up to a moment, None if there is none."""
-    found = run(repo, "rev-list", "--max-count=1", f"--before={int(moment.timestamp())}", "HEAD", check=False)
-    return found.decode().strip() or None
-
-
-def committed_between(repo: Path, since: datetime, until: datetime) -> list[CommittedChange]:
-    """Return every path that commits of any local branch changed in a period, oldest first, without merges."""
-    period = (f"--since={int(since.timestamp())}", f"--until={int(until.timestamp())}")
-    shown = ("--raw", "-z", "--no-renames", "--no-abbrev", "--root", "--no-merges", "--format=%x01%H %ct")
-    completed = start(repo, ("log", "--branches", "HEAD", "--reverse", *period, *shown, "--"))
-    return _changes(completed.stdout) if completed.returncode == 0 else []
-
-
-def committed_in(repo: Path, commits: Sequence[str]) -> list[CommittedChange]:
-    """Return every path that these commits changed; names of commits that do not exist are skipped."""
-    found: list[CommittedChange] = []
-    for name in commits:
-        shown = ("--raw", "-z", "--no-renames", "--no-abbrev", "--root", "--no-walk", "--format=%x01%H %ct")
-        completed = start(repo, ("log", *shown, "--end-of-options", f"{name}^{{commit}}", "--"))
-        found += _changes(completed.stdout) if completed.returncode == 0 else []
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathVersion:
-    """A commit that changed a path, and the blob that it put there (None where it removed it)."""
-
-    commit: str
-    committed: datetime
-    message: str
-    blob: str | None
-
-
-def versions_of(repo: Path, path: str, *, limit: int = 50) -> list[PathVersion]:
-    """Return the last commits of any local branch that changed a path, newest first."""
-    shown = ("--raw", "-z", "--no-renames", "--no-abbrev", "--root", "--format=%x01%H%x02%ct%x02%B")
-    completed = start(repo, ("log", "--branches", "HEAD", f"--max-count={limit}", *shown, "--", path))
-    found: list[PathVersion] = []
-    for header, change in raw_changes(completed.stdout if completed.returncode == 0 else b""):
-        commit, _, rest = header.partition("\2")
-        seconds, _, message = rest.partition("\2")
-        moment = local_moment(int(seconds)) if seconds.isdecimal() else local_moment(0)
+def _history(repo: Path, *args: str) -> list[Change]:
+    """Return the changes that `git log` lists; none if it fails."""
+    done = start(repo, ("log", *_RAW, "--format=%x01%H%x02%ct%x02%B", *args))
+    found: list[Change] = []
+    for header, change in _raw_changes(done.stdout if done.returncode == 0 else b""):
+        commit, seconds, message = header.split("\2", 2)
         text = os.fsencode(message).decode("utf-8", "replace")
-        found.append(PathVersion(commit=commit, committed=moment, message=text, blob=change.after))
+        found.append(replace(change, commit=commit, committed=_moment(seconds), message=text))
     return found
 
 
-def _changes(output: bytes) -> list[CommittedChange]:
-    """Return the changes of `git log --raw -z` with a header `\\1<commit> <seconds>` for each commit."""
-    found: list[CommittedChange] = []
-    for header, change in raw_changes(output):
-        commit, _, seconds = header.strip().partition(" ")
-        moment = int(seconds) if seconds.isdecimal() else 0
-        found.append(
-            CommittedChange(commit=commit, committed=moment, path=change.path, before=change.before, after=change.after)
-        )
-    return found
+def _raw_changes(output: bytes) -> Iterator[tuple[str, Change]]:
+    """Yield each change of `--raw -z --no-abbrev` with the header of its commit, a `--format` that begins with %x01."""
+    header = ""
+    tokens = iter(output.split(b"\0"))
+    for token in tokens:
+        record = token.lstrip(b"\n")
+        if record.startswith(b"\1"):
+            header = os.fsdecode(record[1:])
+        elif record.startswith(b":"):
+            _, mode, *blobs, _ = record.decode("ascii").split(" ")
+            before, after = (None if set(blob) == {"0"} else blob for blob in blobs)
+            yield header, Change(path=os.fsdecode(next(tokens, b"")), before=before, after=after, mode=mode)
 
 
-def _paths(output: bytes) -> list[str]:
-    return [os.fsdecode(path) for path in output.split(b"\0") if path]
+def _moment(seconds: str) -> datetime:
+    """Return the time of a commit in the local zone; a time beyond the calendar becomes the latest possible."""
+    return datetime.fromtimestamp(min(int(seconds or 0), _LATEST_S)).astimezone()

@@ -20,20 +20,17 @@ from nugget.errors import GitError
 from nugget.infra.git.process import HARDENED, Setting, run, start, user_settings
 
 FETCH_TIMEOUT_S = 15.0
-PUSH_TIMEOUT_S = 60.0
-CLONE_TIMEOUT_S = 600.0
+_PUSH_TIMEOUT_S = 60.0
+_CLONE_TIMEOUT_S = 600.0
 _PROTOCOLS = "file:git:http:https:ssh"
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
 _RECEIVING: tuple[Setting, ...] = (("receive.autogc", "false"), ("receive.denyCurrentBranch", "refuse"))
 """Keep a remote on this machine from collecting garbage and from changing its checkout."""
 _OF_THE_NETWORK = r"^(credential|http|ssh)\."
 _KEPT_VARIABLES = frozenset(
-    {
-        "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
-        "GIT_SSL_NO_VERIFY", "GIT_PROXY_COMMAND",
-    }
-)  # fmt: skip
-
+    "GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_ASKPASS GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_SSL_NO_VERIFY"
+    " GIT_PROXY_COMMAND".split()
+)
 _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"GH006|GH013|protected branch|hook declined|push declined",
      "the remote does not take the branch: {rule}", "Ask whoever looks after the remote's rules, then publish again."),
@@ -82,8 +79,7 @@ def find_remote(repo: Path) -> Remote | None:
 
 def remote_head(repo: Path, remote: Remote) -> RemoteHead | None:
     """Return the remote's default branch, None if it has no commit. Raises GitError if it cannot be reached."""
-    asked = ("ls-remote", "--symref", _upload(_fetched_from(repo, remote)), "--", remote.name, "HEAD")
-    listed = _talk(repo, remote, *asked, timeout_s=FETCH_TIMEOUT_S)
+    listed = _talk(repo, remote, "ls-remote", "--symref", _upload_from(repo, remote), "--", remote.name, "HEAD")
     name = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listed, re.MULTILINE)
     sha = re.search(r"^([0-9a-f]{40,64})\tHEAD$", listed, re.MULTILINE)
     return RemoteHead(branch=name[1], sha=sha[1]) if name and sha else None
@@ -92,22 +88,17 @@ def remote_head(repo: Path, remote: Remote) -> RemoteHead | None:
 def fetch(repo: Path, remote: Remote, branch: str) -> str:
     """Fetch one branch of the remote into `refs/remotes` and return its commit; no branch of the user's changes."""
     kept = f"refs/remotes/{remote.name}/{branch}"
-    refspec = f"+refs/heads/{branch}:{kept}"
-    _talk(
-        repo, remote, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
-        _upload(_fetched_from(repo, remote)), "--", remote.name, refspec, timeout_s=FETCH_TIMEOUT_S,
-    )  # fmt: skip
+    options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", _upload_from(repo, remote))
+    _talk(repo, remote, "fetch", *options, "--", remote.name, f"+refs/heads/{branch}:{kept}")
     return run(repo, "rev-parse", "--verify", "--end-of-options", f"{kept}^{{commit}}").decode().strip()
 
 
 def clone(url: str, folder: Path) -> None:
     """Clone a repository into a new folder, without hooks, templates and submodules. Raises GitError."""
-    options = ("--quiet", "--template=", "--no-recurse-submodules", _upload(url))
+    upload = f"--upload-pack={_program('upload-pack', url)}"
+    options = ("--quiet", "--template=", "--no-recurse-submodules", upload)
     remote = Remote(name="origin", url=url)
-    try:
-        _talk(folder.parent, remote, "clone", *options, "--", url, folder.name, timeout_s=CLONE_TIMEOUT_S)
-    except _Refused as refused:
-        raise refused.error from None
+    _talk(folder.parent, remote, "clone", *options, "--", url, folder.name, timeout_s=_CLONE_TIMEOUT_S)
 
 
 def push(repo: Path, remote: Remote, sha: str, *, branch: str, replacing: str | None = None) -> bool:
@@ -116,17 +107,8 @@ def push(repo: Path, remote: Remote, sha: str, *, branch: str, replacing: str | 
     `replacing` is the commit that we put there before: only while it still stands there may it be replaced by one
     that does not build on it. Raises GitError when the remote refuses or cannot be reached.
     """
-    lease = [f"--force-with-lease=refs/heads/{branch}:{replacing}"] if replacing else []
-    refspec = f"{sha}:refs/heads/{branch}"
-    try:
-        _talk(
-            repo, remote, *_PUSH, _receive(remote.url), *lease, "--", remote.name, refspec, timeout_s=PUSH_TIMEOUT_S,
-        )  # fmt: skip
-    except _Refused as refused:
-        if re.search(r"\[rejected\] \((non-fast-forward|fetch first|stale info)\)", refused.said):
-            return False
-        raise refused.error from None
-    return True
+    kept = r"\[rejected\] \((non-fast-forward|fetch first|stale info)\)"
+    return _push(repo, remote, f"{sha}:refs/heads/{branch}", expect=replacing, kept=kept)
 
 
 def delete_remote_branch(repo: Path, remote: Remote, branch: str, *, expect: str) -> bool:
@@ -134,31 +116,26 @@ def delete_remote_branch(repo: Path, remote: Remote, branch: str, *, expect: str
 
     Raises GitError when the remote refuses or cannot be reached.
     """
-    lease = f"--force-with-lease=refs/heads/{branch}:{expect}"
+    return _push(repo, remote, f":refs/heads/{branch}", expect=expect, kept=r"stale info|remote ref does not exist")
+
+
+def _push(repo: Path, remote: Remote, refspec: str, *, expect: str | None, kept: str) -> bool:
+    """Push one refspec; return False if the remote's answer matches `kept`."""
+    lease = [f"--force-with-lease={refspec.partition(':')[2]}:{expect}"] if expect else []
+    receive = f"--receive-pack={_program('receive-pack', remote.url, _RECEIVING)}"
     try:
-        _talk(
-            repo, remote, *_PUSH, _receive(remote.url), lease, "--", remote.name, f":refs/heads/{branch}",
-            timeout_s=PUSH_TIMEOUT_S,
-        )  # fmt: skip
-    except _Refused as refused:
-        if re.search(r"stale info|remote ref does not exist", refused.said):
+        _talk(repo, remote, *_PUSH, receive, *lease, "--", remote.name, refspec, timeout_s=_PUSH_TIMEOUT_S)
+    except _RemoteError as error:
+        if re.search(kept, error.output):
             return False
-        raise refused.error from None
+        raise
     return True
 
 
-def _fetched_from(repo: Path, remote: Remote) -> str:
-    """Return the address that is fetched from, which may differ from the one that is pushed to."""
+def _upload_from(repo: Path, remote: Remote) -> str:
+    """Return the option for the address that is fetched from, which may differ from the one that is pushed to."""
     found = run(repo, "remote", "get-url", "--", remote.name, check=False).decode("utf-8", "replace").strip()
-    return found or remote.url
-
-
-def _upload(url: str) -> str:
-    return f"--upload-pack={_program('upload-pack', url)}"
-
-
-def _receive(url: str) -> str:
-    return f"--receive-pack={_program('receive-pack', url, _RECEIVING)}"
+    return f"--upload-pack={_program('upload-pack', found or remote.url)}"
 
 
 def _program(name: str, url: str, settings: tuple[Setting, ...] = ()) -> str:
@@ -173,16 +150,13 @@ def _program(name: str, url: str, settings: tuple[Setting, ...] = ()) -> str:
     return f"git{options} {name}" if options else f"git-{name}"
 
 
-class _Refused(GitError):
-    """git's whole text beside the sentence for the person."""
+class _RemoteError(GitError):
+    """A failure of a remote, with all that git printed."""
 
-    def __init__(self, error: GitError, said: str) -> None:
-        super().__init__(str(error), hint=error.hint)
-        self.error = error
-        self.said = said
+    output = ""
 
 
-def _talk(repo: Path, remote: Remote, *args: str, timeout_s: float) -> str:
+def _talk(repo: Path, remote: Remote, *args: str, timeout_s: float = FETCH_TIMEOUT_S) -> str:
     """Return the standard output of a git command that uses the network."""
     # Whatever sends is the user's own: of the brain's configuration only the address of the remote counts.
     found = start(repo, ("config", "-z", "--name-only", "--get-regexp", _OF_THE_NETWORK)).stdout.split(b"\0")
@@ -193,12 +167,11 @@ def _talk(repo: Path, remote: Remote, *args: str, timeout_s: float) -> str:
         done = start(repo, args, variables=_variables(repo), settings=settings, timeout_s=timeout_s)
     except GitError as error:
         if isinstance(error.__cause__, subprocess.TimeoutExpired):
-            raise _told("did not end in time", args[0], remote) from error
+            raise _error("did not end in time", args[0], remote) from error
         raise
     printed = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
-        said = _without_secrets(f"{printed}\n{done.stderr.decode('utf-8', 'replace')}", remote)
-        raise _Refused(_told(said, args[0], remote), said)
+        raise _error(f"{printed}\n{done.stderr.decode('utf-8', 'replace')}", args[0], remote)
     return printed
 
 
@@ -224,21 +197,27 @@ def _token_header(remote: Remote) -> list[Setting]:
     return [(f"http.{address}.extraHeader", f"Authorization: Basic {header}"), ("http.followRedirects", "false")]
 
 
-def _told(said: str, verb: str, remote: Remote) -> GitError:
-    where = f"git {verb} with {remote.name} ({_without_secrets(remote.url, remote)})"
-    for pattern, meaning, hint in _REASONS:
-        if re.search(pattern, said):
-            return GitError(f"{where} failed: {meaning.format(rule=_rule(said))}.", hint=hint)
-    lines = [line.strip() for line in said.splitlines() if re.match(r"(fatal|error|remote|!)", line.strip())]
-    return GitError(f"{where} failed: {(lines or ['no reason was given'])[0][:300]}")
+def _error(output: str, verb: str, remote: Remote) -> _RemoteError:
+    """Return the error for what git printed, in words that say what to do."""
+    output = _without_secrets(output, remote)
+    lines = [line.strip() for line in output.splitlines() if re.match(r"\s*(fatal|error|remote|!)", line)]
+    found = next(((meaning, hint) for pattern, meaning, hint in _REASONS if re.search(pattern, output)), None)
+    meaning, hint = found or ((lines or ["no reason was given"])[0][:300], None)
+    if found:
+        meaning = meaning.format(rule=_rule(output)) + "."
+    error = _RemoteError(
+        f"git {verb} with {remote.name} ({_without_secrets(remote.url, remote)}) failed: {meaning}", hint=hint
+    )
+    error.output = output
+    return error
 
 
-def _rule(said: str) -> str:
+def _rule(output: str) -> str:
     """Return what the remote says about its rule."""
-    lines = [line.strip() for line in re.findall(r"^\s*remote:\s*(.*\S)", said, re.MULTILINE)]
+    lines = [line.strip() for line in re.findall(r"^\s*remote:\s*(.*\S)", output, re.MULTILINE)]
     marked = [line for line in lines if re.search(r"GH0|[Pp]rotected|declined|error", line)]
-    told = (marked or lines or ["a rule protects it"])[0]
-    return re.sub(r"[^ -~]", "?", told.removeprefix("error: "))[:200].rstrip(".")
+    rule = (marked or lines or ["a rule protects it"])[0]
+    return re.sub(r"[^ -~]", "?", rule.removeprefix("error: "))[:200].rstrip(".")
 
 
 def _without_secrets(text: str, remote: Remote) -> str:

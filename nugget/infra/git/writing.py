@@ -1,24 +1,59 @@
-"""Commits and branches, written so that nothing else of the user's changes."""
+"""Commits and branches, written so that nothing else of the user's changes; and the person's own next commit."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from nugget.errors import GitError
-from nugget.infra.git.changing import RefChange, change_refs, only_writer
-from nugget.infra.git.checkout import DURABLE, uncommitted, update_index
+from nugget.config import read_environment
+from nugget.errors import BrainError, GitError
+from nugget.infra.git.changing import DURABLE, RefChange, change_refs, only_writer, uncommitted, update_index
 from nugget.infra.git.process import Setting, environment, run, start, user_settings
-from nugget.infra.git.reading import read_objects, resolve
+from nugget.infra.git.reading import current_branch, head, is_repository, read_objects, resolve, unsettled, word
+
+SUBMODULE = "160000"
+_HANDED_ON = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+"""The variables with which git tells a hook about the commit under way, such as the index of `git commit FILE`."""
+_MAX_DIFF_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """One path of the next commit, compared with HEAD.
+
+    `status` is git's letter (A, M, D, R, C, T); `previous` is the path that a renamed or copied file had; `added` and
+    `removed` are lines without their ends, none for binary files and submodules.
+    """
+
+    path: str
+    status: str
+    mode: str = "100644"
+    previous: str | None = None
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    is_binary: bool = False
 
 
 def init(path: Path) -> None:
     """Make `path` a git repository on its configured first branch, else `main`."""
-    named = run(path, "config", "--get", "init.defaultBranch", check=False).decode().strip()
-    run(path, "init", "--quiet", f"--initial-branch={named or 'main'}")
+    branch = word(path, "config", "--get", "init.defaultBranch") or "main"
+    run(path, "init", "--quiet", f"--initial-branch={branch}")
+
+
+def ready_branch(repo: Path) -> tuple[str, str]:
+    """Return the checked-out branch and its commit. Raises BrainError if the user is in the middle of something."""
+    if not is_repository(repo) or (tip := head(repo)) is None:
+        raise BrainError(f"{repo} is no git repository with a commit.", hint=f"Run `nugget init {repo}`.")
+    branch = current_branch(repo)
+    if (found := unsettled(repo)) or branch is None:
+        state, step = found or ("on a detached HEAD", "`git switch <branch>`")
+        raise BrainError(f"The brain is {state}; nothing was changed.", hint=f"{step} ends that; then run this again.")
+    return branch, tip
 
 
 def commit_change(
@@ -98,7 +133,7 @@ def commit_files(
     signs, settings = _committer(repo)
     links = [part for parent in parents for part in ("-p", parent)]
     moment = f"{int(now.timestamp())} {now.strftime('%z') or '+0000'}" if now else ""
-    dates = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment} if now else {}
+    dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), moment) if now else {}
     with only_writer(repo) as work:
         tree = work / "tree"
         tree.unlink(missing_ok=True)
@@ -152,8 +187,7 @@ def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
 
 def refuse_checked_out(repo: Path, name: str) -> None:
     """Raise GitError if a branch is checked out, here or in another worktree, so that it cannot be moved."""
-    checked_out = run(repo, "for-each-ref", "--format=%(worktreepath)", f"refs/heads/{name}").decode().strip()
-    if checked_out:
+    if checked_out := word(repo, "for-each-ref", "--format=%(worktreepath)", f"refs/heads/{name}"):
         raise GitError(f"{name} is checked out in {checked_out}.", hint="Switch to another branch there first.")
 
 
@@ -167,3 +201,88 @@ def _committer(repo: Path) -> tuple[bool, list[Setting]]:
             settings.append((f"user.{key}", fallback))
     signs = dict(user_settings(repo, r"^commit\.gpgsign$")).get("commit.gpgsign", "false")
     return signs.lower() in ("", "true", "yes", "on", "1"), settings
+
+
+def hook_variables() -> dict[str, str]:
+    """Return the variables that git gave this process as its hook."""
+    given = read_environment().variables
+    return {name: given[name] for name in _HANDED_ON if given.get(name)}
+
+
+def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> tuple[StagedFile, ...]:
+    """Return the files that the next commit changes, renames detected, with the added and removed lines.
+
+    Raises GitError if git fails or the change is larger than 64 MB.
+    """
+    asked = ("diff", "--cached", "--no-color", "--find-renames", "--submodule=short")
+    tokens = iter(run(repo, *asked, "--raw", "-z", "--no-abbrev", variables=variables).split(b"\0"))
+    entries: list[tuple[str, str, str, str | None]] = []
+    for token in tokens:
+        if token.startswith(b":"):
+            old_mode, mode, _, _, status = token.decode("ascii")[1:].split(" ")
+            previous = os.fsdecode(next(tokens)) if status[:1] in "RC" else None
+            mode = old_mode if mode == "000000" else mode
+            entries.append((status[:1], mode, os.fsdecode(next(tokens)), previous))
+    patch = run(repo, *asked, "--patch", "--unified=0", "--inter-hunk-context=0", variables=variables)
+    if len(patch) > _MAX_DIFF_BYTES:
+        hint = "Commit it in parts, or write the message yourself."
+        raise GitError("The staged change is larger than 64 MB.", hint=hint)
+    # No line of a content begins with `diff --git`.
+    sections = ("\n" + patch.decode("utf-8", "replace")).split("\ndiff --git ")[1:]
+    return tuple(_staged(*entry, section.split("\n")) for entry, section in zip(entries, sections, strict=True))
+
+
+def _staged(status: str, mode: str, path: str, previous: str | None, section: list[str]) -> StagedFile:
+    start = next((number for number, line in enumerate(section) if line.startswith("@@")), len(section))
+    is_binary = any(line.startswith(("Binary files ", "GIT binary patch")) for line in section[:start])
+    lines = [] if mode == SUBMODULE else section[start:]
+    added, removed = (tuple(line[1:].rstrip("\r") for line in lines if line.startswith(sign)) for sign in "+-")
+    return StagedFile(
+        path=path, status=status, mode=mode, previous=previous, is_binary=is_binary, added=added, removed=removed
+    )
+
+
+def staged_content(repo: Path, path: str, *, variables: Mapping[str, str] | None = None) -> bytes | None:
+    """Return the staged content of a file, None if it has none."""
+    return run(repo, "cat-file", "blob", f":{path}", check=False, variables=variables) or None
+
+
+def author_name(repo: Path, *, variables: Mapping[str, str] | None = None) -> str:
+    """Return the author's name of the next commit; empty if git knows none."""
+    ident = run(repo, "var", "GIT_AUTHOR_IDENT", check=False, variables=variables).decode("utf-8", "replace")
+    return ident.rpartition(" <")[0].strip()
+
+
+def comment_mark(repo: Path) -> str:
+    """Return the start of comment lines in a commit message: `core.commentString`, `core.commentChar`, else `#`."""
+    named = (word(repo, "config", "--get", key) for key in ("core.commentString", "core.commentChar"))
+    return next((mark for mark in named if mark and mark != "auto"), "#")
+
+
+def hooks_folder(repo: Path) -> tuple[Path, str | None]:
+    """Return the folder of a checkout's hooks, and the scope (`local`, `global`...) of `core.hooksPath` if it is set.
+
+    Raises GitError outside of git.
+    """
+    asked = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel")
+    common, *top = os.fsdecode(run(repo, *asked)).removesuffix("\n").split("\n")
+    told = run(repo, "config", "--type=path", "--show-scope", "--get-all", "core.hooksPath", check=False)
+    set_by = [line.split("\t", 1) for line in os.fsdecode(told).split("\n") if "\t" in line]
+    # Our own git processes switch hooks off by this very setting, in the scope `command`.
+    named = [(scope, value) for scope, value in set_by if scope != "command" and value]
+    if not named:
+        return Path(common) / "hooks", None
+    scope, value = named[-1]
+    return Path(top[0] if top else common, value), scope
+
+
+def commit_staged(repo: Path, message: Path, *, edit: bool) -> int:
+    """Run the person's own `git commit`, with their hooks, editor and signature, and return its exit code.
+
+    Raises GitError if git cannot be started.
+    """
+    command = ["git", "commit", "--file", str(message), *(["--edit"] if edit else [])]
+    try:
+        return subprocess.run(command, cwd=repo, env=dict(read_environment().variables), check=False).returncode
+    except OSError as error:
+        raise GitError(f"git commit could not be started in {repo} ({error}).") from error

@@ -19,8 +19,7 @@ import pytest
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.infra.embedding import CachedEmbedder, Embedder, open_embedder
-from nugget.infra.embedding import onnx_model as local_module
+from nugget.infra.embedding import MINILM, CachedEmbedder, Embedder, open_embedder
 
 TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth.", "x", "长文本 " * 400]
 
@@ -58,7 +57,7 @@ def test_fastembed_gives_the_same_vectors_from_the_same_folder(tmp_path: Path) -
     converted = next(read_environment().models.glob("*.onnx"), None) or _convert()
     shutil.copy(converted, tmp_path / "model.onnx")
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(Path(local_module.__file__).parent / "minilm" / name, tmp_path)
+        shutil.copy(MINILM / name, tmp_path)
     TextEmbedding.add_custom_model(
         model="nugget/minilm-int8",
         pooling=PoolingType.MEAN,
@@ -108,7 +107,7 @@ def test_a_folder_with_a_model_is_used_and_an_incomplete_one_is_named(tmp_path: 
     with pytest.raises(EmbeddingUnavailable, match=r"model\.onnx is missing"):
         embedder(str(tmp_path))
     shutil.copy(_convert(), tmp_path / "model.onnx")
-    shutil.copy(Path(local_module.__file__).parent / "minilm" / "tokenizer.json", tmp_path)
+    shutil.copy(MINILM / "tokenizer.json", tmp_path)
     own = embedder(str(tmp_path))
     assert np.array_equal(own.embed_query("same"), embedder().embed_query("same"))
 

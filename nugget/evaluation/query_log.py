@@ -12,18 +12,20 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date, datetime
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import UsageError
 from nugget.infra import files
-from nugget.models import Bundle, Filter, Hit, SourceName
-from nugget.models.nuggets import NuggetBundle
+from nugget.models import Bundle, Filter, SourceName
+
+if TYPE_CHECKING:
+    from nugget.provenance import CodeAnswer
 
 QUERIES, OLD_QUERIES, USES = "queries.jsonl", "queries.old.jsonl", "uses.jsonl"
 MAX_BYTES = 4_000_000
@@ -130,63 +132,40 @@ class QuestionLog:
 def asked(bundle: Bundle, *, brain: Path, face: Face, session: str | None, duration_ms: float, now: datetime) -> Asked:
     """Return the entry for an answered question, with its text as it was asked: `record` redacts it."""
     told = [hit for hit in bundle.hits if hit.unit.source is not SourceName.MEMORY]
+    names = [hit.unit.id if hit.unit.source is SourceName.BRAIN else hit.ref for hit in told[:MAX_UNITS]]
     return Asked(
-        id=os.urandom(6).hex(),
-        time=now,
-        brain=str(brain),
-        face=face,
-        text=bundle.query.text[:MAX_TEXT_CHARS],
-        profile=bundle.profile,
-        session=session,
-        filters=filters_json(bundle.query.filter),
-        units=tuple((_name(hit), round(hit.score, 4)) for hit in told[:MAX_UNITS]),
-        weak=bundle.weak or not told,
-        degraded=bundle.degraded,
-        duration_ms=round(duration_ms, 1),
+        id=os.urandom(6).hex(), time=now, brain=str(brain), face=face, text=bundle.query.text[:MAX_TEXT_CHARS],
+        profile=bundle.profile, session=session, filters=filters_json(bundle.query.filter),
+        units=tuple((name, round(hit.score, 4)) for name, hit in zip(names, told, strict=False)),
+        weak=bundle.weak or not told, degraded=bundle.degraded, duration_ms=round(duration_ms, 1),
         sources=dict(Counter(str(hit.unit.source) for hit in told)),
-    )
+    )  # fmt: skip
 
 
-def asked_of_code(
-    bundle: NuggetBundle, *, workspace: str, face: Face, session: str | None, duration_ms: float, now: datetime
-) -> Asked:
-    """Return the entry for a question about code that was answered."""
-    query = bundle.query
-    filters = {"type": [str(type_) for type_ in query.types], "symbol": query.symbol}
-    return Asked(
-        id=os.urandom(6).hex(),
-        time=now,
-        brain="",
-        face=face,
-        text=(query.text or "")[:MAX_TEXT_CHARS],
-        profile="file",
-        session=session,
-        filters={name: value for name, value in filters.items() if value},
-        units=tuple((hit.nugget.id, round(hit.score, 4)) for hit in bundle.hits[:MAX_UNITS]),
-        duration_ms=round(duration_ms, 1),
-        path=query.path,
-        workspace=workspace,
-    )
+def log_answer(answer: CodeAnswer, environment: Environment, settings: Settings, *, face: Face, now: datetime) -> None:
+    """Log a question about code that was answered, unless `retrieval.log_queries` is false."""
+    if settings.retrieval.log_queries:
+        query, hits = answer.bundle.query, answer.bundle.hits[:MAX_UNITS]
+        filters = {"type": [str(type_) for type_ in query.types], "symbol": query.symbol}
+        entry = Asked(
+            id=os.urandom(6).hex(), time=now, brain="", face=face, text=(query.text or "")[:MAX_TEXT_CHARS],
+            profile="file", session=environment.session, path=query.path, workspace=answer.workspace.identity,
+            filters={name: value for name, value in filters.items() if value},
+            units=tuple((hit.nugget.id, round(hit.score, 4)) for hit in hits),
+            duration_ms=round(answer.duration_ms, 1),
+        )  # fmt: skip
+        record(environment.home, entry, settings=settings)
 
 
 def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
     """Add an entry to the log; return False if that fails, which is never an error."""
+    file = home / "ledger" / QUERIES
     try:
-        text = _redacted(entry.text, settings)
-    except UsageError:  # a bad pattern in `redaction.allow`: told by whatever else redacts
-        return False
-    line = {
-        "id": entry.id, "time": entry.time.isoformat(timespec="milliseconds"), "brain": entry.brain,
-        "face": str(entry.face), "session": entry.session, "profile": entry.profile, "text": text,
-        "filters": dict(entry.filters), "units": [list(unit) for unit in entry.units], "weak": entry.weak,
-        "degraded": list(entry.degraded), "duration_ms": entry.duration_ms,
-        "sources": dict(entry.sources),
-    }  # fmt: skip
-    line |= {name: value for name in ("path", "workspace") if (value := getattr(entry, name)) is not None}
-    try:
-        _make_room(home / "ledger" / QUERIES)
-        files.append_line(home / "ledger" / QUERIES, line, durable=False)
-    except OSError:
+        line = asdict(entry) | {"time": entry.time.isoformat(timespec="milliseconds"), "face": str(entry.face)}
+        line["text"] = _redacted(entry.text, settings)
+        _make_room(file)
+        files.append_line(file, {name: value for name, value in line.items() if value is not None}, durable=False)
+    except (OSError, UsageError):  # UsageError: a bad pattern in `redaction.allow`, which whatever else redacts tells
         return False
     return True
 
@@ -217,16 +196,16 @@ def read(
     home: Path, *, brain: Path | None = None, session: str | None = None, since: date | None = None
 ) -> list[Asked]:
     """Return the entries of a brain, of a session, from a day on, or all; oldest first, without spoilt lines."""
+    from pydantic import TypeAdapter
+
+    parse = TypeAdapter(Asked).validate_python
     found: list[Asked] = []
-    for name in (OLD_QUERIES, QUERIES):
-        for line in files.read_lines(home / "ledger" / name):
-            if brain is not None and line.get("brain") != str(brain):
-                continue
-            if session is not None and line.get("session") != session:
-                continue
-            entry = _parse(line)
-            if entry and (since is None or entry.time.date() >= since):
-                found.append(entry)
+    for line in (line for name in (OLD_QUERIES, QUERIES) for line in files.read_lines(home / "ledger" / name)):
+        if brain in (None, Path(str(line.get("brain")))) and session in (None, line.get("session")):
+            with suppress(ValueError):
+                entry = parse(line)
+                if since is None or entry.time.date() >= since:
+                    found.append(entry)
     return found
 
 
@@ -256,49 +235,13 @@ def filters_json(filter_: Filter) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value}
 
 
-def _text_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _name(hit: Hit) -> str:
-    """Return a unit of the brain by its id, anything else by its ref."""
-    return hit.unit.id if hit.unit.source is SourceName.BRAIN else hit.ref
-
-
 def _make_room(file: Path) -> None:
     """Put a log grown too long aside, once, whoever else has the same idea."""
-    if _size(file) <= MAX_BYTES:
-        return
-    with files.locked(file.with_suffix(".lock")):
-        if _size(file) > MAX_BYTES:
-            file.replace(file.with_name(OLD_QUERIES))
+    if _size(file) > MAX_BYTES:
+        with files.locked(file.with_suffix(".lock")):
+            if _size(file) > MAX_BYTES:
+                file.replace(file.with_name(OLD_QUERIES))
 
 
 def _size(file: Path) -> int:
-    with suppress(FileNotFoundError):
-        return file.stat().st_size
-    return 0
-
-
-def _parse(line: Mapping[str, Any]) -> Asked | None:
-    try:
-        time = datetime.fromisoformat(line["time"])
-        return Asked(
-            id=str(line["id"]),
-            time=time if time.tzinfo else time.replace(tzinfo=UTC),
-            brain=str(line["brain"]),
-            face=str(line["face"]),
-            text=str(line["text"]),
-            profile=str(line["profile"]),
-            session=line["session"] if isinstance(line["session"], str) else None,
-            filters=dict(line["filters"]),
-            units=tuple((str(unit_id), float(score)) for unit_id, score in line["units"]),
-            weak=bool(line["weak"]),
-            degraded=tuple(map(str, line["degraded"])),
-            duration_ms=float(line["duration_ms"]),
-            path=_text_or_none(line.get("path")),
-            workspace=_text_or_none(line.get("workspace")),
-            sources={str(name): int(count) for name, count in line.get("sources", {}).items()},
-        )
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
+    return file.stat().st_size if file.exists() else 0

@@ -22,9 +22,10 @@ from nugget.app import Brain
 from nugget.app.agent_session import AgentSession
 from nugget.app.worker import work
 from nugget.config import EmbeddingSettings, RedactionSettings, Settings, read_environment
+from nugget.evaluation import query_log
 from nugget.evaluation.feedback import report, uses_in
-from nugget.infra import files, query_log
-from nugget.infra.query_log import Asked, Face, Use
+from nugget.evaluation.query_log import Asked, Face, Use
+from nugget.infra import files
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
 from nugget.models import Event, EventKind, Filter, Query, Session
