@@ -143,7 +143,7 @@ def refresh_local_sources(brain: Brain, sources: Sequence[SourceName]) -> Pendin
 
 def _anything(brain: Brain) -> bool:
     """Return whether there is anything on this machine to be searched beside the brain."""
-    from nugget.sources.logs import find_logs
+    from nugget.sources.sessions import find_logs
 
     home = brain.environment.home
     if brain.settings.canon.folders or home_index_file(home).is_file() or (home / "provenance").is_dir():

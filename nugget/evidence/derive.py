@@ -26,8 +26,7 @@ from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, LogSession
 from nugget.index.sync import chunks_of
 from nugget.models import Problem, Scope, SourceName, Unit
-from nugget.sources.logs import log_of
-from nugget.sources.sessions import SessionFile, find_session_by_id, find_sessions
+from nugget.sources.sessions import SessionFile, find_session_by_id, find_sessions, log_of
 from nugget.sources.shell_logs import ShellLog, find_shell_session, require_session_id, shell_sessions
 from nugget.text import shorten
 

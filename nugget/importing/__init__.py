@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -27,15 +27,13 @@ from nugget.importing.exports import may_be_export, notes_of_export, read_databa
 from nugget.importing.notes import (
     DATABASE_ENDINGS,
     EXPORT_ENDINGS,
-    FoundFile,
     LeftOut,
     Note,
     find_files,
     named_kind,
-    page_of,
     read_text,
 )
-from nugget.importing.pages import notes_of
+from nugget.importing.pages import notes_of_page
 from nugget.infra import git
 from nugget.infra.brain_in_use import is_brain
 from nugget.infra.files import locked
@@ -101,21 +99,21 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
     root = Path(os.path.realpath(path))  # pathlib's raises where links lead in a circle
     if root.is_relative_to(bound.brain) or (root.is_dir() and is_brain(root)):
         raise UsageError(f"{path} is a brain already.", hint="What is in a brain is found without being imported.")
-    read = _read(path, bound)
+    read_files, notes, left_out, redacted = _read(path, bound)
     key = brain_key(bound.brain, bound.home)
     with locked(bound.home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
         brain = known_brain(bound.brain, bound.home, bound.similar)
         seen = _imported(bound.brain, list(brain.files.values()), [unit for unit, _ in brain.waiting])
-        fresh = [note for note in read.notes if note.key not in seen]
+        fresh = [note for note in notes if note.key not in seen]
         comparison = compare(
             [_proposal(note, bound) for note in fresh], brain, today=bound.now.date(), session=None,
             max_units=bound.limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
         )  # fmt: skip
         beyond = [reason for reason in comparison.dropped if reason.endswith(_BEYOND)]
         result = ImportResult(
-            files=read.files, changes=comparison.changes, left_out=tuple(read.left_out), redacted=dict(read.redacted),
+            files=read_files, changes=comparison.changes, left_out=tuple(left_out), redacted=dict(redacted),
             dropped=tuple(reason for reason in comparison.dropped if reason not in beyond),
-            known=len(read.notes) - len(fresh), waiting=len(beyond),
+            known=len(notes) - len(fresh), waiting=len(beyond),
         )  # fmt: skip
         if not comparison.changes or bound.dry_run:
             return result
@@ -129,55 +127,35 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
         return replace(result, branch=branch)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Read:
-    files: int = 0
-    notes: list[Note] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
-    redacted: Counter[str] = field(default_factory=Counter)
-
-
-def _read(path: Path, bound: Import) -> _Read:
-    """Read every note below a path, redacted."""
-    allow = allow_list(bound.settings)
-    read = _Read()
+def _read(path: Path, bound: Import) -> tuple[int, list[Note], list[LeftOut], Counter[str]]:
+    """Read every note below a path, redacted: how many files, the notes, what was left out, what was redacted."""
+    allow, files = allow_list(bound.settings), 0
+    notes: dict[str, Note] = {}
+    left_out: list[LeftOut] = []
+    counts: Counter[str] = Counter()
     for found in find_files(path, exclude=bound.settings.capture.exclude_paths):
+        if isinstance(found, LeftOut):
+            left_out.append(found)
+            continue
+        is_database, is_export = found.path.endswith(DATABASE_ENDINGS), found.path.endswith(EXPORT_ENDINGS)
         try:
-            text = found if isinstance(found, LeftOut) else _text_of(found)
+            text = read_database(found.file) if is_database else read_text(found)
+            if (is_database or is_export) and path.is_dir() and not may_be_export(text):
+                continue  # a folder holds JSON and databases of all kinds; only what may be an export is worth a word
+            files += 1
+            redacted = redact(text, allow=allow)
+            counts.update(redacted.counts)
+            read = notes_of_export if is_database or is_export else notes_of_page
+            for note in list(read(redacted.text, path=found.path)):
+                if isinstance(note, LeftOut):
+                    left_out.append(note)
+                else:
+                    notes.setdefault(note.key, note)
         except NuggetError as error:
-            text = LeftOut(path=found.path, reason=str(error))
-        if isinstance(text, LeftOut):
-            read.left_out.append(text)
-            continue
-        is_export = found.path.endswith((*EXPORT_ENDINGS, *DATABASE_ENDINGS))
-        if is_export and path.is_dir() and not may_be_export(text):
-            # A folder holds JSON and databases of all kinds; only what may be an export is worth a word.
-            continue
-        read.files += 1
-        redacted = redact(text, allow=allow)
-        read.redacted.update(redacted.counts)
-        try:
-            notes = list(_notes(redacted.text, path=found.path))
+            left_out.append(LeftOut(path=found.path, reason=str(error)))
         except Exception as error:
-            notes = [LeftOut(path=found.path, reason=reason_of(error))]
-        read.left_out += [note for note in notes if isinstance(note, LeftOut)]
-        read.notes += [note for note in notes if not isinstance(note, LeftOut)]
-    once = {note.key: note for note in reversed(read.notes)}
-    read.notes = [note for note in read.notes if once[note.key] is note]
-    return read
-
-
-def _text_of(found: FoundFile) -> str | LeftOut:
-    if found.path.endswith(DATABASE_ENDINGS):
-        return read_database(found.file) or LeftOut(path=found.path, reason="is not a known database")
-    return read_text(found)
-
-
-def _notes(text: str, *, path: str) -> Iterator[Note | LeftOut]:
-    if path.endswith((*EXPORT_ENDINGS, *DATABASE_ENDINGS)):
-        yield from notes_of_export(text, path=path)
-    else:
-        yield from notes_of(page_of(text, path=path))
+            left_out.append(LeftOut(path=found.path, reason=reason_of(error)))
+    return files, list(notes.values()), left_out, counts
 
 
 def _imported(brain: Path, blobs: Sequence[str], waiting: Sequence[Unit]) -> set[str]:
@@ -188,28 +166,17 @@ def _imported(brain: Path, blobs: Sequence[str], waiting: Sequence[Unit]) -> set
 
 
 def _proposal(note: Note, bound: Import) -> Proposal:
-    place = f"{note.path}:{note.line}"
+    # The evidence is the first words of the note, or of its most telling part, that are not a heading.
+    lines = [line.strip() for line in (note.quote.strip() or note.body).split("\n")]
+    quote = " ".join(line for line in lines if line and not line.startswith(("#", "```"))) or note.title
+    evidence = Evidence(session=f"{note.path}:{note.line}", quote=shorten(quote, QUOTE_CHARS), records=(note.key,))
     unit = Unit(
-        id=f"{note.kind}/{slugify(note.title)}",
-        source=SourceName.BRAIN,
-        type=note.kind,
-        title=note.title,
-        body=note.body,
-        domain=bound.domain or (slugify(note.subject) if note.subject else _domain(note.path)),
-        tags=note.tags,
-        confidence=note.confidence,
-        alternatives=note.alternatives,
-        evidence=(Evidence(session=place, quote=_quote(note), records=(note.key,)),),
+        id=f"{note.kind}/{slugify(note.title)}", source=SourceName.BRAIN, type=note.kind, title=note.title,
+        body=note.body, domain=bound.domain or (slugify(note.subject) if note.subject else _domain(note.path)),
+        tags=note.tags, confidence=note.confidence, alternatives=note.alternatives, evidence=(evidence,),
         created=note.created,
-    )
+    )  # fmt: skip
     return Proposal(unit=unit, reason=note.reason, note=note.warning)
-
-
-def _quote(note: Note) -> str:
-    """Return the first words of a note, or of its most telling part, that are not a heading."""
-    text = note.quote.strip() or note.body
-    lines = [line for line in text.split("\n") if line.strip() and not line.lstrip().startswith(("#", "```"))]
-    return shorten(" ".join(lines) or note.title, QUOTE_CHARS)
 
 
 def _domain(path: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nugget.errors import TranscriptError
 from nugget.importing.notes import LeftOut, Note, day_of, kind_of_sentence, named_kind
 from nugget.models import KnowledgeType
 from nugget.sources.files import mapping_of, objects_in, open_database, text_of
@@ -38,12 +39,13 @@ _CONCEPTS = (
 
 
 def read_database(file: Path) -> str:
-    """Return the export of claude-mem's or mem0's database; empty for any other one. Raises TranscriptError."""
+    """Return the export of claude-mem's or mem0's database. Raises TranscriptError, also for any other database."""
     with open_database(file) as connection:
         if rows := _rows(connection, "observations", _OBSERVATIONS, order="id"):
             return json.dumps({"observations": rows}, default=str)
-        rows = _rows(connection, "history", _EVENTS, order="rowid")
-        return json.dumps(rows, default=str) if rows else ""
+        if rows := _rows(connection, "history", _EVENTS, order="rowid"):
+            return json.dumps(rows, default=str)
+    raise TranscriptError("is not a known database")
 
 
 def _rows(connection: sqlite3.Connection, table: str, wanted: Sequence[str], *, order: str) -> list[dict[str, object]]:

@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 
 from nugget.brain.frontmatter import FrontmatterError, nodes, plain_line_ends, split
-from nugget.errors import UsageError
+from nugget.errors import KnowledgeError, UsageError
 from nugget.models import KnowledgeType
 from nugget.redaction.paths import is_excluded
 from nugget.sources.ignore_files import IGNORE_FILES, Walk
@@ -48,26 +48,27 @@ _WORDS: dict[str, KnowledgeType] = {
 
 MAX_SENTENCE_CHARS = 300
 """So much of a title or sentence is looked at."""
-
-_TITLES: tuple[tuple[KnowledgeType, re.Pattern[str]], ...] = (
-    (KnowledgeType.DECISION, re.compile(
-        r"\b(?:we (?:chose|choose|decided|picked|use)|why we|decision|instead of|rather than|chosen)\b|\bvs\.? |"
-        r"\w+ over \w+$", re.IGNORECASE)),
-    (KnowledgeType.BUG, re.compile(
-        r"\b(?:fails?|failing|failed|error|crash(?:es)?|leaks?|deadlocks?|hangs?|broken|does(?:n't| not) work|"
-        r"exception|race condition|bug|gotcha|pitfall|root cause)\b", re.IGNORECASE)),
-    (KnowledgeType.PATTERN, re.compile(
-        r"^(?:how to|use|always|never|prefer|avoid|don't|do not|keep|write|run|set up|make)\b|\b(?:pattern|recipe|"
-        r"checklist|best practices?|guidelines?|conventions?|steps)\b", re.IGNORECASE)),
-    (KnowledgeType.BELIEF, re.compile(
-        r"\b(?:i (?:believe|think|prefer)|should|prefers?|principle|matters?)\b", re.IGNORECASE)),
-)  # fmt: skip
-
-_HEADINGS: tuple[tuple[KnowledgeType, frozenset[str]], ...] = (
-    (KnowledgeType.BUG, frozenset(("symptom", "symptoms", "root cause", "workaround"))),
-    (KnowledgeType.DECISION, frozenset(("decision", "alternatives", "considered options", "trade-offs", "tradeoffs"))),
-    (KnowledgeType.PATTERN, frozenset(("steps", "usage", "when to use", "how to use", "procedure"))),
+_TITLES = re.compile(
+    r"(?P<decision>\b(?:we (?:chose|choose|decided|picked|use)|why we|decision|instead of|rather than|chosen)\b|"
+    r"\bvs\.? |\w+ over \w+$)"
+    r"|(?P<bug>\b(?:fails?|failing|failed|error|crash(?:es)?|leaks?|deadlocks?|hangs?|broken|does(?:n't| not) work|"
+    r"exception|race condition|bug|gotcha|pitfall|root cause)\b)"
+    r"|(?P<pattern>^(?:how to|use|always|never|prefer|avoid|don't|do not|keep|write|run|set up|make)\b|\b(?:pattern|"
+    r"recipe|checklist|best practices?|guidelines?|conventions?|steps)\b)"
+    r"|(?P<belief>\b(?:i (?:believe|think|prefer)|should|prefers?|principle|matters?)\b)",
+    re.IGNORECASE,
 )
+"""How a title reads for each type; if it reads like several, the first one here counts."""
+
+_HEADINGS: Mapping[str, KnowledgeType] = {
+    name: kind
+    for kind, names in {
+        KnowledgeType.BUG: ("symptom", "symptoms", "root cause", "workaround"),
+        KnowledgeType.DECISION: ("decision", "alternatives", "considered options", "trade-offs", "tradeoffs"),
+        KnowledgeType.PATTERN: ("steps", "usage", "when to use", "how to use", "procedure"),
+    }.items()
+    for name in names
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,22 +167,24 @@ def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[FoundFile
         yield LeftOut(path=Path(name, os.path.relpath(problem.path, root)).as_posix(), reason=problem.reason)
 
 
-def read_text(found: FoundFile) -> str | LeftOut:
-    """Return the text of a file, or why it has none."""
+def read_text(found: FoundFile) -> str:
+    """Return the text of a file. Raises KnowledgeError with the reason if it has none."""
     limit = MAX_EXPORT_BYTES if found.path.endswith(EXPORT_ENDINGS) else MAX_NOTE_BYTES
     try:
         if not found.file.is_file():
-            return LeftOut(path=found.path, reason="is not an ordinary file")
+            raise KnowledgeError("is not an ordinary file")
         with found.file.open("rb") as opened:
             content = opened.read(limit + 1)
-        if len(content) > limit:
-            return LeftOut(path=found.path, reason=f"is larger than {limit:,} bytes")
         text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except OSError as error:
-        return LeftOut(path=found.path, reason=f"cannot be read ({(error.strerror or 'unknown').lower()})")
+        raise KnowledgeError(f"cannot be read ({(error.strerror or 'unknown').lower()})") from error
     except UnicodeDecodeError:
-        return LeftOut(path=found.path, reason="is not UTF-8 text")
-    return LeftOut(path=found.path, reason="is binary") if "\0" in text else text
+        raise KnowledgeError("is not UTF-8 text") from None
+    if len(content) > limit:
+        raise KnowledgeError(f"is larger than {limit:,} bytes")
+    if "\0" in text:
+        raise KnowledgeError("is binary")
+    return text
 
 
 def page_of(text: str, *, path: str) -> Page:
@@ -241,19 +244,19 @@ def kind_of(page: Page, *, title: str, headings: Sequence[str]) -> tuple[Knowled
     for folder in reversed(page.path.split("/")[:-1]):
         if named := named_kind(folder):
             return named, f"filed under {folder}/"
-    present = {heading.lower().strip(" :") for heading in headings}
-    for kind, names in _HEADINGS:
-        if found := sorted(present & names):
-            return kind, f"it has a section {found[0]!r}"
+    for heading in (heading.lower().strip(" :") for heading in headings):
+        if heading in _HEADINGS:
+            return _HEADINGS[heading], f"it has a section {heading!r}"
     return kind_of_sentence(title)
 
 
 def kind_of_sentence(sentence: str) -> tuple[KnowledgeType, str]:
     """Return the type that a title or a single sentence reads like, and the reason."""
-    for kind, pattern in _TITLES:
-        if found := pattern.search(sentence[:MAX_SENTENCE_CHARS]):
-            return kind, f"it reads like a {kind} ({found[0].strip()!r})"
-    return KnowledgeType.CONCEPT, "no other type fits"
+    found = {one.lastgroup: one[0] for one in _TITLES.finditer(sentence[:MAX_SENTENCE_CHARS])}
+    kind = next((kind for kind in _TITLES.groupindex if kind in found), None)
+    if kind is None:
+        return KnowledgeType.CONCEPT, "no other type fits"
+    return KnowledgeType(kind), f"it reads like a {kind} ({found[kind].strip()!r})"
 
 
 def named_kind(word: str) -> KnowledgeType | None:

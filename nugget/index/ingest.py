@@ -28,7 +28,7 @@ from nugget.infra import files
 from nugget.models import Problem, SourceName
 from nugget.redaction import allow_list, rules_stamp
 from nugget.redaction.batches import redacted_all
-from nugget.sources.logs import Log, find_logs
+from nugget.sources.sessions import Log, find_logs
 
 READING_VERSION = 1
 """Raise it when what is read of a file changes: everything is then read again."""

@@ -34,8 +34,7 @@ from nugget.redaction import is_excluded_project
 from nugget.sources.channels import Message, channel_of_session, read_channel
 from nugget.sources.claude_code import SAID, TranscriptPart, read_part
 from nugget.sources.files import LogFile, place_of, resumed
-from nugget.sources.logs import Log, Reader
-from nugget.sources.sessions import SessionFile, read_any
+from nugget.sources.sessions import Log, Reader, SessionFile, read_any
 
 EXCLUDED = "excluded"
 """The problem of a file of which nothing is kept, because its project is excluded."""

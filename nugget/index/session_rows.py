@@ -22,8 +22,8 @@ from nugget.redaction.paths import without_excluded
 from nugget.sources.channels import Message
 from nugget.sources.claude_code import SAID
 from nugget.sources.condense import is_recall, plain
-from nugget.sources.injected_text import is_refusal
 from nugget.sources.shell_logs import MAX_LINE_CHARS, is_opaque, looks_failed
+from nugget.sources.speakers import is_refusal
 
 _OUTPUT_CHARS = 200_000
 _SAID_CHARS = 200_000

@@ -18,7 +18,7 @@ from nugget.index.session_rows import Run
 from nugget.models import SourceName
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, redacted_lines, within
 from nugget.sources.files import FilePlace, LogFile
-from nugget.sources.logs import Log
+from nugget.sources.sessions import Log
 from nugget.sources.shell_logs import (
     EVENTS,
     INPUT,

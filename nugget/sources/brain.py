@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from nugget import brain as brains
@@ -80,17 +80,16 @@ def read(folder: Path, path: str) -> ReadFile:
         reason = str(error) if isinstance(error, NuggetError) else f"cannot be read ({error.strerror or error})"
         shown = printable(path)
         problem = Problem(path=shown, reason=reason.removeprefix(f"{shown}: "))
-        size, mark = _marks_of_refused(folder / path)
+        size, mark = -1, 0
+        with suppress(OSError):  # tried again when its size or its ctime, which permissions change too, differs
+            found = _look(folder / path)
+            size, mark = found.st_size, -found.st_ctime_ns
         return ReadFile(state=FileState(path=path, hash="", size=size, mtime_ns=mark, problems=(problem,)), unit=None)
     parsed = brains.load_bytes(content, path)
     state = FileState(
-        path=path,
-        hash=hashlib.sha256(content).hexdigest(),
-        size=found.st_size,
-        mtime_ns=found.st_mtime_ns,
-        unit_id=parsed.unit.id if parsed.unit else None,
-        problems=tuple(parsed.problems),
-    )
+        path=path, hash=hashlib.sha256(content).hexdigest(), size=found.st_size, mtime_ns=found.st_mtime_ns,
+        unit_id=parsed.unit.id if parsed.unit else None, problems=tuple(parsed.problems),
+    )  # fmt: skip
     return ReadFile(state=state, unit=parsed.unit)
 
 
@@ -101,18 +100,6 @@ def _look(file: Path) -> os.stat_result:
         with suppress(OSError):
             return file.stat()
     return found
-
-
-def _marks_of_refused(file: Path) -> tuple[int, int]:
-    """Size and negative ctime of a file that could not be taken, which is tried again when one of them changes.
-
-    The ctime changes with permissions too.
-    """
-    try:
-        found = _look(file)
-    except OSError:
-        return -1, 0
-    return found.st_size, -found.st_ctime_ns
 
 
 def _compare_all(folder: Path, known: Mapping[str, FileState], state: git.State | None) -> Changes:
@@ -134,31 +121,23 @@ def _compare(folder: Path, paths: Iterable[str], known: Mapping[str, FileState],
         try:
             found = _look(folder / path)
         except (FileNotFoundError, NotADirectoryError):
-            if seen is not None:
-                removed.append(path)
+            removed += [path] if seen else []
             continue
         except OSError as error:
             problems.append(Problem(path=printable(path), reason=f"cannot be read ({error.strerror or error})"))
             continue
+        marks = {(found.st_size, found.st_mtime_ns), (found.st_size, -found.st_ctime_ns)}
         if not _is_storable(path):
             problems.append(Problem(path=printable(path), reason="has a name that is no UTF-8; rename it"))
-        elif seen is None or (seen.size, seen.mtime_ns) not in (
-            (found.st_size, found.st_mtime_ns),
-            (found.st_size, -found.st_ctime_ns),
-        ):
+        elif seen is None or (seen.size, seen.mtime_ns) not in marks:
             modified.append(path)
-    return Changes(
-        modified=tuple(modified), removed=tuple(sorted(removed)), state=_write_state(state), problems=tuple(problems)
-    )
+    written = "" if state is None else json.dumps(asdict(state))
+    return Changes(modified=tuple(modified), removed=tuple(sorted(removed)), state=written, problems=tuple(problems))
 
 
 def _is_storable(path: str) -> bool:
     """Return whether a path is text that an index can hold: names of files are bytes, and need not be."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return path.isascii() or not any("\ud800" <= char <= "\udfff" for char in path)
 
 
 def _git_state(folder: Path) -> git.State | None:
@@ -170,16 +149,8 @@ def _git_state(folder: Path) -> git.State | None:
         return None
 
 
-def _write_state(state: git.State | None) -> str:
-    if state is None:
-        return ""
-    return json.dumps({"head": state.head, "dirty": sorted(state.dirty), "unwatched": sorted(state.unwatched)})
-
-
 def _parse_state(text: str | None) -> git.State | None:
-    if not text:
-        return None
-    loaded = json.loads(text)
+    loaded = json.loads(text) if text else {}
     if "unwatched" not in loaded:
         return None
     return git.State(head=loaded["head"], dirty=tuple(loaded["dirty"]), unwatched=tuple(loaded["unwatched"]))

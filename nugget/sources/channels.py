@@ -17,25 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from nugget.sources.claude_records import blocks_of
-from nugget.sources.files import (
-    mapping_of,
-    parse_moment,
-    parse_record,
-    parse_timestamp,
-    read_lines,
-    storable,
-    text_of,
-)
+from nugget.sources.event_builder import first_text
+from nugget.sources.files import mapping_of, parse_moment, parse_record, read_lines, storable, text_of
 
 SIGNS = (b"SendMessage", b"-message", b"coordinator")
 """A line of a transcript that holds none of these holds no message."""
 
 _LEAD = "team-lead"
 """What the client calls the session that a team belongs to."""
-
 _TAGGED = re.compile(
     r"<(?P<tag>teammate-message|cross-session-message)\b(?P<attributes>[^>]*)>\n?(?P<text>.*?)\n?</(?P=tag)>", re.DOTALL
 )
+_OPENINGS = ("<teammate-message", "<cross-session-message", "Another Claude session")
 _ATTRIBUTE = re.compile(r'([a-z_-]+)="([^"]*)"')
 _NAMED_AGENT = re.compile(r"\Aa(.+)-[0-9a-f]{8,}\Z")
 _CHANNEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -68,10 +61,7 @@ def channel_of_session(session_id: str) -> str:
 def channel_files(*folders: Path) -> Iterator[tuple[str, Path]]:
     """Yield the files `<folder>/bridge/<channel>.jsonl` with their channels, except those with odd names."""
     for folder in folders:
-        try:
-            files = sorted((folder / "bridge").glob("*.jsonl"))
-        except OSError:
-            continue
+        files = sorted((folder / "bridge").glob("*.jsonl"))
         yield from ((file.stem, file) for file in files if _CHANNEL_NAME.fullmatch(file.stem) and file.is_file())
 
 
@@ -81,9 +71,13 @@ def messages_in_record(line: bytes) -> list[Message]:
         return []
     record = parse_record(line) or {}
     readers = {"assistant": _sent, "user": _received, "attachment": _from_coordinator}
-    reader = readers.get(text_of(record.get("type")))
-    found = reader(record) if reader else []
-    return [message for message in found if message.text and not _is_notice(message.text)]
+    read = readers.get(text_of(record.get("type")))
+    # The client itself speaks in JSON: a teammate is idle, has ended, or wants something approved.
+    return [
+        message
+        for message in (read(record) if read else ())
+        if message.text and not (message.text.startswith("{") and (parse_record(message.text) or {}).get("type"))
+    ]
 
 
 def read_channel(path: Path, *, taken: int) -> tuple[list[Message], int]:
@@ -92,87 +86,53 @@ def read_channel(path: Path, *, taken: int) -> tuple[list[Message], int]:
     with path.open("rb") as file:
         file.seek(taken)
         for length, line in read_lines(file):
-            if message := _message_in(line or b""):
-                messages.append(message)
+            entry = parse_record(line or b"") or {}
+            text = first_text({key: one for key, one in entry.items() if one}, ("text", "message", "content", "body"))
+            if text.strip():
+                sender = next(
+                    (one for key in ("from", "sender", "agent") if (one := text_of(entry.get(key)))), "unknown"
+                )
+                stamp = next((entry[key] for key in ("timestamp", "at", "ts", "created_at") if key in entry), None)
+                messages.append(_message(sender, text, entry.get("to"), entry.get("summary"), stamp))
             elif line and not line.endswith(b"\n"):
                 break  # torn: left for the next reading
             taken += length
     return messages, taken
 
 
-def _message_in(line: bytes) -> Message | None:
-    entry = parse_record(line) or {}
-    text = next((text for key in ("text", "message", "content", "body") if (text := text_of(entry.get(key)))), "")
-    if not text.strip():
-        return None
-    sender = text_of(entry.get("from")) or text_of(entry.get("sender")) or text_of(entry.get("agent")) or "unknown"
-    stamp = next((entry[key] for key in ("timestamp", "at", "ts", "created_at") if key in entry), None)
-    return Message(
-        sender=_one_line(sender), to=_one_line(text_of(entry.get("to"))),
-        summary=_one_line(text_of(entry.get("summary"))), text=storable(text.strip()), at=_moment(stamp),
-    )  # fmt: skip
+def _message(sender: str, text: str, to: object, summary: object, at: object) -> Message:
+    if isinstance(at, int | float) and at <= 1e11:
+        at *= 1000  # in seconds
+    sender, to, summary = (storable(" ".join(text_of(one).split()))[:120] for one in (sender, to, summary))
+    return Message(sender=sender, text=storable(text.strip()), to=to, summary=summary, at=parse_moment(at))
 
 
-def _sent(record: Mapping[str, Any]) -> list[Message]:
-    return [
-        Message(
-            sender=_own_name(record),
-            to=_one_line(text_of(given.get("to"))),
-            summary=_one_line(text_of(given.get("summary"))),
-            text=storable((text_of(given.get("message")) or text_of(given.get("content"))).strip()),
-            at=parse_timestamp(record.get("timestamp")),
-        )
-        for block in blocks_of(record)
-        if block.get("name") == "SendMessage" and isinstance(given := block.get("input"), Mapping)
-    ]
+def _sent(record: Mapping[str, Any]) -> Iterator[Message]:
+    for block in blocks_of(record):
+        given = mapping_of(block.get("input"))
+        if block.get("name") == "SendMessage":
+            text = text_of(given.get("message")) or text_of(given.get("content"))
+            yield _message(_own_name(record), text, given.get("to"), given.get("summary"), record.get("timestamp"))
 
 
-def _received(record: Mapping[str, Any]) -> list[Message]:
+def _received(record: Mapping[str, Any]) -> Iterator[Message]:
     body = text_of(mapping_of(record.get("origin")).get("body"))
     content = "\n".join(text_of(block.get("text")) for block in blocks_of(record) if block.get("type") == "text")
-    if not content.lstrip().startswith(("<teammate-message", "<cross-session-message", "Another Claude session")):
-        return []
-    found = []
-    for match in _TAGGED.finditer(content):
-        attributes = dict(_ATTRIBUTE.findall(match["attributes"]))
+    for found in _TAGGED.finditer(content) if content.lstrip().startswith(_OPENINGS) else ():
+        attributes = {key: html.unescape(value) for key, value in _ATTRIBUTE.findall(found["attributes"])}
         sender = next((attributes[key] for key in ("teammate_id", "from-name", "from") if attributes.get(key)), "peer")
-        is_peer = match["tag"] == "cross-session-message"
-        found.append(
-            Message(
-                sender=_one_line(html.unescape(sender)),
-                to=_own_name(record),
-                summary=_one_line(html.unescape(attributes.get("summary", ""))),
-                text=storable((body if is_peer and body else match["text"]).strip()),
-                at=parse_timestamp(record.get("timestamp")),
-            )
-        )
-    return found
+        text = body if body and found["tag"] == "cross-session-message" else found["text"]
+        yield _message(sender, text, _own_name(record), attributes.get("summary"), record.get("timestamp"))
 
 
-def _from_coordinator(record: Mapping[str, Any]) -> list[Message]:
+def _from_coordinator(record: Mapping[str, Any]) -> Iterator[Message]:
     attachment = mapping_of(record.get("attachment"))
-    if mapping_of(attachment.get("origin")).get("kind") != "coordinator":
-        return []
-    text = storable(text_of(attachment.get("prompt")).strip())
-    return [Message(sender=_LEAD, to=_own_name(record), text=text, at=parse_timestamp(record.get("timestamp")))]
+    if mapping_of(attachment.get("origin")).get("kind") == "coordinator":
+        yield _message(_LEAD, text_of(attachment.get("prompt")), _own_name(record), "", record.get("timestamp"))
 
 
 def _own_name(record: Mapping[str, Any]) -> str:
     """Return whose transcript the record is from; a teammate's id is made of its name."""
     agent = text_of(record.get("agentId")) if record.get("isSidechain") else ""
     named = _NAMED_AGENT.match(agent)
-    return _one_line(named.group(1) if named else agent) or _LEAD
-
-
-def _is_notice(text: str) -> bool:
-    """Return whether the client itself speaks: a teammate is idle, has ended, or wants something approved."""
-    return text.startswith("{") and bool(text_of((parse_record(text) or {}).get("type")))
-
-
-def _moment(value: object) -> datetime | None:
-    in_seconds = isinstance(value, int | float) and value <= 1e11
-    return parse_moment(value * 1000 if in_seconds else value)  # type: ignore[operator]
-
-
-def _one_line(text: str) -> str:
-    return storable(" ".join(text.split()))[:120]
+    return (named[1] if named else agent) or _LEAD

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.models import Event, EventKind, SpeechOrigin
-from nugget.sources import injected_text as injected
+from nugget.sources import speakers
 from nugget.sources.event_builder import MAX_TEXT_CHARS, USER_SHELL, Call, EventBuilder, FileChange, call_text
 from nugget.sources.files import joined_text, mapping_of, objects_in, parse_record, parse_timestamp, storable, text_of
 from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash
@@ -80,9 +80,9 @@ class TranscriptReader(EventBuilder):
 def read_line(line: bytes, reader: TranscriptReader) -> None:
     """Add the content of one line of a transcript; count a line that is not a record as skipped."""
     record = parse_record(line) or {}
-    kind, uuid = record.get("type"), text_of(record.get("uuid"))
+    kind, uuid = text_of(record.get("type")), text_of(record.get("uuid"))
     known = "message" in record if kind in _CONVERSATION_TYPES else kind in _STATE_TYPES or "sessionId" in record
-    if not isinstance(kind, str) or not known:
+    if not kind or not known:
         reader.skipped += 1
         return
     reader.recognised += 1
@@ -118,9 +118,9 @@ def _read_attachment(record: Mapping[str, Any], reader: TranscriptReader) -> Non
     attachment = mapping_of(record.get("attachment"))
     if attachment.get("type") != "queued_command" or attachment.get("commandMode", "prompt") != "prompt":
         return
-    if not injected.is_human(attachment) or not injected.is_human(record):
+    if not speakers.is_human(attachment) or not speakers.is_human(record):
         return
-    if text := injected.typed_text(joined_text(attachment.get("prompt"))):
+    if text := speakers.typed_text(joined_text(attachment.get("prompt"))):
         reader.queued.add(text)
         reader.said(text, is_paste=_is_paste(record))
 
@@ -161,15 +161,15 @@ def _read_user(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     text = "\n".join(texts)
     if not texts:
         return
-    if record.get("isCompactSummary") or text.startswith(injected.COMPACTION_OPENING):
+    if record.get("isCompactSummary") or text.startswith(speakers.COMPACTION_OPENING):
         reader.add(EventKind.SUMMARY, text)
-    elif not injected.is_human(record):
+    elif not speakers.is_human(record):
         return
-    elif command := injected.shell_input(text):
+    elif command := speakers.shell_input(text):
         reader.shell(command)
-    elif (printed := injected.shell_output(text)) is not None:
+    elif (printed := speakers.shell_output(text)) is not None:
         reader.add(EventKind.OUTPUT, printed, tool=USER_SHELL)
-    elif typed := "\n".join(part for part in map(injected.typed_text, texts) if part):
+    elif typed := "\n".join(part for part in map(speakers.typed_text, texts) if part):
         if typed in reader.queued:
             reader.queued.remove(typed)
             return
@@ -185,11 +185,11 @@ def _is_paste(record: Mapping[str, Any]) -> bool:
 def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: TranscriptReader) -> None:
     call_id = text_of(block.get("tool_use_id"))
     tool, positions = reader.calls.get(call_id, ("", []))
-    text = injected.strip_injected(joined_text(block.get("content")))
+    text = speakers.strip_injected(joined_text(block.get("content")))
     details = mapping_of(record.get("toolUseResult"))
     failed = bool(block.get("is_error"))
-    refused = injected.refused_by_person(text, block, record, tool=tool)
-    by_hook = injected.refused_by_hook(record)
+    refused = speakers.refused_by_person(text, block, record, tool=tool)
+    by_hook = speakers.refused_by_hook(record)
     about: dict[str, Any] = {"tool": tool or None, "call_id": call_id, "ok": not failed}
     is_output = tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN)
     is_edit = any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions)
@@ -204,9 +204,9 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
     if not is_output and (failed or not is_edit):
         origin = SpeechOrigin.HOOK if by_hook else SpeechOrigin.TOOL_RESULT
         reader.add(EventKind.TOOL_RESULT, text, origin=origin, **about)
-    answer = injected.refusal_reason(text) if refused else ""
+    answer = speakers.refusal_reason(text) if refused else ""
     if tool == ANSWERED_TOOL and not failed:
-        answer = injected.answer_in(details, text)
+        answer = speakers.answer_in(details, text)
     if answer and positions and not record.get("isSidechain"):
         del reader.calls[call_id]
         if tool == ANSWERED_TOOL:

@@ -1,8 +1,7 @@
 """Codex: `$CODEX_HOME/sessions/YYYY/MM/DD/rollout-TIME-UUID.jsonl`, compressed (`.zst`) when old.
 
 A line is `{timestamp, type, payload}`. `response_item` carries the conversation (messages, function calls and their
-outputs); `event_msg` repeats it for the screen; `session_meta` and `turn_context` say where it ran. Clients before
-0.40 wrote the payloads without the envelope, behind a first line `{id, timestamp, instructions}`.
+outputs); `event_msg` repeats it for the screen; `session_meta` and `turn_context` say where it ran.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
-_MESSAGES = ("message", "function_call", "function_call_output", "reasoning", "local_shell_call")
 _INJECTED = re.compile(
     r"# AGENTS\.md instructions\b|<(?:environment_context|user_instructions|permissions instructions|INSTRUCTIONS|"
     r"turn_aborted|subagent_notification|skills?|skills_instructions|collaboration_mode|model_switch|"
@@ -63,9 +61,7 @@ def find(folders: AgentFolders) -> Iterator[SessionFile]:
 
 def recognises(record: Mapping[str, Any]) -> bool:
     """Return whether a record is one that Codex writes."""
-    if isinstance(record.get("payload"), Mapping):
-        return record.get("type") in _TYPES
-    return "record_type" in record or ("instructions" in record and "timestamp" in record and "id" in record)
+    return isinstance(record.get("payload"), Mapping) and record.get("type") in _TYPES
 
 
 def read(path: Path) -> Session:
@@ -110,12 +106,7 @@ def _records(path: Path) -> Iterator[dict[str, Any] | None]:
 def _read_record(record: Mapping[str, Any], builder: EventBuilder) -> None:
     kind, payload = record.get("type"), record.get("payload")
     if not isinstance(payload, Mapping):
-        if kind in _MESSAGES or "record_type" in record:
-            _read_response(record, builder)
-        elif recognises(record):
-            _read_meta(record, builder)
-        else:
-            builder.skipped += 1
+        builder.skipped += 1
     elif kind == "response_item":
         _read_response(payload, builder)
     elif kind in ("session_meta", "turn_context"):

@@ -75,13 +75,13 @@ def is_recall(event: Event) -> bool:
 def condense(session: Session, max_chars: int) -> str:
     """Return the session as text of at most `max_chars` characters.
 
-    Command output and edits are shortened first; when what was said is still too long, whole exchanges are
-    left out from the middle, since the task stands at the start and the outcome at the end.
+    Command output and edits are shortened first; if what was said is still too long, whole exchanges are left out
+    from the middle, since the task stands at the start and the outcome at the end.
     """
     parts = exchanges(session)
     texts: list[str] = []
     for output_chars in _OUTPUT_CHARS:
-        texts = [text for text in (exchange_text(part, output_chars=output_chars) for part in parts) if text]
+        texts = [text for part in parts if (text := _exchange_text(part, output_chars))]
         if sum(map(len, texts)) + 2 * len(texts) <= max_chars:
             return "\n\n".join(texts)
     return _fit(texts, max_chars)
@@ -91,7 +91,7 @@ def windows(session: Session, *, max_chars: int, output_chars: int = _OUTPUT_CHA
     """Return the whole session as texts of at most `max_chars` each, cut between exchanges if possible."""
     cut: list[str] = []
     for exchange in exchanges(session):
-        text = exchange_text(exchange, output_chars=output_chars)
+        text = _exchange_text(exchange, output_chars)
         while text:
             if cut and len(cut[-1]) + 2 + len(text) <= max_chars:
                 cut[-1] = f"{cut[-1]}\n\n{text}"
@@ -101,33 +101,36 @@ def windows(session: Session, *, max_chars: int, output_chars: int = _OUTPUT_CHA
     return cut
 
 
-def exchange_text(exchange: Exchange, *, output_chars: int) -> str:
+def _exchange_text(exchange: Exchange, output_chars: int) -> str:
     """Return one exchange as text; outputs, edits and results of at most `output_chars` characters each."""
-    lines = [line for event in exchange.events if (line := event_text(event, max_chars=output_chars))]
-    return "\n".join(lines)
+    return "\n".join(line for event in exchange.events if (line := _event_text(event, output_chars)))
 
 
-def event_text(event: Event, *, max_chars: int) -> str:
+def _event_text(event: Event, max_chars: int) -> str:
     """Return one event as text for people and models; empty if it says nothing on its own."""
     kind, by = event.kind, f" ({event.agent_id})" if event.agent_id else ""
-    if kind is EventKind.PROMPT and event.speaker is Speaker.USER:
-        return f"USER: {event.text}"
-    if kind in (EventKind.PROMPT, EventKind.PASTE):
-        return f"PASTED BY USER: {event.text}"
-    if kind is EventKind.REPLY:
-        return f"AGENT{by}: {event.text}"
-    if kind is EventKind.SUMMARY:
-        return f"SUMMARY: {clip(event.text, max(max_chars, 400))}"
-    if kind is EventKind.COMMAND:
-        return f"$ {clip(event.text, max(max_chars, 200))}"
-    if kind is EventKind.OUTPUT:
-        return _output_text(event, max_chars)
-    if kind is EventKind.FILE_EDIT:
-        return _edit_text(event, max_chars)
-    if kind is EventKind.TOOL_CALL and event.tool in _CALLS_SHOWN and max_chars:
-        return f"{event.tool}{by}: {clip(event.text, max_chars)}"
-    if kind is EventKind.TOOL_RESULT and event.ok is False and max_chars:
-        return f"FAILED {event.tool or 'tool'}: {clip(plain(event.text), min(max_chars, 400))}"
+    is_typed = kind is EventKind.PROMPT and event.speaker is Speaker.USER
+    has_failed = event.ok is False
+    match kind:
+        case EventKind.PROMPT | EventKind.PASTE:
+            return f"{'USER' if is_typed else 'PASTED BY USER'}: {event.text}"
+        case EventKind.REPLY:
+            return f"AGENT{by}: {event.text}"
+        case EventKind.SUMMARY:
+            return f"SUMMARY: {clip(event.text, max(max_chars, 400))}"
+        case EventKind.COMMAND:
+            return f"$ {clip(event.text, max(max_chars, 200))}"
+        case EventKind.OUTPUT:
+            status = f"[exit code {event.exit_code}]" if event.exit_code is not None else "[failed]"
+            # What succeeded is seldom worth its length; what failed is what one learns from.
+            shown = clip(plain(event.text), max_chars if has_failed else min(max_chars, 400)) if max_chars else ""
+            return f"{status} {shown}".rstrip() if has_failed else shown
+        case EventKind.FILE_EDIT:
+            return _edit_text(event, max_chars)
+        case EventKind.TOOL_CALL if event.tool in _CALLS_SHOWN and max_chars:
+            return f"{event.tool}{by}: {clip(event.text, max_chars)}"
+        case EventKind.TOOL_RESULT if has_failed and max_chars:
+            return f"FAILED {event.tool or 'tool'}: {clip(plain(event.text), min(max_chars, 400))}"
     return ""
 
 
@@ -164,16 +167,6 @@ def _exchange(group: Sequence[Event]) -> Exchange:
     )
 
 
-def _output_text(event: Event, max_chars: int) -> str:
-    failed = event.ok is False
-    status = f"exit code {event.exit_code}" if event.exit_code is not None else "failed"
-    if not max_chars:
-        return f"[{status}]" if failed else ""
-    # What succeeded is seldom worth its length; what failed is what one learns from.
-    shown = clip(plain(event.text), max_chars if failed else min(max_chars, 400))
-    return f"[{status}] {shown}".rstrip() if failed else shown
-
-
 def _edit_text(event: Event, max_chars: int) -> str:
     verb = "EDIT REFUSED" if event.ok is False else "EDIT"
     if not max_chars or event.ok is False:
@@ -185,25 +178,23 @@ def _edit_text(event: Event, max_chars: int) -> str:
 
 
 def _fit(texts: list[str], max_chars: int) -> str:
-    """Exchanges from both ends inwards while they fit; the first and the last are cut if they alone do not."""
+    """Return exchanges from both ends inwards while they fit; the first and the last are cut if they alone do not."""
     if not texts or max_chars <= len(_CUT):
         return ""
-    first, last = 0, len(texts) - 1
     room = max_chars - len(_CUT) - 4
     head, tail = [_head(texts[0], max(1, room // 2))], []
     room -= len(head[0])
-    if last > first and room > 2:
-        tail = [clip(texts[last], room)] if len(texts[last]) > room else [texts[last]]
+    if len(texts) > 1 and room > 2:
+        tail = [clip(texts[-1], room)]
         room -= len(tail[0])
-    first, last = first + 1, last - 1
-    while first <= last:
-        from_end = len(tail) <= len(head)
-        text = texts[last] if from_end else texts[first]
+    middle = texts[1:-1]
+    while middle:
+        is_from_end = len(tail) <= len(head)
+        text = middle.pop(-1 if is_from_end else 0)
         if len(text) + 2 > room:
             break
-        (tail if from_end else head).append(text)
+        (tail if is_from_end else head).append(text)
         room -= len(text) + 2
-        first, last = (first, last - 1) if from_end else (first + 1, last)
     return "\n\n".join([*head, _CUT, *reversed(tail)])[:max_chars]
 
 

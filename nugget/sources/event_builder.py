@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
-from nugget.sources import injected_text as injected
+from nugget.sources import speakers
 from nugget.sources.files import objects_in, parse_moment, parse_record, storable, text_of
 from nugget.sources.speakers import SAID_BY, prompt_parts
 
@@ -138,7 +138,7 @@ class EventBuilder:
 
     def prompt(self, text: str) -> None:
         """Append a prompt without the text that the client wove into it."""
-        if typed := injected.typed_text(text):
+        if typed := speakers.typed_text(text):
             self.said(typed)
 
     def said(self, text: str, *, is_paste: bool = False, **values: Any) -> None:
@@ -178,7 +178,7 @@ class EventBuilder:
         """Append the output of a call; of edits, note whether they succeeded."""
         tool, positions = self.calls.get(call_id, ("", []))
         named = call_id or None
-        text = injected.strip_injected(text)
+        text = speakers.strip_injected(text)
         edits = [position for position in positions if self.events[position].kind is EventKind.FILE_EDIT]
         for position in edits:
             self.events[position] = replace(self.events[position], ok=ok)

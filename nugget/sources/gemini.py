@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,6 @@ _REFERENCED = re.compile(r"\n*--- Content from referenced files ---.*?(?:--- End
 _SHELL_RESULT = re.compile(
     r"(?:\A|\n)Output: (?P<output>.*?)\n(?:Error: (?P<error>.*?)\n)?Exit Code: (?P<code>-?\d{1,9}|\(none\))", re.DOTALL
 )
-_ABSOLUTE = re.compile(r"/[^\s\"'`:,;()<>]+")
-_FOLDERS_TRIED = 2000
 
 
 def find(folders: AgentFolders) -> Iterator[SessionFile]:
@@ -138,23 +137,12 @@ def _result_text(result: object) -> str:
 
 
 def _folder(path: Path, project_hash: str, builder: EventBuilder) -> str | None:
-    """Return the folder that a chat ran in: as noted beside it, else the one above a named file that has the hash."""
-    try:
+    """Return the folder that a chat ran in: as noted beside it, else above a file that it named, by its hash."""
+    with suppress(OSError, ValueError):
         noted = (path.parent.parent / ".project_root").read_text("utf-8")[:4096].strip()
-    except (OSError, ValueError):
-        noted = ""
-    if noted.startswith("/"):
-        return noted
-    tried: set[str] = set()
-    if not project_hash:
-        return None
-    for event in builder.events:
-        for found in [event.path] if event.path else _ABSOLUTE.findall(event.text[:20_000]):
-            folders: list[str] = [found, *map(str, Path(found).parents)]
-            for folder in folders:
-                if folder in tried or len(tried) >= _FOLDERS_TRIED:
-                    break
-                tried.add(folder)
-                if hashlib.sha256(folder.encode("utf-8", "replace")).hexdigest() == project_hash:
-                    return folder
-    return None
+        if noted.startswith("/"):
+            return noted
+    named = (Path(event.path) for event in builder.events if project_hash and event.path)
+    folders = dict.fromkeys(str(folder) for file in named for folder in file.parents)
+    hashed = (one for one in folders if hashlib.sha256(one.encode("utf-8", "replace")).hexdigest() == project_hash)
+    return next(hashed, None)

@@ -25,14 +25,14 @@ class WorkspaceFinder:
 
     home: Path
     found: dict[str, Workspace] = field(default_factory=dict)
-    by_top: dict[Path, Workspace] = field(default_factory=dict)
     roots: dict[str, str] | None = None
 
     def of_folder(self, folder: str) -> Workspace:
         """Return the workspace of a folder, even if the folder is gone."""
-        if folder not in self.found:
-            self.found[folder] = self._ask(Path(folder))
-        return self.found[folder]
+        top = str((_top(Path(folder)) if Path(folder).is_dir() else None) or folder)  # git is asked once a repository
+        if top not in self.found:
+            self.found[top] = self._ask(Path(top))
+        return self.found[top]
 
     def of_session(self, session: Session) -> dict[str, list[Workspace]]:
         """Return the workspaces that a session worked in with their checkouts, that of its own folder first.
@@ -54,20 +54,15 @@ class WorkspaceFinder:
         return grouped
 
     def _ask(self, folder: Path) -> Workspace:
-        top = _top(folder)
-        if top is not None and top in self.by_top:
-            return self.by_top[top]
+        if (place := find_workspace(folder)) is not None:
+            return place
         if self.roots is None:
             self.roots = known_workspaces(self.home)
-        place = find_workspace(folder)
-        if place is None:
-            place = vanished_workspace(folder)
-            known = next((one for one in (folder, *folder.parents) if str(one) in self.roots), None)
-            if known is not None and place.common_dir is None:
-                place = replace(place, identity=self.roots[str(known)], root=known, name=known.name)
-        if top is not None and place.root == top:
-            self.by_top[top] = place
-        return place
+        place = vanished_workspace(folder)
+        known = next((one for one in (folder, *folder.parents) if str(one) in self.roots), None)
+        if known is None or place.common_dir is not None:
+            return place
+        return replace(place, identity=self.roots[str(known)], root=known, name=known.name)
 
 
 def _top(folder: Path) -> Path | None:

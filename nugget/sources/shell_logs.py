@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -145,15 +146,14 @@ def find_shell_session(log_dir: Path, session_id: str) -> ShellLog | None:
     folder = log_dir / session_id
     if not is_session_id(session_id) or folder.is_symlink() or not folder.is_dir():
         return None
-    size, mtime, found = 0, 0.0, False
+    states = []
     for name in (EVENTS, INPUT, *STREAMS):
-        try:
-            state = os.lstat(folder / name)
-        except OSError:
-            continue
-        if stat.S_ISREG(state.st_mode):
-            size, mtime, found = size + state.st_size, max(mtime, state.st_mtime), True
-    return ShellLog(id=session_id, path=folder, mtime=mtime, size=size) if found else None
+        with suppress(OSError):
+            states.append(os.lstat(folder / name))
+    if not (plain := [state for state in states if stat.S_ISREG(state.st_mode)]):
+        return None
+    size, mtime = sum(state.st_size for state in plain), max(state.st_mtime for state in plain)
+    return ShellLog(id=session_id, path=folder, mtime=mtime, size=size)
 
 
 def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
@@ -162,25 +162,26 @@ def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
         if opened is None:
             return
         place, restarted = resumed(opened, place, os.fstat(opened.fileno()).st_size)
-        end = begin = place.offset
-        events: list[LogEvent] = []
-        malformed = 0
-        opened.seek(begin)
-        for length, line in read_lines(opened, limit=MAX_EVENT_BYTES):
-            event = _event(line, end)
-            if event is not None:
-                events.append(event)
-            elif line is not None and not line.endswith(b"\n"):
-                break
-            elif line is None or line.strip():
-                malformed += 1
-            end += length
-            if end - begin >= _BATCH_BYTES:
-                yield EventBatch(tuple(events), malformed, place_of(opened, end), restarted, end - begin)
-                events, malformed, restarted, begin = [], 0, False, end
-                opened.seek(end)
-        if end > begin:
-            yield EventBatch(tuple(events), malformed, place_of(opened, end), restarted, end - begin)
+        is_torn = False
+        while not is_torn:
+            begin = end = place.offset
+            events: list[LogEvent] = []
+            malformed = 0
+            opened.seek(begin)
+            for length, line in read_lines(opened, limit=MAX_EVENT_BYTES):
+                event = _event(line, end)
+                is_torn = event is None and line is not None and not line.endswith(b"\n")
+                if is_torn or end - begin >= _BATCH_BYTES:
+                    break
+                if event is not None:
+                    events.append(event)
+                malformed += event is None and (line is None or bool(line.strip()))
+                end += length
+            if end == begin:
+                return
+            place = place_of(opened, end)
+            yield EventBatch(tuple(events), malformed, place, restarted, end - begin)
+            restarted = False
 
 
 def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> TextPart | None:
@@ -199,7 +200,7 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
         end = state.st_size if is_settled else _last_border(opened, start, state.st_size)
         if end <= start:
             return None
-        lines = tuple(_keep_lines(opened, start, end, most_chars=most_chars))
+        lines = tuple(_keep_lines(opened, start, end, most_chars))
         place = place_of(opened, end)
         return TextPart(lines=lines, place=place, restarted=restarted, bytes_read=end - start, mtime_ms=mtime_ms)
 
@@ -262,7 +263,13 @@ def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
     if "\r" in text:
         text = next((part for part in reversed(text.split("\r")) if part.strip()), "")
     if "\b" in text:
-        text = _with_backspaces(text)
+        shown: list[str] = []
+        for char in text:
+            if char != "\b":
+                shown.append(char)
+            else:
+                del shown[-1:]
+        text = "".join(shown)
     if text.count("�") * 10 > len(text):
         return ""
     if not text.isprintable():
@@ -275,26 +282,51 @@ def is_opaque(text: str) -> bool:
     return len(text) >= 40 and " " not in text.strip() and _KEY_LIKE.fullmatch(text) is not None
 
 
-def _keep_lines(file: BinaryIO, start: int, end: int, *, most_chars: int = MAX_LINE_CHARS) -> Iterator[LogLine]:
+def _keep_lines(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterator[LogLine]:
     """Yield the lines worth keeping between two borders of lines, in order."""
-    if end - start <= _WHOLE_BYTES:
-        yield from _every_line(file, start, end, most_chars)
-        return
-    head = _next_line(file, start + _HEAD_BYTES, end)
-    tail = _next_line(file, end - _TAIL_BYTES, end)
+    is_whole = end - start <= _WHOLE_BYTES
+    head = end if is_whole else _next_line(file, start + _HEAD_BYTES)
+    tail = end if is_whole else max(head, _next_line(file, end - _TAIL_BYTES))
     yield from _every_line(file, start, head, most_chars)
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     for offset, raw in _suspects(file, head, tail):
         text = clean_line(raw, most_chars=most_chars)
-        if not text or not looks_failed(text):
-            continue
-        kind = _DIGITS.sub("0", text)
-        seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] <= _SAME_KIND:
-            yield LogLine(offset, text, True)
-            if len(seen) >= _MAX_FAILURES:
-                break
+        if len(seen) < _MAX_FAILURES and looks_failed(text):
+            kind = _DIGITS.sub("0", text)
+            seen[kind] += 1
+            if seen[kind] <= _SAME_KIND:
+                yield LogLine(offset, text, True)
     yield from _every_line(file, tail, end, most_chars)
+
+
+def _every_line(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterator[LogLine]:
+    file.seek(start)
+    offset = start
+    for raw in file.read(end - start).split(b"\n"):
+        if text := clean_line(raw, most_chars=most_chars):
+            yield LogLine(offset, text, looks_failed(text))
+        offset += len(raw) + 1
+
+
+def _next_line(file: BinaryIO, offset: int) -> int:
+    """Return the first border of a line behind an offset, as far as one long line may reach."""
+    file.seek(offset)
+    file.readline(_MAX_RAW_BYTES)
+    return file.tell()
+
+
+def _suspects(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, line) of each line with one of the signs, without looking at the others one by one."""
+    while start < end:
+        file.seek(start)
+        block = file.read(min(_BLOCK_BYTES, end - start))
+        block += file.readline(min(_BLOCK_BYTES, end - start - len(block)))
+        lowered, close = block.lower(), 0
+        while found := _SIGNS.search(lowered, close):
+            begin, newline = block.rfind(b"\n", 0, found.start()) + 1, block.find(b"\n", found.end())
+            close = newline if newline >= 0 else len(block)
+            yield start + begin, block[begin:close]
+        start += len(block)
 
 
 def _last_border(file: BinaryIO, start: int, end: int) -> int:
@@ -305,46 +337,3 @@ def _last_border(file: BinaryIO, start: int, end: int) -> int:
     if newline >= 0:
         return end - len(block) + newline + 1
     return end if len(block) >= _BLOCK_BYTES else start
-
-
-def _every_line(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterator[LogLine]:
-    file.seek(start)
-    offset = start
-    for raw in file.read(end - start).split(b"\n"):
-        text = clean_line(raw, most_chars=most_chars)
-        if text:
-            yield LogLine(offset, text, looks_failed(text))
-        offset += len(raw) + 1
-
-
-def _next_line(file: BinaryIO, offset: int, end: int) -> int:
-    """Return the first border of a line behind an offset, as far as one long line may reach."""
-    file.seek(offset)
-    newline = file.read(min(_MAX_RAW_BYTES, max(0, end - offset))).find(b"\n")
-    return offset + newline + 1 if newline >= 0 else min(offset, end)
-
-
-def _suspects(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, line) of each line with one of the signs, without looking at the others one by one."""
-    position = start
-    while position < end:
-        file.seek(position)
-        block = file.read(min(_BLOCK_BYTES, end - position))
-        cut = block.rfind(b"\n") + 1 if position + len(block) < end else len(block)
-        block = block[: cut or len(block)]
-        lowered, close = block.lower(), 0
-        while found := _SIGNS.search(lowered, close):
-            begin, newline = block.rfind(b"\n", 0, found.start()) + 1, block.find(b"\n", found.end())
-            close = newline if newline >= 0 else len(block)
-            yield position + begin, block[begin:close]
-        position += len(block)
-
-
-def _with_backspaces(text: str) -> str:
-    shown: list[str] = []
-    for char in text:
-        if char != "\b":
-            shown.append(char)
-        elif shown:
-            shown.pop()
-    return "".join(shown)

@@ -18,7 +18,7 @@ from nugget.errors import NuggetError
 from nugget.infra import files, server_socket
 from nugget.infra.brain_in_use import brain_around, find_brain, is_brain
 from nugget.models.speech import is_typed, standing
-from nugget.sources.injected_text import MEMORY_TAG, strip_injected, typed_text
+from nugget.sources.speakers import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, clean, one_line, shorten
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from nugget.infra.workspace import find_workspace
 from nugget.models import Evidence, Scope, Speaker, SpeechOrigin
 from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
 from nugget.sources.claude_code import read_session
-from nugget.sources.injected_text import MEMORY_TAG, typed_text
 from nugget.sources.nugget_store import write_session
+from nugget.sources.speakers import MEMORY_TAG, typed_text
 from nugget.text import estimate_tokens
 from nugget.upkeep import briefing
 

@@ -28,7 +28,7 @@ from nugget.config import EmbeddingSettings, read_environment
 from nugget.infra import server_socket
 from nugget.infra.brain_in_use import trust
 from nugget.infra.server_socket import ServerSocket
-from nugget.sources.injected_text import MEMORY_TAG
+from nugget.sources.speakers import MEMORY_TAG
 
 PROMPT = "where should user sessions be kept"
 MEANT = "brain:decision/sessions-in-postgres"

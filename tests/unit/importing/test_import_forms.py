@@ -7,8 +7,8 @@ from datetime import date
 import pytest
 from import_stage import NYGARD, RULES, VAULT
 
-from nugget.importing.notes import LeftOut, Note, page_of
-from nugget.importing.pages import notes_of
+from nugget.importing.notes import LeftOut, Note
+from nugget.importing.pages import notes_of_page
 
 MADR = """\
 ---
@@ -67,11 +67,11 @@ tags: [auth, security]
 
 
 def notes(text: str, path: str = "notes/page.md") -> list[Note]:
-    return [found for found in notes_of(page_of(text, path=path)) if isinstance(found, Note)]
+    return [found for found in notes_of_page(text, path=path) if isinstance(found, Note)]
 
 
 def reasons(text: str, path: str = "notes/page.md") -> list[str]:
-    return [found.reason for found in notes_of(page_of(text, path=path)) if isinstance(found, LeftOut)]
+    return [found.reason for found in notes_of_page(text, path=path) if isinstance(found, LeftOut)]
 
 
 @pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")

@@ -16,71 +16,25 @@ from nugget.errors import TranscriptError
 from nugget.models import EventKind
 from nugget.sources.sessions import find_sessions, read_any
 
+
+def used(tool: str, number: int, **values: Any) -> dict[str, Any]:
+    call = {"name": tool, "toolCallId": f"t{number}", "status": "completed", "result": "{}"} | values
+    return {"bubbleId": f"b{number + 2}", "type": 2, "text": "", "toolFormerData": call}
+
+
+DIFF = '{"diff": {"chunks": [{"diffString": " x\\n-y\\n+z = 1"}]}}'
+SKETCH = '{"target_file": "/srv/shop/pay.py", "code_edit": "# ... existing code ...\\nz = 1"}'
+CONTENTS = '{"beforeContentId": "composer.content.1", "afterContentId": "composer.content.2"}'
+REPLACED = '{"file_path": "/srv/shop/pay.py", "old_string": "a", "new_string": "b"}'
+TYPED = "<user_query>\nretry the payment\n</user_query>"
 BUBBLES: list[dict[str, Any]] = [
-    {
-        "bubbleId": "b1",
-        "type": 1,
-        "text": "<user_query>\nretry the payment\n</user_query>",
-        "createdAt": "2026-03-01T10:00:00Z",
-    },
+    {"bubbleId": "b1", "type": 1, "text": TYPED, "createdAt": "2026-03-01T10:00:00Z"},
     {"bubbleId": "b2", "type": 2, "text": "On it.", "createdAt": "2026-03-01T10:00:05Z"},
-    {
-        "bubbleId": "b3",
-        "type": 2,
-        "text": "",
-        "toolFormerData": {
-            "name": "run_terminal_cmd",
-            "toolCallId": "t1",
-            "status": "completed",
-            "rawArgs": '{"command": "pytest -q"}',
-            "result": '{"output": "1 failed", "exitCode": 1}',
-        },
-    },
-    {
-        "bubbleId": "b4",
-        "type": 2,
-        "toolFormerData": {
-            "name": "search_replace",
-            "toolCallId": "t2",
-            "status": "completed",
-            "params": '{"file_path": "/srv/shop/pay.py", "old_string": "a", "new_string": "b"}',
-            "result": "{}",
-        },
-    },
-    {
-        "bubbleId": "b5",
-        "type": 2,
-        "toolFormerData": {
-            "name": "edit_file",
-            "toolCallId": "t3",
-            "status": "completed",
-            "rawArgs": '{"target_file": "/srv/shop/pay.py", "code_edit": "# ... existing code ...\\nz = 1"}',
-            "result": '{"diff": {"chunks": [{"diffString": " x\\n-y\\n+z = 1"}]}}',
-        },
-    },
-    {
-        "bubbleId": "b6",
-        "type": 2,
-        "toolFormerData": {
-            "name": "edit_file_v2",
-            "toolCallId": "t4",
-            "status": "completed",
-            "params": '{"relativeWorkspacePath": "c.py"}',
-            "result": '{"beforeContentId": "composer.content.1", "afterContentId": "composer.content.2"}',
-        },
-    },
-    {
-        "bubbleId": "b7",
-        "type": 2,
-        "toolFormerData": {
-            "name": "delete_file",
-            "toolCallId": "t5",
-            "status": "completed",
-            "userDecision": "rejected",
-            "params": '{"target_file": "old.py"}',
-            "result": "{}",
-        },
-    },
+    used("run_terminal_cmd", 1, rawArgs='{"command": "pytest -q"}', result='{"output": "1 failed", "exitCode": 1}'),
+    used("search_replace", 2, params=REPLACED),
+    used("edit_file", 3, rawArgs=SKETCH, result=DIFF),
+    used("edit_file_v2", 4, params='{"relativeWorkspacePath": "c.py"}', result=CONTENTS),
+    used("delete_file", 5, userDecision="rejected", params='{"target_file": "old.py"}'),
 ]
 
 
@@ -197,62 +151,27 @@ def test_opencodes_database_gives_what_its_files_give(shared_data: Path, tmp_pat
 @pytest.mark.proves("AGT-COMMANDS", "AGT-INJECTED")
 def test_opencodes_tools_carry_their_outcome_and_its_synthetic_text_is_left_out(tmp_path: Path) -> None:
     storage = tmp_path / ".local/share/opencode/storage"
-    lines(
-        storage / "session/p1/ses_1.json",
-        {
-            "id": "ses_1",
-            "projectID": "p1",
-            "directory": "/srv/shop",
-            "title": "Retry",
-            "time": {"created": 1, "updated": 2},
-        },
-    )
+    about = {"id": "ses_1", "projectID": "p1", "directory": "/srv/shop", "title": "Retry", "time": {"created": 1}}
+    lines(storage / "session/p1/ses_1.json", about)
     lines(storage / "session/p1/ses_2.json", {"id": "ses_2", "projectID": "p1", "parentID": "ses_1", "time": {}})
     lines(storage / "message/ses_2/msg_9.json", {"id": "msg_9", "sessionID": "ses_2", "role": "user"})
     for number, role in enumerate(["user", "assistant"]):
-        message = {
-            "id": f"msg_{number}",
-            "sessionID": "ses_1",
-            "role": role,
-            "time": {"created": 1772359200000 + number},
-        }
+        time = {"created": 1772359200000 + number}
+        message = {"id": f"msg_{number}", "sessionID": "ses_1", "role": role, "time": time}
         lines(storage / f"message/ses_1/msg_{number}.json", message)
     lines(storage / "message/ses_1/msg_torn.json", '{"id": ')
+    ran = {"status": "completed", "input": {"command": "pytest"}, "output": "1 failed", "metadata": {"exit": 1}}
+    edited = {"filePath": "a.py", "oldString": "x", "newString": "y"}
+    todos = [{"content": "retry", "status": "pending"}]
+    planned = {"status": "completed", "input": {"todos": todos}, "output": "ok"}
+    failed = {"status": "error", "input": edited, "error": "no match"}
     parts: dict[str, dict[str, Any]] = {
         "msg_0/prt_1": {"type": "text", "text": "retry the payment"},
         "msg_0/prt_2": {"type": "text", "text": "Called the Read tool", "synthetic": True},
         "msg_1/prt_1": {"type": "reasoning", "text": "hm"},
-        "msg_1/prt_2": {
-            "type": "tool",
-            "tool": "bash",
-            "callID": "c1",
-            "state": {
-                "status": "completed",
-                "input": {"command": "pytest"},
-                "output": "1 failed",
-                "metadata": {"exit": 1},
-            },
-        },
-        "msg_1/prt_3": {
-            "type": "tool",
-            "tool": "edit",
-            "callID": "c2",
-            "state": {
-                "status": "error",
-                "input": {"filePath": "a.py", "oldString": "x", "newString": "y"},
-                "error": "no match",
-            },
-        },
-        "msg_1/prt_4": {
-            "type": "tool",
-            "tool": "todowrite",
-            "callID": "c3",
-            "state": {
-                "status": "completed",
-                "input": {"todos": [{"content": "retry", "status": "pending"}]},
-                "output": "ok",
-            },
-        },
+        "msg_1/prt_2": {"type": "tool", "tool": "bash", "callID": "c1", "state": ran},
+        "msg_1/prt_3": {"type": "tool", "tool": "edit", "callID": "c2", "state": failed},
+        "msg_1/prt_4": {"type": "tool", "tool": "todowrite", "callID": "c3", "state": planned},
     }
     for name, part in parts.items():
         lines(storage / f"part/{name}.json", part)

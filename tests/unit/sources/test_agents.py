@@ -118,60 +118,40 @@ def test_torn_and_unknown_lines_stop_nothing(name: str, shared_data: Path, tmp_p
     assert counted(session) == expected
 
 
-@pytest.mark.proves("AGT-TORN")
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(
-                    [
-                        "type",
-                        "payload",
-                        "content",
-                        "role",
-                        "message",
-                        "text",
-                        "name",
-                        "arguments",
-                        "output",
-                        "git",
-                        "toolCalls",
-                        "args",
-                        "result",
-                        "input",
-                        "call_id",
-                        "id",
-                        "time",
-                        "state",
-                        "plan",
-                        "edits",
-                    ]
-                ),
-                inner,
-                max_size=4,
-            )
-        ),
-        max_leaves=12,
-    )
+KEYS = (
+    "type payload content role message text name arguments output git toolCalls args result input call_id id time state"
+    " plan edits todos uuid parentUuid timestamp sessionId cwd attachment origin toolUseResult summary tool_use_id"
+).split()
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
 )
+
+
+@pytest.mark.proves("AGT-TORN", "SES-TORN")
+@given(JUNK, st.sampled_from(["user", "assistant", "attachment", "summary"]), st.sampled_from(["Bash", "MultiEdit"]))
 def test_records_of_any_shape_are_read_without_a_traceback(
-    tmp_path_factory: pytest.TempPathFactory, value: Any
+    tmp_path_factory: pytest.TempPathFactory, value: Any, kind: str, tool: str
 ) -> None:
     folder = tmp_path_factory.mktemp("shapes")
-    codex_line = {
-        "type": "response_item",
-        "payload": value if isinstance(value, dict) else {"type": "message", "x": value},
-    }
-    gemini_line = {"type": "gemini", "content": value, "toolCalls": [value]}
-    cursor_line = {
-        "role": "assistant",
-        "message": {"content": [value, {"type": "tool_use", "name": "Write", "input": value}]},
-    }
-    for number, first in enumerate((META, {"sessionId": "s", "projectHash": "x"}, {"role": "user", "message": {}})):
-        for line in (codex_line, gemini_line, cursor_line, value):
-            read_any(lines(folder / f"{number}.jsonl", first, line))
+    payload = value if isinstance(value, dict) else {"type": "message", "x": value}
+    use = {"type": "tool_use", "name": tool, "input": value, "id": "c"}
+    claude = {"message": value, "attachment": value, "toolUseResult": value} | (
+        value if isinstance(value, dict) else {}
+    )
+    records = [
+        {"type": "response_item", "payload": payload},
+        {"type": "gemini", "content": value, "toolCalls": [value]},
+        {"role": "assistant", "message": {"content": [value, use | {"name": "Write"}]}},
+        claude | {"type": kind, "sessionId": "s"},
+        {"type": kind, "message": {"content": [use, {"type": "tool_result", "tool_use_id": "c", "content": value}]}},
+        value,
+    ]
+    opening = {"type": "user", "message": {"content": "hello"}, "sessionId": "s"}
+    firsts = (META, {"sessionId": "s", "projectHash": "x"}, {"role": "user", "message": {}}, opening)
+    for number, first in enumerate(firsts):
+        read_any(lines(folder / f"{number}.jsonl", first, *records))
 
 
 @pytest.mark.proves("AGT-COMMANDS")

@@ -24,10 +24,7 @@ def codex_call(name: str, arguments: object, output: object, number: int) -> lis
     call = (
         {"type": "custom_tool_call", "input": arguments}
         if custom
-        else {
-            "type": "function_call",
-            "arguments": json.dumps(arguments),
-        }
+        else {"type": "function_call", "arguments": json.dumps(arguments)}
     )
     printed = {"type": f"{call['type']}_output", "call_id": call_id, "output": output}
     return [
@@ -154,16 +151,7 @@ def test_what_codex_weaves_in_is_no_prompt(tmp_path: Path) -> None:
     assert only(session, EventKind.OUTPUT)[0].text == "ok"
 
 
-def test_codex_rollouts_without_envelope_and_compressed_ones_are_read(tmp_path: Path) -> None:
-    old = [
-        {"id": CODEX_ID, "timestamp": "2025-08-01T10:00:00Z", "instructions": None, "git": {"branch": "main"}},
-        {"record_type": "state"},
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "fix it"}]},
-        {"type": "local_shell_call", "call_id": "c", "action": {"type": "exec", "command": ["ls", "-l"]}},
-    ]
-    session = read_any(lines(tmp_path / "old.jsonl", *old))
-    assert (session.id, session.branch, prompts(session)) == (CODEX_ID, "main", ["fix it"])
-    assert only(session, EventKind.COMMAND)[0].text == "ls -l"
+def test_compressed_codex_rollouts_are_read(tmp_path: Path) -> None:
     packed = tmp_path / f"rollout-2026-02-11T05-53-33-{CODEX_ID}.jsonl.zst"
     plain = lines(tmp_path / "new.jsonl", META, said("add a retry"))
     packed.write_bytes(zstd.compress(plain.read_bytes()))

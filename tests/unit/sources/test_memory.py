@@ -49,13 +49,7 @@ def ids(identity: str, world: Path) -> list[str]:
 def test_an_identity_owns_its_folders_and_the_files_that_its_agent_reads(world: Path) -> None:
     assert ids("zealot", world) == ["plan.md", "@brain/brainy.md"]
     mine = [path if "@workspace" not in path else path.rsplit("/", 1)[-1] for path in ids("claude-code", world)]
-    assert mine == [
-        "@user/CLAUDE.md",
-        "@project/-shop/MEMORY.md",
-        "CLAUDE.md",
-        "AGENTS.md",
-        "go.md",
-    ]
+    assert mine == ["@user/CLAUDE.md", "@project/-shop/MEMORY.md", "CLAUDE.md", "AGENTS.md", "go.md"]
     assert [path.rsplit("/", 1)[-1] for path in ids("codex", world)] == ["AGENTS.md", "AGENTS.md"]
     assert ids("nobody", world) == []
 

@@ -11,6 +11,11 @@ from transcript_records import SESSION, call, read, record, refusal, result, tex
 from nugget.models import EventKind
 
 
+def attachment(prompt: object, **values: Any) -> dict[str, Any]:
+    queued = {"type": "queued_command", "prompt": prompt} | values
+    return {"type": "attachment", "uuid": "q", "sessionId": SESSION, "attachment": queued}
+
+
 @pytest.mark.proves("SES-HUMAN")
 @pytest.mark.parametrize(
     "injected",
@@ -31,18 +36,8 @@ from nugget.models import EventKind
         record("user", "typed by a program", promptSource="system"),
         record("assistant", [{"type": "text", "text": "API Error: 529"}], isApiErrorMessage=True),
         {"type": "api-request-blob", "message": {"role": "user", "content": "whole prompt"}, "sessionId": SESSION},
-        {
-            "type": "attachment",
-            "uuid": "q",
-            "sessionId": SESSION,
-            "attachment": {"type": "queued_command", "prompt": "BRIDGE", "origin": {"kind": "coordinator"}},
-        },
-        {
-            "type": "attachment",
-            "uuid": "q",
-            "sessionId": SESSION,
-            "attachment": {"type": "queued_command", "prompt": "x", "commandMode": "task-notification"},
-        },
+        attachment("BRIDGE", origin={"kind": "coordinator"}),
+        attachment("x", commandMode="task-notification"),
     ],
 )
 def test_injected_text_is_no_prompt_and_no_reply(tmp_path: Path, injected: dict[str, Any]) -> None:
@@ -100,17 +95,7 @@ def test_a_command_the_person_ran_is_a_command_and_no_prompt(tmp_path: Path) -> 
 
 @pytest.mark.proves("SES-QUEUED")
 def test_a_queued_prompt_is_read_once(tmp_path: Path) -> None:
-    queued = {
-        "type": "attachment",
-        "uuid": "q1",
-        "sessionId": SESSION,
-        "timestamp": "2026-05-01T10:01:00Z",
-        "attachment": {
-            "type": "queued_command",
-            "prompt": [{"type": "text", "text": "also update the docs"}],
-            "commandMode": "prompt",
-        },
-    }
+    queued = attachment([{"type": "text", "text": "also update the docs"}], commandMode="prompt")
     assert texts(read(tmp_path, queued), EventKind.PROMPT) == ["also update the docs"]
     both = read(tmp_path, queued, record("user", "also update the docs", uuid="u2"))
     assert texts(both, EventKind.PROMPT) == ["also update the docs"]
@@ -119,15 +104,9 @@ def test_a_queued_prompt_is_read_once(tmp_path: Path) -> None:
 @pytest.mark.proves("SES-QUEUED")
 def test_a_record_that_occurs_twice_counts_once(tmp_path: Path) -> None:
     line = record("user", "once", uuid="a")
-    progress = {
-        "type": "progress",
-        "uuid": "p",
-        "sessionId": SESSION,
-        "data": {
-            "type": "agent_progress",
-            "message": {"type": "assistant", "message": {"content": [{"type": "text", "text": "again"}]}},
-        },
-    }
+    again = {"type": "assistant", "message": {"content": [{"type": "text", "text": "again"}]}}
+    data = {"type": "agent_progress", "message": again}
+    progress = {"type": "progress", "uuid": "p", "sessionId": SESSION, "data": data}
     session = read(tmp_path, line, line, progress)
     assert [event.text for event in session.events] == ["once"]
 

@@ -6,11 +6,8 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from transcript_records import SESSION, call, read, record, result, texts, write
 
 from nugget.errors import TranscriptError
@@ -75,73 +72,6 @@ def test_bytes_that_are_no_utf8_and_lone_surrogates_do_no_harm(tmp_path: Path) -
     assert "\x00" not in prompt
     prompt.encode("utf-8")
     assert session.skipped_records == 2
-
-
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["type", "text", "content", "message", "input", "id", "name", "edits", "todos", "tool_use_id"]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
-
-
-@pytest.mark.proves("SES-TORN")
-@settings(max_examples=300, deadline=None)
-@given(
-    kind=st.sampled_from(["user", "assistant", "attachment", "system", "summary", "ai-title", "progress"]),
-    fields=st.dictionaries(
-        st.sampled_from(
-            [
-                "message",
-                "uuid",
-                "parentUuid",
-                "timestamp",
-                "sessionId",
-                "cwd",
-                "gitBranch",
-                "attachment",
-                "isMeta",
-                "origin",
-                "toolUseResult",
-                "summary",
-                "leafUuid",
-                "agentId",
-                "isSidechain",
-                "aiTitle",
-                "promptSource",
-            ]
-        ),
-        JUNK,
-    ),
-    block=st.fixed_dictionaries(
-        {"type": st.sampled_from(["tool_use", "tool_result", "text"])},
-        optional={
-            "name": st.sampled_from(["Bash", "Edit", "MultiEdit", "Write", "TodoWrite", "Task"]),
-            "input": JUNK,
-            "id": JUNK,
-            "tool_use_id": JUNK,
-            "content": JUNK,
-            "text": JUNK,
-            "is_error": JUNK,
-        },
-    ),
-)
-def test_no_shape_of_a_record_raises(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, fields: dict[str, Any], block: dict[str, Any]
-) -> None:
-    folder = tmp_path_factory.mktemp("junk")
-    shaped = {"type": kind, **fields}
-    with_block = {"type": kind, "message": {"content": [block]}, **{k: v for k, v in fields.items() if k != "message"}}
-    session = read(folder, record("user", "hello", uuid="a"), shaped, with_block)
-    assert session.records == 3
 
 
 def outputs(session: Session) -> list[Event]:
