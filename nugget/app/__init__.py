@@ -41,7 +41,7 @@ T = TypeVar("T")
 IMPORT_LIMIT = 100
 """Units that an import proposes at once."""
 SEARCH = Query("", limit=DEFAULT_LIMIT, depth=Depth.SUMMARY, profile="search")
-"""What a search leaves open."""
+"""Defaults of a search."""
 INLINE_CHANGES = 50
 """Up to this many changed files are synced before a question is answered; more are left to a sync of their own."""
 

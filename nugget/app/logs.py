@@ -34,7 +34,7 @@ class Logs:
     note: Callable[[str], None]
 
     def ingest(self, session: str | None) -> tuple[Sequence[IngestedSession], Sequence[Problem]]:
-        """Take in what is new in the logs of a session, or of all. Raises NuggetError for an unknown session."""
+        """Read what is new in the logs of a session, or of all. Raises NuggetError for an unknown session."""
         now, problems = datetime.now(UTC), list[Problem]()
         with self._index() as connection:
             if session is None:
@@ -50,7 +50,7 @@ class Logs:
         return done, problems
 
     def session_evidence(self, session: str | None, question: str, options: BundleOptions) -> EvidenceBundle:
-        """Answer from one session, by default the one last written to, after taking in its new logs."""
+        """Answer from one session, by default the one last written to, after reading its new logs."""
         now, text = datetime.now(UTC), self._redacted(question)
         with self._index() as connection:
             if session is None:
@@ -66,7 +66,7 @@ class Logs:
             )
 
     def workspace_evidence(self, folder: Path, question: str, options: BundleOptions) -> EvidenceBundle:
-        """Answer from all sessions of the repository that a folder is in, after taking in all new logs."""
+        """Answer from all sessions of the repository that a folder is in, after reading all new logs."""
         now, text = datetime.now(UTC), self._redacted(question)
         with self._index() as connection:
             evidence.ingest_all(connection, self.environment, settings=self.settings, now=now, progress=self.progress)
@@ -87,7 +87,7 @@ class Logs:
                 )
 
     def sessions(self, limit: int) -> tuple[list[LogSession], Mapping[int, Mapping[str, int]], int, int]:
-        """Return the latest sessions, their counts by key, how many are known, and how many are not taken in yet."""
+        """Return the latest sessions, their counts by key, how many are known, and how many are not read yet."""
         with self._index() as connection:
             known = log_sessions(connection)
             waiting = {log.id for log in evidence.all_logs(self.environment)} - {one.id for one in known}

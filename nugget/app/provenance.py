@@ -160,7 +160,7 @@ class Provenance:
         return transfer.export_lines(self.environment.home, None if everything else self.workspace().identity)
 
     def import_lines(self, stream: BinaryIO, *, name: str, dry_run: bool) -> transfer.Imported:
-        """Take in exported lines; what is known already stays as it is."""
+        """Import exported lines; what is known already stays as it is."""
         return transfer.import_lines(self.environment.home, stream, name=name, settings=self.settings, dry_run=dry_run)
 
     def workspace(self) -> Workspace:

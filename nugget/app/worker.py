@@ -127,7 +127,7 @@ def work(
 
 
 def _keep_up(brain: Brain, *, publish: bool) -> Published:
-    """Publish what waits, take in what was decided on the remote, and pull where the settings say so."""
+    """Publish what waits, follow what was decided on the remote, and pull if the settings say so."""
     environment, settings, now = brain.environment, brain.settings, _now()
     done = Published()
     try:

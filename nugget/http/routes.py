@@ -145,13 +145,8 @@ def make_session(server: Running, request: models.SessionRequest = models.Sessio
 
 
 @router.get("/v1/logs/ingest/{session}", response_model=models.IngestedLogs)
-def ingest_get(session: SessionId, server: Running) -> Response:
-    """Read what is new in the logs of a session."""
-    return JSONReply(server.logs.ingest(session))
-
-
 @router.post("/v1/logs/ingest/{session}", response_model=models.IngestedLogs)
-def ingest_post(session: SessionId, server: Running) -> Response:
+def ingest(session: SessionId, server: Running) -> Response:
     """Read what is new in the logs of a session."""
     return JSONReply(server.logs.ingest(session))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nugget.app.params import depth_named, source_names
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import Filter, KnowledgeType, Query, SourceName
-from nugget.models.nuggets import NuggetType
+from nugget.models.nuggets import TYPES, NuggetType
 from nugget.render import ORDERS, degraded_sentences, fence
 from nugget.render.json import context_json, decisions_json, file_history_json
 from nugget.render.markdown import MAX_CHARS, bundle_markdown, provenance_markdown
@@ -254,22 +254,16 @@ def _check(question: Question) -> None:
         longest = max(map(len, [value] if isinstance(value, str) else value), default=0)
         if longest > MAX_NAME_CHARS:
             raise UsageError(f"{argument} is {longest:,} characters long; {MAX_NAME_CHARS:,} are the limit.")
-    known: Sequence[str] = [*KnowledgeType, *(NuggetType if question.path or question.symbol else ())]
-    if question.is_beyond_the_brain:
-        from nugget.models.nuggets import TYPES
-
-        known = TYPES
-    unknown = [name for name in question.types if name not in known]
-    if unknown:
-        named = known if question.is_beyond_the_brain else KnowledgeType
+    named: Sequence[str] = TYPES if question.is_beyond_the_brain else list(KnowledgeType)
+    known = [*named, *(NuggetType if question.place else ())]
+    if unknown := [name for name in question.types if name not in known]:
         raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(named)}.")
-    if not 100 <= question.budget_tokens <= MAX_BUDGET_TOKENS:
-        raise UsageError(
-            f"token_budget must be between 100 and {MAX_BUDGET_TOKENS}, not {question.budget_tokens}.",
-            hint="2000 is the default.",
-        )
-    if question.limit is not None and not 1 <= question.limit <= MAX_LIMIT:
-        raise UsageError(f"limit must be between 1 and {MAX_LIMIT}, not {question.limit}.")
+    budget, limit = question.budget_tokens, question.limit
+    if not 100 <= budget <= MAX_BUDGET_TOKENS:
+        hint = "2000 is the default."
+        raise UsageError(f"token_budget must be between 100 and {MAX_BUDGET_TOKENS}, not {budget}.", hint=hint)
+    if limit is not None and not 1 <= limit <= MAX_LIMIT:
+        raise UsageError(f"limit must be between 1 and {MAX_LIMIT}, not {limit}.")
 
 
 def _tokens(budget: float) -> int:

@@ -81,7 +81,7 @@ def _print_comparison(out: Console, run: Run, found: Comparison, *, threshold: f
     if found.regressed:
         out.print(f"Fell by more than {threshold:g}: {', '.join(found.regressed)}.", style="red")
         if not accepted:
-            out.print("If that is as it should be: nugget eval --accept (or write the baseline anew).")
+            out.print("If that is as it should be: nugget eval --accept (or write a new baseline).")
 
 
 def print_query_report(out: Console, found: Report, askings: Sequence[Asking], *, is_kept: bool) -> None:

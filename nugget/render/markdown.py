@@ -28,13 +28,13 @@ _FOOT_CHARS = 120
 
 
 _LEAST_CHARS = 200
-"""A unit of which less fits than this is left out."""
+"""A unit that fits less than this is left out."""
 
 
 def bundle_markdown(bundle: Bundle, max_chars: int = MAX_CHARS) -> str:
     """The bundle as markdown for an agent, at most `max_chars` long (but never shorter than its first lines).
 
-    What the notes say stands inside fences that the notes cannot close; what Nugget says stands outside.
+    The notes stand inside fences that they cannot close; what Nugget says stands outside.
     """
     head = "\n".join(_head(bundle))
     blocks: list[str] = []
@@ -113,13 +113,10 @@ def _facts(hit: Hit) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-_NUGGET_FOOT_CHARS = 160
-
-
 def provenance_markdown(bundle: NuggetBundle, history: Sequence[IndexedSession], max_chars: int = MAX_CHARS) -> str:
     """Nuggets and the sessions behind a file as markdown for an agent, at most `max_chars` long.
 
-    What comes from sessions stands inside a fence that it cannot close.
+    Text of sessions stands inside a fence that it cannot close.
     """
     place = one_line(bundle.query.path or "the workspace").replace("`", "'")
     if not bundle.hits and not history:

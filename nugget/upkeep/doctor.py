@@ -6,10 +6,11 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from nugget.capture.identity import write_id
@@ -41,24 +42,28 @@ class Finding:
     next_step: str | None = None
 
 
+def _good(name: str, message: str) -> Finding:
+    return Finding(name=name, state=State.OK, message=message)
+
+
+def _odd(name: str, message: str, next_step: str | None) -> Finding:
+    return Finding(name=name, state=State.WARNING, message=message, next_step=next_step)
+
+
+def _wrong(name: str, message: str, next_step: str | None) -> Finding:
+    return Finding(name=name, state=State.ERROR, message=message, next_step=next_step)
+
+
 def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
     """Look at every part, deeper than `status`; an ERROR among the findings means that something does not work."""
     found: list[Finding] = []
-    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-        lambda: _check_git(brain),
-        lambda: _check_locks(brain, now),
-        lambda: _check_index(brain, environment),
-        lambda: _check_files(brain, settings),
-        lambda: _check_canon(brain, settings, environment),
-        lambda: _check_model(brain, settings, environment),
-        lambda: _check_llm(settings, environment),
-        lambda: _check_settings(brain, environment),
-        lambda: _check_folders(brain, environment),
-        lambda: _check_privacy(brain, environment),
-        lambda: _check_capture(brain, settings, environment),
-        lambda: _check_claude_code(environment),
-    )
-    for check in checks:
+    for check in (
+        partial(_check_git, brain, now), partial(_check_index, brain, environment),
+        partial(_check_files, brain, settings), partial(_check_canon, brain, settings, environment),
+        partial(_check_model, brain, settings, environment), partial(_check_settings, brain, environment),
+        partial(_check_folders, brain, environment),
+        partial(_check_capture, brain, settings, environment), partial(_check_claude_code, environment),
+    ):  # fmt: skip
         try:
             found += check()
         except Exception as error:
@@ -66,7 +71,8 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     return found
 
 
-def _check_git(brain: Path) -> Iterator[Finding]:
+def _check_git(brain: Path, now: datetime) -> Iterator[Finding]:
+    """Check the repository, and the locks in it: a young one belongs to a commit under way and is fine."""
     if not git.is_repository(brain):
         yield _wrong("git", f"{brain} is no git repository: no history, no proposals", f"nugget init {brain}")
         return
@@ -74,38 +80,31 @@ def _check_git(brain: Path) -> Iterator[Finding]:
         state = git.state(brain)
     except GitError as error:
         yield _wrong("git", str(error).rstrip("."), error.hint)
-        return
-    if state.head is None:
-        yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
-    elif found := git.unsettled(brain):
-        yield _odd("git", f"the brain is {found[0]}: nothing can be added or accepted", f"{found[1]} in {brain}")
-    elif state.dirty:
-        yield _good("git", f"{counted(len(state.dirty), 'uncommitted file')} under domains/")
     else:
-        yield _good("git", f"{git.current_branch(brain)}, everything committed")
-
-
-def _check_locks(brain: Path, now: datetime) -> Iterator[Finding]:
-    """Report locks that git left behind. A young one belongs to a commit under way and is fine."""
-    for lock in git.lock_files(brain) if git.is_repository(brain) else ():
-        try:
+        if state.head is None:
+            yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
+        elif found := git.unsettled(brain):
+            yield _odd("git", f"the brain is {found[0]}: nothing can be added or accepted", f"{found[1]} in {brain}")
+        elif state.dirty:
+            yield _good("git", f"{counted(len(state.dirty), 'uncommitted file')} under domains/")
+        else:
+            yield _good("git", f"{git.current_branch(brain)}, everything committed")
+    for lock in git.lock_files(brain):
+        with suppress(FileNotFoundError):
             since = datetime.fromtimestamp(lock.lstat().st_mtime, UTC)
-        except FileNotFoundError:
-            continue
-        if now - since > _COMMIT_TAKES:
-            message = f"{lock} was made {ago(since, now)}: while it is there, git refuses to commit"
-            yield _wrong(
-                "git lock", message, "end the git that is at work there; if there is none, nugget doctor --repair"
-            )
+            if now - since > _COMMIT_TAKES:
+                message = f"{lock} was made {ago(since, now)}: while it is there, git refuses to commit"
+                step = "end the git that is at work there; if there is none, nugget doctor --repair"
+                yield _wrong("git lock", message, step)
 
 
 def _check_index(brain: Path, environment: Environment) -> Iterator[Finding]:
-    state = index_state(brain, environment)
+    state, file = index_state(brain, environment), index_file(brain, environment)
     if state.state == "absent":
         yield _odd("index", "there is none yet; the first question makes it", "nugget sync")
     elif state.state == "unusable":
         yield _wrong("index", state.reason or "it cannot be used", "nugget rebuild")
-    elif damage := _damage(brain, environment):
+    elif damage := find_damage(file) if file else None:
         yield _wrong("index", f"it is damaged ({damage})", "nugget rebuild")
     elif state.behind:
         yield _odd("index", f"not in it yet: {counted(state.behind, 'changed file')}", "nugget sync")
@@ -116,11 +115,6 @@ def _check_index(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _odd("vectors", f"missing for {counted(state.chunks - state.vectors, 'chunk')}", "nugget sync")
     elif state.vector_search:
         yield _good("vectors", f"searched with {state.vector_search}")
-
-
-def _damage(brain: Path, environment: Environment) -> str | None:
-    file = index_file(brain, environment)
-    return find_damage(file) if file else None
 
 
 def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:
@@ -144,35 +138,30 @@ def _check_canon(brain: Path, settings: Settings, environment: Environment) -> I
         return
     source = open_canon(environment, settings, brain)
     notes = sum(1 for _ in source.files())
-    problems = (*source.problems, *source.left_out)
-    for problem in problems:
-        yield _odd("canon", str(problem), None)
-    if not problems:
+    if problems := (*source.problems, *source.left_out):
+        yield from (_odd("canon", str(problem), None) for problem in problems)
+    else:
         yield _good("canon", f"{counted(notes, 'note')} in {counted(len(source.folders), 'folder')}")
 
 
 def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
     from nugget.infra.embedding import open_embedder
 
-    model = settings.embedding.model
+    name, model = "embedding model", settings.embedding.model
     try:
-        embedder = open_embedder(settings, environment)
-        if embedder is None:
-            yield _good("embedding model", "none: questions are answered by words alone")
-            return
-        vector = embedder.embed_query("Does the model answer?")
-        index = index_state(brain, environment)
-        if index.units and index.model != embedder.model:
-            made = f"with vectors of {index.model}" if index.model else "without vectors"
-            yield _odd("embedding model", f"{embedder.model} answers, but the index was made {made}", "nugget sync")
+        if embedder := open_embedder(settings, environment):
+            vector = embedder.embed_query("Does the model answer?")
+            index = index_state(brain, environment)
+            if index.units and index.model != embedder.model:
+                made = f"with vectors of {index.model}" if index.model else "without vectors"
+                yield _odd(name, f"{embedder.model} answers, but the index was made {made}", "nugget sync")
+            else:
+                yield _good(name, f"{embedder.model} answers, {len(vector)} dimensions")
         else:
-            yield _good("embedding model", f"{embedder.model} answers, {len(vector)} dimensions")
+            yield _good(name, "none: questions are answered by words alone")
     except NuggetError as error:
         step = error.hint or "correct `embedding.model` with `nugget config set`; until then words alone are searched"
-        yield _wrong("embedding model", f"{model} cannot be used: {error}", step)
-
-
-def _check_llm(settings: Settings, environment: Environment) -> Iterator[Finding]:
+        yield _wrong(name, f"{model} cannot be used: {error}", step)
     if not settings.llm.enabled:
         yield _good("LLM", "switched off by llm.enabled")
     elif environment.anthropic_api_key:
@@ -182,20 +171,20 @@ def _check_llm(settings: Settings, environment: Environment) -> Iterator[Finding
 
 
 def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
-    user_file, mine = environment.home / "config.yaml", read_user_file(environment)
+    user_file, mine, brain_file = environment.home / "config.yaml", read_user_file(environment), brain / "brain.yaml"
     _, problems, misplaced = read_brain_file(brain)
     unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version")]
     if unknown:
         yield _odd("settings", f"{user_file}: nothing is called {', '.join(unknown)}", f"correct it in {user_file}")
     for problem in problems:
-        yield _odd("settings", f"{problem}; it is ignored", f"correct it in {brain / 'brain.yaml'}")
+        yield _odd("settings", f"{problem}; it is ignored", f"correct it in {brain_file}")
     if misplaced:
         named = ", ".join(f"{key} (line {entry.line})" for key, entry in misplaced.items())
         move = "" if misplaced.keys() <= mine.keys() else "nugget config move, then "
         message = f"brain.yaml: ignored, because only your own configuration may set {named}"
-        yield _odd("settings", message, f"{move}delete {counted(len(misplaced), 'key')} from {brain / 'brain.yaml'}")
+        yield _odd("settings", message, f"{move}delete {counted(len(misplaced), 'key')} from {brain_file}")
     if not (unknown or problems or misplaced):
-        yield _good("settings", ", ".join(map(str, filter(Path.is_file, (brain / "brain.yaml", user_file)))))
+        yield _good("settings", ", ".join(map(str, filter(Path.is_file, (brain_file, user_file)))))
 
 
 def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
@@ -207,10 +196,7 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _odd("folders", f"{brain} is read-only: questions work, capture does not", f"make {brain} writable")
     else:
         yield _good("folders", f"{brain} and {home} can be written")
-
-
-def _check_privacy(brain: Path, environment: Environment) -> Iterator[Finding]:
-    roots = [folder for folder in (environment.home, brain / ".nugget") if folder.is_dir()]
+    roots = [folder for folder in (home, brain / ".nugget") if folder.is_dir()]
     if exposed := files.exposed(*roots):
         more = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
         step = f"chmod -R go-rwx {shlex.join(map(str, roots))}"
@@ -231,8 +217,8 @@ def _check_capture(brain: Path, settings: Settings, environment: Environment) ->
         yield _good("capture", f"last: {when(state.last_captured)}")
     if old := archive.outdated(environment.home, settings):
         yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget capture --re-redact")
-    if waiting_proposals := proposals(brain):
-        yield _odd("review", f"waiting for you: {counted(waiting_proposals, 'proposal')}", "nugget review")
+    if count := proposals(brain):
+        yield _odd("review", f"waiting for you: {counted(count, 'proposal')}", "nugget review")
     if failures := publishing_state(brain, environment.home).failures:
         yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
 
@@ -241,48 +227,35 @@ def _check_claude_code(environment: Environment) -> Iterator[Finding]:
     from nugget.upkeep.client_settings import Scope
     from nugget.upkeep.install import inspect
 
-    found = inspect(environment)
+    name, found = "Claude Code", inspect(environment)
     for seen in found:
-        repair = "nugget install" if seen.scope is Scope.USER else f"cd {seen.folder} && nugget install --scope project"
-        where = "" if seen.scope is Scope.USER else f"{seen.folder}: "
-        lacking = [f"no {name}" for name in seen.missing] + [f"an outdated {name}" for name in seen.outdated]
+        is_mine = seen.scope is Scope.USER
+        step = "nugget install" if is_mine else f"cd {seen.folder} && nugget install --scope project"
+        where = "" if is_mine else f"{seen.folder}: "
+        lacking = [f"no {part}" for part in seen.missing] + [f"an outdated {part}" for part in seen.outdated]
         if seen.broken:
-            yield _wrong("Claude Code", where + seen.broken, repair)
+            yield _wrong(name, where + seen.broken, step)
         elif seen.present and lacking:
-            yield _odd("Claude Code", f"{where}not all is in place: {', '.join(lacking)}", repair)
+            yield _odd(name, f"{where}not all is in place: {', '.join(lacking)}", step)
         elif seen.present:
-            yield _good("Claude Code", f"{where}connected: captures sessions, asks the brain")
-    if any(seen.present or seen.broken for seen in found):
-        return
-    if environment.claude_config.is_dir():
-        yield _odd("Claude Code", "not connected: sessions are not captured, nobody asks", "nugget install")
-    else:
-        yield _good("Claude Code", "not on this machine")
-
-
-def _good(name: str, message: str) -> Finding:
-    return Finding(name=name, state=State.OK, message=message)
-
-
-def _odd(name: str, message: str, next_step: str | None) -> Finding:
-    return Finding(name=name, state=State.WARNING, message=message, next_step=next_step)
-
-
-def _wrong(name: str, message: str, next_step: str | None) -> Finding:
-    return Finding(name=name, state=State.ERROR, message=message, next_step=next_step)
+            yield _good(name, f"{where}connected: captures sessions, asks the brain")
+    if not any(seen.present or seen.broken for seen in found):
+        if environment.claude_config.is_dir():
+            yield _odd(name, "not connected: sessions are not captured, nobody asks", "nugget install")
+        else:
+            yield _good(name, "not on this machine")
 
 
 def repair(brain: Path, home: Path) -> list[str]:
     """Finish or drop half changes, remove stale locks and leftovers, and remove databases that are damaged.
 
     Returns a sentence for each thing done, and for each that could not be. Removed databases are derived: the next
-    sync makes them again.
+    sync rebuilds them.
     """
     messages: list[str] = []
-    steps = (
-        _locks(brain), _half_change(brain), _identity(brain, home), _leftovers(brain, home), _objects(brain),
-        _databases(brain, home),
-    )  # fmt: skip
+    steps = [_leftovers(brain, home), _databases(brain, home)]
+    if git.is_repository(brain):
+        steps = [_locks(brain), _half_change(brain), _identity(brain, home), *steps, _objects(brain)]
     for step in steps:
         try:
             messages += step
@@ -295,7 +268,7 @@ def repair(brain: Path, home: Path) -> list[str]:
 
 def _locks(brain: Path) -> Iterator[str]:
     """Remove the locks of a git that is gone."""
-    for lock in git.lock_files(brain) if git.is_repository(brain) else ():
+    for lock in git.lock_files(brain):
         with suppress(FileNotFoundError):
             age_s = time.time() - lock.lstat().st_mtime
             at_work = _git_at_work(brain)
@@ -313,8 +286,8 @@ def _git_at_work(brain: Path) -> list[int] | None:
     found: list[int] = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            name = (process / "comm").read_text("utf-8", "replace").strip()
-            if name.startswith("git") and (process / "cwd").resolve().is_relative_to(brain):
+            is_git = (process / "comm").read_text("utf-8", "replace").startswith("git")
+            if is_git and (process / "cwd").resolve().is_relative_to(brain):
                 found.append(int(process.name))
     return found
 
@@ -334,32 +307,19 @@ def _identity(brain: Path, home: Path) -> Iterator[str]:
 
 def _leftovers(brain: Path, home: Path) -> Iterator[str]:
     """Remove temporary files of processes that are gone."""
-    for root in (home, brain / ".nugget", brain / "domains"):
-        for folder, _, names in os.walk(root):
-            for name in names:
-                found = _LEFTOVER.fullmatch(name)
-                file = Path(folder, name)
-                with suppress(FileNotFoundError):
-                    if found and _is_abandoned(file, found["process"]):
-                        file.unlink()
-                        whose = f"process {found['process']}, which is gone" if found["process"] else "an older version"
-                        yield f"Removed {printable(str(file))}, left by {whose}."
-    abandoned = 0
-    for pattern in _OF_GIT if git.is_repository(brain) else ():
-        for file in git.git_dir(brain).glob(pattern):
-            if time.time() - file.stat().st_mtime > _UNKNOWN_TAKES_S:
+    for file in (file for root in (home, brain / ".nugget", brain / "domains") for file in root.rglob(".*")):
+        found = _LEFTOVER.fullmatch(file.name)
+        with suppress(FileNotFoundError):
+            if found and file.is_file() and _is_abandoned(file, found["process"]):
                 file.unlink()
-                abandoned += 1
-    if abandoned:
-        yield f"Removed {counted(abandoned, 'temporary file')} of git's."
+                whose = f"process {found['process']}, which is gone" if found["process"] else "an older version"
+                yield f"Removed {printable(str(file))}, left by {whose}."
 
 
 def _is_abandoned(file: Path, process: str | None) -> bool:
-    if process is None:
-        return True
     try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
+        os.kill(int(process or ""), 0)
+    except (ProcessLookupError, ValueError):
         return True
     except (OSError, OverflowError):
         pass
@@ -367,9 +327,13 @@ def _is_abandoned(file: Path, process: str | None) -> bool:
 
 
 def _objects(brain: Path) -> Iterator[str]:
-    """Name what `git fsck` finds: objects that are gone can only come from another clone."""
-    if not git.is_repository(brain):
-        return
+    """Remove git's own leftovers, and name what `git fsck` finds: lost objects can only come from another clone."""
+    files_of_git = [file for pattern in _OF_GIT for file in git.git_dir(brain).glob(pattern)]
+    abandoned = [file for file in files_of_git if time.time() - file.stat().st_mtime > _UNKNOWN_TAKES_S]
+    for file in abandoned:
+        file.unlink()
+    if abandoned:
+        yield f"Removed {counted(len(abandoned), 'temporary file')} of git's."
     try:
         git.run(brain, "fsck", "--no-dangling", "--no-progress", timeout_s=600)
     except GitError as error:
@@ -379,12 +343,11 @@ def _objects(brain: Path) -> Iterator[str]:
 
 def _databases(brain: Path, home: Path) -> Iterator[str]:
     """Remove every index with damage in it, and what an interrupted rebuild left."""
-    folders = [home, *(folder for folder in (home / "indexes").glob("*")), home / "memory-indexes", brain / ".nugget"]
-    for folder in folders:
+    for folder in [home, *(home / "indexes").glob("*"), home / "memory-indexes", brain / ".nugget"]:
         for file in sorted(folder.glob("*.db")):
             if damage := find_damage(file):
                 remove_database(file)
-                yield f"Removed {printable(str(file))}, which was damaged ({printable(damage)}); it is made again."
+                yield f"Removed {printable(str(file))}, which was damaged ({printable(damage)}); it is rebuilt."
         for file in sorted(folder.glob("*.db.new")):
             remove_database(file)
             yield f"Removed {printable(str(file))}, left by an interrupted rebuild."

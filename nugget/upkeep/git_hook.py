@@ -62,26 +62,24 @@ def install_hook(repo: Path, *, command: Path) -> HookState:
     hook, kept = state.path, state.folder / KEPT
     if state.is_current:
         return state
+    is_foreign = not state.is_ours and _exists(hook)
+    if is_foreign and state.keeps_other:
+        hint = f"Put them together, or remove {kept}."
+        raise InstallError(f"{hook} is not Nugget's, and {kept} is there as well.", hint=hint)
     moved = False
     try:
         hook.parent.mkdir(parents=True, exist_ok=True)
-        if not state.is_ours and _exists(hook):
-            if state.keeps_other:
-                raise InstallError(
-                    f"{hook} is not Nugget's, and {kept} is there as well.",
-                    hint=f"Put them together, or remove {kept}.",
-                )
+        if is_foreign:
             hook.rename(kept)
             moved = True
-        before = read_text(hook)
-        write_text(hook, script(command, kept), expected=before, mode=0o755)
+        write_text(hook, script(command, kept), expected=read_text(hook), mode=0o755)
         hook.chmod(stat.S_IMODE(hook.stat().st_mode) | 0o111)
-    except OSError as error:
-        _put_back(hook, kept, moved)
+    except (OSError, InstallError) as error:
+        if moved:
+            kept.replace(hook)
+        if isinstance(error, InstallError):
+            raise
         raise InstallError(f"{hook} cannot be written: {error.strerror or error}.") from error
-    except InstallError:
-        _put_back(hook, kept, moved)
-        raise
     return inspect_hook(repo, command)
 
 
@@ -131,11 +129,6 @@ def _run_kept(kept: Path) -> str:
         return '"$kept" "$@"'
     words = [*found[1].decode("ascii", "replace").split(), *found[2].decode("ascii", "replace").split()]
     return f'{shlex.join(words)} -c "$(cat "$kept")" "$0" "$@"'
-
-
-def _put_back(hook: Path, kept: Path, moved: bool) -> None:
-    if moved:
-        kept.replace(hook)
 
 
 def _exists(path: Path) -> bool:

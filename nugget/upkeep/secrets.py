@@ -34,7 +34,7 @@ class Leak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scrubbed:
-    """What `scrub` did: files rewritten, indexes removed, and what it cannot mend."""
+    """Result of `scrub`: files rewritten, indexes removed, and what it cannot mend."""
 
     rewritten: tuple[Path, ...]
     removed: tuple[Path, ...]

@@ -35,7 +35,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexState:
-    """The index. `state` is `ready`, `behind`, `absent` or `unusable`; `behind` counts files not taken in yet.
+    """The index. `state` is `ready`, `behind`, `absent` or `unusable`; `behind` counts files not indexed yet.
 
     `files` are those that were read for it; while it is absent, those that it will be made from.
     """
@@ -86,7 +86,7 @@ class PublishingState:
     """Proposals on GitHub, as the last look at it left them.
 
     `remote` is the address that the brain is pushed to; `open` are the addresses of pull requests; `merged` counts
-    those of which the commit is not pulled yet, `local` the proposals without one, `failures` say what went wrong.
+    those whose commit is not pulled yet, `local` the proposals without one, `failures` say what went wrong.
     """
 
     remote: str | None = None
@@ -117,18 +117,12 @@ def status(brain: Path, settings: Settings, environment: Environment) -> Status:
     """Return the status of the brain and of capture. Writes and loads nothing."""
     usual = default_brain(environment)
     return Status(
-        version=__version__,
-        brain=brain,
-        is_default=usual is not None and usual.resolve() == brain.resolve(),
-        configured_model=settings.embedding.model,
-        has_key=bool(environment.anthropic_api_key),
-        index=index_state(brain, environment),
-        repository=_git_state(brain),
-        proposals=proposals(brain),
-        capture=capture_state(environment.home),
-        publishing=publishing_state(brain, environment.home),
+        version=__version__, brain=brain, is_default=usual is not None and usual.resolve() == brain.resolve(),
+        configured_model=settings.embedding.model, has_key=bool(environment.anthropic_api_key),
+        index=index_state(brain, environment), repository=_git_state(brain), proposals=proposals(brain),
+        capture=capture_state(environment.home), publishing=publishing_state(brain, environment.home),
         misplaced=tuple(read_brain_file(brain)[2]),
-    )
+    )  # fmt: skip
 
 
 def index_state(brain: Path, environment: Environment) -> IndexState:
@@ -143,19 +137,12 @@ def index_state(brain: Path, environment: Environment) -> IndexState:
             behind = pending_changes(brain, environment) or 0
             states = index.file_states(SourceName.BRAIN)
             return IndexState(
-                state="behind" if behind else "ready",
-                behind=behind,
-                units=counts["units"],
-                chunks=counts["chunks"],
-                vectors=counts["vectors"],
-                relations=counts["relationships"],
-                files=counts["files"],
-                bytes=file.stat().st_size,
-                model=index.embedding_model,
-                model_problem=index.model_problem(),
+                state="behind" if behind else "ready", behind=behind, units=counts["units"], chunks=counts["chunks"],
+                vectors=counts["vectors"], relations=counts["relationships"], files=counts["files"],
+                bytes=file.stat().st_size, model=index.embedding_model, model_problem=index.model_problem(),
                 vector_search=index.vector_search if index.embedding_model else None,
                 problems=tuple(problem for path in sorted(states) for problem in states[path].problems),
-            )
+            )  # fmt: skip
     except (IndexUnavailable, sqlite3.DatabaseError) as error:
         return IndexState(state="unusable", reason=str(error))
 
@@ -172,14 +159,11 @@ def _git_state(brain: Path) -> GitState | None:
         return None
     try:
         state = git.state(brain)
-        return GitState(
-            branch=git.current_branch(brain),
-            head=state.head,
-            uncommitted=len(state.dirty),
-            unsettled=found[0] if state.head and (found := git.unsettled(brain)) else None,
-        )
+        unsettled = found[0] if state.head and (found := git.unsettled(brain)) else None
+        branch = git.current_branch(brain)
     except NuggetError as error:
         return GitState(problem=str(error).rstrip("."))
+    return GitState(branch=branch, head=state.head, uncommitted=len(state.dirty), unsettled=unsettled)
 
 
 def proposals(brain: Path) -> int:
@@ -220,13 +204,9 @@ def capture_state(home: Path) -> CaptureState:
     seen, spent = queue.overview(home), spending(home)
     failures = [f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}" for job in seen.failed]
     return CaptureState(
-        queue=dict(seen.counts),
-        working=seen.working,
-        last_captured=seen.last_captured,
-        failures=tuple(failures),
-        calls=spent.calls,
-        usd=spent.usd,
-    )
+        queue=dict(seen.counts), working=seen.working, last_captured=seen.last_captured, failures=tuple(failures),
+        calls=spent.calls, usd=spent.usd,
+    )  # fmt: skip
 
 
 def when(stamp: str | None) -> str:

@@ -88,16 +88,6 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
     assert nugget("--brain", elsewhere, "status").code == 1
 
 
-def test_a_current_folder_that_is_gone_is_told(nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    shown = nugget("status")
-    assert shown.code == 2
-    assert shown.err == "Error: The current folder does not exist any more.\nChange to another folder.\n"
-
-
 @pytest.mark.proves("CLI-PLAIN", "CLI-JSON")
 def test_a_terminal_that_knows_only_ascii_gets_ascii(words: Path) -> None:
     write_unit(words, "pattern/gnu", "# Gnü 角\n\nwildebeest")
@@ -164,17 +154,10 @@ def test_a_text_that_begins_with_frontmatter_is_no_option(nugget: Nugget, words:
     ("yaml", "said"),
     [
         ("retrieval: {limit: 0}", "`retrieval.limit` must be greater than or equal to 1, not '0'"),
-        ("retrieval: {hops: 9}", "`retrieval.hops` must be less than or equal to 2, not '9'"),
-        ("retrieval: {rrf_k: -1}", "`retrieval.rrf_k` must be greater than or equal to 0, not '-1'"),
         ("retrieval: {rerank_max_usd: .nan}", "`retrieval.rerank_max_usd` must be a valid number, not '.nan'"),
-        ("retrieval: {rerank_max_usd: nan}", "`retrieval.rerank_max_usd` must be less than or equal to"),
         ("retrieval: {ranking: best}", "`retrieval.ranking` must be 'calibrated' or 'rrf', not 'best'"),
-        ("retrieval: {limit: .inf}", "`retrieval.limit` must be a valid integer, not '.inf'"),
-        ("retrieval: {limit: [1]}", "`retrieval.limit` must be a valid integer, not ['1']"),
         ("retrieval: {limit: {a: 1}}", "`retrieval.limit` must be a valid integer, not {}"),
         ("llm: yes", "`llm` must be a section with its keys below it"),
-        ("embedding: {timeout_s: inf}", "`embedding.timeout_s` must be less than or equal to 1000000000, not 'inf'"),
-        ("retrieval: {rrf_k: 9999999999}", "`retrieval.rrf_k` must be less than or equal to 1000000000"),
         ("embedding: {model: ''}", "`embedding.model` must be given, not ''"),
         ("redaction: {allow: ['(']}", "`redaction.allow` must be a list of regular expressions ('(': "),
     ],

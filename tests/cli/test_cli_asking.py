@@ -67,17 +67,6 @@ def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget: N
         assert sum(part["value"] for part in hit["contributions"]) == pytest.approx(hit["score"])
 
 
-def test_filters_leave_out_what_they_should(nugget: Nugget, indexed: Path) -> None:
-    asked = ("ask", "what fails under load", "--json", "--brain", indexed)
-    types = {hit["type"] for hit in nugget(*asked, "--type", "bug,decision").json["hits"]}
-    assert types and types <= {"bug", "decision"}
-    domains = {hit["domain"] for hit in nugget(*asked, "--domain", "operations").json["hits"]}
-    assert domains and all(domain.split("/")[0] == "operations" for domain in domains)
-    assert all(hit["last_modified"] >= "2026-01-01" for hit in nugget(*asked, "--since", "2026-01-01").json["hits"])
-    assert len(nugget(*asked, "--limit", "2").json["hits"]) <= 2
-    assert nugget(*asked, "--budget", "300").json["budget"]["used"] <= 300
-
-
 @pytest.mark.proves("CLI-UNKNOWN")
 def test_where_nothing_matches_ask_says_so_and_what_to_do(nugget: Nugget, words: Path) -> None:
     shown = nugget("ask", "--no-llm", "xylophone")
@@ -115,13 +104,6 @@ def test_get_shows_one_unit_whole(nugget: Nugget, words: Path) -> None:
     assert missing.code == 1
     assert missing.err.startswith("Error: There is no unit decision/redis-session in the brain.\nNear: ")
     assert "decision/redis-for-sessions" in missing.err
-
-
-@pytest.mark.proves("CLI-JSON")
-def test_a_first_question_makes_the_index_and_still_prints_one_document(nugget: Nugget, words: Path) -> None:
-    assert not (words / ".nugget").exists()
-    shown = nugget("ask", "cache invalidation", "--json")
-    assert shown.json["hits"][0]["id"] == "concept/cache-invalidation"
 
 
 @pytest.mark.proves("CLI-BEHIND", "CLI-DEGRADED")

@@ -220,13 +220,3 @@ def test_each_question_is_logged_with_its_path_and_workspace(known: Shop, capsys
     assert first.unit_ids == ["00000001-3", "00000001-1", "00000001-2"]
     assert second.path == "src/cache.py" and "ghp_16C7" not in second.text
     assert query_log.read(known.home, brain=Path("/some/brain")) == [], "a brain's own statistics stay its own"
-
-
-@pytest.mark.proves("CONTEXT-TEXT")
-def test_nothing_that_a_session_wrote_reaches_the_terminal_as_an_order(
-    known: Shop, capsys: pytest.CaptureFixture[str]
-) -> None:
-    known.learn("evil \x1b]0;title\x07\x1b[31m[bold]red[/bold]", path="src/cache.py", detail="a\x1b[2Jb")
-    run(["context", "src/cache.py"])
-    output = capsys.readouterr().out
-    assert "\x1b" not in output and "[bold]red[/bold]" in output

@@ -163,16 +163,6 @@ def test_an_output_that_is_full_is_one_sentence(brain: Path, line: list[str]) ->
     )
 
 
-@pytest.mark.proves("CLI-EXIT")
-def test_closed_streams_are_no_failure(brain: Path) -> None:
-    program = [sys.executable, "-c", "from nugget.__main__ import console; console()", "--brain", str(brain), "status"]
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
-        command = ["sh", "-c", f'"$@" {closed}', "sh", *program]
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, ""), closed
-
-
 @pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
 @pytest.mark.parametrize("line", [[b"get", b"\xff"], [b"forget", b"\xff"], [b"init", b"/tmp/new-\xff"]])
 def test_an_argument_that_is_no_utf8_is_wrong_usage(brain: Path, line: list[bytes]) -> None:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from logs import NOW, Logs, logs_in
+from logs import Logs, logs_in
 
 from nugget import cli
-from nugget.config import Settings
-from nugget.evidence import BundleOptions, bundle_json, put_evidence_units, workspace_bundle
-from nugget.index import read_home
-from nugget.index.embed import embed_missing
-from nugget.infra.embedding import open_embedder
+from nugget.evidence import bundle_json
 from nugget.infra.files import resource
 
 Run = Callable[..., "Done"]
@@ -76,15 +70,6 @@ def test_ingest_context_and_sessions_say_what_the_functions_say(logs: Logs, run:
 
 
 @pytest.mark.proves("EVI-CLI")
-def test_options_reach_the_bundle(logs: Logs, run: Run) -> None:
-    logs.walkthrough("s1")
-    shown = json.loads(run("logs", "context", "what failed", "--last", "--intent", "status", "--json").stdout)
-    assert shown["intent"] == "status"
-    shown = json.loads(run("logs", "context", "what failed", "--max-chars", "180", "--no-artifacts", "--json").stdout)
-    assert len(shown["context_text"]) <= 180 and shown["artifacts"] == []
-
-
-@pytest.mark.proves("EVI-CLI")
 def test_what_cannot_be_done_is_told_in_one_sentence(logs: Logs, run: Run) -> None:
     for arguments, code, said in (
         (("ingest",), 2, "Name a session, or give --all."),
@@ -98,18 +83,6 @@ def test_what_cannot_be_done_is_told_in_one_sentence(logs: Logs, run: Run) -> No
         done = run("logs", *arguments)
         assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr, done.stderr
         assert done.stdout == ""
-
-
-@pytest.mark.proves("EVI-CLI")
-def test_one_session_that_cannot_be_read_stops_no_other(logs: Logs, run: Run, isolated_home: Path) -> None:
-    logs.walkthrough("s1")
-    project = isolated_home / ".claude" / "projects" / "p"
-    project.mkdir(parents=True)
-    (project / "broken.jsonl").write_text("no transcript\n")
-    done = run("logs", "ingest", "--all", "--json")
-    shown = json.loads(done.stdout)
-    assert [one["session_id"] for one in shown["sessions"]] == ["s1"]
-    assert len(shown["problems"]) == 1 and "broken.jsonl" in shown["problems"][0]
 
 
 def work(logs: Logs, session: str, folder: Path, command: str, *, code: int = 0, stderr: str = "") -> None:
@@ -138,38 +111,6 @@ def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(
     assert shown["incidents"][0]["session_id"] == "monday"
     assert {one["session_id"] for one in shown["selected_evidence"]} == {"monday", "tuesday"}
     assert "hugo" not in shown["context_text"]
-
-
-@pytest.mark.proves("EVI-ACROSS")
-def test_incidents_of_other_sessions_are_found_by_meaning(logs: Logs, tmp_path: Path) -> None:
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    subprocess.run(["git", "init", "-q", str(folder)], check=True)
-    work(
-        logs, "old", folder, "psql -c 'select 1'", code=2, stderr="FATAL: password authentication refused for user app"
-    )
-    for number in range(30):
-        work(logs, f"new{number}", folder, f"make part{number}", code=1, stderr=f"error: part{number} has no rule")
-    for session in ["old", *(f"new{number}" for number in range(30))]:
-        logs.ingest(session)
-    settings, environment = Settings(), logs.environment
-    embedder = open_embedder(settings, read_models(environment))
-    assert put_evidence_units(logs.index) == 31 and put_evidence_units(logs.index) == 0
-    assert embedder is not None
-    embed_missing(logs.index, embedder=embedder, cache_folder=tmp_path / "embeddings")
-    workspace = logs.index.execute("SELECT workspace FROM log_sessions").fetchone()[0]
-    index = read_home(logs.home)
-    asked = "cannot log in to the database"
-    found = workspace_bundle(index, asked, workspace=workspace, options=BundleOptions(), embedder=embedder, now=NOW)
-    index.close()
-    assert found.incidents[0].session == "old" and "near in meaning" in found.incidents[0].reasons
-    assert not found.degraded
-
-
-def read_models(environment: Any) -> Any:
-    """The environment with the embedding model that tests share."""
-
-    return replace(environment, models=Path(os.environ["NUGGET_MODELS"]))
 
 
 @pytest.mark.proves("EVI-HOOK")

@@ -172,17 +172,6 @@ def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget: Nugget, world: 
     assert nugget("get", ref, "--json").json["ref"]
 
 
-@pytest.mark.proves("SEARCH-GET")
-def test_every_ref_that_a_search_gives_can_be_shown(world: World, nugget: Nugget) -> None:
-    refs = nugget("search", "architecture", "-q").out.split()
-    assert {ref.partition(":")[0] for ref in refs} >= {"session", "bridge", "canon"}
-    for ref in refs:
-        assert nugget("get", ref).code == 0, ref
-    unknown = nugget("get", "canon:handbook/nothing.md")
-    assert (unknown.code, "There is no unit handbook/nothing.md in canon." in unknown.err) == (1, True)
-    assert nugget("get", "nowhere:x").code == 2
-
-
 @pytest.mark.proves("SEARCH-NAMES")
 def test_file_names_come_before_what_only_says_the_word(world: World, nugget: Nugget) -> None:
     hits = nugget("search", "constitution", "--source", "canon", "--json").json["hits"]
@@ -245,16 +234,6 @@ def test_the_query_log_tells_what_each_source_contributed(world: World, nugget: 
     found = nugget("queries", "--json").json
     assert found["sources"]["sessions"]["results"] >= 1
     assert "canon:" in nugget("queries").out or "canon: " in nugget("queries").out
-
-
-@pytest.mark.proves("SEARCH-QUERIES", "MEMORY-ISOLATION")
-def test_what_memory_answered_is_no_question_without_results(world: World, nugget: Nugget) -> None:
-    asked = nugget("queries", "--json").json["asked"]
-    assert "memory:zealot/plan.md" in nugget("search", SECRET, "--source", "memory", "--as", "zealot").out
-    assert nugget("queries", "--json").json["asked"] == asked
-    assert "memory:zealot/plan.md" in nugget("search", SECRET, "--source", "memory,bridge", "--as", "zealot").out
-    last = query_log.read(world.home / ".nugget")[-1]
-    assert (last.units, last.sources, last.weak) == ((), {}, True), "as if memory had not been asked"
 
 
 @pytest.mark.proves("SEARCH-QUERIES", "MEMORY-ISOLATION")
@@ -468,9 +447,3 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, ope
     assert listed("source:memory", "--as", "zealot") == ["memory:zealot/plan.md"]
     assert nugget("search", "(").out.startswith("Nothing matches."), "no filter, no words"
     assert nugget("search").code == 2
-
-
-def test_related_stands_for_words_and_filters(nugget: Nugget, world: World) -> None:
-    for more in (["cupid"], ["--tag", "payments"], ["--since", "30d"]):
-        result = nugget("search", "--related", "canon:handbook/constitutions/cupid.md", *more)
-        assert (result.code, result.err.splitlines()[0]) == (2, "Error: --related stands for words and filters.")

@@ -121,19 +121,6 @@ def test_what_cannot_be_asked_is_told(server: Served, path: str, status: int, co
     assert answer.error.message.endswith(".")
 
 
-@pytest.mark.proves("HTTP-LOGS")
-def test_a_new_session_without_logs_is_empty_and_a_link_leads_nowhere(server: Served, tmp_path: Path) -> None:
-    made = server.ask("/v1/sessions", body={"title": "new"}).json
-    assert Path(made["log_dir"]) == server.logs / made["id"] and made["title"] == "new"
-    assert Path(made["log_dir"]).stat().st_mode & 0o077 == 0
-    assert server.ask("/v1/sessions", method="POST").status == 201
-    assert server.ask(f"/v1/logs/ingest/{made['id']}").json["events"] == 0
-    (tmp_path / "events.jsonl").write_text('{"ts_ms":1,"kind":"command.start","data":{"cmd":"secret plans"}}\n')
-    (server.logs / "sess_link").symlink_to(tmp_path)
-    assert server.ask("/v1/logs/context/sess_link", q="what").status == 404
-    assert server.ask("/v1/logs/ingest/sess_link").status == 404
-
-
 @pytest.mark.proves("HTTP-BACKFILL")
 def test_the_start_takes_in_all_logs_behind_the_answers(tmp_path: Path) -> None:
     logs = tmp_path / "logs"

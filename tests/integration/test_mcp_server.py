@@ -12,8 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -416,58 +414,3 @@ def test_it_ends_when_its_client_goes_away(brain: Path, is_warming: bool) -> Non
         assert process.returncode == 0
         assert output == b"", "stdout belongs to the protocol"
         assert b"Traceback" not in errors
-
-
-ODD_LINES = (
-    b"", b"{", b"[" * 50_000, b"\xff\xfe", b"null", b"7", b"[]", b"9" * 5000, b"{}{}",
-    b'{"jsonrpc":"2.0","id":1,"id":2}',
-)  # fmt: skip
-ODD_VALUES = (
-    None, True, -1, 10**400, float("inf"), "", "\ud800", "\0", [], [[]], {}, {"a": 1}, "x" * 9000, 1.5, "../../etc",
-)  # fmt: skip
-ODD_METHODS = (
-    "initialize", "tools/list", "tools/call", "tools/call", "prompts/get", "resources/read", "ping", "server/discover",
-    "notifications/cancelled", "logging/setLevel", "completion/complete", "", "x",
-)  # fmt: skip
-
-
-def _odd_line(random: Random) -> bytes:
-    if random.random() < 0.2:
-        return random.choice(ODD_LINES)
-    names = ("task_description", "path", "symbol", "types", "sources", "ref", "depth", "token_budget", "other")
-    arguments = {"task_description": "retry", random.choice(names): random.choice(ODD_VALUES)}
-    name = random.choice([TOOL, TOOL, *ODD_VALUES])
-    called = {"name": name, "arguments": arguments}
-    parameters = random.choice([*[called] * 20, *[{"name": "x", "uri": "x:y"}] * 5, *ODD_VALUES])
-    number = random.choice([*[random.randrange(10**6)] * 50, "a", *ODD_VALUES])
-    whole = {"jsonrpc": "2.0", "id": number, "params": parameters}
-    message = {**whole, "method": random.choice(ODD_METHODS)}
-    for key in random.sample([*message], k=random.choice([0, 0, 0, 1])):
-        message[key] = random.choice(ODD_VALUES)
-    return json.dumps(random.choice([message] * 9 + [[message]])).encode()
-
-
-def test_no_line_brings_the_server_down_or_a_traceback_up(brain: Path) -> None:
-    random = Random(5)
-    with raw_server(brain, stderr=subprocess.PIPE, NUGGET_EMBEDDING_MODEL="none") as process:
-        assert process.stdin and process.stdout and process.stderr
-        replies: list[bytes] = []
-        reader = Thread(target=replies.extend, args=(process.stdout,))
-        reader.start()
-        send(process, INITIALIZE)
-        for _ in range(300):
-            send(process, _odd_line(random) + b"\n")
-        send(process, {"jsonrpc": "2.0", "id": "last", "method": "ping"})
-        until = time.monotonic() + PATIENCE_S
-        while not any(b'"last"' in reply for reply in [*replies]) and time.monotonic() < until:
-            time.sleep(0.05)
-        process.stdin.close()
-        process.stdin = None
-        assert process.wait(20) == 0
-        reader.join()
-        with process.stdout, process.stderr:
-            assert process.stderr.read() == b""
-        told = [json.loads(reply) for reply in replies]
-        assert {"jsonrpc": "2.0", "id": "last", "result": {}} in told
-        assert sum("result" in reply for reply in told) > 2 and sum("error" in reply for reply in told) > 30
-        assert "unexpected" not in str(told)
