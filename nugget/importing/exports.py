@@ -66,21 +66,23 @@ def may_be_export(text: str) -> bool:
 def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
     """Return the notes of a JSON or JSON lines file; only a reason if its format is not known."""
     try:
-        value = _loaded(text, path)
+        value: Any = (
+            [json.loads(line) for line in text.split("\n") if line.strip()]
+            if path.endswith(".jsonl")
+            else json.loads(text)
+        )
     except (ValueError, RecursionError):
         yield LeftOut(path=path, reason="is not valid JSON")
         return
-    listed = value
-    if isinstance(value, Mapping):
-        keys = ("observations", "items", "results", "memories")
-        listed = next((value[key] for key in keys if isinstance(value.get(key), list)), None)
-    entries = objects_in(listed)
+    held = mapping_of(value)
+    lists = [held[key] for key in ("observations", "items", "results", "memories") if isinstance(held.get(key), list)]
+    entries = objects_in(next(iter(lists), value))
     if entries and all("memory_id" in entry and "new_memory" in entry for entry in entries):
         entries = _final_memories(entries)
-    if isinstance(value, Mapping) and ("observations" in value or any("narrative" in entry for entry in entries)):
-        yield from _observations(entries, path=path)
+    if held and ("observations" in held or any("narrative" in entry for entry in entries)):
+        yield from (_observation(entry, path, line) for line, entry in enumerate(entries, 1))
     elif any(isinstance(entry.get("memory"), str) for entry in entries):
-        yield from _memories(entries, path=path)
+        yield from (_memory(entry, path, line) for line, entry in enumerate(entries, 1))
     else:
         yield LeftOut(path=path, reason="is not a known export (mem0, claude-mem)")
 
@@ -96,33 +98,24 @@ def _final_memories(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return list(now.values())
 
 
-def _loaded(text: str, path: str) -> Any:
-    if path.endswith(".jsonl"):
-        return [json.loads(line) for line in text.split("\n") if line.strip()]
-    return json.loads(text)
-
-
-def _observations(entries: Sequence[Mapping[str, Any]], *, path: str) -> Iterator[Note | LeftOut]:
-    for line, entry in enumerate(entries, 1):
-        title = _words(entry.get("title")) or _words(entry.get("subtitle"))
-        facts, concepts = _list(entry.get("facts")), _list(entry.get("concepts"))
-        parts = [_words(entry.get("narrative")) or _words(entry.get("text")) or _words(entry.get("subtitle")),
-                 "\n".join(f"- {fact}" for fact in facts)]  # fmt: skip
-        body = "\n\n".join(part for part in parts if part)
-        called = _words(entry.get("type")).lower()
-        kind, reason = _kind(called, concepts)
-        if called == _SENSITIVE:
-            yield LeftOut(path=path, line=line, reason="is marked as sensitive")
-        elif not title or len(body) < MIN_MEMORY_CHARS:
-            yield LeftOut(path=path, line=line, reason="says too little to stand alone")
-        elif kind is None:
-            yield LeftOut(path=path, line=line, reason=f"only says what was done ({called or 'no type'})")
-        else:
-            yield Note(
-                path=path, line=line, title=shorten(title, _TITLE_CHARS), body=body, kind=kind,
-                reason=f"an observation of claude-mem: {reason}", confidence=0.5, tags=tuple(concepts[:6]),
-                created=day_of(_words(entry.get("created_at"))), subject=_words(entry.get("project")),
-            )  # fmt: skip
+def _observation(entry: Mapping[str, Any], path: str, line: int) -> Note | LeftOut:
+    title = _words(entry.get("title")) or _words(entry.get("subtitle"))
+    facts, concepts = _list(entry.get("facts")), _list(entry.get("concepts"))
+    said = next((words for key in ("narrative", "text", "subtitle") if (words := _words(entry.get(key)))), "")
+    body = "\n\n".join(part for part in (said, "\n".join(f"- {fact}" for fact in facts)) if part)
+    called = _words(entry.get("type")).lower()
+    kind, reason = _kind(called, concepts)
+    if called == _SENSITIVE:
+        return LeftOut(path=path, line=line, reason="is marked as sensitive")
+    if not title or len(body) < MIN_MEMORY_CHARS:
+        return LeftOut(path=path, line=line, reason="says too little to stand alone")
+    if kind is None:
+        return LeftOut(path=path, line=line, reason=f"only says what was done ({called or 'no type'})")
+    return Note(
+        path=path, line=line, title=shorten(title, _TITLE_CHARS), body=body, kind=kind,
+        reason=f"an observation of claude-mem: {reason}", confidence=0.5, tags=tuple(concepts[:6]),
+        created=day_of(_words(entry.get("created_at"))), subject=_words(entry.get("project")),
+    )  # fmt: skip
 
 
 def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, str]:
@@ -138,21 +131,19 @@ def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, s
     return (None, "") if called in _WHAT_WAS_DONE else (KnowledgeType.CONCEPT, f"its type is {called or 'not given'}")
 
 
-def _memories(entries: Sequence[Mapping[str, Any]], *, path: str) -> Iterator[Note | LeftOut]:
-    for line, entry in enumerate(entries, 1):
-        memory = _words(entry.get("memory"))
-        if len(memory) < MIN_MEMORY_CHARS:
-            yield LeftOut(path=path, line=line, reason="says too little to stand alone")
-            continue
-        filed = text_of(mapping_of(entry.get("metadata")).get("category"))
-        categories = [*_list(entry.get("categories")), *([filed] if filed else [])]
-        named = next((kind for category in categories if (kind := named_kind(category)) is not None), None)
-        kind, reason = (named, f"filed under {', '.join(categories)}") if named else kind_of_sentence(memory)
-        yield Note(
-            path=path, line=line, title=shorten(memory, _TITLE_CHARS).removesuffix(" […]").rstrip("."), body=memory,
-            kind=kind, reason=f"a memory of mem0: {reason}", confidence=0.4, tags=tuple(categories[:6]),
-            created=day_of(_words(entry.get("created_at"))),
-        )  # fmt: skip
+def _memory(entry: Mapping[str, Any], path: str, line: int) -> Note | LeftOut:
+    memory = _words(entry.get("memory"))
+    if len(memory) < MIN_MEMORY_CHARS:
+        return LeftOut(path=path, line=line, reason="says too little to stand alone")
+    filed = text_of(mapping_of(entry.get("metadata")).get("category"))
+    categories = [*_list(entry.get("categories")), *([filed] if filed else [])]
+    named = next((kind for category in categories if (kind := named_kind(category)) is not None), None)
+    kind, reason = (named, f"filed under {', '.join(categories)}") if named else kind_of_sentence(memory)
+    return Note(
+        path=path, line=line, title=shorten(memory, _TITLE_CHARS).removesuffix(" […]").rstrip("."), body=memory,
+        kind=kind, reason=f"a memory of mem0: {reason}", confidence=0.4, tags=tuple(categories[:6]),
+        created=day_of(_words(entry.get("created_at"))),
+    )  # fmt: skip
 
 
 def _words(value: object) -> str:

@@ -64,29 +64,21 @@ def title_of(body: str) -> str | None:
         return _one_line(title)
     if "#" not in body and "=" not in body:
         return None
-    tokens = _block_tokens(body)
-    for heading, inline in itertools.pairwise(tokens):
-        if heading.type == "heading_open" and heading.tag == "h1" and heading.level == 0 and inline.content.strip():
-            return _one_line(inline.content)
-    return None
+    return next((text for level, text, _ in headings_of(body) if level == 1 and text), None)
 
 
 def subheadings_of(body: str) -> list[str]:
-    """The texts of the headings below level one, in order."""
-    return [
-        _one_line(inline.content)
-        for heading, inline in itertools.pairwise(_block_tokens(body))
-        if heading.type == "heading_open" and heading.tag != "h1" and heading.level == 0 and inline.content.strip()
-    ]
+    """Return the texts of the headings below level one, in order."""
+    return [text for level, text, _ in headings_of(body) if level > 1 and text]
 
 
 def headings_of(body: str) -> list[tuple[int, str, int]]:
     """Return every heading as (level, text, line from 0), in order; a `#` in code, a quote or a list does not count."""
-    found: list[tuple[int, str, int]] = []
-    for heading, inline in itertools.pairwise(_block_tokens(body)):
-        if heading.type == "heading_open" and heading.level == 0 and heading.map is not None:
-            found.append((int(heading.tag[1]), _one_line(inline.content), heading.map[0]))
-    return found
+    return [
+        (int(heading.tag[1]), _one_line(inline.content), heading.map[0])
+        for heading, inline in itertools.pairwise(_block_tokens(body))
+        if heading.type == "heading_open" and heading.level == 0 and heading.map is not None
+    ]
 
 
 def body_below_title(body: str) -> str:

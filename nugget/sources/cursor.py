@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -45,7 +46,7 @@ _WOVEN_IN = re.compile(
 )
 _HIDDEN = re.compile(r"\s*\[REDACTED\]\s*\Z")
 """What stands for the agent's thoughts."""
-_PROJECT = re.compile(r"/\.cursor/projects/([^/\s\"]+)/")
+_PROJECT = re.compile(r"/projects/([^/\s\"]+)/")
 _STATUS = {"completed": True, "error": False, "cancelled": False, "rejected": False}
 
 
@@ -73,13 +74,19 @@ def stored(database: Path) -> list[SessionFile]:
     """Return the sessions that a database holds. Raises TranscriptError if it cannot be read."""
     if not database.is_file():
         return []
-    with open_database(database) as connection:
-        composers = list(_composers(connection))
     found = []
-    for name, about, size in composers:
-        moment = parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt"))
-        stamp = moment.timestamp() if moment else database.stat().st_mtime
-        found.append(SessionFile(path=database, agent=AGENT, id=name, mtime=stamp, size=size, is_shared=True))
+    with open_database(database) as connection:
+        sql = "SELECT key, value FROM cursorDiskKV WHERE key >= ? AND key < ?"
+        keys = (_COMPOSER, f"{_COMPOSER[:-1]};")
+        for key, value in connection.execute(sql, keys) if has_table(connection, "cursorDiskKV") else ():
+            about = parse_record(value or "") or {}
+            if about.get("fullConversationHeadersOnly") or about.get("conversation"):
+                moment = parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt"))
+                stamp = moment.timestamp() if moment else database.stat().st_mtime
+                name = key.removeprefix(_COMPOSER)
+                found.append(
+                    SessionFile(path=database, agent=AGENT, id=name, mtime=stamp, size=len(value), is_shared=True)
+                )
     return found
 
 
@@ -94,13 +101,17 @@ def read(path: Path) -> Session:
 
 
 def read_stored(database: Path, name: str) -> Session:
-    """Read one session of a database. Raises TranscriptError when it is not there or cannot be read."""
+    """Read one session of a database. Raises TranscriptError if it is not there or cannot be read."""
     builder = EventBuilder(agent=AGENT, session=name)
     with open_database(database) as connection:
-        about = _value(connection, "cursorDiskKV", f"{_COMPOSER}{name}")
+        about = _value(connection, f"{_COMPOSER}{name}")
         if about is None:
             raise TranscriptError(f"{database} holds no session {name}.")
-        for bubble in _bubbles(connection, name, about):
+        bubbles = objects_in(about.get("conversation"))
+        for header in objects_in(about.get("fullConversationHeadersOnly")):
+            if bubble := _value(connection, f"{_BUBBLE}{name}:{header.get('bubbleId')}"):
+                bubbles.append({"bubbleId": header.get("bubbleId"), **bubble})
+        for bubble in bubbles:
             builder.begin(moment=bubble.get("createdAt") or about.get("createdAt"), uuid=bubble.get("bubbleId"))
             _read_bubble(bubble, builder, connection)
     builder.title = text_of(about.get("name")) or None
@@ -152,7 +163,7 @@ def _read_tool(call: Mapping[str, Any], builder: EventBuilder, connection: sqlit
     given = {**arguments(call.get("params")), **arguments(call.get("rawArgs"))}
     printed, result = text_of(call.get("result")), arguments(call.get("result"))
     parsed = read_call(text_of(call.get("name")), given)
-    if changes := _changes(parsed, given, result, connection):
+    if changes := _changes(parsed, result, connection):
         parsed = Call(tool=EDIT, changes=changes)
     call_id = text_of(call.get("toolCallId")) or builder.uuid
     builder.call(parsed, call_id)
@@ -168,19 +179,15 @@ def _read_tool(call: Mapping[str, Any], builder: EventBuilder, connection: sqlit
     builder.result(call_id, printed or text_of(call.get("error")), ok=ok, exit_code=code)
 
 
-def _changes(
-    parsed: Call, given: Mapping[str, Any], result: Mapping[str, Any], connection: sqlite3.Connection
-) -> tuple[FileChange, ...]:
+def _changes(parsed: Call, result: Mapping[str, Any], connection: sqlite3.Connection) -> tuple[FileChange, ...]:
     """Return the changes of an edit by its result, which is more exact than the requested sketch."""
     path = parsed.changes[0].path if parsed.changes else parsed.path
     if not path:
         return ()
-    if (diff := mapping_of(result.get("diff"))) and (chunks := objects_in(diff.get("chunks"))):
-        return tuple(_change(path, text_of(chunk.get("diffString"))) for chunk in chunks if chunk.get("diffString"))
-    before, after = text_of(result.get("beforeContentId")), text_of(result.get("afterContentId"))
-    if after and (new := _text(connection, after)) is not None:
-        return (FileChange(path=path, before=_text(connection, before) if before else None, after=new),)
-    return ()
+    if chunks := objects_in(mapping_of(result.get("diff")).get("chunks")):
+        return tuple(_change(path, diff) for chunk in chunks if (diff := text_of(chunk.get("diffString"))))
+    before, after = (_text(connection, text_of(result.get(key))) for key in ("beforeContentId", "afterContentId"))
+    return () if after is None else (FileChange(path=path, before=before, after=after),)
 
 
 def _change(path: str, diff: str) -> FileChange:
@@ -190,37 +197,17 @@ def _change(path: str, diff: str) -> FileChange:
     return FileChange(path=path, before="\n".join(old), after="\n".join(new))
 
 
-def _composers(connection: sqlite3.Connection) -> Iterator[tuple[str, dict[str, Any], int]]:
-    if not has_table(connection, "cursorDiskKV"):
-        return
-    rows = connection.execute(
-        "SELECT key, value FROM cursorDiskKV WHERE key >= ? AND key < ?", (_COMPOSER, f"{_COMPOSER[:-1]};")
-    )
-    for key, value in rows:
-        about = parse_record(value) if value is not None else None
-        if about and (about.get("fullConversationHeadersOnly") or about.get("conversation")):
-            yield key.removeprefix(_COMPOSER), about, len(value)
-
-
-def _bubbles(connection: sqlite3.Connection, name: str, about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from objects_in(about.get("conversation"))
-    for header in objects_in(about.get("fullConversationHeadersOnly")):
-        if bubble := _value(connection, "cursorDiskKV", f"{_BUBBLE}{name}:{header.get('bubbleId')}"):
-            yield {"bubbleId": header.get("bubbleId"), **bubble}
-
-
-def _text(connection: sqlite3.Connection, key: str) -> str | None:
-    row = connection.execute("SELECT value FROM cursorDiskKV WHERE key = ?", (key,)).fetchone()
-    if row is None or row[0] is None:
-        return None
-    return row[0].decode("utf-8", "replace") if isinstance(row[0], bytes) else str(row[0])
-
-
-def _value(connection: sqlite3.Connection, table: str, key: str) -> dict[str, Any] | None:
-    if not has_table(connection, table):
+def _text(connection: sqlite3.Connection, key: str, table: str = "cursorDiskKV") -> str | None:
+    """Return the value of a key as text; None if there is none."""
+    if not key or not has_table(connection, table):
         return None
     row = connection.execute(f"SELECT value FROM {table} WHERE key = ?", (key,)).fetchone()
-    return parse_record(row[0]) if row and isinstance(row[0], str | bytes) else None
+    value = row[0] if row else None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _value(connection: sqlite3.Connection, key: str, table: str = "cursorDiskKV") -> dict[str, Any] | None:
+    return parse_record(_text(connection, key, table) or "")
 
 
 def _path_of(uri: str) -> str:
@@ -233,24 +220,20 @@ def _folder_of_workspace(database: Path, name: str) -> str | None:
     user = above.parent if above.name == "workspaceStorage" else above
     for file in sorted(user.glob("workspaceStorage/*/workspace.json")):
         beside = file.with_name("state.vscdb")
-        try:
-            described = read_document(file) or {}
-            if beside != database:
-                with open_database(beside) as connection:
-                    listed = _value(connection, "ItemTable", "composer.composerData") or {}
-                if not any(one.get("composerId") == name for one in objects_in(listed.get("allComposers"))):
-                    continue
-        except TranscriptError:
-            continue
-        if folder := _path_of(text_of(described.get("folder"))):
-            return folder
+        with suppress(TranscriptError):
+            folder = _path_of(text_of((read_document(file) or {}).get("folder")))
+            if beside == database:
+                return folder or None
+            with open_database(beside) as connection:
+                listed = _value(connection, "composer.composerData", "ItemTable") or {}
+            if folder and any(one.get("composerId") == name for one in objects_in(listed.get("allComposers"))):
+                return folder
     return None
 
 
 def _folder_by_slug(path: Path, builder: EventBuilder) -> str | None:
     """Return the folder above a file named in the session that the project's slug was made from."""
     named = [event.path for event in builder.events if event.path]
-    slugs = {parts[-1] for parts in [str(path).split("/projects/")] if len(parts) > 1}
-    slugs = {slug.split("/")[0] for slug in slugs} | {slug for text in named for slug in _PROJECT.findall(text)}
+    slugs = {slug for text in (str(path), *named) for slug in _PROJECT.findall(text)}
     folders = (folder for text in named if text.startswith("/") for folder in map(str, Path(text).parents))
     return next((folder for folder in folders if re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-") in slugs), None)

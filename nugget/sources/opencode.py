@@ -56,12 +56,12 @@ def recognises(document: Mapping[str, Any]) -> bool:
 
 
 def stored(database: Path) -> list[SessionFile]:
-    """Return the sessions that a database holds. Raises TranscriptError if it cannot be read."""
+    """Return the sessions that a database holds, without those of subagents. Raises TranscriptError."""
     with open_database(database) as connection:
         if not has_table(connection, "message"):
             return []
         subagents: set[str] = set()
-        if has_table(connection, "session") and "parent_id" in _columns(connection):
+        if "parent_id" in _columns(connection):
             subagents = {row[0] for row in connection.execute("SELECT id FROM session WHERE parent_id IS NOT NULL")}
         rows = connection.execute(
             "SELECT session_id, max(time_updated), sum(length(data)) FROM part GROUP BY session_id"
@@ -75,16 +75,13 @@ def stored(database: Path) -> list[SessionFile]:
 
 def read(path: Path) -> Session:
     """Read a session by its own file, one of its messages, or the folder of its messages. Raises TranscriptError."""
-    about: dict[str, Any] = {}
     if path.is_dir():
         name, storage = path.name, path.parent.parent
         about = next((_document(file) for file in storage.glob(f"session/*/{name}.json")), {})
     else:
-        document = read_document(path) or {}
-        name = text_of(document.get("sessionID")) or text_of(document.get("id")) or path.stem
-        storage = path.parent.parent.parent
-        about = document if "sessionID" not in document else {}
-    if not _is_plain(name):
+        about, storage = read_document(path) or {}, path.parent.parent.parent
+        name = text_of(about.get("sessionID")) or text_of(about.get("id")) or path.stem
+    if not name or name.startswith(".") or not all(letter.isalnum() or letter in "_-." for letter in name):
         raise TranscriptError(f"{path} names a session that no file can be called ({name[:60]!r}).")
     builder = EventBuilder(agent=AGENT, session=name)
     _read_about(about, builder)
@@ -98,11 +95,12 @@ def read(path: Path) -> Session:
 
 
 def read_stored(database: Path, name: str) -> Session:
-    """Read one session of a database. Raises TranscriptError when it is not there or cannot be read."""
+    """Read one session of a database. Raises TranscriptError if it is not there or cannot be read."""
     builder = EventBuilder(agent=AGENT, session=name)
     with open_database(database) as connection:
-        if has_table(connection, "session"):
-            _read_about(_session_row(connection, name), builder)
+        if columns := sorted({"title", "directory"} & _columns(connection)):
+            row = connection.execute(f"SELECT {', '.join(columns)} FROM session WHERE id = ?", (name,)).fetchone()
+            _read_about(dict(zip(columns, row or (), strict=False)), builder)
         messages = connection.execute(
             "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", (name,)
         ).fetchall()
@@ -148,8 +146,10 @@ def _read_tool(part: Mapping[str, Any], builder: EventBuilder) -> None:
     builder.begin(moment=_started(part) or _started(state), uuid=part.get("id"))
     details = mapping_of(state.get("metadata"))
     parsed = read_call(text_of(part.get("tool")), mapping_of(state.get("input")))
-    if change := _whole_change(parsed, details):
-        parsed = Call(tool=EDIT, changes=(change,))
+    noted = mapping_of(details.get("filediff"))  # the file before and after an edit
+    before, after = noted.get("before"), noted.get("after")
+    if len(parsed.changes) == 1 and isinstance(before, str) and isinstance(after, str):
+        parsed = Call(tool=EDIT, changes=(FileChange(path=parsed.changes[0].path, before=before, after=after),))
     call_id = text_of(part.get("callID")) or builder.uuid
     builder.call(parsed, call_id)
     ok = _STATUS.get(text_of(state.get("status")))
@@ -159,23 +159,6 @@ def _read_tool(part: Mapping[str, Any], builder: EventBuilder) -> None:
     code = code if isinstance(code, int) and not isinstance(code, bool) else None
     text = text_of(state.get("output")) if ok else text_of(state.get("error"))
     builder.result(call_id, text, ok=code == 0 if code is not None else ok, exit_code=code)
-
-
-def _whole_change(parsed: Call, details: Mapping[str, Any]) -> FileChange | None:
-    """Return the file before and after an edit, if the tool noted it."""
-    noted = mapping_of(details.get("filediff"))
-    before, after = noted.get("before"), noted.get("after")
-    if len(parsed.changes) != 1 or not isinstance(before, str) or not isinstance(after, str):
-        return None
-    return FileChange(path=parsed.changes[0].path, before=before, after=after)
-
-
-def _session_row(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
-    columns = [column for column in ("title", "directory") if column in _columns(connection)]
-    if not columns:
-        return {}
-    row = connection.execute(f"SELECT {', '.join(columns)} FROM session WHERE id = ?", (name,)).fetchone()
-    return dict(zip(columns, row, strict=True)) if row else {}
 
 
 def _columns(connection: sqlite3.Connection) -> set[str]:
@@ -196,7 +179,3 @@ def _created(message: Mapping[str, Any]) -> float:
 
 def _started(part: Mapping[str, Any]) -> object:
     return mapping_of(part.get("time")).get("start")
-
-
-def _is_plain(name: str) -> bool:
-    return bool(name) and all(letter.isalnum() or letter in "_-." for letter in name) and not name.startswith(".")
