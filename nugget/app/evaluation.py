@@ -12,7 +12,7 @@ from nugget import evaluation
 from nugget.brain.filing import forgotten
 from nugget.brain.golden import read_golden
 from nugget.errors import NuggetError
-from nugget.evaluation import Comparison, Pipeline, Run, feedback, query_log
+from nugget.evaluation import Pipeline, Run, RunComparison, feedback, query_log
 from nugget.models import Severity
 from nugget.retrieval import profiles
 
@@ -24,7 +24,7 @@ _SUGGESTED = 20
 
 def evaluate(
     brain: Brain, files: Sequence[Path], *, baseline: Path | None, threshold: float, accept: bool
-) -> tuple[Run, Comparison | None, bool]:
+) -> tuple[Run, RunComparison | None, bool]:
     """Ask the golden questions as `ask` does, without an LLM; return the run, its comparison, and whether it failed.
 
     A run that is not worse than the last one, or is accepted, is kept for the next comparison. Raises NuggetError if

@@ -38,7 +38,7 @@ from nugget.provenance import (
 )
 from nugget.provenance import inventory as known
 from nugget.provenance.checkout import Checkout, find_workspace_of
-from nugget.provenance.extraction import Extractor, Outcome, extract_sessions, note_tunings
+from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions, note_tunings
 from nugget.sources.nugget_store import provenance_folder
 from nugget.sources.sessions import WholeSession, find_session_by_id, find_sessions, read_whole_session
 
@@ -47,7 +47,7 @@ from nugget.sources.sessions import WholeSession, find_session_by_id, find_sessi
 class Extraction:
     """Outcomes of an extraction by session, files changed by hand since, and the workspace it was called in."""
 
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[ExtractedSession]
     tunings: int
     workspace: Workspace
 

@@ -108,8 +108,8 @@ def _is_excluded(session: Session, capture: Capture) -> bool:
 
 
 def _not_captured_yet(session: Session, capture: Capture, key: str) -> Session:
-    def carried_out(plan: Mapping[str, Any]) -> bool:
-        return git.has_commit_with(capture.brain, f"Nugget-Records: {plan.get('capture')}")
+    def carried_out(plan: str) -> bool:
+        return git.has_commit_with(capture.brain, f"Nugget-Records: {plan}")
 
     keys = ledger.record_keys(session)
     captured = ledger.captured_keys(capture.home, brain=key, keys=keys, carried_out=carried_out)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,51 +35,43 @@ def note_capture(home: Path, line: Mapping[str, Any]) -> None:
     files.append_line(home / "ledger" / CAPTURES, line)
 
 
-def record_key(event: Event, session_id: str) -> str:
-    """Return twelve hex digits for the transcript record of an event.
-
-    Made of the record's uuid, which a resumed or forked session keeps; where an agent writes none, of what the
-    event says in its session.
-    """
-    stamp = event.timestamp.isoformat() if event.timestamp else ""
-    named = event.uuid or f"{session_id}\0{event.kind}\0{stamp}\0{event.text}"
-    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
 def record_keys(session: Session) -> list[str]:
-    """Return the key of every event's record, in the order of the transcript."""
-    return [record_key(event, session.id) for event in session.events]
+    """Return twelve hex digits for the record of every event, in the order of the transcript.
+
+    Made of the record's uuid, which a resumed or forked session keeps; if an agent writes none, of what the event says
+    in its session.
+    """
+
+    def key(event: Event) -> str:
+        stamp = event.timestamp.isoformat() if event.timestamp else ""
+        named = event.uuid or f"{session.id}\0{event.kind}\0{stamp}\0{event.text}"
+        return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+    return list(map(key, session.events))
 
 
-def captured_keys(
-    home: Path, *, brain: str, keys: Collection[str], carried_out: Callable[[Mapping[str, Any]], bool]
-) -> set[str]:
+def captured_keys(home: Path, *, brain: str, keys: Collection[str], carried_out: Callable[[str], bool]) -> set[str]:
     """Return those of `keys` that were captured for the brain before.
 
-    `carried_out(line)` decides on a plan without its `captured` line: whether the repository holds its commit.
+    `carried_out` decides on a plan without its `captured` line, by its id: whether the repository holds its commit.
     """
-    wanted = set(keys)
-    open_plans: dict[str, dict[str, Any]] = {}
-    found: set[str] = set()
+    wanted, found = set(keys), set[str]()
+    plans: dict[str, set[str]] = {}
     for line in files.read_lines(home / "ledger" / CAPTURES):
-        if line.get("brain") != brain:
-            continue
-        plan = open_plans.pop(str(line.get("capture")), None)
-        records = wanted.intersection(str(line.get("records") or (plan or {}).get("records") or "").split())
-        if line.get("event") == "planned":
-            if records:
-                open_plans[str(line.get("capture"))] = line
-        else:
-            found |= records
-    for line in open_plans.values():
-        records = wanted.intersection(str(line.get("records", "")).split())
-        if not records <= found and carried_out(line):
+        if line.get("brain") == brain:
+            capture, records = str(line.get("capture")), wanted.intersection(str(line.get("records") or "").split())
+            if line.get("event") == "planned":
+                plans[capture] = records
+            else:
+                found |= records | plans.pop(capture, set())
+    for capture, records in plans.items():
+        if not records <= found and carried_out(capture):
             found |= records
     return found
 
 
 def captured_sizes(home: Path) -> dict[str, int]:
-    """Transcript path -> the size in bytes up to which it was captured, for any brain."""
+    """Return transcript path -> the size in bytes up to which it was captured, for any brain."""
     sizes: dict[str, int] = {}
     for line in files.read_lines(home / "ledger" / CAPTURES):
         size = line.get("size")
@@ -95,17 +86,10 @@ def text_key(text: str) -> str:
     return hashlib.sha256(" ".join(text.lower().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def rejected_lines(
-    *, brain: str, branch: str, units: Iterable[tuple[str, str, list[str]]], now: datetime
-) -> list[dict[str, Any]]:
-    """Return the lines by which rejected units (id, body, quotes) are remembered, so that none is proposed again."""
-    return [
-        {
-            "time": now.isoformat(), "brain": brain, "branch": branch, "id": unit_id, "body": text_key(body),
-            "quotes": [text_key(quote) for quote in quotes],
-        }
-        for unit_id, body, quotes in units
-    ]  # fmt: skip
+def rejected_line(brain: str, branch: str, unit_id: str, body: str, quotes: Iterable[str]) -> dict[str, Any]:
+    """Return the line by which a rejected unit is remembered, so that it is not proposed again."""
+    hashed = [text_key(quote) for quote in quotes]
+    return {"brain": brain, "branch": branch, "id": unit_id, "body": text_key(body), "quotes": hashed}
 
 
 def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:

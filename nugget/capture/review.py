@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from nugget.brain import is_knowledge_path
 from nugget.brain import knowledge_file as knowledge
@@ -138,12 +139,11 @@ def reject(
     git.refuse_checked_out(brain, proposal.branch)
     chosen = _choose(proposal, units)
     key = remember_brain(brain, home)
-    remembered = [_remembered(file) for file in chosen]
-    turned_down = ledger.rejected_lines(brain=key, branch=proposal.branch, units=remembered, now=now)
-    lines = [(home, ledger.REJECTED, line) for line in turned_down]
+    time = {"time": now.isoformat()}
+    lines = [(home, ledger.REJECTED, time | _remembered(file, key, proposal.branch)) for file in chosen]
     if capture := proposal.trailers.get("Nugget-Records"):
-        closing = {"time": now.isoformat(), "event": "captured", "brain": key, "capture": capture}
-        lines.append((home, ledger.CAPTURES, closing | {"branch": proposal.branch, "reason": "rejected"}))
+        closing = time | {"event": "captured", "brain": key, "capture": capture, "branch": proposal.branch}
+        lines.append((home, ledger.CAPTURES, closing | {"reason": "rejected"}))
     rest = tuple(file for file in proposal.files if file not in chosen)
     left = _left(brain, proposal, rest, tip="HEAD", now=now)
     git.change_refs(brain, [left], message=f"reject from {proposal.branch}", lines=lines)
@@ -256,11 +256,11 @@ def _left(
     return git.RefChange(ref=ref, new=sha, expect=proposal.sha)
 
 
-def _remembered(file: ProposedFile) -> tuple[str, str, list[str]]:
-    """Return the id, body and quotes to remember of a rejected file; of an edit only what it would have added."""
+def _remembered(file: ProposedFile, brain: str, branch: str) -> dict[str, Any]:
+    """Return the line to remember of a rejected file; of an edit only what it would have added."""
     if file.unit is None:
-        return (file.path, file.after or "", [])
+        return ledger.rejected_line(brain, branch, file.path, file.after or "", ())
     before = knowledge.parse(file.before, path=file.path).unit if file.before is not None else None
     known = set(before.evidence) if before else set()
     quotes = [evidence.quote for evidence in file.unit.evidence if evidence not in known]
-    return ("" if before else file.unit.id, file.unit.body, quotes)
+    return ledger.rejected_line(brain, branch, "" if before else file.unit.id, file.unit.body, quotes)

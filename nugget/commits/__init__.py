@@ -60,13 +60,11 @@ class CommitOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A commit to be: what is staged, the sessions that it comes from (most lines first), and its message."""
+    """A commit to be: the sessions that it comes from (most lines first), and its message."""
 
-    staged: tuple[StagedFile, ...]
     sessions: tuple[SessionRecord, ...]
     attribution: Attribution
     message: str
-    method: str = "heuristic"
     notes: tuple[str, ...] = field(default=())
 
 
@@ -91,22 +89,19 @@ def prepare(folder: Path, environment: Environment, settings: Settings, options:
         return None
     intents, reasons = _intents(matched, staged), _reasons(matched, staged)
     made = messages.draft(staged, intents=intents, reasons=reasons)
-    method, notes = "heuristic", []
+    notes = []
     if options.llm is not None:
         try:
             model = options.model or settings.commit.model
             made = messages.worded(options.llm, staged, made, intents, reasons, settings=settings, model=model)
-            method = "generative"
         except LLMUnavailable as error:
             notes.append(f"{error} The message was made by rules.")
     ends = messages.trailers(
         attribution, sessions=[record.session for record in matched], co_authors=settings.commit.co_author,
         name=git.author_name(workspace.root, variables=options.variables),
     )  # fmt: skip
-    return Commit(
-        staged=staged, sessions=tuple(matched), attribution=attribution, message=messages.rendered(made, ends),
-        method=method, notes=tuple(notes),
-    )  # fmt: skip
+    message = messages.rendered(made, ends)
+    return Commit(sessions=tuple(matched), attribution=attribution, message=message, notes=tuple(notes))
 
 
 def _recent_sessions(
@@ -170,11 +165,15 @@ def _read_transcripts(
         parsed += 1
         with suppress(Exception):  # a transcript of any shape must not cost a person the message of a commit
             session = read_any(file)
-            roots = roots or _checkouts(workspace)
-            is_here = any(_is_inside(folder, roots) for folder in (session.cwd, *session.folders) if folder)
+            checkouts = git.checkouts(workspace.root) if not roots else []
+            roots = roots or [workspace, *(replace(workspace, root=folder) for folder in checkouts)]
+            folders = [folder for folder in (session.cwd, *session.folders) if folder]
+            places = [(root, folder) for root in roots for folder in folders]
+            is_here = any(Path(folder) == root.root or relative_path(root, folder) for root, folder in places)
             if is_here and not is_excluded_project(session, settings=settings):
-                places = Places(session=session, roots=roots, excluded=settings.capture.exclude_paths)
-                yield _record(session, roots, file_touches(session, places).touches)
+                excluded = settings.capture.exclude_paths
+                touched = file_touches(session, Places(session=session, roots=roots, excluded=excluded))
+                yield _record(session, roots, touched.touches)
 
 
 def _mentions(file: SessionFile, names: set[str]) -> bool:
@@ -185,16 +184,6 @@ def _mentions(file: SessionFile, names: set[str]) -> bool:
         return _holds(file.path.read_bytes(), names)
     except OSError:
         return False
-
-
-def _checkouts(workspace: Workspace) -> list[Workspace]:
-    others = [folder for folder in git.checkouts(workspace.root) if folder != workspace.root]
-    return [workspace, *(replace(workspace, root=folder) for folder in others)]
-
-
-def _is_inside(folder: str, roots: Sequence[Workspace]) -> bool:
-    path = Path(folder)
-    return any(path == root.root or relative_path(root, folder) is not None for root in roots)
 
 
 def _record(session: Session, roots: Sequence[Workspace], touches: Sequence[FileTouch]) -> SessionRecord:

@@ -89,17 +89,12 @@ diff, what the person asked a coding agent for, and what is known of the reasons
 The subject is imperative, says what changes for whoever reads the history, has no full stop, and at most 60 characters.
 The body says why, then what is not plain from the diff: one to three short paragraphs or `- ` lists, no headings, no \
 trailers, nothing that is not in the material. Write it in English unless the person asked in another language."""
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "type": {"type": "string", "enum": list(TYPES)},
-        "scope": {"type": "string", "description": "one short lower-case word, or empty"},
-        "subject": {"type": "string"},
-        "body": {"type": "array", "items": {"type": "string"}, "description": "paragraphs"},
-    },
-    "required": ["type", "scope", "subject", "body"],
-    "additionalProperties": False,
-}
+_TEXT = {"type": "string"}
+_FIELDS: dict[str, Any] = {
+    "type": _TEXT | {"enum": list(TYPES)}, "scope": _TEXT | {"description": "one short lower-case word, or empty"},
+    "subject": _TEXT, "body": {"type": "array", "items": _TEXT, "description": "paragraphs"},
+}  # fmt: skip
+_SCHEMA = {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "additionalProperties": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nugget import __version__
 from nugget.brain.golden import GoldenQuestion
@@ -55,8 +55,7 @@ class Pipeline:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(NamedTuple):
     """Rank of an expected unit (None: not among the first `LISTED`), and what explains it."""
 
     id: str
@@ -65,7 +64,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class QuestionResult:
     """Result of one question. `first` are the best units with their scores; `values` has every metric."""
 
     question: GoldenQuestion
@@ -87,16 +86,16 @@ class Run:
     time: datetime
     model: str | None
     ranking: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[QuestionResult, ...]
     problems: tuple[Problem, ...] = ()
 
     @property
-    def answerable(self) -> tuple[Outcome, ...]:
+    def answerable(self) -> tuple[QuestionResult, ...]:
         """The questions that the brain is expected to answer; the metrics are means over these."""
         return tuple(outcome for outcome in self.outcomes if outcome.question.expect)
 
     @property
-    def unanswerable(self) -> tuple[Outcome, ...]:
+    def unanswerable(self) -> tuple[QuestionResult, ...]:
         """The questions with `expect: []`."""
         return tuple(outcome for outcome in self.outcomes if not outcome.question.expect)
 
@@ -113,7 +112,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RunComparison:
     """A run against a baseline, over the questions that both have.
 
     `regressed` names the metrics that fell by more than the threshold; `worse` and `better` are the questions whose
@@ -125,8 +124,8 @@ class Comparison:
     before: Mapping[str, float]
     now: Mapping[str, float]
     regressed: tuple[str, ...]
-    worse: tuple[tuple[Outcome, float], ...]
-    better: tuple[tuple[Outcome, float], ...]
+    worse: tuple[tuple[QuestionResult, float], ...]
+    better: tuple[tuple[QuestionResult, float], ...]
 
 
 def evaluate(
@@ -142,7 +141,7 @@ def evaluate(
     units that it expects, if there are any.
     """
     known = set(pipeline.index.unit_ids())
-    found, outcomes = list(problems), list[Outcome]()
+    found, outcomes = list(problems), list[QuestionResult]()
     for question in questions:
         expected = list(zip(question.expect, question.lines, strict=True))
         left = [(unit_id, line) for unit_id, line in expected if unit_id in known or unit_id not in forgotten]
@@ -179,7 +178,7 @@ def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(row[name] for row in rows) / len(rows) for name in METRICS} if rows else {}
 
 
-def compare(run: Run, baseline: Baseline, *, threshold: float) -> Comparison | None:
+def compare(run: Run, baseline: Baseline, *, threshold: float) -> RunComparison | None:
     """Return the run against an earlier one, over the questions that both have; None if they have none in common."""
     shared = [outcome for outcome in run.answerable if outcome.question.key in baseline.rows]
     if not shared:
@@ -189,7 +188,7 @@ def compare(run: Run, baseline: Baseline, *, threshold: float) -> Comparison | N
     was = [row["ndcg@10"] for row in rows]
     changes = [(one, old, one.values["ndcg@10"] - old) for one, old in zip(shared, was, strict=True)]
     changes.sort(key=lambda entry: entry[2])
-    return Comparison(
+    return RunComparison(
         baseline=baseline, shared=len(shared), before=before, now=now,
         regressed=tuple(name for name in METRICS if before[name] - now[name] > threshold + 1e-9),
         worse=tuple((one, old) for one, old, change in changes if change < -1e-6),
@@ -249,7 +248,7 @@ def store(file: Path, run: Run, *, partial: bool) -> None:
         raise NuggetError(f"The run cannot be kept in {file} ({error.strerror or error}).") from error
 
 
-def comparison_json(found: Comparison) -> dict[str, Any]:
+def comparison_json(found: RunComparison) -> dict[str, Any]:
     """Return a comparison as JSON."""
     worse, better = (
         [
@@ -267,16 +266,14 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _outcome(question: GoldenQuestion, pipeline: Pipeline) -> Outcome:
+def _outcome(question: GoldenQuestion, pipeline: Pipeline) -> QuestionResult:
     bundle = pipeline.ask(question.text, question.filter)
-    ranks = {hit.unit.id: (rank, hit) for rank, hit in enumerate(bundle.hits, start=1)}
+    ranks = {hit.unit.id: (rank, _found_by(hit, bundle)) for rank, hit in enumerate(bundle.hits, start=1)}
     expected = [
-        Placed(id=unit_id, rank=ranks[unit_id][0], why=_found_by(ranks[unit_id][1], bundle))
-        if unit_id in ranks
-        else Placed(id=unit_id, rank=None, why=_why_absent(unit_id, question, pipeline))
+        Placed(unit_id, *(ranks.get(unit_id) or (None, _why_absent(unit_id, question, pipeline))))
         for unit_id in question.expect
     ]
-    return Outcome(
+    return QuestionResult(
         question=question, expected=tuple(expected), weak=bundle.weak,
         first=tuple((hit.unit.id, round(hit.score, 4)) for hit in bundle.hits[:SHOWN]),
         values=metrics(list(ranks), dict.fromkeys(question.expect, 1.0)) if question.expect else {},
@@ -297,12 +294,12 @@ def _why_absent(unit_id: str, question: GoldenQuestion, pipeline: Pipeline) -> s
     return "neither list holds it" if pipeline.embedder else "bm25 misses it"
 
 
-def _outcome_json(outcome: Outcome) -> dict[str, Any]:
+def _outcome_json(outcome: QuestionResult) -> dict[str, Any]:
     question = outcome.question
     return {
         "key": question.key, "question": question.text, "filters": dict(question.filters), "path": question.path,
         "line": question.line, "rank": outcome.rank, "weak": outcome.weak,
         "metrics": {name: round(value, 6) for name, value in outcome.values.items()},
-        "expected": [{"id": placed.id, "rank": placed.rank, "why": placed.why} for placed in outcome.expected],
+        "expected": [placed._asdict() for placed in outcome.expected],
         "first": [{"id": unit_id, "score": score} for unit_id, score in outcome.first],
     }  # fmt: skip

@@ -86,7 +86,14 @@ def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[
         returned=len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids}),
         used_in=sum(entry.id in used for entry in entries),
         sources=dict(sorted(sources.items(), key=lambda total: (-total[1][0], total[0]))),
-        askings=tuple(_asking(group, used) for group in most_asked),
+        askings=tuple(
+            Asking(
+                text=" ".join(last.text.split()), times=len(group), last=last.time, units=last.units, weak=last.weak,
+                used=tuple(dict.fromkeys(unit for entry in group for unit in used.get(entry.id, ()))),
+            )
+            for group in most_asked
+            for last in group[-1:]
+        ),
     )  # fmt: skip
 
 
@@ -156,7 +163,12 @@ def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str],
             nearest = f" Nearest: {one.units[0][0]}" if one.units else ""
             why = f"Not answered ({counted(one.times, 'time')}, last {one.last:%Y-%m-%d}).{nearest}"
             found.append((one.text, "", why))
-    found += [(heading, unit_id, "A heading; ask it in other words.") for unit_id, heading in _headings(index)]
+    headings: dict[str, tuple[str, str, str]] = {}
+    for unit in filter(None, map(index.unit, index.unit_ids())):
+        telling = [heading for heading in subheadings_of(unit.body) if len(heading.split()) >= FEWEST_WORDS]
+        heading = max(telling, key=len, default=unit.title)
+        headings.setdefault(heading.casefold(), (heading, unit.id, "A heading; ask it in other words."))
+    found += headings.values()
     lines = ["questions:"]
     for text, unit_id, why in [one for one in found if _plain(one[0]) not in asked_before][:limit]:
         # A JSON string is a YAML string, whatever is in it.
@@ -165,31 +177,8 @@ def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str],
     return "\n".join(lines) + "\n" if len(lines) > 1 else ""
 
 
-def _headings(index: Index) -> Iterator[tuple[str, str]]:
-    """Yield the most telling heading of each unit below its title, else the title; none that two units have."""
-    seen: set[str] = set()
-    for unit_id in index.unit_ids():
-        unit = index.unit(unit_id)
-        if unit is None:
-            continue
-        telling = [heading for heading in subheadings_of(unit.body) if len(heading.split()) >= FEWEST_WORDS]
-        heading = max(telling, key=len, default=unit.title)
-        if heading.casefold() not in seen:
-            seen.add(heading.casefold())
-            yield unit_id, heading
-
-
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def _asking(group: Sequence[Asked], used: Mapping[str, Sequence[str]]) -> Asking:
-    last = group[-1]
-    units = dict.fromkeys(unit for entry in group for unit in used.get(entry.id, ()))
-    return Asking(
-        text=" ".join(last.text.split()), times=len(group), last=last.time, units=last.units, weak=last.weak,
-        used=tuple(units),
-    )  # fmt: skip
 
 
 def _percentile(values: Sequence[float], share: float) -> float | None:

@@ -43,28 +43,21 @@ _MAX_FILES = 200
 _REPEATS = 0.8
 _RULES = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.REJECTION)
 
-_TEXT = {"type": "string"}
+_TEXT: dict[str, Any] = {"type": "string"}
+_FIELDS: dict[str, Any] = {
+    "type": _TEXT | {"enum": [kind.value for kind in NuggetType]},
+    "summary": _TEXT | {"minLength": 8, "maxLength": 300},
+    "detail": _TEXT | {"maxLength": 2000}, "path": _TEXT | {"maxLength": 500}, "symbol": _TEXT | {"maxLength": 200},
+    "confidence": {"type": "number", "description": "0 to 1"},
+    "quotes": {"type": "array", "items": _TEXT, "minItems": 1}, "alternatives": {"type": "array", "items": _TEXT},
+}  # fmt: skip
 NUGGET_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["type", "summary", "detail", "path", "symbol", "confidence", "quotes", "alternatives"],
-    "properties": {
-        "type": {"type": "string", "enum": [kind.value for kind in NuggetType]},
-        "summary": {"type": "string", "minLength": 8, "maxLength": 300},
-        "detail": {"type": "string", "maxLength": 2000},
-        "path": {"type": "string", "maxLength": 500},
-        "symbol": {"type": "string", "maxLength": 200},
-        "confidence": {"type": "number", "description": "0 to 1"},
-        "quotes": {"type": "array", "items": _TEXT, "minItems": 1},
-        "alternatives": {"type": "array", "items": _TEXT},
-    },
-}
+    "type": "object", "additionalProperties": False, "required": list(_FIELDS), "properties": _FIELDS
+}  # fmt: skip
 _WINDOW_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["nuggets"],
+    "type": "object", "additionalProperties": False, "required": ["nuggets"],
     "properties": {"nuggets": {"type": "array", "items": NUGGET_SCHEMA}},
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ class Extractor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ExtractedSession:
     """Result for a session: `extracted`, `skipped` or `failed`, with the reason for the latter two.
 
     `nuggets` and `touches` are counts over all its workspaces; `dropped` what was found and could not be kept.
@@ -82,7 +82,7 @@ def extract_sessions(
     *,
     workspace: str | None = None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
-) -> Iterator[Outcome]:
+) -> Iterator[ExtractedSession]:
     """Extract these sessions, those of one workspace (by identity) or all; yield each one's outcome as it is known.
 
     Sessions of other workspaces have no outcome. One that fails stops nothing.
@@ -99,7 +99,7 @@ def extract_sessions(
                 continue
             is_kept = any(store.session_file(extractor.home, one, file.id).is_file() for one in known or ())
             if known is not None and (how == _NOTHING or (is_kept and how in (method, "generative"))):
-                outcome = Outcome(session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW)
+                outcome = ExtractedSession(session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW)
                 yield replace(outcome, workspaces=tuple(known))
                 continue
             extracted, names = _extract(file, extractor, finder, workspace)
@@ -118,7 +118,7 @@ def extract_sessions(
             seen.save()
 
 
-def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: datetime) -> Outcome | None:
+def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: datetime) -> ExtractedSession | None:
     """Extract a session that was just captured, by the heuristics, and look for files changed by hand since.
 
     None if `provenance` is switched off or the session cannot be read; nothing that a transcript or the disk can cause
@@ -170,9 +170,9 @@ def _of(record: SessionRecord | None, kind: NuggetType) -> list[Nugget]:
 
 def _extract(
     file: SessionFile, extractor: Extractor, finder: WorkspaceFinder, wanted: str | None
-) -> tuple[Outcome | None, list[str]]:
+) -> tuple[ExtractedSession | None, list[str]]:
     """Extract one session; return its outcome (None if it is of another workspace) and its workspaces."""
-    plain = Outcome(session=file.id, agent=file.agent, state="skipped")
+    plain = ExtractedSession(session=file.id, agent=file.agent, state="skipped")
     try:
         session = read_any(file)
         grouped = finder.of_session(session)
@@ -230,8 +230,12 @@ def _stored(session: Session, workspace: str, extractor: Extractor) -> SessionRe
 
 
 def _of_workspace(
-    session: Session, name: str, grouped: Mapping[str, Sequence[Workspace]], extractor: Extractor, plain: Outcome
-) -> Outcome:
+    session: Session,
+    name: str,
+    grouped: Mapping[str, Sequence[Workspace]],
+    extractor: Extractor,
+    plain: ExtractedSession,
+) -> ExtractedSession:  # fmt: skip
     """Extract for one workspace and store it; skipped if the session did nothing there. The title is the request."""
     others = [root for other, roots in grouped.items() if other != name for root in roots]
     excluded = extractor.settings.capture.exclude_paths

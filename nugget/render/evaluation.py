@@ -12,14 +12,14 @@ from nugget.render.terminal import note
 from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
-    from nugget.evaluation import Comparison, Outcome, Run
+    from nugget.evaluation import QuestionResult, Run, RunComparison
     from nugget.evaluation.feedback import Asking, Report
 
 
 _QUESTION_CHARS = 100
 
 
-def print_run(out: Console, run: Run, found: Comparison | None, *, threshold: float, accepted: bool) -> None:
+def print_run(out: Console, run: Run, found: RunComparison | None, *, threshold: float, accepted: bool) -> None:
     """Print how golden questions were answered, and the comparison with an earlier run."""
     print_problems(out, run.problems)
     if not run.outcomes:
@@ -50,7 +50,7 @@ def _print_metrics(out: Console, run: Run) -> None:
     out.print("")
 
 
-def _print_outcome(out: Console, outcome: Outcome) -> None:
+def _print_outcome(out: Console, outcome: QuestionResult) -> None:
     question = outcome.question
     where = f"{clean(question.path)}:{question.line}"
     out.print(f"{where}: {shorten(clean(question.text), _QUESTION_CHARS)}", style="yellow")
@@ -61,7 +61,7 @@ def _print_outcome(out: Console, outcome: Outcome) -> None:
     out.print(f"   first came {came}\n", style="dim")
 
 
-def _print_comparison(out: Console, run: Run, found: Comparison, *, threshold: float, accepted: bool) -> None:
+def _print_comparison(out: Console, run: Run, found: RunComparison, *, threshold: float, accepted: bool) -> None:
     earlier = found.baseline
     same = "" if (earlier.model, earlier.ranking) == (run.model, run.ranking) else (
         f", made with {one_line(earlier.model or 'words alone')}, {one_line(earlier.ranking)}"

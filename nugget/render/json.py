@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nugget.infra.workspace import Workspace
     from nugget.models import Bundle, Event, Hit, Problem, StaleReason, Unit
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
-    from nugget.provenance.extraction import Outcome
+    from nugget.provenance.extraction import ExtractedSession
     from nugget.provenance.inventory import Gaps, KnownSession, SessionDetail
     from nugget.retrieval.refs import Shown
     from nugget.sources.sessions import WholeSession
@@ -273,7 +273,7 @@ def _proposed_json(file: ProposedFile) -> dict[str, Any]:
 
 
 def extraction_json(
-    outcomes: Sequence[Outcome], here: Workspace, tunings: int, *, dry_run: bool, everything: bool
+    outcomes: Sequence[ExtractedSession], here: Workspace, tunings: int, *, dry_run: bool, everything: bool
 ) -> dict[str, object]:
     """Return the result of an extraction as JSON."""
     return {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nugget.infra.workspace import Workspace
     from nugget.models import StaleReason
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
-    from nugget.provenance.extraction import Outcome
+    from nugget.provenance.extraction import ExtractedSession
     from nugget.provenance.inventory import Covered, Gaps, Missing
     from nugget.provenance.transfer import Imported
 
@@ -29,7 +29,7 @@ _BAR_CHARS = 30
 
 
 def print_extraction(
-    outcomes: Sequence[Outcome], here: Workspace, tunings: int, *, dry_run: bool, everything: bool
+    outcomes: Sequence[ExtractedSession], here: Workspace, tunings: int, *, dry_run: bool, everything: bool
 ) -> None:
     """Print the result of an extraction."""
     out = console()

@@ -94,7 +94,7 @@ def test_the_store_is_asked_first_and_a_transcript_that_grew_since_is_read_anew(
     assert workspace is not None
     session = read_any(agent.transcript)
     ruled = Nugget(
-        id="", type=NuggetType.CONSTRAINT, summary="never retry a POST", confidence=0.9, session=session.id,
+        id="", type=NuggetType.CONSTRAINT, summary="Constraint: never retry a POST", confidence=0.9, session=session.id,
         scope=Scope(path="src/client.py"),
     )  # fmt: skip
     places = Places(session=session, roots=[workspace])

@@ -29,7 +29,7 @@ def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(
     shop: Shop, brain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     id_ = shop.learn(
-        "chose ed25519 over RSA for signing tokens", path="src/auth.ts", symbol="login", confidence=0.9,
+        "chose `ed25519` over RSA for signing tokens", path="src/auth.ts", symbol="login", confidence=0.9,
         detail="Verifying is ten times faster and keys are short.", alternatives=("RSA-2048",),
         source_prompt="sign the tokens with something fast",
     )  # fmt: skip
@@ -40,6 +40,8 @@ def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(
     (change,) = result["changes"]
     assert change["path"] == "domains/coding/auth/decisions/chose-ed25519-over-rsa-for-signing-tokens.md"
     assert git(brain, "rev-parse", "HEAD") == head and git(brain, "status", "--porcelain") == ""
+    subject = git(brain, "log", "-1", "--format=%s", result["branch"]).strip()
+    assert subject == f"Promote {id_}: chose `ed25519` over RSA for signing tokens"
     text = git(brain, "show", f"{result['branch']}:{change['path']}")
     unit = parse(text, path=change["path"]).unit
     assert unit is not None and unit.scope is not None

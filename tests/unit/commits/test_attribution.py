@@ -90,25 +90,6 @@ def test_of_two_sessions_that_wrote_a_line_the_newest_has_it() -> None:
 
 
 @pytest.mark.proves("COM-100")
-@pytest.mark.parametrize(
-    ("agents", "human", "expected"),
-    [
-        ({"claude-code": 2}, 1, ({"claude-code": 67}, 33)),
-        ({"claude-code": 999}, 1, ({"claude-code": 99}, 1)),
-        ({"claude-code": 1}, 999, ({"claude-code": 1}, 99)),
-        ({"claude-code": 1, "codex": 1}, 1, ({"claude-code": 33, "codex": 33}, 34)),
-        ({"claude-code": 7}, 0, ({"claude-code": 100}, 0)),
-        ({}, 5, ({}, 100)),
-        ({}, 0, ({}, 0)),
-    ],
-)
-def test_shares_of_hand_computed_counts(
-    agents: dict[str, int], human: int, expected: tuple[dict[str, int], int]
-) -> None:
-    assert Attribution(agents=agents, human=human).shares() == expected
-
-
-@pytest.mark.proves("COM-100")
 @given(st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(1, 10**6)), st.integers(0, 10**6))
 def test_shares_always_add_up_to_100(agents: dict[str, int], human: int) -> None:
     shares, rest = Attribution(agents=agents, human=human).shares()

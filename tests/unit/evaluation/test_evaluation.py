@@ -22,8 +22,8 @@ from nugget.config import EmbeddingSettings, Settings
 from nugget.evaluation import (
     METRICS,
     Baseline,
-    Comparison,
     Pipeline,
+    RunComparison,
     compare,
     evaluate,
     metrics,
@@ -200,7 +200,7 @@ def test_only_a_fall_beyond_the_threshold_is_a_regression(pipeline: Pipeline) ->
     assert compare(a_run(pipeline, *ids[:4]), baseline_of(done), threshold=0) is None, "no question in common"
 
 
-def compare_(done: Any, earlier: Baseline, threshold: float) -> Comparison:
+def compare_(done: Any, earlier: Baseline, threshold: float) -> RunComparison:
     found = compare(done, earlier, threshold=threshold)
     assert found is not None and found.shared == 4
     return found

@@ -15,7 +15,7 @@ from replay import STARTED, Agent, change_by_hand, make_repository
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.infra.llm import LLM, open_llm, spending
 from nugget.models.nuggets import Nugget, NuggetType
-from nugget.provenance.extraction import Extractor, Outcome, extract_sessions
+from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions
 from nugget.sources.nugget_store import read_session_file, session_files
 from nugget.sources.sessions import find_sessions
 
@@ -66,7 +66,7 @@ def reply(*entries: Any) -> Any:
     return value({"nuggets": list(entries)})
 
 
-def extracted(environment: Environment, llm: LLM | None, **changed: Any) -> Outcome:
+def extracted(environment: Environment, llm: LLM | None, **changed: Any) -> ExtractedSession:
     given: dict[str, Any] = {"home": environment.home, "settings": Settings(), "now": NOW, "llm": llm}
     found = list(find_sessions(environment, ["claude-code"]))
     [outcome] = extract_sessions(found, Extractor(**{**given, **changed}))

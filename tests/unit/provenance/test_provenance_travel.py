@@ -10,9 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from nugget.cli import run
 from nugget.config import Settings
@@ -102,13 +99,6 @@ def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_
     assert {one.session for one in kept.nuggets} == {"../../../escape"}
     assert len({one.id for one in kept.nuggets}) == 2
     assert SECRET not in next(session_files(tmp_path / "home")).read_text("utf-8")
-
-
-@given(st.binary(max_size=400))
-@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_bytes_make_an_import_fail(tmp_path: Path, content: bytes) -> None:
-    for line in (content, b'{"kind":"session","session":"a","workspace":"w"}\n' + content):
-        import_lines(tmp_path, io.BytesIO(line), name="in", settings=Settings(), dry_run=True)
 
 
 @pytest.mark.proves("PROVENANCE-TRAVEL")
