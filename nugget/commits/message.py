@@ -98,7 +98,7 @@ _SCHEMA = {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class MessageDraft:
     """A message before its trailers. `body` is paragraphs, not wrapped yet."""
 
     type: str
@@ -113,7 +113,7 @@ class Draft:
         return head + cut(self.subject, HEADER_CHARS - len(head))
 
 
-def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons: Sequence[str] = ()) -> Draft:
+def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons: Sequence[str] = ()) -> MessageDraft:
     """Return a message by rules alone.
 
     `intents` are what the person asked for, the likeliest first; `reasons` are decisions and constraints that are
@@ -125,13 +125,13 @@ def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons:
     found = _CONVENTIONAL.match(subject)
     if found and found["type"] in TYPES:
         kind, scope, subject = found["type"], found["scope"] or scope, found["subject"]
-    made = Draft(type=kind, scope=scope, subject=subject)
+    made = MessageDraft(type=kind, scope=scope, subject=subject)
     why = [] if made.header.endswith(subject) else [sentence(subject)]
     why += [sentence(intent) for intent in usable[1:3]]
     body = ["\n".join(f"- {reason}" for reason in [*why, *reasons][:_MAX_REASONS])] if why or reasons else []
     if len(staged) > 1 or not usable:
         body.append("\n".join(_listed(staged)))
-    return Draft(type=kind, scope=scope, subject=subject, body=tuple(body))
+    return MessageDraft(type=kind, scope=scope, subject=subject, body=tuple(body))
 
 
 def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
@@ -216,7 +216,7 @@ def trailers(
     return found
 
 
-def rendered(made: Draft, ends: Sequence[tuple[str, str]] = ()) -> str:
+def rendered(made: MessageDraft, ends: Sequence[tuple[str, str]] = ()) -> str:
     """Return the whole message, wrapped at 72 characters, with a line end."""
     parts = [made.header]
     parts += ["\n".join(wrapped for line in part.splitlines() for wrapped in _wrapped(line)) for part in made.body]
@@ -292,9 +292,9 @@ def _plain(text: str) -> str:
 
 
 def worded(
-    llm: LLM, staged: Sequence[StagedFile], rules: Draft, intents: Sequence[str], reasons: Sequence[str], *,
+    llm: LLM, staged: Sequence[StagedFile], rules: MessageDraft, intents: Sequence[str], reasons: Sequence[str], *,
     settings: Settings, model: str,
-) -> Draft:  # fmt: skip
+) -> MessageDraft:  # fmt: skip
     """Return the message in the words of a model. Raises LLMUnavailable."""
     from nugget.infra.llm import Request
 
