@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nugget.extraction import phrases, titles
-from nugget.extraction.claims import CHORE, Claim, SessionClaims
+from nugget.extraction.claims import CHORE, Claim, SessionClaims, words_of
 from nugget.extraction.episodes import Turn
 from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
 
-MAX_ANCHORS = 200
-"""Claims of a session that are worked out as drafts, beside those that the person made or accepted."""
-
+MAX_CLAIMS = 1200
+"""Claims of a session that are worked out as drafts: the first ones."""
 
 _MAX_SUPPORT = 2
+_BODY_CHARS = 480
 _NEAR = 0.26
-_SAME = 0.75
+_SAME = 0.62
 _PRONOUN = phrases.any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
 _SUBJECT = re.compile(r"`[^`\n]{3,60}`|\*\*[^*\n]{3,40}\*\*")
-_FIRST_PERSON = phrases.any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|your?|you're)(?=[^`\w']|$)")
+_FIRST_PERSON = phrases.any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|you're)(?=[^`\w']|$)")
 _PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b")
 _INTERIM = phrases.any_of(
     r"\bstill (?:slow|fail|there|~|not|the same|\d|show|need)|\bthere(?:'s| is| are) still\b|\bso far\b|^still\b"
@@ -35,6 +38,7 @@ _STATUS = phrases.any_of(
     r"\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b|^here(?:'s| is| are)\b",
     r"\b(?:remaining|so far|no longer needed now|as requested|as expected)\b|^(?:scroll|click|run) ",
 )
+_TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
 _IDLE = phrases.any_of(
     r"\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b"
     r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):"
@@ -122,10 +126,8 @@ def _paragraph(name: str, sentences: Sequence[str]) -> str:
 
 def drafts_of(session: SessionClaims) -> list[Draft]:
     """Return a draft for each claim that can be worded so that it stands alone."""
-    told = [claim for claim in session.claims if _is_told(claim)]
-    chosen = {claim.number: claim for claim in [*session.claims[:MAX_ANCHORS], *told[:MAX_ANCHORS]]}
     made = []
-    for claim in chosen.values():
+    for claim in session.claims[:MAX_CLAIMS]:
         draft = _draft(claim, session)
         if draft is not None:
             draft.features = _features(draft, session)
@@ -134,7 +136,37 @@ def drafts_of(session: SessionClaims) -> list[Draft]:
                 _is_told(claim) and (claim.episode.conceded or bool(claim.episode.edits))
             )
             made.append(draft)
+    _compare(made, session)
     return made
+
+
+def _compare(made: Sequence[Draft], session: SessionClaims) -> None:
+    """Add where each draft ranks among the others by its length and by how much of the session it is about.
+
+    The more often the words of a draft occur in the session, the more the session is about it.
+    """
+    seen = Counter(word for claim in session.claims for word in claim.words)
+    weight = {word: math.log(count) for word, count in seen.items()}
+    measures: dict[str, list[float]] = {}
+    for draft in made:
+        words, text = words_of(draft.statement), draft.text()
+        central = sum(weight.get(word, 0.0) for word in words)
+        made_of = {
+            "central": central,
+            "central text": sum(weight.get(word, 0.0) for word in words_of(f"{draft.title} {text}")),
+            "mean central": central / max(1, len(words)),
+            "central names": sum(weight.get(word, 0.0) for word in words if not word.isalpha()),
+            "statement length": math.log(len(draft.statement)),
+            "text length": math.log(len(text)),
+        }
+        draft.features |= {name: value for name, value in made_of.items() if "length" in name}
+        for name, value in made_of.items():
+            measures.setdefault(name, []).append(value)
+    for name, values in measures.items():
+        order = sorted(values)
+        for draft, value in zip(made, values, strict=True):
+            place = (bisect_left(order, value) + bisect_right(order, value)) / 2 / len(order)
+            draft.features[f"{name} rank"] = place - 0.5
 
 
 def _is_told(claim: Claim) -> bool:
@@ -167,10 +199,9 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if not said:
         return None
     if said.rstrip().endswith(":"):
-        items = _items_below(claim, session)
-        if not items:
+        said = said.rstrip(" :")
+        if claim.features["short"] or not titles.is_statement(said):
             return None
-        said = f"{said.rstrip(' :')}: {'; '.join(titles.clean(one.sentence.text).rstrip(' .;') for one in items)}"
     if _is_passing(claim, said):
         return None
     if sentence.channel is Channel.USER and len(said) < 160:
@@ -191,14 +222,10 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     ):
         return None
     # The words of a person are not joined with those of the agent.
-    if draft.support and len(said) < 200 and sentence.channel is not Channel.USER:
-        role, other = draft.support[0]
+    if draft.support and sentence.channel is not Channel.USER:
+        other = draft.support[0][1]
         more = titles.point_of(other.sentence.text)
-        if (
-            role in ("Why", "Also", "Cause")
-            and len(said) + len(more) < 300
-            and _NEAR <= session.likeness(claim, other) < 0.55
-        ):
+        if len(said) + len(more) < 320:
             draft.statement, draft.support = titles.joined(said, more), draft.support[1:]
             draft.merged = other
     if not draft.statement.endswith((".", "!", "?", "。")):
@@ -222,18 +249,12 @@ def _is_passing(claim: Claim, said: str) -> bool:
     if is_user:
         rules = phrases.RULES.search(said) or phrases.CHOSEN.search(said) or claim.sentence.event.tool
         asks = found["question"] and not _PROPOSES.search(claim.sentence.text)
-        return not _is_told(claim) or bool((asks or _CHAT.search(said)) and not rules)
+        return bool((asks or _CHAT.search(said)) and not rules and not _is_told(claim))
     if (found["next_step"] and not found["offer accepted"]) or (_INTERIM.search(said) and found["replies after"]):
         return True
-    has_reason = any(
-        found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not")
-    ) or _PURPOSE.search(said)
-    if re.search(r"\bTest[A-Z]\w+|^(?:documentation|docs|added .*tests)\b", said):
-        return True
-    if _STATUS.search(said) and not (found["because"] or found["cause"] or found["instead"]):
-        return True
-    is_chore = found["chore"] or found["task"] or CHORE.search(said)
-    if (is_chore or (found["report"] and claim.sentence.channel is Channel.REPLY)) and not has_reason:
+    has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
+    is_chore = found["chore"] or found["task"] or CHORE.search(said) or _TESTS.search(said) or _STATUS.search(said)
+    if is_chore and not has_reason and not _PURPOSE.search(said):
         return True
     return bool(_FIRST_PERSON.search(said) and not found["offer accepted"])
 
@@ -298,20 +319,11 @@ def _neighbours(claim: Claim, session: SessionClaims, step: int) -> list[Claim]:
     return found
 
 
-def _items_below(claim: Claim, session: SessionClaims) -> list[Claim]:
-    """The items of the list that a claim introduces."""
-    return [
-        one
-        for one in _neighbours(claim, session, 1)
-        if one.sentence.is_listed and one.sentence.lead_in.endswith(claim.sentence.text[-30:])
-    ]
-
-
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
     """Return at most three sentences that say why, how it is fixed, or what was rejected; the settled ones first."""
     anchor = draft.anchor
     rows: list[tuple[float, str, Claim]] = []
-    close = {id(one) for step in (-1, 1) for one in _neighbours(anchor, session, step)[:2]}
+    close = {id(one) for step in (-1, 1) for one in _neighbours(anchor, session, step)[:2] if _goes_on(anchor, one)}
     for other in session.claims:
         if (
             other is anchor
@@ -340,12 +352,20 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
         )
         rows.append((value, role, other))
     chosen: list[tuple[str, Claim]] = []
+    room = _BODY_CHARS - len(draft.statement)
     for _, role, other in sorted(rows, key=lambda row: -row[0]):
         if len(chosen) == _MAX_SUPPORT:
             break
-        if all(session.likeness(other, kept) < 0.5 for _, kept in chosen):
+        length = len(other.sentence.text)
+        if length <= room and all(session.likeness(other, kept) < 0.5 for _, kept in chosen):
             chosen.append((role, other))
+            room -= length
     return chosen
+
+
+def _goes_on(one: Claim, other: Claim) -> bool:
+    """Return whether two neighbouring claims are one thought: a paragraph, but not two items of a list."""
+    return one.sentence.block == other.sentence.block or not (one.sentence.is_listed and other.sentence.is_listed)
 
 
 def _is_usable(claim: Claim) -> bool:
@@ -362,8 +382,6 @@ def _role(claim: Claim) -> str:
     text = claim.sentence.text
     if found["fix"] and not found["cause"]:
         return "Fix"
-    if found["instead"]:
-        return "Instead of"
     if found["cause"]:
         return "Cause"
     if found["because"] or found["intent"]:
@@ -388,9 +406,11 @@ def _features(draft: Draft, session: SessionClaims) -> dict[str, float]:
         "has why": float(any(role == "Why" for role, _ in draft.support)),
         "has cause": float(any(role == "Cause" for role, _ in draft.support)),
         "has fix": float(any(role == "Fix" for role, _ in draft.support)),
-        "has instead": float(any(role == "Instead of" for role, _ in draft.support)),
         "title first person": float(bool(_FIRST_PERSON.search(draft.title))),
         "title to do": float(bool(_UNDONE.search(draft.statement))),
+        "tests": float(bool(_TESTS.search(draft.statement))),
+        "status": float(bool(_STATUS.search(draft.statement))),
+        "purpose": float(bool(_PURPOSE.search(draft.statement))),
         "cut": float(len(draft.title) + 2 < len(draft.statement)),
     }
     return made

@@ -37,6 +37,8 @@ _AGREED = 0.7
 """The same of what the agent offered and the person agreed to."""
 _REFUSED = 0.5
 """The same of what a person does not want."""
+_WARNED = 0.5
+"""The same of a danger that the agent explained, and of a workaround that it made."""
 _QUOTE_CHARS, _SHOWN_QUOTE_CHARS = 240, 200
 _UNCONFIRMED = 0.79
 """Most confidence in what neither the user said nor a check confirmed."""
@@ -101,27 +103,41 @@ def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = Non
 def _settle(draft: Draft) -> None:
     """Raise what a person laid down as a rule or chose: that needs no guess."""
     anchor = draft.anchor
-    text = anchor.sentence.text
-    if anchor.features["offer accepted"] or anchor.features["option chosen"]:
+    text, found = anchor.sentence.text, anchor.features
+    if found["offer accepted"] or found["option chosen"]:
         if not (phrases.ABOUT_THE_WORK.search(text) or CHORE.search(draft.statement)):
             draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
         return
     if anchor.sentence.channel is not Channel.USER:
-        is_fixed = anchor.features["found then fixed"] and is_checked(draft)
+        is_fixed = found["found then fixed"] and is_checked(draft)
         if is_fixed and phrases.ROOT_CAUSE.search(text):
             draft.kind, draft.confidence = KnowledgeType.BUG, max(draft.confidence, _AGREED)
+        elif found["decided"] and (found["because"] or found["instead"]) and is_adopted(draft) and not found["future"]:
+            draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
+        elif found["risk"] and found["because"] and not (found["decided"] or found["past"]) and is_checked(draft):
+            draft.kind, draft.confidence = KnowledgeType.CONCEPT, max(draft.confidence, _WARNED)
+        elif phrases.WORKAROUND.search(text) and is_adopted(draft):
+            draft.confidence = max(draft.confidence, _WARNED)
         return
     if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
         if not phrases.ABOUT_THE_WORK.search(text):
             draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
     elif phrases.ONE_OFF.search(text) or (len(text.split()) < 3 and len(anchor.words) < 3):
         return
-    elif phrases.CHOSEN.search(text):
+    elif phrases.CHOSEN.search(text) or _is_followed_correction(draft):
         draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
     elif phrases.RULES.search(text):
         draft.kind, draft.confidence = KnowledgeType.BELIEF, max(draft.confidence, _SURE)
     elif phrases.REJECTS.search(text):
         draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _REFUSED)
+
+
+def _is_followed_correction(draft: Draft) -> bool:
+    """Return whether a person corrected the agent with a reason or an alternative, and the agent changed course."""
+    anchor, found = draft.anchor, draft.anchor.features
+    is_followed = anchor.episode.conceded or bool(anchor.episode.edits)
+    says_what = any(found[name] for name in ("instead", "because", "decided", "fix"))
+    return bool(anchor.episode.turn in (Turn.OBJECTION, Turn.REFUSAL) and is_followed and says_what)
 
 
 def _same_subject(one: Draft, other: Draft, read: SessionClaims) -> bool:

@@ -246,7 +246,8 @@ REJECTS = any_of(
 """What a person says was turned down."""
 
 WORKAROUND = any_of(
-    r"\bwork-?arounds?\b|\bworks? around\b|\btemporar(?:y|ily)\b|\bfor now\b|\bstop-?gap\b|\bmonkey-?patch",
+    r"\bwork-?arounds?\b|\bworks? around\b|\btemporarily\b|\btemporary (?:fix|hack|measure|solution)\b|\bfor now\b",
+    r"\bstop-?gap\b|\bmonkey-?patch",
     r"\buntil .{3,60} (?:is|are|gets?) (?:fixed|released|merged|supported|available)\b",
     r"\b(?:vorläufig|vorübergehend|notlösung|provisoi\w+|temporal\w*|provisional\w*|временн\w+)\b|临时|变通|暫定|回避策",
 )

@@ -127,13 +127,17 @@ _REASON = any_of(
 )
 _HANGS = any_of(
     r"(?:these|those|this|that|both|which|there(?:'s| is| are)|it|its|they|also|just|only one)\b"
-    r"|(?:if|when|inside|in|with|for|after|before|while|once|since|because|as|like|by|on|at)\b[^,]*$"
+    r"|(?:if|when|after|before|while|once|since|because|as)\b[^,]*$"
+    r"|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:always|never|must|cannot|should|only)\b)[^,])*"
+    r"(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
 _ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
-_TELLS = any_of(r"(?:no|never|always|only|don't|do not|rather|prefer|must|merk)\b")
+_TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?|means?"
-    r"|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't)\b"
+    r"|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't|seems?|returns?|contains?|holds?|creates?|requires?"
+    r"|expects?|ignores?|accepts?|rejects?|allows?|counts?|breaks?|causes?|supports?|keeps?|timed|failed|became|took)\b"
+    r"|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])"
     r"|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)"
     r"|\b(?:[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never "
     r"|always |silently )?[a-z]{2,}s\b"
@@ -172,7 +176,7 @@ def point_of(text: str) -> str:
             if text.startswith("**")
             else clean(_LINK.sub(r"\1", text.strip().lstrip("✅❌⚠️•-* "))[marked.end() :])
         )
-    said = _REJECTED.sub(r"\g<what> was rejected", _COMMIT_PREFIX.sub("", said))
+    said = _REJECTED.sub(r"\g<what> was rejected", _COMMIT_PREFIX.sub("", _LINES.sub("", said)))
     before = ""
     while said != before:
         before = said
@@ -261,7 +265,7 @@ def is_statement(text: str) -> bool:
     if not _ENGLISH.search(text):
         return True
     first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
-    return first in IMPERATIVES or _TELLS.match(text) is not None or _VERB.search(text) is not None
+    return first in IMPERATIVES or _TELLS.search(text) is not None or _VERB.search(text) is not None
 
 
 def capitalised(text: str) -> str:
