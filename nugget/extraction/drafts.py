@@ -60,8 +60,6 @@ _SYMPTOM_CHARS = 240
 _PLEASE = phrases.any_of(r"(?:please|bitte|can you|could you|s'il|por favor)\b")
 _OPENING = phrases.any_of(r"^(?:good|ok(?:ay)?|great|thanks|next|also|and|so|now)\b[.,:;]?\s*")
 _UNDONE = phrases.any_of(r"\b(?:let me|i'll|i need to|need to|should be|we need|want me to|would you like)\b")
-
-
 _HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
 _SLOTS = {
     KnowledgeType.BUG: ("Problem", "Cause", "Fix"),
@@ -131,10 +129,9 @@ def drafts_of(session: SessionClaims) -> list[Draft]:
         draft = _draft(claim, session)
         if draft is not None:
             draft.features = _features(draft, session)
-            draft.features["told"] = float(_is_told(claim))
-            draft.features["told and adopted"] = float(
-                _is_told(claim) and (claim.episode.conceded or bool(claim.episode.edits))
-            )
+            is_told = _is_told(claim)
+            is_adopted = claim.episode.conceded or bool(claim.episode.edits)
+            draft.features |= {"told": float(is_told), "told and adopted": float(is_told and is_adopted)}
             made.append(draft)
     _compare(made, session)
     return made
@@ -307,16 +304,9 @@ def _with_subject(said: str, claim: Claim, session: SessionClaims) -> str:
 
 def _neighbours(claim: Claim, session: SessionClaims, step: int) -> list[Claim]:
     """The next claims of the same event in one direction."""
-    found: list[Claim] = []
-    number = claim.number + step
-    while (
-        0 <= number < len(session.claims)
-        and session.claims[number].sentence.place == claim.sentence.place
-        and len(found) < 3
-    ):
-        found.append(session.claims[number])
-        number += step
-    return found
+    numbers = range(claim.number + step, claim.number + 4 * step, step)
+    nearby = [session.claims[number] for number in numbers if 0 <= number < len(session.claims)]
+    return [one for one in nearby if one.sentence.place == claim.sentence.place]
 
 
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
@@ -333,23 +323,15 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
             continue
         likeness = session.likeness(anchor, other)
         is_close = id(other) in close
-        is_answer = (
-            anchor.sentence.channel is Channel.USER
-            and other.episode is anchor.episode
-            and other.sentence.channel is Channel.REPLY
-        )
+        is_answer = anchor.sentence.channel is Channel.USER and other.sentence.channel is Channel.REPLY
+        is_answer = is_answer and other.episode is anchor.episode
         if likeness < _NEAR and not is_close and not (is_answer and likeness >= 0.12):
             continue
         if likeness >= _SAME or not _is_usable(other):
             continue
         role = _role(other)
-        value = (
-            0.2 * other.features["telling"]
-            + 0.6 * likeness
-            + 0.12 * is_close
-            + 0.1 * is_answer
-            + 0.08 * (role != "Also")
-        )
+        value = 0.2 * other.features["telling"] + 0.6 * likeness + 0.12 * is_close + 0.1 * is_answer
+        value += 0.08 * (role != "Also")
         rows.append((value, role, other))
     chosen: list[tuple[str, Claim]] = []
     room = _BODY_CHARS - len(draft.statement)
