@@ -190,15 +190,13 @@ def test_python_imports_as_the_command_does(
 
 
 def test_a_limit_leaves_the_rest_for_the_next_import(brain: Path, home: Path, tmp_path: Path) -> None:
-    topics = ["walnut", "granite", "harbour", "lantern", "meadow"]
     files = {
-        f"{name}.md": f"# All about {name}\n\n" + f"The {name} is what this page is about. " * 3 for name in topics
+        f"{name}.md": f"# {name}\n\n" + f"The {name} is what this is about. " * 3 for name in ("oak", "ash", "elm")
     }
     folder = write(tmp_path / "notes", files)
-    first = bring_in(folder, brain, home, limit=3)
-    assert len(first.changes) == 3 and first.waiting == 2
-    second = bring_in(folder, brain, home, limit=3)
-    assert len(second.changes) == 2 and second.known == 3 and second.branch == f"{first.branch}-2"
+    first, second = (bring_in(folder, brain, home, limit=2) for _ in "12")
+    assert (len(first.changes), first.waiting) == (2, 1)
+    assert (len(second.changes), second.known, second.branch) == (1, 2, f"{first.branch}-2")
 
 
 def test_what_cannot_be_imported_is_one_sentence(brain: Path, home: Path, tmp_path: Path) -> None:

@@ -22,54 +22,29 @@ from nugget.models import EventKind
 from nugget.sources import codex
 from nugget.sources.sessions import find_session_by_id, find_sessions, read_any
 
+GIT_AI, ENTIRE, LONG = "git-ai-fixtures", "gemini-cli-entire", "f7633853-6663-4dbb-bbf4-6159afa29df8"
 GOLDEN: dict[str, tuple[str, str, dict[str, int]]] = {
-    "git-ai-fixtures/codex-session-simple.jsonl": ("codex", CODEX_ID, {"prompt": 1, "file_edit": 1, "reply": 1}),
-    "git-ai-fixtures/codex-session-updated.jsonl": (
-        "codex",
-        CODEX_ID,
-        {"prompt": 1, "file_edit": 1, "command": 1, "reply": 1},
-    ),
-    "git-ai-fixtures/cursor-session-simple.jsonl": (
-        "cursor",
-        "cursor-session-simple",
-        {"prompt": 1, "reply": 3, "tool_call": 9, "file_edit": 1},
-    ),
-    "git-ai-fixtures/gemini-session-simple.jsonl": (
-        "gemini-cli",
-        "gemini-session-simple",
-        {"prompt": 1, "reply": 5, "file_edit": 2, "tool_call": 2},
-    ),
-    "git-ai-fixtures/opencode-storage/message/test-session-123": (
-        "opencode",
-        "test-session-123",
-        {"prompt": 1, "reply": 2, "file_edit": 1},
-    ),
-    "gemini-cli-entire/12cbfeaa512b.json": (
-        "gemini-cli",
-        "faff42ab-6ea5-4f78-b8c4-f7dd6272af08",
-        {"prompt": 2, "reply": 2, "tool_call": 1, "tool_result": 1, "file_edit": 1},
-    ),
-    "gemini-cli-entire/513fab7adf0b.json": (
-        "gemini-cli",
-        "fa4593e0-f7e1-4dd1-b656-da95fb4d60fa",
-        {"prompt": 1, "file_edit": 1, "reply": 1},
-    ),
-    "gemini-cli-entire/9c53780d06b7.json": (
-        "gemini-cli",
-        "f7633853-6663-4dbb-bbf4-6159afa29df8",
-        {"prompt": 1, "reply": 5, "file_edit": 1, "command": 3, "output": 3},
-    ),
-    "gemini-cli-entire/ab2b9748b105.json": (
-        "gemini-cli",
-        "f7633853-6663-4dbb-bbf4-6159afa29df8",
-        {"prompt": 1, "reply": 10, "file_edit": 1, "command": 6, "output": 6, "tool_call": 2, "tool_result": 2},
-    ),
-    "gemini-cli-entire/c945f262e88d.json": (
-        "gemini-cli",
-        "f7633853-6663-4dbb-bbf4-6159afa29df8",
-        {"prompt": 1, "reply": 2, "file_edit": 1},
-    ),
-}
+    f"{GIT_AI}/codex-session-simple.jsonl": ("codex", CODEX_ID, {"prompt": 1, "file_edit": 1, "reply": 1}),
+    f"{GIT_AI}/codex-session-updated.jsonl": (
+        "codex", CODEX_ID, {"prompt": 1, "file_edit": 1, "command": 1, "reply": 1}),
+    f"{GIT_AI}/cursor-session-simple.jsonl": (
+        "cursor", "cursor-session-simple", {"prompt": 1, "reply": 3, "tool_call": 9, "file_edit": 1}),
+    f"{GIT_AI}/gemini-session-simple.jsonl": (
+        "gemini-cli", "gemini-session-simple", {"prompt": 1, "reply": 5, "file_edit": 2, "tool_call": 2}),
+    f"{GIT_AI}/opencode-storage/message/test-session-123": (
+        "opencode", "test-session-123", {"prompt": 1, "reply": 2, "file_edit": 1}),
+    f"{ENTIRE}/12cbfeaa512b.json": (
+        "gemini-cli", "faff42ab-6ea5-4f78-b8c4-f7dd6272af08",
+        {"prompt": 2, "reply": 2, "tool_call": 1, "tool_result": 1, "file_edit": 1}),
+    f"{ENTIRE}/513fab7adf0b.json": (
+        "gemini-cli", "fa4593e0-f7e1-4dd1-b656-da95fb4d60fa", {"prompt": 1, "file_edit": 1, "reply": 1}),
+    f"{ENTIRE}/9c53780d06b7.json": (
+        "gemini-cli", LONG, {"prompt": 1, "reply": 5, "file_edit": 1, "command": 3, "output": 3}),
+    f"{ENTIRE}/ab2b9748b105.json": (
+        "gemini-cli", LONG,
+        {"prompt": 1, "reply": 10, "file_edit": 1, "command": 6, "output": 6, "tool_call": 2, "tool_result": 2}),
+    f"{ENTIRE}/c945f262e88d.json": ("gemini-cli", LONG, {"prompt": 1, "reply": 2, "file_edit": 1}),
+}  # fmt: skip
 
 
 @pytest.mark.proves("AGT-GOLDEN")
@@ -172,30 +147,18 @@ def test_gemini_commands_and_edits_carry_their_outcome(shared_data: Path) -> Non
 def test_what_gemini_weaves_in_is_no_prompt_and_its_folder_is_found_by_its_hash(tmp_path: Path) -> None:
     woven_in = "--- Content from referenced files ---\nx = 1\n--- End of content ---"
     failed = "Command: make\nDirectory: (root)\nOutput: (empty)\nError: no rule\nExit Code: 2\nSignal: 0"
+    edit = {"file_path": "/srv/my shop/a.py", "old_string": "x", "new_string": "y"}
+    printed = [{"functionResponse": {"response": {"output": failed}}}]
+    todos = {"todos": [{"description": "retry", "status": "pending"}]}
+    calls = [
+        {"id": "1", "name": "run_shell_command", "args": {"command": "make"}, "status": "success", "result": printed},
+        {"id": "2", "name": "write_todos", "args": todos},
+        {"id": "3", "name": "replace", "status": "error", "args": edit, "result": []},
+    ]
     messages = [
         {"type": "user", "content": "System: Please continue."},
         {"type": "user", "content": [{"text": f"explain @a.py\n{woven_in}"}]},
-        {
-            "type": "gemini",
-            "content": "",
-            "toolCalls": [
-                {
-                    "id": "1",
-                    "name": "run_shell_command",
-                    "args": {"command": "make"},
-                    "status": "success",
-                    "result": [{"functionResponse": {"response": {"output": failed}}}],
-                },
-                {"id": "2", "name": "write_todos", "args": {"todos": [{"description": "retry", "status": "pending"}]}},
-                {
-                    "id": "3",
-                    "name": "replace",
-                    "status": "error",
-                    "args": {"file_path": "/srv/my shop/a.py", "old_string": "x", "new_string": "y"},
-                    "result": [],
-                },
-            ],
-        },
+        {"type": "gemini", "content": "", "toolCalls": calls},
     ]
     project = hashlib.sha256(b"/srv/my shop").hexdigest()
     file = tmp_path / "session.json"

@@ -19,22 +19,13 @@ from nugget.sources.event_builder import patch_changes
 from nugget.sources.sessions import read_any
 
 
-def codex_call(name: str, arguments: object, output: object, number: int) -> list[dict[str, Any]]:
-    call_id, custom = f"call_{number}", isinstance(arguments, str)
-    call = (
-        {"type": "custom_tool_call", "input": arguments}
-        if custom
-        else {"type": "function_call", "arguments": json.dumps(arguments)}
-    )
+def codex_call(name: str, given: object, output: object, number: int) -> list[dict[str, Any]]:
+    call_id = f"call_{number}"
+    custom = {"type": "custom_tool_call", "input": given}
+    call = custom if isinstance(given, str) else {"type": "function_call", "arguments": json.dumps(given)}
     printed = {"type": f"{call['type']}_output", "call_id": call_id, "output": output}
-    return [
-        {
-            "timestamp": "2026-02-11T05:53:34Z",
-            "type": "response_item",
-            "payload": {"name": name, "call_id": call_id} | call,
-        },
-        {"timestamp": "2026-02-11T05:53:35Z", "type": "response_item", "payload": printed},
-    ]
+    about = {"timestamp": "2026-02-11T05:53:34Z", "type": "response_item"}
+    return [about | {"payload": {"name": name, "call_id": call_id} | call}, about | {"payload": printed}]
 
 
 @pytest.mark.proves("AGT-COMMANDS")

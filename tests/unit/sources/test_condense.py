@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nugget.models import Event, EventKind, Session
 from nugget.sources.claude_code import read_session
-from nugget.sources.condense import clip, condense, exchanges, plain, windows
+from nugget.sources.condense import condense, exchanges, plain, windows
 from nugget.sources.speakers import SAID_BY
 
 
@@ -114,8 +114,3 @@ def test_a_failed_command_shows_its_exit_code_and_the_end_of_its_output() -> Non
 
 def test_terminal_codes_and_overwritten_progress_are_removed() -> None:
     assert plain("\x1b[31mred\x1b[0m\r\nRebasing (1/3)\rRebasing (3/3)\n\n\n\nend") == "red\nRebasing (3/3)\n\nend"
-
-
-@given(st.text(max_size=400), st.integers(1, 300))
-def test_a_clipped_text_fits(text: str, max_chars: int) -> None:
-    assert len(clip(text, max_chars)) <= max(max_chars, 0) or len(text.strip()) <= max_chars
