@@ -137,24 +137,25 @@ def _read(path: Path, bound: Import) -> tuple[int, list[Note], list[LeftOut], Co
         if isinstance(found, LeftOut):
             left_out.append(found)
             continue
-        is_database, is_export = found.path.endswith(DATABASE_ENDINGS), found.path.endswith(EXPORT_ENDINGS)
+        name, file = found
+        is_database, is_export = name.endswith(DATABASE_ENDINGS), name.endswith(EXPORT_ENDINGS)
         try:
-            text = read_database(found.file) if is_database else read_text(found)
+            text = read_database(file) if is_database else read_text(file)
             if (is_database or is_export) and path.is_dir() and not may_be_export(text):
                 continue  # a folder holds JSON and databases of all kinds; only what may be an export is worth a word
             files += 1
             redacted = redact(text, allow=allow)
             counts.update(redacted.counts)
             read = notes_of_export if is_database or is_export else notes_of_page
-            for note in list(read(redacted.text, path=found.path)):
+            for note in list(read(redacted.text, path=name)):
                 if isinstance(note, LeftOut):
                     left_out.append(note)
                 else:
                     notes.setdefault(note.key, note)
         except NuggetError as error:
-            left_out.append(LeftOut(path=found.path, reason=str(error)))
+            left_out.append(LeftOut(path=name, reason=str(error)))
         except Exception as error:
-            left_out.append(LeftOut(path=found.path, reason=reason_of(error)))
+            left_out.append(LeftOut(path=name, reason=reason_of(error)))
     return files, list(notes.values()), left_out, counts
 
 

@@ -131,22 +131,14 @@ class Page:
         return self.path.rpartition("/")[2].rpartition(".")[0] or self.path.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFile:
-    """A file to be read. `path` starts with the name of what is imported, and has `/`."""
+def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[tuple[str, Path] | LeftOut]:
+    """Yield (path, file) of all that may hold notes; the path starts with the name of what is imported, and has `/`.
 
-    path: str
-    file: Path
-
-
-def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[FoundFile | LeftOut]:
-    """Yield every file that may hold notes, and what was left out for a reason.
-
-    Links are not followed, hidden folders and those of tools and templates not entered, and ignore files are honoured,
-    as in canon. Raises UsageError if `root` is not a file or folder.
+    What is left out is yielded with the reason. Links are not followed, hidden folders and those of tools and templates
+    not entered, and ignore files are honoured, as in canon. Raises UsageError if `root` is not a file or folder.
     """
     if root.is_file():
-        yield FoundFile(path=f"{root.resolve().parent.name}/{root.name}", file=root)
+        yield f"{root.resolve().parent.name}/{root.name}", root
         return
     if not root.is_dir():
         raise UsageError(f"{root} {'is not a file or folder' if os.path.lexists(root) else 'does not exist'}.")
@@ -160,20 +152,20 @@ def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[FoundFile
         elif exclude and is_excluded(file, exclude):
             yield LeftOut(path=f"{name}/{path}", reason="is excluded (capture.exclude_paths)")
         else:
-            yield FoundFile(path=f"{name}/{path}", file=Path(file))
+            yield f"{name}/{path}", Path(file)
     if walk.ignored:
         yield LeftOut(path=name, reason=f"{counted(walk.ignored, 'path')} left out by {', '.join(IGNORE_FILES)}")
     for problem in (*walk.problems, *walk.left_out):
         yield LeftOut(path=Path(name, os.path.relpath(problem.path, root)).as_posix(), reason=problem.reason)
 
 
-def read_text(found: FoundFile) -> str:
+def read_text(file: Path) -> str:
     """Return the text of a file. Raises KnowledgeError with the reason if it has none."""
-    limit = MAX_EXPORT_BYTES if found.path.endswith(EXPORT_ENDINGS) else MAX_NOTE_BYTES
+    limit = MAX_EXPORT_BYTES if file.name.endswith(EXPORT_ENDINGS) else MAX_NOTE_BYTES
     try:
-        if not found.file.is_file():
+        if not file.is_file():
             raise KnowledgeError("is not an ordinary file")
-        with found.file.open("rb") as opened:
+        with file.open("rb") as opened:
             content = opened.read(limit + 1)
         text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except OSError as error:

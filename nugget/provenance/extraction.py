@@ -27,7 +27,7 @@ from nugget.redaction import allow_list, is_excluded_project, redact, redact_ses
 from nugget.sources import nugget_store as store
 from nugget.sources.files import session_file as describe_file
 from nugget.sources.files import split_locator
-from nugget.sources.session_workspaces import ReadState, WorkspaceFinder
+from nugget.sources.session_workspaces import SeenSessions, WorkspaceFinder
 from nugget.sources.sessions import read_any
 
 if TYPE_CHECKING:
@@ -87,14 +87,14 @@ def extract_sessions(
 
     Sessions of other workspaces have no outcome. One that fails stops nothing.
     """
-    seen, finder = ReadState.load(extractor.home), WorkspaceFinder(extractor.home)
+    seen, finder = SeenSessions.load(extractor.home), WorkspaceFinder(extractor.home)
     method = "generative" if extractor.llm is not None else "heuristic"
     # A checkout that got a remote is a new workspace: what was read before tells nothing.
     is_new = workspace is not None and not store.provenance_folder(extractor.home, workspace).is_dir()
     try:
         for number, file in enumerate(found):
             progress("Extracting", number, len(found))
-            known, how = None if extractor.force or is_new else seen.workspaces(file), seen.how(file)
+            known, how = (None, "") if extractor.force or is_new else seen.find(file)
             if known is not None and workspace is not None and workspace not in known:
                 continue
             is_kept = any(store.session_file(extractor.home, one, file.id).is_file() for one in known or ())

@@ -74,7 +74,7 @@ def _top(folder: Path) -> Path | None:
 
 
 @dataclass(slots=True)
-class ReadState:
+class SeenSessions:
     """The sessions read for provenance, by locator: [size, mtime, version, workspaces, how].
 
     `how` is the method of extraction, `nothing` if nothing is kept of the session, empty if it is of other workspaces.
@@ -84,7 +84,7 @@ class ReadState:
     entries: dict[str, list[Any]] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, home: Path) -> ReadState:
+    def load(cls, home: Path) -> SeenSessions:
         """Load the state of earlier runs, empty at first."""
         file = home / "provenance" / "seen.json"
         try:
@@ -93,17 +93,12 @@ class ReadState:
             entries = {}
         return cls(file, {key: one for key, one in entries.items() if isinstance(one, list) and len(one) == 5})
 
-    def workspaces(self, found: SessionFile) -> list[str] | None:
-        """Return the workspaces of a session that has not changed since it was read; None if it has to be read."""
+    def find(self, found: SessionFile) -> tuple[list[str] | None, str]:
+        """Return the workspaces of a session and how it was extracted; None if it has to be read (again)."""
         entry = self.entries.get(found.locator)
         if entry is None or entry[:3] != [found.size, found.mtime, VERSION] or not isinstance(entry[3], list):
-            return None
-        return entry[3]
-
-    def how(self, found: SessionFile) -> str:
-        """Return how the session was extracted; empty if it was not."""
-        entry = self.entries.get(found.locator)
-        return str(entry[4]) if entry is not None else ""
+            return None, ""
+        return entry[3], str(entry[4])
 
     def note(self, found: SessionFile, workspaces: Iterable[str], *, how: str) -> None:
         """Remember a session as read."""
