@@ -82,7 +82,7 @@ def headings_of(body: str) -> list[tuple[int, str, int]]:
 
 
 def body_below_title(body: str) -> str:
-    """The body without the `# Title` that it begins with."""
+    """Return the body without the `# Title` that it begins with."""
     first = _FIRST_H1.match(body)
     return (body[first.end() :] if first else body).strip()
 
@@ -166,7 +166,7 @@ def _without_closing(heading: str) -> str:
 
 
 def _normalise(text: str) -> str:
-    """Line ends as markdown-it-py counts them."""
+    """Return a text with line ends as markdown-it-py counts them."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
@@ -185,7 +185,7 @@ def _common(paths: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 def _sections(
     lines: Sequence[str], tokens: Sequence[Token], *, title: str, count_tokens: CountTokens
 ) -> Iterator[_Section]:
-    """The sections in order, without those that are only a heading above a deeper one."""
+    """Yield the sections in order, without those that are only a heading above a deeper one."""
     root = _one_line(title)
     path: list[tuple[int, str]] = []
     blocks: list[tuple[int, int]] = []
@@ -228,7 +228,7 @@ def _sections(
 
 
 def _join_small(sections: Sequence[_Section], limits: ChunkLimits) -> list[list[_Section]]:
-    """Runs of sections that become one passage each."""
+    """Return the runs of sections that become one passage each."""
     groups: list[list[_Section]] = []
     sizes: list[int] = []
     for section in sections:

@@ -62,7 +62,7 @@ class Cutter:
         return max(1, int(self.limits.max_tokens * (1 - self.limits.overlap)))
 
     def blocks(self, starts: Sequence[tuple[int, int]], start: int, end: int, token_end: int) -> Iterator[Block]:
-        """The atoms of lines `start` to `end`, in which blocks start at the given (line, token) indexes."""
+        """Yield the atoms of lines `start` to `end`, in which blocks start at the given (line, token) indexes."""
         yield from self.gap(start, starts[0][0] if starts else end)
         for (from_line, from_token), (to_line, to_token) in itertools.pairwise([*starts, (end, token_end)]):
             block_end = (self.tokens[from_token].map or [0, to_line])[1]
@@ -73,12 +73,12 @@ class Cutter:
                 yield from self.block(from_line, to_line, from_token, to_token)
 
     def gap(self, start: int, end: int) -> Iterator[Block]:
-        """The atoms of lines that belong to no block, such as link definitions."""
+        """Yield the atoms of lines that belong to no block, such as link definitions."""
         if any(map(str.strip, self.lines[start:end])):
             yield from self.text("\n".join(self.lines[start:end]) + "\n", (_AFTER_LINE,))
 
     def block(self, start: int, end: int, token_start: int, token_end: int) -> Iterator[Block]:
-        """The atoms of one block: itself, or the blocks in it, or its lines or sentences."""
+        """Yield the atoms of one block: itself, or the blocks in it, or its lines or sentences."""
         text = "\n".join(self.lines[start:end]) + "\n"
         token, size = self.tokens[token_start], self.count_tokens(text)
         if size <= (max(self.room, self.limits.max_code_tokens) if token.type == "fence" else self.room):
@@ -102,7 +102,7 @@ class Cutter:
             yield from self.text(text, boundaries, is_prose=is_prose)
 
     def fence(self, text: str, token: Token) -> Iterator[Block]:
-        """A code fence cut at its lines, closed and opened again at each cut."""
+        """Yield a code fence cut at its lines, closed and opened again at each cut."""
         first, _, inside = text.partition("\n")
         margin = re.sub(r"[^\s>]", " ", first[: first.find(token.markup)])
         code = inside.rstrip()
@@ -118,7 +118,7 @@ class Cutter:
         )
 
     def framed(self, inside: str, *, first: str, opening: str, closing: str = "", last: str = "") -> Iterator[Block]:
-        """Lines cut into even parts between `opening` and `closing` (at the ends of the whole, as they are there)."""
+        """Yield lines cut into even parts between `opening` and `closing` (at the ends of the whole, as they are there)."""
         frame = self.count_tokens(opening) + self.count_tokens(closing)
         room = max(self.limits.max_tokens // 2, self.limits.max_tokens - frame)
         atoms = list(self.text(inside, (_AFTER_LINE,), room=room))
@@ -141,7 +141,7 @@ class Cutter:
     def text(
         self, text: str, boundaries: Sequence[re.Pattern[str]], *, room: int | None = None, is_prose: bool = False
     ) -> Iterator[Block]:
-        """Text cut at the first kind of boundary, and what is then still too long at the next; at last anywhere."""
+        """Yield a text cut at the first kind of boundary, and what is then still too long at the next; at last anywhere."""
         size, room = self.count_tokens(text), room or self.room
         if size <= room:
             yield Block(text=text, size_tokens=size, is_prose=is_prose)
@@ -152,7 +152,7 @@ class Cutter:
             yield from self.anywhere(text, max(1, len(text) * room // size), room=room, is_prose=is_prose)
 
     def anywhere(self, text: str, chars_per_room: int, *, room: int, is_prose: bool) -> Iterator[Block]:
-        """Text cut between words, or between characters if it has none (CJK, base64)."""
+        """Yield a text cut between words, or between characters if it has none (CJK, base64)."""
         start = 0
         while start < len(text):
             end = min(len(text), start + chars_per_room)
@@ -174,7 +174,7 @@ def _split_after(text: str, boundary: re.Pattern[str]) -> list[str]:
 
 
 def pack(atoms: Sequence[Block], *, limits: ChunkLimits, count_tokens: CountTokens) -> Iterator[str]:
-    """Fill texts with atoms, in order, each starting with the end of the one before."""
+    """Yield texts filled with atoms, in order, each starting with the end of the one before."""
     overlap_tokens = int(limits.max_tokens * limits.overlap)
     runs: list[list[Block]] = []
     sizes: list[int] = []
@@ -199,7 +199,7 @@ def pack(atoms: Sequence[Block], *, limits: ChunkLimits, count_tokens: CountToke
 
 
 def _ending(prose: str, *, budget_tokens: int, count_tokens: CountTokens) -> str:
-    """The last sentences (else words) of a text that fit in the budget, never all of it."""
+    """Return the last sentences (else words) of a text that fit in the budget, never all of it."""
     if budget_tokens < 1:
         return ""
     for boundary in (_AFTER_SENTENCE, _AFTER_LINE, _AFTER_WORD):
@@ -215,5 +215,5 @@ def _ending(prose: str, *, budget_tokens: int, count_tokens: CountTokens) -> str
 
 
 def trim(text: str) -> str:
-    """The text without blank lines at its start and white space at its end."""
+    """Return the text without blank lines at its start and white space at its end."""
     return _LEADING_BLANK_LINES.sub("", text.rstrip())

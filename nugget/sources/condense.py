@@ -135,7 +135,7 @@ def _event_text(event: Event, max_chars: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Terminal output without colour codes, progress lines overwritten by a carriage return, and empty runs."""
+    """Return terminal output without colour codes, progress lines overwritten by a carriage return, and empty runs."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if "\r" in text:
