@@ -32,7 +32,7 @@ from nugget.evaluation import metrics
 from nugget.models import Depth, Filter, KnowledgeType, Query, Relation, RelationType, SourceName, Unit
 
 CONVERSATIONS = Path(__file__).resolve().parent / "conversations"
-MODES = ("bm25", "vectors", "rrf", "default")
+MODES = ("bm25", "vectors", "rrf", "default", "shipped")
 METRICS = ("ndcg@10", "recall@1", "recall@5", "recall@10", "mrr@10")
 _DEPTH = 10
 _CHUNKS = 200
@@ -113,6 +113,7 @@ def asking(brain: Path, scope: Scope) -> Iterator[dict[str, Callable[[str], list
         "vectors": Settings(),
         "rrf": Settings(retrieval=plain),
         "default": Settings(),
+        "shipped": Settings(),
     }
     with ExitStack() as stack:
         opened = {
@@ -120,7 +121,7 @@ def asking(brain: Path, scope: Scope) -> Iterator[dict[str, Callable[[str], list
             for mode, settings in chosen.items()
         }
         opened["default"].sync()
-        order = {mode: vector_order if mode == "vectors" else api_order for mode in MODES}
+        order = dict.fromkeys(MODES, api_order) | {"vectors": vector_order, "shipped": shipped_order}
         for mode in MODES:
             order[mode](opened[mode], "warm up", names)
         yield {mode: partial(order[mode], opened[mode], names=names) for mode in MODES}
@@ -130,6 +131,11 @@ def api_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str
     """The documents as `ask` orders them."""
     bundle = brain.ask(Query(question, limit=_DEPTH, budget_tokens=10**9, depth=Depth.SUMMARY), fresh=False)
     return [names[hit.unit.id] for hit in bundle.hits]
+
+
+def shipped_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str]:
+    """The documents of an answer within the usual limit and budget."""
+    return [names[hit.unit.id] for hit in brain.ask(question, fresh=False).hits]
 
 
 def vector_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str]:
