@@ -234,7 +234,7 @@ def fitted(lines: Sequence[str], options: BundleOptions, *, last: Sequence[str] 
 def _scored(
     candidates: Sequence[Finding], matches: Mapping[str, set[int]], near: Mapping[int, float], profile: Profile
 ) -> list[Finding]:
-    """Return all candidates with scores and reasons, the best first; of equal ones the later, then that read later."""
+    """Give all candidates scores and reasons; return them the best first, of equal ones the later."""
     standing = {
         word: [one for one in candidates if one.id in rows or one.command in rows] for word, rows in matches.items()
     }
@@ -244,7 +244,6 @@ def _scored(
     mass = sum(weights.values()) or 1.0
     times = [one.ts_ms for one in candidates]
     begin, span = min(times, default=0), max(1, max(times, default=0) - min(times, default=0))
-    scored = []
     for one in candidates:
         own = [word for word, rows in matches.items() if one.id in rows]
         lent = [word for word, rows in matches.items() if one.command in rows and one.id not in rows]
@@ -256,12 +255,12 @@ def _scored(
         value = profile.weights[one.category] * (_ABOUT * about + _SALIENT * salience + _RECENT * recency)
         value *= 1.0 if about else _OFF_SUBJECT
         value *= profile.plain_share if one.category == "output" and "failing" not in one.marks else 1.0
-        reasons = (
+        one.score = round(min(1.0, value), 4)
+        one.reasons = (
             *(f"matches {word}" for word in own), *one.reasons, *(f"belongs to {word}" for word in lent),
             *(["near in meaning"] if one.id in near else []), *(["latest"] if recency > _LATEST else []),
         )  # fmt: skip
-        scored.append(replace(one, score=round(min(1.0, value), 4), reasons=reasons))
-    return sorted(scored, key=lambda one: (-one.score, -one.ts_ms, -one.id))
+    return sorted(candidates, key=lambda one: (-one.score, -one.ts_ms, -one.id))
 
 
 def _selected(scored: Sequence[Finding], caps: Mapping[str, int]) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from nugget.errors import UsageError
@@ -32,7 +32,7 @@ class Profile:
     plain_share: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Finding:
     """A row of a session's logs that may answer a question, later with its score (0..1) for that question.
 
@@ -203,9 +203,9 @@ def _made(
     speech = store.speech_of(connection, [row[0] for row in rows])
     made = {}
     for one in filter(None, map(make, rows)):
-        speaker, origin = speech[one.id]
-        session = names.get(store.session_key_of(one.id), "")
-        made[one.id] = replace(one, session=session, speaker=speaker, origin=origin)
+        one.speaker, one.origin = speech[one.id]
+        one.session = names.get(store.session_key_of(one.id), "")
+        made[one.id] = one
     return made
 
 

@@ -24,7 +24,6 @@ _MAX_WORDS = 64
 _FEWEST_LETTERS, _MOST_LETTERS = 9, 40
 """Of a compound; longer words are hashes and tokens."""
 
-_TELLING = 1 << 40
 _MOST_PIECES = 6
 """A word of more pieces is a hash or a key; its pieces would tell nothing."""
 _MIXED = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[a-zA-Z]\d")
@@ -52,9 +51,7 @@ STOP_WORDS = frozenset(
 
 def chunk_columns(title: str, tags: Sequence[str], breadcrumb: str, text: str) -> tuple[str, str, str]:
     """Return the (title, body, parts) of a chunk as they are indexed; tags count as title, headings as body."""
-    named = " ".join((title, *tags))
-    body = f"{breadcrumb.removeprefix(title)}\n{text}"
-    return named, body, " ".join(parts_of(f"{named}\n{body}"))
+    return unit_columns(title, tags, f"{breadcrumb.removeprefix(title)}\n{text}")
 
 
 def unit_columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, str]:
@@ -65,11 +62,11 @@ def unit_columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, 
 
 def parts_of(text: str) -> list[str]:
     """Return the extra tokens of a text: see the top of this module."""
-    tokens = text.split()
-    parts = list(chain.from_iterable(map(_pieces_in, tokens)))
-    telling, words = divmod(sum(map(_compounding_and_words_in, tokens)), _TELLING)
-    if telling and telling * 12 >= words:
-        for word in _WORD.findall(text):
+    parts = list(chain.from_iterable(map(_pieces_in, text.split())))
+    words = _WORD.findall(text)
+    compounding = sum(word in _COMPOUNDING for word in text.lower().split())
+    if compounding and compounding * 12 >= len(words):
+        for word in words:
             if _FEWEST_LETTERS <= len(word) <= _MOST_LETTERS and word.isalpha():
                 parts += [word[start:] for start in range(4, len(word) - 4)]
                 parts += [word[:end] for end in range(5, len(word) - 3)]
@@ -97,16 +94,6 @@ def _few_pieces_in(token: str) -> tuple[str, ...]:
 def _pieces_in(token: str) -> tuple[str, ...]:
     """Return the pieces of the words in what stands between spaces."""
     return tuple(piece for word in _WORD.findall(token) for piece in (*pieces(word), *last_characters(word)))
-
-
-@lru_cache(maxsize=1 << 16)
-def _compounding_and_words_in(token: str) -> int:
-    """Return how many words of a token tell a compounding language, times _TELLING, plus how many words it has.
-
-    One number, so that a text is added up without a step of Python for each token.
-    """
-    words = _WORD.findall(token)
-    return len(words) + _TELLING * sum(word.lower() in _COMPOUNDING for word in words)
 
 
 def pieces(word: str) -> list[str]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
 _ROWS_A_READ = 8192
-_FILTERS_KEPT = 8
 
 UnitCosines: TypeAlias = tuple[float, float, float | None]
 """With the nearest chunk of a unit, with the unit as a whole, and with its title (None if it has none of its own)."""
@@ -85,7 +84,6 @@ class Snapshot:
         self.generation = generation
         self.unit_of: dict[int, int] = {}
         self._runs: dict[int, int] = {}
-        self._rows: dict[tuple[object, ...], NDArray[np.intp]] = {}
         self._last: tuple[Vector, NDArray[np.float32], NDArray[np.float32]] | None = None
         starts: list[int] = []
         blocks: list[Any] = []
@@ -161,17 +159,11 @@ class Snapshot:
     def _allowed(
         self, connection: sqlite3.Connection, allowed_sql: str, parameters: Sequence[object]
     ) -> NDArray[np.intp]:
-        """Return the rows of the chunks that a SELECT of keys admits; those of the last filters are kept."""
+        """Return the rows of the chunks that a SELECT of keys admits."""
         import numpy as np
 
-        rows = self._rows.get((allowed_sql, *parameters))
-        if rows is None:
-            keys = np.array([row[0] for row in connection.execute(allowed_sql, parameters)], dtype=np.int64)
-            rows = np.flatnonzero(np.isin(self._keys, keys))
-            if len(self._rows) >= _FILTERS_KEPT:
-                self._rows.clear()
-            self._rows[(allowed_sql, *parameters)] = rows
-        return rows
+        keys = np.array([row[0] for row in connection.execute(allowed_sql, parameters)], dtype=np.int64)
+        return np.flatnonzero(np.isin(self._keys, keys))
 
 
 def _cosine(distance: float) -> float:

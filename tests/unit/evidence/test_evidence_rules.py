@@ -107,17 +107,12 @@ def test_another_target_neither_joins_nor_fixes_an_incident(logs: Logs) -> None:
 
 @pytest.mark.proves("EVI-INCIDENTS")
 @pytest.mark.parametrize(
-    "command", ["grep -rn foo src", "diff a b", "git log | grep nothing", "which fish", "[ -f x ]"]
+    ("command", "code"), [("grep -rn foo src", 1), ("git log | grep nothing", 1), ("[ -f x ]", 1), ("tail -f log", 130)]
 )
-def test_a_search_that_finds_nothing_is_no_incident(logs: Logs, command: str) -> None:
-    logs.run("s", 1000, command, 1)
-    logs.ingest("s")
-    assert logs.ask("s", "what failed").incidents == ()
-
-
-@pytest.mark.proves("EVI-INCIDENTS")
-def test_a_command_stopped_by_hand_is_no_incident(logs: Logs) -> None:
-    logs.run("s", 1000, "tail -f log", 130)
+def test_a_search_without_result_and_a_command_stopped_by_hand_are_no_incidents(
+    logs: Logs, command: str, code: int
+) -> None:
+    logs.run("s", 1000, command, code)
     logs.ingest("s")
     assert logs.ask("s", "what failed").incidents == ()
 
@@ -210,29 +205,6 @@ def test_excluded_projects_paths_and_secrets_of_agents_sessions_are_not_stored(l
     assert logs.ask("two", "what went wrong").candidate_count == 0
 
 
-@pytest.mark.proves("EVI-INCIDENTS")
-def test_a_tools_failure_says_each_thing_once(logs: Logs, tmp_path: Path) -> None:
-    missing = "<tool_use_error>String to replace not found in file.</tool_use_error>"
-    calls = [
-        ("Edit", {"file_path": "/srv/shop/a.py", "old_string": "a", "new_string": "b"}, missing, True),
-        ("WebFetch", {"url": "https://example.com"}, "Request failed with status code 403", True),
-    ]
-    ingest(logs.index, transcript(tmp_path / "one.jsonl", calls), settings=Settings(), now=NOW)
-    found = {one.facts["title"]: one.facts["summary"] for one in logs.ask("one", "what went wrong").incidents}
-    assert found == {
-        "Edit failed: a.py": ("String to replace not found in file.",),
-        "WebFetch failed: Request failed with status code 403": (),
-    }
-
-
-@pytest.mark.proves("EVI-SESSIONS")
-def test_a_call_that_the_person_refused_is_no_failure(logs: Logs, tmp_path: Path) -> None:
-    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
-    calls = [("Edit", {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}, refused, True)]
-    ingest(logs.index, transcript(tmp_path / "one.jsonl", calls), settings=Settings(), now=NOW)
-    assert logs.ask("one", "what went wrong").incidents == ()
-
-
 @pytest.mark.proves("EVI-SPEED")
 def test_of_a_long_session_a_bounded_number_of_rows_is_looked_at(logs: Logs) -> None:
     lines = []
@@ -246,13 +218,3 @@ def test_of_a_long_session_a_bounded_number_of_rows_is_looked_at(logs: Logs) -> 
     assert "module3" in bundle.context_text
     assert bundle.candidate_count < 1000
     assert not logs.ingest("s").bytes_read
-
-
-@pytest.mark.proves("EVI-SHELL-BOUNDED")
-def test_output_that_keeps_coming_does_not_fill_the_index(logs: Logs) -> None:
-    for part in range(10):
-        logs.write("s", "stdout.log", "".join(f"line {part} {number}\n" for number in range(6000)) + "error: bad\n")
-        logs.ingest("s")
-    counts = dict(logs.index.execute("SELECT is_failure, count(*) FROM pane_output GROUP BY is_failure").fetchall())
-    assert counts == {0: 30_000, 1: 10}
-    assert logs.ask("s", "what printed line").selected

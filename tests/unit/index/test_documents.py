@@ -144,39 +144,12 @@ def test_a_file_that_cannot_be_taken_is_a_problem_and_stops_no_other(
     assert [problem.path for problem in synced(folder, connection).problems] == ["a.txt", "pipe.txt"]
 
 
-def test_a_file_that_is_written_while_it_is_read_is_taken_next_time(
-    folder: Path, connection: sqlite3.Connection
-) -> None:
-    (folder / "a.txt").write_text("a1 grows")
-    assert synced(folder, connection).problems == ()
-    assert ids(connection) == ["b1"]
-    (folder / "a.txt").write_text("a1 quiet")
-    synced(folder, connection)
-    assert ids(connection) == ["a1", "b1"]
-
-
 def test_an_id_belongs_to_one_file_until_that_file_is_gone(folder: Path, connection: sqlite3.Connection) -> None:
     (folder / "b.txt").write_text("a1 the same id")
     assert "the id a1 is there already, in a.txt" in str(synced(folder, connection).problems)
     (folder / "a.txt").unlink()
     assert synced(folder, connection).problems == ()
     assert stored.unit_path(connection, CANON, "a1") == "b.txt"
-
-
-def test_vectors_come_from_the_model_once_and_from_the_cache_after(
-    folder: Path, connection: sqlite3.Connection
-) -> None:
-    embedder = Counting()
-    result = synced(folder, connection, embedder)
-    assert result.embedded == embedder.embedded - 1, "one to see whether the model can be had"
-    assert vectors(connection) == (3, 3)
-    assert stored.meta(connection, "embedding_model") == "counting"
-    before = embedder.embedded
-    (folder / "c.txt").write_text((folder / "a.txt").read_text().replace("a1", "c1").replace("a2", "c2"))
-    (folder / "a.txt").unlink()
-    (folder / "b.txt").rename(folder / "d.txt")
-    moved = synced(folder, connection, embedder)
-    assert (moved.cached, embedder.embedded - before) == (4, 2), "only c1 and c2 are named anew"
 
 
 def test_an_interrupted_embedding_goes_on_where_it_was(folder: Path, connection: sqlite3.Connection) -> None:
@@ -189,12 +162,3 @@ def test_an_interrupted_embedding_goes_on_where_it_was(folder: Path, connection:
     assert synced(folder, connection, later).without_vectors is None
     assert vectors(connection) == (3, 3)
     assert later.embedded == 6 - (3 - 1), "what was made before the model went is not made again"
-
-
-def test_another_model_takes_over_only_when_it_can_be_had(folder: Path, connection: sqlite3.Connection) -> None:
-    synced(folder, connection, Counting())
-    refused = synced(folder, connection, Counting("better", reachable=0))
-    assert refused.without_vectors == "the model is out of reach"
-    assert (stored.meta(connection, "embedding_model"), vectors(connection)) == ("counting", (3, 3))
-    synced(folder, connection, Counting("better"))
-    assert (stored.meta(connection, "embedding_model"), vectors(connection)) == ("better", (3, 3))

@@ -61,27 +61,6 @@ def test_a_snapshot_in_memory_finds_what_a_scan_of_the_file_finds(tmp_path: Path
                 assert index.unit_cosines(question, [1, 2]) == {1: (pytest.approx(near[0][1]), 0.0, None)}
 
 
-@pytest.mark.proves("INDEX-NUMPY")
-def test_numpy_and_sql_give_the_same_cosines_of_units(tmp_path: Path) -> None:
-    file = tmp_path / "index.db"
-    chance = np.random.default_rng(7)
-    vectors = chance.standard_normal((40, 8)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    with closing(create(file)) as connection, write_transaction(connection):
-        for number in range(8):
-            chunks = [chunk("text", position) for position in range(3)]
-            title = "Some title" if number % 2 else ""
-            of_unit = list(vectors[5 * number :][: 3 + 1 + bool(title)])
-            put(connection, unit(number, title=title), chunks, of_unit)
-    with closing(Index(file, resident=True)) as resident, closing(Index(file)) as asking:
-        keys = list(stored.unit_keys(asking.connection, asking.unit_ids(), SourceName.BRAIN).values())
-        for question in vectors[::3]:
-            by_numpy, by_sql = (index.unit_cosines(question, [*keys, 999]) for index in (resident, asking))
-            assert by_numpy.keys() == by_sql.keys() == set(keys)
-            for key in keys:
-                assert by_numpy[key] == pytest.approx(by_sql[key], abs=1e-6)
-
-
 @pytest.mark.proves("INDEX-NUMPY", "INDEX-EXTENSION")
 def test_sqlite_vec_loads_both_ways(tmp_path: Path) -> None:
     with closing(connect(tmp_path / "x.db")) as connection:
@@ -207,13 +186,6 @@ def test_a_single_character_of_an_unspaced_script_is_asked_as_the_beginning_of_a
     assert parts_of("检索功能 in Docker部署") == ["检索", "索功", "功能", "能", "部署", "Docker", "署"]
     assert question_words("检索功能") == ["检索", "索功", "功能"], "the last one alone would find too much"
     assert match_any(["索", "检索", "x"]) == '"索"* OR "检索" OR "x"'
-
-
-@pytest.mark.proves("TEXT-IDENTIFIERS")
-def test_german_compounds_are_indexed_by_heads_and_tails() -> None:
-    parts = parts_of("Die Datenbankverbindung ist nicht offen und der Dienst wartet.")
-    assert {"verbindung", "Datenbank"} <= set(parts)
-    assert "connect" not in parts_of("The reconnection of the database is slow.")
 
 
 @pytest.mark.proves("TEXT-QUESTION")

@@ -18,7 +18,6 @@ from nugget.index.fulltext import terms_of
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, SourceName, Unit
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
-from nugget.text import parse_day
 
 TODAY = date(2026, 11, 21)
 
@@ -116,25 +115,6 @@ def test_filters_are_read_wherever_they_stand() -> None:
         types=("decision", "bug"), domains=("go",), tags=("redis", "a b"), paths=("src/",),
         sessions=("4f1c",), sources=(SourceName.CANON,), since=date(2026, 1, 1),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "last", "day"),
-    [
-        ("2026-01-31", False, date(2026, 1, 31)),
-        ("2026-02", True, date(2026, 2, 28)),
-        ("2025", True, date(2025, 12, 31)),
-        ("2w", False, date(2026, 11, 7)),
-        ("24h", False, date(2026, 11, 20)),
-        ("25h", False, date(2026, 11, 19)),
-        ("9999y", False, date(1, 1, 2)),
-        ("2026-02-30", False, None),
-        ("9999", True, None),
-        ("soon", False, None),
-    ],
-)
-def test_days_are_read_as_people_write_them(text: str, last: bool, day: date | None) -> None:
-    assert parse_day(text, today=TODAY, last=last) == day
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from commands import Nugget
 from sync_stage import CACHE_FILE, unit
 
 from nugget.app import Brain
@@ -189,30 +188,6 @@ def test_a_damaged_or_foreign_index_is_rebuilt_and_told_in_one_line(
         assert healed.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@pytest.mark.proves("SYNC-CORRUPT")
-@pytest.mark.parametrize("change", ["UPDATE relationships SET relation_type = 'x'", "UPDATE units SET created = 'x'"])
-def test_damage_that_shows_only_in_an_answer_is_healed_by_it(
-    brain: Path, synced: Callable[..., SyncResult], change: str
-) -> None:
-    question = "when must the cache be invalidated"
-    with Brain(brain) as opened:
-        before = [hit.unit.id for hit in opened.ask(question).hits]
-    with closing(sqlite3.connect(brain / ".nugget/index.db", isolation_level=None)) as other:
-        assert other.execute(change).rowcount
-    with Brain(brain) as opened:
-        assert [hit.unit.id for hit in opened.ask(question).hits] == before
-
-
-@pytest.mark.proves("SYNC-CORRUPT")
-def test_a_rebuild_that_was_interrupted_leaves_the_old_index_serving(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
-    (brain / ".nugget/index.db.new").write_bytes(b"half written")
-    assert not synced().changed
-    assert synced(rebuild=True).rebuilt == "asked for"
-    assert not (brain / ".nugget/index.db.new").exists()
-
-
 @pytest.mark.proves("SYNC-DUPLICATE")
 def test_of_two_files_with_one_id_the_first_path_has_it_and_the_other_is_named(
     brain: Path, synced: Callable[..., SyncResult]
@@ -260,18 +235,6 @@ def test_bad_files_are_named_with_line_and_reason_and_everything_else_still_work
     assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"
     (folder / "broken-yaml.md").write_text(unit("bug/x"))
     assert "broken-yaml.md" not in {p.path.rsplit("/", 1)[1] for p in synced().problems}
-
-
-@pytest.mark.proves("SYNC-CORRUPT")
-def test_an_index_that_lacks_a_table_is_made_anew_and_that_is_told(
-    brain: Path, synced: Callable[..., SyncResult], nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    with closing(sqlite3.connect(brain / ".nugget/index.db")) as connection:
-        connection.execute("DROP TABLE relationships")
-    result = nugget("ask", "cache invalidation", "--no-llm")
-    assert "concept/cache-invalidation" in result.out
-    assert "The index was rebuilt (the index lacks the table relationships)." in result.err
 
 
 @pytest.mark.proves("SYNC-READ-ONLY")

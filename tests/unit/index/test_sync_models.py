@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from commands import Nugget
 from numpy.typing import NDArray
-from sync_stage import CACHE_FILE
 
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings, Settings, read_environment
@@ -114,17 +113,3 @@ def test_a_model_that_cannot_be_had_is_said_by_every_command_until_it_can(
     assert nugget("ask", "cache invalidation", "--no-llm", "--json").json["degraded"] == ["no_llm"]
     nugget("sync", "--source", "brain")
     assert "cannot be had" not in nugget("status").out
-
-
-@pytest.mark.proves("SYNC-NO-VECTORS")
-def test_vectors_that_failed_for_a_changed_file_are_made_by_the_next_sync(
-    brain: Path, model: Embedder, synced: Callable[..., SyncResult]
-) -> None:
-    sync(brain, read_environment(), embedder=OtherModel(model))
-    (brain / CACHE_FILE).write_text((brain / CACHE_FILE).read_text() + "\nA new closing remark on caches.\n")
-    result = sync(brain, read_environment(), embedder=OtherModel(model, fail_after=0))
-    assert result.without_vectors
-    assert sync(brain, read_environment(), embedder=OtherModel(model)).embedded >= 1
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        counts = index.counts()
-        assert counts["vectors"] == counts["chunks"]
