@@ -19,7 +19,8 @@ from nugget.extraction.traces import Traces, as_text, gather
 from nugget.models import Event, EventKind, Session
 from nugget.models.nuggets import FileTouch, TouchAction
 from nugget.sources.claude_records import SHELL_TOOLS
-from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash, line_hash
+from nugget.sources.event_builder import MAX_TEXT_CHARS
+from nugget.text import apply_edit, content_hash, line_hash
 
 MAX_LINES = 20_000
 """Lines of one file whose hashes are kept; more of them are generated."""
@@ -149,8 +150,9 @@ def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: Traces, ra
     if event.tool == "NotebookEdit":
         track.content = None
     elif event.tool == "Write" or event.before is None:
-        track.add_lines(after, track.content if event.before is None else event.before)
-        track.content = after if len(after) <= MAX_HASHED_CHARS else None
+        # Of a longer text the event holds the beginning only, and a mark.
+        track.add_lines(after[:MAX_TEXT_CHARS], track.content if event.before is None else event.before)
+        track.content = after if len(after) <= MAX_TEXT_CHARS else None
     else:
         track.add_lines(after, event.before)
         track.content = None if track.content is None else apply_edit(track.content, event.before, after)
