@@ -240,7 +240,8 @@ def move_settings(
 ) -> None:
     """Move settings that a brain.yaml names but may not set into your own.
 
-    Shows each with its value and asks first. What you have set yourself stays.
+    Shows each with its value and asks first: such settings decide where texts and keys are sent. What you have set
+    yourself stays.
     """
     environment = read_environment()
     mine, folder = read_user_file(environment), brain_folder(brain, environment)
@@ -251,6 +252,7 @@ def move_settings(
         return
     for key, entry in found.items():
         out.print(f"{key}: {one_line(str(entry.value))}   (brain.yaml:{entry.line})")
+    out.print("These decide where your texts and keys are sent and what runs. Move only what you chose yourself.")
     if not yes and not sys.stdin.isatty():
         raise UsageError("Nobody can be asked here.", hint="`--yes` moves these settings without asking.")
     if yes or typer.confirm(f"Use these, in {environment.home / 'config.yaml'}?"):

@@ -120,6 +120,7 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugg
     line = next(line for line in nugget("status").out.splitlines() if line.startswith("Settings"))
     assert "embedding.model" in line and line.endswith("Next: nugget doctor")
     refused = nugget("config", "move")
+    assert "where your texts and keys are sent" in refused.out
     assert refused.code == 2 and "redaction.allow: ['.*']   (brain.yaml:9)" in refused.out
     assert not (home / "config.yaml").exists()
     assert nugget("config", "move", "--yes").code == 0
