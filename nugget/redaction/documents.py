@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nugget.redaction.judging import is_given_password
-from nugget.redaction.structured import Span, is_said, places
+from nugget.redaction.judging import is_given_password, is_said
+from nugget.redaction.structured import Span, places
 
 
 def document_secrets(view: str) -> Iterator[Span]:

@@ -17,8 +17,11 @@ from nugget.redaction.judging import (
     is_jumbled,
     is_jwt,
     is_not_placeholder,
+    is_odd,
     is_phrase,
     is_random,
+    is_random_pair,
+    is_scrambled,
     is_strong,
     is_unknown_token,
     is_url_password,
@@ -71,6 +74,10 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "encoded-secret": holds_settings,
     "given-login": is_strong,
     "issued-pair": is_jumbled,
+    "random-pair": is_random_pair,
+    "told-password": is_odd,
+    "flag-token": lambda value: is_random(value) or is_odd(value) or is_scrambled(value),
+    "given-basic": is_strong,
     "told-token": lambda value: is_generated(value, quoted=True),
 }
 

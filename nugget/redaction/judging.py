@@ -49,9 +49,10 @@ _VERSION_LIKE = re.compile(
     r"|^\w+=(?!=?$)"
 )
 _PREFIX = re.compile(r"[a-z][a-z0-9]{1,11}(?:[_.-][A-Za-z0-9]{1,10}){0,3}[_.-][A-Za-z0-9_.=-]+$")
+_LONG_TOKEN = re.compile(r"[a-z]{2,10}[_.](?:[a-z]{2,8}_)?[A-Za-z0-9_-]{32,}")
 _PUBLIC = re.compile(
     r"^(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org|proj|"
-    r"user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|npub|age1|vs|ft|gpt|log|job|srvtoolu|"
+    r"user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|hash|digest|etag|rev|commit|tree|blob|layer|snapshot|test|npub|age1|vs|ft|gpt|log|job|srvtoolu|"
     r"cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node|app|[0-9a-f]{6,})[_.:-]"
 )
 """How names of requests, customers, files and the like begin that look like keys."""
@@ -96,8 +97,9 @@ def is_random(value: str) -> bool:
 
 def is_scrambled(value: str) -> bool:
     """Return True for letters whose case changes too often for a name: `kUXIgAAsDHPr`, not `hashedPassword`."""
-    parts = len(_PARTS.findall(value))
-    return len(value) >= 8 and parts >= 4 and len(value) < 3.1 * parts
+    parts = _PARTS.findall(value)
+    unspoken = len(value) >= 10 and any(len(part) > 2 and not re.search("(?i)[aeiouy]", part) for part in parts)
+    return len(value) >= 8 and len(value) < 3.4 * len(parts) and (len(parts) > 3 or (len(parts) == 3 and unspoken))
 
 
 def is_camel(value: str) -> bool:
@@ -108,9 +110,15 @@ def is_camel(value: str) -> bool:
 def is_unknown_token(value: str) -> bool:
     """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
     seen = value[:_LOOKED_AT]
-    if not _PREFIX.match(seen) or _PUBLIC.match(seen) or not is_not_placeholder(seen):
+    if not _PREFIX.match(seen) or _PUBLIC.match(seen) or not is_not_placeholder(seen) or are_words(seen):
         return False
-    return any(map(is_random, re.split(r"[_.=-]", seen)[1:]))
+    parts = re.split(r"[_.=-]", seen)[1:]
+    return any(map(is_random, parts)) or bool(_LONG_TOKEN.fullmatch(seen) and is_issued(parts[-1]))
+
+
+def is_random_pair(value: str) -> bool:
+    """Return True for two random parts with a sign between them."""
+    return is_random(re.split("[.:]", value)[-1]) and not _PUBLIC.match(value) and not are_words(value)
 
 
 def is_generated(value: str, *, quoted: bool) -> bool:
@@ -206,3 +214,22 @@ def holds_settings(value: str) -> bool:
     except ValueError:
         return False
     return all(char.isprintable() or char in "\r\n\t" for char in start) and bool(_SETTING.search(text))
+
+
+def are_plain_words(given: str) -> bool:
+    """Return True for words with signs between them of which one is a label or of grammar: `at-least-12-letters`."""
+    parts = re.split(r"[-_./: ]", given)
+    plain = len(parts) > 1 and all(part.isalpha() or (part.isdigit() and len(part) < 5) for part in parts if part)
+    return plain and (any(part and is_stop_word(part) for part in parts) or not any(map(str.isdigit, given)))
+
+
+def is_said(value: str) -> bool:
+    """Return True for a password that follows a verb or a colon."""
+    return is_strong(value) and not are_plain_words(value)
+
+
+def is_odd(value: str) -> bool:
+    """Return True for what no sentence about passwords holds by chance: signs within, or cases and digits mixed."""
+    signs = re.search(r"\w[!#$%&*+?@^~]+\w|\w[!#$%&?^]\Z", value) and re.search(r"\d", value)
+    mixed = re.search(r"\d[A-Za-z]", value) and is_random(value)
+    return len(value) >= 8 and bool(signs or mixed) and is_said(value) and "@" not in value.split(".")[0][1:-1]

@@ -12,15 +12,17 @@ from functools import lru_cache
 
 from nugget.redaction.judging import (
     OTHER_NAMES,
+    are_plain_words,
     is_camel,
     is_code,
     is_generated,
     is_given_password,
     is_not_placeholder,
+    is_odd,
     is_phrase,
     is_random,
     is_reference,
-    is_stop_word,
+    is_said,
     is_strong,
 )
 
@@ -31,7 +33,7 @@ _BEFORE, _BEHIND = 600, 700
 _STEMS = tuple(
     stem.encode().decode("latin-1")
     for stem in "pass pw kennwort contrase senha clave wachtwoord parola hasło heslo lösenord пароль secret token "
-    "key credential auth psk community encrypted".split()
+    "key credential auth hmac psk community encrypted".split()
 )
 """What the name of a secret holds; each is looked for by plain search."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+|\d+")
@@ -42,7 +44,7 @@ _PASSWORD = re.compile(
 _KEY = re.compile(
     r"secret|token|credential|(?:api|access|private|auth|encrypt(?:ion)?|sign(?:ing|ature)?|master|account|webhook|license|"
     r"shared|app|jwt|hmac|cipher|client|storage|function|service|deploy|session|cookie|subscription)key"
-    r"|.(?:key|auth)$|^auth$"
+    r"|.(?:key|auth)$|^(?:auth|hmac)$"
 )
 _KEY_OF = re.compile(r"(?i)(?:jw[ts]|hmac|cipher|encrypt|signing|symmetric)[^}]{0,100}$|\b(?:the|master|api)[ ]$")
 """What stands before a name that is only `key` if it is the key of something."""
@@ -138,7 +140,7 @@ def _named(view: str, at: int, end: int) -> Span | None:
     while len(parts) > 1 and (parts[-1] in _TRAILERS or parts[-1].isdigit()):
         parts.pop()
     is_password = any(map(_PASSWORD.search, parts))
-    is_key = _KEY.search("".join(parts)) or (parts == ["key"] and _KEY_OF.search(view[max(0, head - 120) : head]))
+    is_key = parts == ["key"] or _KEY.search("".join(parts))
     if not parts or OTHER_NAMES & set(parts) or not (is_password or is_key):
         return None
     if value and (found := _given(view, head, name, parts, is_password, sign, quoted, value)):
@@ -165,6 +167,8 @@ def _given(
         chosen = bool(_PASSWORD.search(parts[-1]))
         place = (_is_quoted if quoted else _is_bare)(view, head, start, given, sign, name, chosen)
         return (start, start + len(given), "password") if place and is_not_placeholder(given, letters=3) else None
+    if parts == ["key"] and not is_random(given) and not _KEY_OF.search(view[max(0, head - 120) : head]):
+        return None
     flag = bool(sign) or name.startswith("-") or quoted or is_random(given) or (parts == ["key"] and len(given) > 24)
     named = parts[-1] == "secret" or parts[-2:] == ["secret", "key"]
     chosen = named and (len(parts) > 1 or name.isupper()) and len(given) >= 6
@@ -178,7 +182,8 @@ def _given(
 _SPEAKING = re.compile(
     (
         r"(?i)(?:pass(?:word|wd|phrase|wort|code|e)?|pwd|pw|kennwort|contrase.{0,2}a|clave|senha|wachtwoord|parola|hasło"
-        r"|heslo|lösenord|пароль|(?:(?<=api )|(?<=access )|(?<=license )|(?<=secret ))key|secret|token|credentials?"
+        r"|heslo|lösenord|пароль|secret|token|credentials?"
+        r"|(?:(?<=api )|(?<=access )|(?<=license )|(?<=secret )|(?<=account )|(?<=signing )|(?<=tion ))key"
         r"|community string|encrypted with)s?\b"
     )
     .encode()
@@ -189,12 +194,14 @@ _VERBS = frozenset(
     "jetzt nun currently actually ahora maintenant adesso è é ã¨ ã©".split()
 )
 _TOKEN = re.compile(
-    r"[ \t\n]{0,4}(?P<open>[\"'`*(\[]{0,3}(?:[\xc2\xab\xe2\x80\x9c\x9e]{2,3}[ ]?)?)"
+    r"(?P<sign>[ \t\n]{0,4}(?:=[ ])?)(?P<open>[\"'`*(\[]{0,3}(?:[\xc2\xab\xe2\x80\x9c\x9e]{2,3}[ ]?)?)"
     r"(?P<word>[^\s\"\\<>`{}=]{1,256})[\"'`*]{0,3}"
 )
 _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
 _TOKENS = 14
+_LOGIN = re.compile(r"[\w.-]+:\w{6}")
+_PLAIN = re.compile("passp|contr|clave|sen|.*w")
 _SPACED = re.compile(r"[\"'`*]{0,3}[:,.?)]?[\"'`*]{0,3}(?:\s|\Z)")
 _SAYS = frozenset("is was ist lautet est es".split()) | {"è", "é", "ã¨", "ã©"}
 _AFTER_WORD = re.compile(r"[.!]?[ \t]*(?:\Z|[\r\n])|\\{1,16}[nr]|[.!](?=\s)|[.!]?\\{0,16}[\"'](?=[\s.,}\]\"\\]|\Z)")
@@ -206,30 +213,21 @@ def _told(view: str, at: int) -> Span | None:
     begin = _SPEAKING.match(view, at)
     if not begin or not _SPACED.match(view, begin.end()):
         return None
-    close, last, place = True, begin.group().lower(), begin.end()
-    before, is_password = (
-        view[at - 1 : at] if at else "",
-        "w" in last or last.startswith(("passp", "contr", "clave", "sen")),
-    )
-    if before in ("_", "-", ".") or (before.isalnum() and not last.startswith(("passw", "kennw"))):
+    word = last = begin.group().lower()
+    before = view[at - 1 : at] if at else ""
+    if before in ("_", "-", ".") or (before.isalnum() and not word.startswith(("passw", "kennw"))):
         return None
+    close, place = True, begin.end()
     for _ in range(_TOKENS):
-        token = _TOKEN.match(view, place)
-        if not token or token.end() > begin.end() + 200:
+        token = _TOKEN.match(view, place, begin.end() + 200)
+        if not token or ("\n" in token["sign"] and last[-1] not in ":?."):
             return None
         value = token["word"].rstrip(_CLOSING)
-        value = value.rpartition(":")[2] if last.endswith(":") and re.match(r"[\w.-]+:\w{6}", value) else value
-        if "\n" in view[place : token.start("word")] and last[-1] not in ":?.":
-            return None
+        value = value.rpartition(":")[2] if word.startswith("cred") and _LOGIN.match(value) else value
         start = token.start("word") + token["word"].index(value)
-        odd = is_said(value) if close else _is_odd(value)
-        plain = (
-            is_password
-            and value.isalpha()
-            and len(value) > 5
-            and (last in _SAYS or view[place - 1] == ":")
-            and _is_plain(view, value, start)
-        )
+        said = value.encode("latin-1").decode("utf-8", "replace")
+        odd = is_said(said) if close or "=" in token["sign"] else is_odd(said)
+        plain = _PLAIN.match(word) and (last in _SAYS or view[place - 1] == ":") and _is_plain(view, value, start)
         if len(value) >= 5 and (odd or plain):
             return start, start + len(value), "password"
         if not _PROSE.match(token["word"]):
@@ -239,22 +237,10 @@ def _told(view: str, at: int) -> Span | None:
     return None
 
 
-def is_said(value: str) -> bool:
-    """Return True for a password that follows a verb or a colon."""
-    return is_strong(value.encode("latin-1").decode("utf-8", "replace")) and not _is_words(value)
-
-
-def _is_odd(value: str) -> bool:
-    """Return True for what no sentence about passwords holds by chance: signs within, or cases and digits mixed."""
-    signs = re.search(r"\w[!#$%&*+?@^~]+\w|\w[!#$%&?^]\Z", value) and re.search(r"\d", value)
-    mixed = re.search(r"\d[A-Za-z]", value) and is_random(value)
-    return len(value) >= 8 and bool(signs or mixed) and is_said(value) and "@" not in value.split(".")[0][1:-1]
-
-
 def _is_plain(view: str, value: str, start: int) -> bool:
     """Return True for a word that a sentence gives as the password itself."""
     stop = start + len(value)
-    said = is_given_password(value) and not _SAID.match(value)
+    said = value.isalpha() and len(value) > 5 and is_given_password(value) and not _SAID.match(value)
     reason = value.istitle() and len(value) > 7 and _REASON.match(view, stop)
     return bool(said and (_AFTER_WORD.match(view, stop) or reason))
 
@@ -264,7 +250,7 @@ def _is_quoted(view: str, head: int, start: int, given: str, sign: str, name: st
     if not sign and not name.startswith("-") and not is_strong(given):
         return False
     if "==" in sign or sign in ("(", "!=") or (sign == "," and not name.startswith("-")) or not chosen:
-        return is_strong(given) and not _is_words(given)
+        return is_strong(given) and not are_plain_words(given)
     if " " in given:
         return is_phrase(given, words=2 if name.isupper() or "_" in name else 3)
     if given.isdigit():
@@ -273,14 +259,14 @@ def _is_quoted(view: str, head: int, start: int, given: str, sign: str, name: st
         return False
     if given.isalpha():
         return not is_camel(given)
-    return is_given_password(given) and not _is_words(given)
+    return is_given_password(given) and not are_plain_words(given)
 
 
 def _is_bare(view: str, head: int, start: int, given: str, sign: str, name: str, chosen: bool) -> bool:
     """Return True if a value without quotes can be the password that its name tells of."""
     if is_reference(given) or (given.startswith("!") and view[start + len(given) : start + len(given) + 1] == " "):
         return False
-    strong = is_strong(given) and not _is_words(given)
+    strong = is_strong(given) and not are_plain_words(given)
     stop = start + len(given)
     spaced = view[start - 1].isspace()
     if name.startswith("-") and sign in ("=", ""):
@@ -353,17 +339,10 @@ def _is_listed(
         code = after in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given) is not None) and not own_line
         return (own_line and ends) or (spaced and not code and not braced)
     user = bool(_USER.search(before))
-    if not spaced or braced or camel or (not given.isdigit() and _is_words(given)):
+    if not spaced or braced or camel or (not given.isdigit() and are_plain_words(given)):
         return False
     if ends and (own_line or user):
         return True
     compound = len(_PARTS.findall(name)) > 1 and "secret" not in name.lower()
     told = after == " " and (compound or "wort" in name.lower()) and not _DESCRIBED.match(view, stop)
     return len(given) >= 6 and not _SAID.match(given) and (ends or told or (user and after not in (",", ";")))
-
-
-def _is_words(given: str) -> bool:
-    """Return True for words with signs between them of which one is a label or of grammar: `at-least-12-letters`."""
-    parts = re.split(r"[-_./: ]", given)
-    plain = len(parts) > 1 and all(part.isalpha() or (part.isdigit() and len(part) < 5) for part in parts if part)
-    return plain and (any(part and is_stop_word(part) for part in parts) or not any(map(str.isdigit, given)))

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nugget.errors import reason_of
+from nugget.errors import NuggetError, reason_of
 from nugget.index.connection import remove_database
 from nugget.infra import files, git
 from nugget.redaction import Redacted, redact, secret_lines
@@ -60,8 +60,22 @@ def scrub(
 ) -> Scrubbed:
     """Take what redaction finds, and the `known` secrets, out of the stores below `$NUGGET_HOME` and the brain's files.
 
-    An index that holds one is removed, since it is made from the files again.
+    An index that holds one is removed, since it is made from the files again. The queue's lock is held meanwhile.
+    Raises NuggetError if a worker has it.
     """
+    if dry_run:
+        return _scrubbed(home, brain, known, allow, dry_run=True)
+    try:
+        files.private_folder(files.queue_folder(home))
+        with files.locked(Path(files.queue_folder(home)) / "worker.lock", wait=False):
+            return _scrubbed(home, brain, known, allow, dry_run=False)
+    except BlockingIOError as error:
+        raise NuggetError("A worker captures sessions now.", hint="Run the command again when it is done.") from error
+
+
+def _scrubbed(
+    home: Path, brain: Path, known: Sequence[str], allow: Sequence[re.Pattern[str]], *, dry_run: bool
+) -> Scrubbed:
     rewritten, removed, failed = [], [], []
     for file in [*_stored_files(home), *_stored_files(brain)]:
         try:

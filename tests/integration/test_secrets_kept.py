@@ -21,7 +21,8 @@ from worker_stage import lay_out, variables
 from nugget.app import Brain
 from nugget.capture import queue
 from nugget.config import read_environment
-from nugget.infra import git
+from nugget.errors import NuggetError
+from nugget.infra import files, git
 from nugget.upkeep.secrets import find_leaks, scrub
 
 PLANTED = 100
@@ -132,6 +133,9 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) ->
     before = {file: file.read_bytes() for file in home.rglob("*") if file.is_file()}
     planned = scrub(home, brain, [other], dry_run=True)
     assert before == {file: file.read_bytes() for file in home.rglob("*") if file.is_file()}
+    files.private_folder(home / "queue")
+    with files.locked(home / "queue/worker.lock"), pytest.raises(NuggetError, match="A worker captures"):
+        scrub(home, brain, [other])
     done = scrub(home, brain, [other])
     assert (planned.rewritten, planned.removed) == (done.rewritten, done.removed)
     assert [file.name for file in done.rewritten] == ["a.jsonl.gz", "a.md"]
