@@ -71,7 +71,6 @@ _PAIR = re.compile(
     r"(?P<open>\\{0,16}[\"'])?(?P<value>(?(open)[^\"'\n\\]{3,256}|[^\s\"'\\<>{}()\[\],;]{3,256}))"
 )
 """A name and its value as two fields: `name: DB_PASSWORD` with `value: …` below it, `key="password" value="…"`."""
-_FIELD = re.compile(r"(?i)value|content")
 _LINE_HEAD = re.compile(
     r"(?:^|[\n\r]|\\[nr]|[=:(,]\s?\\{0,16}[\"'`]|^\\{0,16}[\"'`])"
     r"(?:[ \t>*+|#-]|\\t|"
@@ -130,7 +129,7 @@ def _named(view: str, at: int, end: int) -> Span | None:
         head += 1  # an escaped line break stands before the name
     value: re.Match[str] | None = None
     sign, quoted = "=", True
-    if _FIELD.search(view, after, after + 60):
+    if re.search("(?i)value|content", view[after : after + 60]):
         value = _PAIR.match(view, after)
     if not value and (assigned := _ASSIGNED.match(view, after)):
         sign, quoted = assigned["sign"].strip(), bool(assigned["open"])
@@ -200,8 +199,6 @@ _TOKEN = re.compile(
 _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
 _TOKENS = 14
-_LOGIN = re.compile(r"[\w.-]+:\w{6}")
-_PLAIN = re.compile("passp|contr|clave|sen|.*w")
 _SPACED = re.compile(r"[\"'`*]{0,3}[:,.?)]?[\"'`*]{0,3}(?:\s|\Z)")
 _SAYS = frozenset("is was ist lautet est es".split()) | {"è", "é", "ã¨", "ã©"}
 _AFTER_WORD = re.compile(r"[.!]?[ \t]*(?:\Z|[\r\n])|\\{1,16}[nr]|[.!](?=\s)|[.!]?\\{0,16}[\"'](?=[\s.,}\]\"\\]|\Z)")
@@ -223,11 +220,15 @@ def _told(view: str, at: int) -> Span | None:
         if not token or ("\n" in token["sign"] and last[-1] not in ":?."):
             return None
         value = token["word"].rstrip(_CLOSING)
-        value = value.rpartition(":")[2] if word.startswith("cred") and _LOGIN.match(value) else value
+        value = value.rpartition(":")[2] if word.startswith("cred") and re.match(r"[\w.-]+:\w{6}", value) else value
         start = token.start("word") + token["word"].index(value)
         said = value.encode("latin-1").decode("utf-8", "replace")
         odd = is_said(said) if close or "=" in token["sign"] else is_odd(said)
-        plain = _PLAIN.match(word) and (last in _SAYS or view[place - 1] == ":") and _is_plain(view, value, start)
+        plain = (
+            re.match("passp|contr|clave|sen|.*w", word)
+            and (last in _SAYS or view[place - 1] == ":")
+            and _is_plain(view, value, start)
+        )
         if len(value) >= 5 and (odd or plain):
             return start, start + len(value), "password"
         if not _PROSE.match(token["word"]):
