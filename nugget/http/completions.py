@@ -94,7 +94,9 @@ def _call(request: CompletionRequest, *, model: str, added: str) -> dict[str, An
     if not messages:
         raise Refusal(422, "missing_parameter", "There is no message.", hint="Send `messages`, or a `prompt`.")
     system += [{"type": "text", "text": text} for text in texts]
-    return {**request.call(), "model": request.model or model, "messages": messages, "system": system}
+    call = {**request.call(), "model": request.model or model, "messages": messages}
+    call.pop("system", None)
+    return {**call, "system": system} if system else call
 
 
 def _evidence(request: CompletionRequest, llm: LLM, logs: LogApi) -> Added:
