@@ -1,13 +1,42 @@
-"""Files of settings: brain.yaml and the user's config.yaml, read as dotted keys with their lines."""
+"""YAML as nodes with their lines: brain.yaml, the user's config.yaml, frontmatter and golden questions.
+
+Nothing is ever constructed, so tags, aliases and bombs in a hostile file have no effect.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
-MAX_BYTES = 64_000
+MAX_CHARS = 256_000
+"""Longer YAML is refused, unless the caller says otherwise."""
+_MAX_BYTES = 64_000
 """Longer files of settings are refused."""
+_MAX_DEPTH = 40
+_DEEP_LINE = re.compile(rf"^[ \t?:-]{{{_MAX_DEPTH},}}", re.MULTILINE)
+_YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
+"""Characters that end a line in YAML 1.1 and nowhere else; taken as spaces, so that lines are counted alike."""
+NULL_TAG = "tag:yaml.org,2002:null"
+
+
+class Mark(Protocol):
+    """A place in a YAML text, both counted from 0."""
+
+    line: int
+    column: int
+
+
+class Node(Protocol):
+    """A YAML node; `id` is `scalar`, `sequence` or `mapping`."""
+
+    id: str
+    tag: str
+    value: Any
+    start_mark: Mark
+    end_mark: Mark
+    flow_style: bool | None
 
 
 class YAMLRefused(ValueError):
@@ -26,32 +55,55 @@ class Entry:
     line: int
 
 
+def read_mapping(text: str, *, max_chars: int = MAX_CHARS) -> list[tuple[Node, Node]]:
+    """Return the keys and values of a YAML text, none if it is empty. Raises YAMLRefused."""
+    import yaml
+
+    text = text.translate(_YAML_ONLY_BREAKS)
+    if len(text) > max_chars:
+        raise YAMLRefused(f"is longer than {max_chars:,} characters", 1)
+    # libyaml would overflow the C stack on a text that is nested deep enough.
+    is_deep = text.count("[") + text.count("{") > _MAX_DEPTH or _DEEP_LINE.search(text)
+    loader = yaml.SafeLoader if is_deep else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        node = cast("Node | None", yaml.compose(text, Loader=loader))
+    except yaml.MarkedYAMLError as error:
+        # For what was opened and never closed, the place that helps is where it was opened.
+        is_unclosed = any(word in str(error.context) for word in ("flow", "quoted"))
+        mark = error.context_mark if is_unclosed else error.problem_mark
+        # What is missing at the very end is missing in the last line.
+        line = min(mark.line, max(0, text.count("\n") - 1)) + 1 if mark else None
+        quote = "; a value with `: ` or ` #` in it needs quotes" if "mapping values" in str(error.problem) else ""
+        raise YAMLRefused(f"is not valid YAML ({error.problem}{quote})", line) from None
+    except RecursionError:
+        raise YAMLRefused("is nested too deep", 1) from None
+    except (yaml.YAMLError, UnicodeEncodeError) as error:
+        line = text.encode("utf-8", "replace")[: getattr(error, "position", 0)].count(b"\n") + 1
+        raise YAMLRefused("is not valid YAML (a character that YAML does not take)", line) from None
+    if node is None or node.tag == NULL_TAG:
+        return []
+    if node.id != "mapping":
+        raise YAMLRefused("has no `key: value` lines", node.start_mark.line + 1)
+    return cast("list[tuple[Node, Node]]", node.value)
+
+
 def read_entries(file: Path) -> dict[str, Entry]:
     """Return the dotted keys of a file of settings. Raises YAMLRefused.
 
-    Only two levels of keys with texts and lists of texts are looked at, so aliases cannot multiply. The pure Python
-    loader meets deep nesting with a RecursionError.
+    Only two levels of keys with texts and lists of texts are looked at, so aliases cannot multiply.
     """
-    import yaml
-
     try:
         with file.open("rb") as opened:
-            content = opened.read(MAX_BYTES + 1)
-        text = content.decode("utf-8-sig")
-        root = yaml.compose(text, Loader=yaml.SafeLoader) if len(content) <= MAX_BYTES else None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise YAMLRefused(f"not valid YAML ({error.problem})", line) from None
+            content = opened.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise YAMLRefused(f"is longer than {_MAX_BYTES:,} bytes")
+        pairs = read_mapping(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise YAMLRefused("cannot be read as YAML (it is not UTF-8 text)") from None
-    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
-        raise YAMLRefused(f"cannot be read as YAML ({error})") from None
-    if len(content) > MAX_BYTES:
-        raise YAMLRefused(f"longer than {MAX_BYTES:,} bytes")
-    if root is not None and not isinstance(root, yaml.MappingNode):
-        raise YAMLRefused("expected `key: value` lines")
+        raise YAMLRefused("is not UTF-8 text") from None
+    except OSError as error:
+        raise YAMLRefused(f"cannot be read ({error})") from None
     found: dict[str, Entry] = {}
-    for key, node in root.value if root else ():
+    for key, node in pairs:
         if node.id == "mapping":
             found |= {f"{_name(key)}.{_name(inner)}": _entry(inner, leaf) for inner, leaf in node.value}
         else:
@@ -59,16 +111,14 @@ def read_entries(file: Path) -> dict[str, Entry]:
     return found
 
 
-def _name(key: Any) -> str:
+def _name(key: Node) -> str:
     return str(key.value) if key.id == "scalar" else "?"
 
 
-def _entry(key: Any, node: Any) -> Entry:
+def _entry(key: Node, node: Node) -> Entry:
     value: Any = {}  # what no setting takes
     if node.id == "sequence":
         value = [part.value if part.id == "scalar" else {} for part in node.value]
-    elif node.id == "scalar" and node.tag != "tag:yaml.org,2002:null":
-        value = node.value
     elif node.id == "scalar":
-        value = None
+        value = None if node.tag == NULL_TAG else node.value
     return Entry(value=value, line=key.start_mark.line + 1)

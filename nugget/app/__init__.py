@@ -20,13 +20,13 @@ from nugget.index import Index, IndexState, SyncResult, Unusable, read_home
 from nugget.index.connection import discard_damaged, find_damage, home_index_file, index_folder, is_damage
 from nugget.index.sync import Progress, pending_changes, sync
 from nugget.infra import git
-from nugget.infra.brain_in_use import find_brain
 from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.reranking import Reranker
 from nugget.retrieval.search import DEFAULT_LIMIT
+from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
     from nugget.app.local_sources import PendingChanges

@@ -14,8 +14,8 @@ from nugget.app.params import check_identity
 from nugget.config import Environment, load_settings
 from nugget.errors import IndexUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
-from nugget.infra.brain_in_use import find_brain
 from nugget.models import Bundle, Depth, Query, SourceName
+from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
     from nugget.app import Brain

@@ -27,10 +27,10 @@ from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.feedback import note_uses
 from nugget.infra import files
-from nugget.infra.brain_in_use import default_brain, find_brain
 from nugget.redaction import redact
 from nugget.sources import archive
 from nugget.sources.sessions import find_session_by_id, find_sessions
+from nugget.upkeep.trust import default_brain, find_brain
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,18 +19,14 @@ from pathlib import Path
 
 from nugget import config
 from nugget.brain import knowledge_file as knowledge
-from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError, reason_of
+from nugget.errors import BrainError, GitError, KnowledgeError, UsageError, reason_of
 from nugget.infra import files, git
-from nugget.infra.brain_in_use import is_brain
 from nugget.infra.files import resource
 from nugget.models import KnowledgeType, Problem
 from nugget.text import printable
 
 _OWN_FOLDERS = frozenset({".git", ".nugget"})
 _IGNORED = ".nugget/"
-_TEMPLATE_DEPTH = 20
-"""More folders within one another than any template has."""
-_SPACES = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +41,11 @@ class InitResult:
     created: bool
     commit: str | None = None
     problem: str | None = None
+
+
+def is_brain(folder: Path) -> bool:
+    """Return whether the folder is a brain: it has a brain.yaml beside a `domains` folder or a `.git`."""
+    return (folder / "brain.yaml").is_file() and ((folder / "domains").is_dir() or (folder / ".git").exists())
 
 
 def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
@@ -86,7 +87,16 @@ def knowledge_paths(brain: Path, *, unlisted: list[Problem] | None = None) -> It
     Links to folders are not followed; a link to a file is listed, and `read_file` refuses it if it leads out of the
     brain. A folder that cannot be listed is left out, and added to `unlisted` as a problem.
     """
-    yield from _walk(brain, "domains", [] if unlisted is None else unlisted)
+
+    def note(error: OSError) -> None:
+        if unlisted is not None and not isinstance(error, FileNotFoundError):
+            path = Path(str(error.filename)).relative_to(brain).as_posix()
+            unlisted.append(Problem(path=printable(path), reason=f"cannot be listed ({_reason(error)})"))
+
+    for folder, folders, names in os.walk(brain / "domains", onerror=note):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        inside = Path(folder).relative_to(brain).as_posix()
+        yield from filter(is_knowledge_path, (f"{inside}/{name}" for name in sorted(names)))
 
 
 def read_file(brain: Path, path: str) -> bytes:
@@ -109,23 +119,14 @@ def read_file(brain: Path, path: str) -> bytes:
         raise KnowledgeError(f"{path}: cannot be read ({_reason(error)})") from error
 
 
-def load(brain: Path, path: str) -> knowledge.Parsed:
-    """Read and parse one file; whatever is wrong with it comes back as problems."""
+def load(brain: Path, path: str, content: bytes | None = None) -> knowledge.Parsed:
+    """Read (unless its content is given) and parse one file; whatever is wrong with it comes back as problems."""
     shown = printable(path)
     try:
-        content = read_file(brain, path)
-    except NuggetError as error:
-        problem = Problem(path=shown, reason=str(error).removeprefix(f"{shown}: "))
-        return knowledge.Parsed(unit=None, problems=(problem,))
-    return load_bytes(content, path)
-
-
-def load_bytes(content: bytes, path: str) -> knowledge.Parsed:
-    """Parse the content of a file; whatever is wrong with it comes back as problems."""
-    try:
-        return knowledge.parse_bytes(content, path=path)
+        return knowledge.parse_bytes(read_file(brain, path) if content is None else content, path=path)
     except Exception as error:
-        return knowledge.Parsed(unit=None, problems=(Problem(path=printable(path), reason=reason_of(error)),))
+        problem = Problem(path=shown, reason=reason_of(error).removeprefix(f"{shown}: "))
+        return knowledge.Parsed(unit=None, problems=(problem,))
 
 
 def unit_path(unit_type: str, domain: str, slug: str) -> str:
@@ -139,39 +140,11 @@ def unit_path(unit_type: str, domain: str, slug: str) -> str:
 
 def validate_domain(domain: str) -> str:
     """Return a domain as its folder is named: lower case, `-` for spaces. Raises UsageError if it cannot be one."""
-    named = _SPACES.sub("-", unicodedata.normalize("NFC", domain).strip().strip("/").lower())
+    named = re.sub(r"\s+", "-", unicodedata.normalize("NFC", domain).strip().strip("/").lower())
     if not knowledge.is_domain(named):
         hint = "Name a folder such as `coding`, or nested ones such as `coding/go`."
         raise UsageError(f"{domain!r} cannot be a domain.", hint=hint)
     return named
-
-
-def _walk(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[str]:
-    waiting = [(folder, _listed(brain, folder, unlisted))]
-    while waiting:  # no recursion: a folder may be deeper than Python lets functions call each other
-        folder, entries = waiting[-1]
-        entry = next(entries, None)
-        if entry is None:
-            waiting.pop()
-            continue
-        path = f"{folder}/{entry.name}"
-        if entry.is_dir(follow_symlinks=False):
-            if not entry.name.startswith("."):
-                waiting.append((path, _listed(brain, path, unlisted)))
-        elif is_knowledge_path(path):
-            yield path
-
-
-def _listed(brain: Path, folder: str, unlisted: list[Problem]) -> Iterator[os.DirEntry[str]]:
-    """Return the entries of a folder, sorted; if it cannot be listed, none, and a note in `unlisted`."""
-    try:
-        with os.scandir(brain / folder) as listing:
-            return iter(sorted(listing, key=lambda entry: entry.name))
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        unlisted.append(Problem(path=printable(folder), reason=f"cannot be listed ({_reason(error)})"))
-    return iter(())
 
 
 def _inside(brain: Path, path: str) -> Path:
@@ -181,28 +154,13 @@ def _inside(brain: Path, path: str) -> Path:
         raise KnowledgeError(f"{shown}: has a line break or another unprintable character in its name; rename it")
     if Path(path).is_absolute() or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise KnowledgeError(f"{path}: is no path inside the brain")
-    if not _passes_a_link(brain, path):
-        if path.split("/", 1)[0] in _OWN_FOLDERS:
-            raise KnowledgeError(f"{path}: is where no knowledge is")
-        return brain / path
     root = os.path.realpath(brain)
     real = Path(os.path.realpath(f"{root}{os.sep}{path}"))
     if not real.is_relative_to(root):
         raise KnowledgeError(f"{path}: is a symbolic link out of the brain, which is not followed")
-    below = real.relative_to(root).parts
-    if not below or below[0] in _OWN_FOLDERS:
-        raise KnowledgeError(f"{path}: is a symbolic link to where no knowledge is, which is not followed")
+    if real == Path(root) or real.relative_to(root).parts[0] in _OWN_FOLDERS:
+        raise KnowledgeError(f"{path}: is, or is a link to, where no knowledge is")
     return real
-
-
-def _passes_a_link(brain: Path, path: str) -> bool:
-    """Return whether any step of a path below the brain is a symbolic link; without one it cannot lead out."""
-    step = str(brain)
-    for name in path.split("/"):
-        step = f"{step}{os.sep}{name}"
-        if os.path.islink(step):  # noqa: PTH114  (Path.is_symlink raises for a name that no file can have)
-            return True
-    return False
 
 
 def _check_regular(status: os.stat_result, path: str) -> None:
@@ -248,21 +206,14 @@ def _refuse_foreign(path: Path, files: Mapping[str, str], *, now: datetime) -> N
     for folder, folders, names in os.walk(path):
         if Path(folder) == path:
             folders[:] = [name for name in folders if name not in _OWN_FOLDERS]
-        name = Path(folder).relative_to(path).as_posix()
-        if name.count("/") > _TEMPLATE_DEPTH:  # before 3.12 os.walk recurses
-            raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is no brain.", hint=hint)
         for file in (Path(folder, name) for name in names if name != ".DS_Store"):
             name = file.relative_to(path).as_posix()
-            if name not in files or not _is_same(file, files[name], now=now):
+            try:  # what an earlier try, perhaps of another day, wrote
+                is_same = _fill(file.read_text("utf-8"), name="", owner="", now=now) == files.get(name)
+            except (OSError, UnicodeDecodeError, KnowledgeError):
+                is_same = False
+            if not is_same:
                 raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is no brain.", hint=hint)
-
-
-def _is_same(file: Path, text: str, *, now: datetime) -> bool:
-    """Return whether a file is what an earlier `init_brain`, perhaps of another day, wrote."""
-    try:
-        return _fill(file.read_text("utf-8"), name="", owner="", now=now) == text
-    except (OSError, UnicodeDecodeError, KnowledgeError):
-        return False
 
 
 def _ignore_derived(path: Path) -> bool:

@@ -7,6 +7,7 @@ so that capture does not propose it again.
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,8 +32,7 @@ _FORGOTTEN_HEAD = """\
 # Units that were removed with `nugget forget`. Nugget does not propose them again;
 # take an entry out of this list to allow it.
 """
-_FORGOTTEN_ID = re.compile(r"^- id: (\S+)\s*$", re.MULTILINE)
-_FORGOTTEN_BODY = re.compile(r"^  body_sha256: ([0-9a-f]{64})\s*$", re.MULTILINE)
+_FORGOTTEN_ENTRY = re.compile(r"- id: (?P<id>\S+)\s*(?:\n  body_sha256: (?P<body>[0-9a-f]{64}))?")
 _SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _MAX_TITLE_CHARS = 80
 
@@ -104,10 +104,10 @@ def add_unit(
         branch, head = git.ready_branch(brain)
         if plain_line_ends(text).lstrip().startswith("---\n"):
             unit, written = _finished(text)
-            path = _place_of_finished(brain, unit, domain=domain)
+            unit, path = _place(brain, replace(unit, domain=unit.domain or domain), finished=True)
         else:
             unit = _drafted(text, type=type, domain=domain, tags=tags, title=title, confidence=confidence, now=now)
-            unit, path = _place_of_drafted(brain, unit)
+            unit, path = _place(brain, unit, finished=False)
             written = knowledge.serialise(unit)
         _refuse_taken(brain, path)
         changes = {path: written.encode(), **_recall(brain, unit)}
@@ -173,8 +173,12 @@ def find_unit(brain: Path, unit_id: str) -> _File:
 
 def forgotten(brain: Path) -> Forgotten:
     """Return the forgotten units of a brain."""
-    text = (_forgotten_content(brain) or b"").decode("utf-8", "replace")
-    return Forgotten(ids=frozenset(_FORGOTTEN_ID.findall(text)), bodies=frozenset(_FORGOTTEN_BODY.findall(text)))
+    entries = _forgotten_entries(brain)[1]
+    found = [_FORGOTTEN_ENTRY.match(entry) for entry in entries]
+    return Forgotten(
+        ids=frozenset(one["id"] for one in found if one),
+        bodies=frozenset(one["body"] for one in found if one and one["body"]),
+    )
 
 
 def _finished(text: str) -> tuple[Unit, str]:
@@ -216,25 +220,18 @@ def _first_sentence(body: str) -> str:
     return shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
 
 
-def _place_of_finished(brain: Path, unit: Unit, *, domain: str) -> str:
-    for file in _files(brain, unit.id):
-        if file.unit.id == unit.id:
-            raise ConflictError(f"{unit.id} exists already ({file.path}).", hint="Give the new one another id.")
-    return brains.unit_path(unit.type, unit.domain or domain, unit.id.partition("/")[2])
-
-
-def _place_of_drafted(brain: Path, unit: Unit) -> tuple[Unit, str]:
-    """Return the unit, with a number behind its id if another unit has it, and its path."""
-    digest = knowledge.body_digest(unit.body)
-    taken: set[str] = set()
+def _place(brain: Path, unit: Unit, *, finished: bool) -> tuple[Unit, str]:
+    """Return the unit and its path; a drafted unit gets a number behind its id if another unit has that."""
+    digest, taken = knowledge.body_digest(unit.body), dict[str, str]()
     for file in _files(brain):
-        taken.add(file.unit.id)
-        if knowledge.body_digest(file.unit.body) == digest:
+        taken[file.unit.id] = file.path
+        if not finished and knowledge.body_digest(file.unit.body) == digest:
             raise KnowledgeError(f"The brain knows this already: {file.unit.id} ({file.path}).")
-    number, free = 2, unit.id
-    while free in taken:
-        number, free = number + 1, f"{unit.id}-{number}"
-    return replace(unit, id=free), brains.unit_path(unit.type, unit.domain or "", free.partition("/")[2])
+    if finished and unit.id in taken:
+        raise ConflictError(f"{unit.id} exists already ({taken[unit.id]}).", hint="Give the new one another id.")
+    ids = itertools.chain([unit.id], (f"{unit.id}-{number}" for number in itertools.count(2)))
+    unit = replace(unit, id=next(one for one in ids if one not in taken))
+    return unit, brains.unit_path(unit.type, unit.domain or "", unit.id.partition("/")[2])
 
 
 def _refuse_taken(brain: Path, path: str) -> None:
@@ -272,26 +269,25 @@ def _relink(brain: Path, old_id: str, new_id: str | None) -> dict[str, bytes]:
 
 def _remember(brain: Path, unit: Unit) -> bytes:
     """Return the list of the forgotten with a unit in it; bytes that are not UTF-8 stay as they are."""
-    text = (_forgotten_content(brain) or b"").decode("utf-8", "surrogateescape")
+    text, entries = _forgotten_entries(brain)
     entry = f"- id: {unit.id}\n  body_sha256: {knowledge.body_digest(unit.body)}\n"
-    if entry not in text:
-        line_end = "" if not text or text.endswith("\n") else "\n"
-        text = (text or _FORGOTTEN_HEAD) + line_end + entry
+    if entry not in entries:
+        text = (text or _FORGOTTEN_HEAD) + ("" if not text or text.endswith("\n") else "\n") + entry
     return text.encode("utf-8", "surrogateescape")
 
 
 def _recall(brain: Path, unit: Unit) -> dict[str, bytes]:
     """Return the list of the forgotten without a unit that is wanted again, by its path; empty if it is not in it."""
-    content = _forgotten_content(brain) or b""
-    kept = content.decode("utf-8", "surrogateescape")
-    digest = knowledge.body_digest(unit.body)
-    for entry in re.findall(r"^- id: .*\n(?:  .*\n)*", kept, re.MULTILINE):
+    text, entries = _forgotten_entries(brain)
+    digest, kept = knowledge.body_digest(unit.body), text
+    for entry in entries:
         if entry.startswith(f"- id: {unit.id}\n") or digest in entry:
             kept = kept.replace(entry, "", 1)
-    changed = kept.encode("utf-8", "surrogateescape")
-    return {} if changed == content else {FORGOTTEN: changed}
+    return {} if kept == text else {FORGOTTEN: kept.encode("utf-8", "surrogateescape")}
 
 
-def _forgotten_content(brain: Path) -> bytes | None:
-    """Return the bytes of the file, which may be empty or not UTF-8; None if there is no such file."""
-    return brains.read_file(brain, FORGOTTEN) if (brain / FORGOTTEN).exists() else None
+def _forgotten_entries(brain: Path) -> tuple[str, list[str]]:
+    """Return the text of the list of the forgotten, empty if there is none, and its entries."""
+    content = brains.read_file(brain, FORGOTTEN) if (brain / FORGOTTEN).exists() else b""
+    text = content.decode("utf-8", "surrogateescape")
+    return text, re.findall(r"^- id: .*\n?(?:  .*\n?)*", text, re.MULTILINE)

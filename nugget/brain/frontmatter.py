@@ -1,6 +1,5 @@
 """Frontmatter: the YAML between two `---` lines at the top of a markdown file, read with the line of every value.
 
-YAML is read as nodes and never constructed, so tags, aliases and bombs in a hostile file have no effect.
 python-frontmatter says where frontmatter begins and ends.
 """
 
@@ -12,44 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from nugget.errors import KnowledgeError
 from nugget.models import Problem, Severity
+from nugget.settings_file import NULL_TAG, Node, YAMLRefused, read_mapping
 
 if TYPE_CHECKING:
     import yaml
 
-MAX_CHARS = 256_000
-"""Longer frontmatter is refused."""
-_MAX_DEPTH = 40
 _CORE_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp", "value"))
-_NULL_TAG = "tag:yaml.org,2002:null"
-_KNOWN_TAGS = _CORE_TAGS | {_NULL_TAG, "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
+_KNOWN_TAGS = _CORE_TAGS | {NULL_TAG, "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
 _DAY = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[Tt ].*)?")
-_DEEP_LINE = re.compile(rf"^[ \t?:-]{{{_MAX_DEPTH},}}", re.MULTILINE)
 _CONFLICT = re.compile(r"^(?:<{7} |>{7} )", re.MULTILINE)
-_YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
-"""Characters that end a line in YAML 1.1 and nowhere else; taken as spaces, so that lines are counted alike."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
-
-
-class Mark(Protocol):
-    """A place in a YAML text, both counted from 0."""
-
-    line: int
-    column: int
-
-
-class Node(Protocol):
-    """A YAML node; `id` is `scalar`, `sequence` or `mapping`."""
-
-    id: str
-    tag: str
-    value: Any
-    start_mark: Mark
-    end_mark: Mark
-    flow_style: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +68,13 @@ def split(text: str) -> Split:
 
 def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
     """Return the key and value node of each key. Raises FrontmatterError for broken YAML."""
-    mapping = _compose(split)
+    refuse_conflict(split.frontmatter, first_line=split.first_line)
+    try:
+        pairs = read_mapping(split.frontmatter)
+    except YAMLRefused as refused:
+        raise FrontmatterError(f"has frontmatter that {refused}", split.first_line + (refused.line or 1) - 1) from None
     found: dict[str, tuple[Node, Node]] = {}
-    for key, value in mapping.value if mapping else ():
+    for key, value in pairs:
         line = split.first_line + key.start_mark.line
         if key.id != "scalar":
             raise FrontmatterError("has a key that is no plain word", line)
@@ -112,45 +91,6 @@ def refuse_conflict(text: str, *, first_line: int) -> None:
     if conflict:
         line = first_line + text.count("\n", 0, conflict.start())
         raise FrontmatterError("has merge conflict markers; decide between the two versions", line)
-
-
-def safe_loader(text: str) -> Any:
-    """Return the loader for a text: libyaml's, unless the text may be nested so deep as to overflow the C stack."""
-    import yaml
-
-    is_deep = text.count("[") + text.count("{") > _MAX_DEPTH or _DEEP_LINE.search(text)
-    return yaml.SafeLoader if is_deep else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def _compose(split: Split) -> Node | None:
-    import yaml
-
-    refuse_conflict(split.frontmatter, first_line=split.first_line)
-    text = split.frontmatter.translate(_YAML_ONLY_BREAKS)
-    if len(text) > MAX_CHARS:
-        raise FrontmatterError(f"has frontmatter of more than {MAX_CHARS:,} characters", split.first_line)
-    try:
-        node = cast("Node | None", yaml.compose(text, Loader=safe_loader(text)))
-    except yaml.MarkedYAMLError as error:
-        # For what was opened and never closed, the place that helps is where it was opened.
-        is_unclosed = any(word in str(error.context) for word in ("flow", "quoted"))
-        mark = error.context_mark if is_unclosed else error.problem_mark
-        # What is missing at the very end is missing in the last line of frontmatter.
-        line = split.first_line + (min(mark.line, max(0, text.count("\n") - 1)) if mark else 0)
-        quote = "; a value with `: ` or ` #` in it needs quotes" if "mapping values" in str(error.problem) else ""
-        raise FrontmatterError(f"has frontmatter that is not valid YAML ({error.problem}{quote})", line) from None
-    except RecursionError:
-        raise FrontmatterError("has frontmatter that is nested too deep", split.first_line) from None
-    except (yaml.YAMLError, UnicodeEncodeError) as error:
-        position = getattr(error, "position", 0)
-        line = split.first_line + text.encode("utf-8", "replace")[:position].count(b"\n")
-        reason = "has frontmatter that is not valid YAML (a character that YAML does not take)"
-        raise FrontmatterError(reason, line) from None
-    if node is None or node.tag == _NULL_TAG:
-        return None
-    if node.id != "mapping":
-        raise FrontmatterError("has frontmatter without `key: value` lines", split.first_line + node.start_mark.line)
-    return node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +120,7 @@ class Fields:
         if node is not None and node.tag not in _KNOWN_TAGS:
             self.wrong(node, f"`{key}` has the YAML tag {shown(node.tag)}, which is not taken")
             return None
-        return None if node is None or node.tag == _NULL_TAG else node
+        return None if node is None or node.tag == NULL_TAG else node
 
     def text(self, key: str, severity: Severity = Severity.ERROR) -> str | None:
         """Return a key's text on one line, None if it is absent or empty."""
@@ -191,6 +131,10 @@ class Fields:
         """Return the text of a scalar on one line."""
         text = self.scalar(node, name, severity)
         return None if text is None else " ".join(text.split()) or None
+
+    def inner(self, keys: Mapping[str, Node], key: str, name: str) -> str | None:
+        """Return the text of one key of a mapping on one line, None if it is absent; what is wrong is a warning."""
+        return self.words_of(keys[key], name, Severity.WARNING) if key in keys else None
 
     def scalar(self, node: Node, name: str, severity: Severity = Severity.ERROR) -> str | None:
         """Return the text of a scalar as it is written."""
@@ -209,7 +153,7 @@ class Fields:
             text = self.scalar(node, f"`{key}`", severity) or ""
             texts = text.split(",") if commas else [text]
         elif node.id == "sequence":
-            filled = [entry for entry in node.value if entry.tag != _NULL_TAG]
+            filled = [entry for entry in node.value if entry.tag != NULL_TAG]
             texts = [self.scalar(entry, f"each of `{key}`", severity) or "" for entry in filled]
         else:
             self.wrong(node, f"`{key}` must be a list such as [one, two], not keys of its own", severity)
@@ -251,7 +195,7 @@ class Fields:
         """Return the filled keys of a mapping; empty for anything else."""
         if node.id != "mapping":
             return {}
-        return {key.value: value for key, value in node.value if key.id == "scalar" and value.tag != _NULL_TAG}
+        return {key.value: value for key, value in node.value if key.id == "scalar" and value.tag != NULL_TAG}
 
 
 def plain_line_ends(text: str) -> str:
@@ -284,7 +228,7 @@ def _dumper() -> type[yaml.SafeDumper]:
             super().increase_indent(flow, False)
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        has_break = any(chr(code) in value for code in _YAML_ONLY_BREAKS)
+        has_break = any(char in value for char in "\x85\u2028\u2029")
         style = '"' if has_break else "|" if "\n" in value else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

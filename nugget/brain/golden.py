@@ -12,20 +12,17 @@ line: source, type, domain, tag, since; each a word or a list. What is wrong com
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nugget.brain import read_file
-from nugget.brain.frontmatter import safe_loader
 from nugget.brain.knowledge_file import MAX_FILE_BYTES
 from nugget.errors import NuggetError
 from nugget.models import Filter, KnowledgeType, Problem, SourceName
-
-if TYPE_CHECKING:
-    import yaml
+from nugget.settings_file import NULL_TAG, Node, YAMLRefused, read_mapping
 
 FOLDER = "evals"
 _KEYS = ("question", "expect", "filters")
@@ -61,32 +58,26 @@ class Golden:
     problems: tuple[Problem, ...] = ()
 
 
-def golden_files(brain: Path) -> list[str]:
-    """Return the files of golden questions of a brain, relative to it."""
-    folder = brain / FOLDER
-    files = [file for pattern in ("*.yaml", "*.yml") for file in folder.glob(pattern)] if folder.is_dir() else []
-    return sorted(file.relative_to(brain).as_posix() for file in files)
-
-
 def read_golden(brain: Path, files: Sequence[Path] = ()) -> Golden:
     """Return the golden questions of these files, else of all that the brain has. A bad one stops no other."""
+    own = [file.relative_to(brain) for end in ("*.yaml", "*.yml") for file in (brain / FOLDER).glob(end)]
     questions: list[GoldenQuestion] = []
     problems: list[Problem] = []
-    named = [(shown, None) for shown in golden_files(brain)] if not files else [(_shown(brain, f), f) for f in files]
-    for path, file in named:
+    for file in files or sorted(own):
+        inside = file.resolve().is_relative_to(brain.resolve()) and files
+        path = (file.resolve().relative_to(brain.resolve()) if inside else file).as_posix()
         try:
-            content = read_file(brain, path) if file is None else _read(file, path)
-        except NuggetError as error:
-            problems.append(Problem(path=path, reason=str(error).removeprefix(f"{path}: ")))
-            continue
-        found = parse(content, path=path)
+            found = parse(file.read_bytes() if files else read_file(brain, path), path=path)
+        except (NuggetError, OSError) as error:
+            reason = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else str(error)
+            found = Golden(problems=(Problem(path=path, reason=reason.removeprefix(f"{path}: ")),))
         questions += found.questions
         problems += found.problems
     return Golden(questions=tuple(questions), problems=tuple(problems))
 
 
 def expecting(brain: Path, unit_id: str) -> list[tuple[str, int]]:
-    """File and line of every golden question that expects a unit."""
+    """Return file and line of every golden question that expects a unit."""
     return [
         (question.path, line)
         for question in read_golden(brain).questions
@@ -97,68 +88,38 @@ def expecting(brain: Path, unit_id: str) -> list[tuple[str, int]]:
 
 def parse(content: bytes, *, path: str) -> Golden:
     """Return the questions of one file's content."""
-    import yaml
-
     questions: list[GoldenQuestion] = []
     problems: list[Problem] = []
-    if len(content) > MAX_FILE_BYTES:
-        return Golden(problems=(Problem(path=path, reason=f"larger than {MAX_FILE_BYTES:,} bytes"),))
     try:
-        text = content.decode("utf-8-sig")
-        root = yaml.compose(text, Loader=safe_loader(text))
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        return Golden(problems=(Problem(path=path, line=line, reason=f"not valid YAML ({error.problem})"),))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        return Golden(problems=(Problem(path=path, reason=f"cannot be read as YAML ({error})"),))
-    try:
-        nodes = [] if root is None else _listed(root)
-    except _Wrong as wrong:
-        return Golden(problems=(Problem(path=path, line=wrong.line, reason=wrong.reason),))
-    for node in nodes:
-        try:
-            questions.append(_question(node, path))
-        except _Wrong as wrong:
-            problems.append(Problem(path=path, line=wrong.line, reason=wrong.reason))
+        keys = {_text(key): value for key, value in read_mapping(content.decode("utf-8-sig"), max_chars=MAX_FILE_BYTES)}
+        listed = keys.get("questions")
+        if listed is None or (listed.id != "sequence" and listed.tag != NULL_TAG):
+            line = listed.start_mark.line + 1 if listed else 1
+            raise YAMLRefused("has no `questions:` with a list of questions", line)
+        for node in _entries(listed):
+            try:
+                questions.append(_question(node, path))
+            except YAMLRefused as refused:
+                problems.append(Problem(path=path, line=refused.line, reason=str(refused)))
+    except UnicodeDecodeError:
+        problems.append(Problem(path=path, reason="is not UTF-8 text"))
+    except YAMLRefused as refused:
+        problems.append(Problem(path=path, line=refused.line, reason=str(refused)))
     return Golden(questions=tuple(questions), problems=tuple(problems))
 
 
-class _Wrong(Exception):
-    """A problem with a node."""
-
-    def __init__(self, node: yaml.Node, reason: str) -> None:
-        super().__init__(reason)
-        self.line = _line(node)
-        self.reason = reason
-
-
-def _listed(root: yaml.Node) -> list[yaml.Node]:
-    found = next((value for key, _, value in _pairs(root) if key == "questions"), None)
-    if found is None or (_kind(found) != "sequence" and not _is_empty(found)):
-        raise _Wrong(found or root, "expected `questions:` with a list of questions")
-    return _entries(found)
-
-
-def _question(node: yaml.Node, path: str) -> GoldenQuestion:
-    values: dict[str, yaml.Node] = {}
-    for key, key_node, value in _pairs(node):
-        if key not in _KEYS:
-            raise _Wrong(key_node, f"nothing is called `{key}` here; a question has {', '.join(_KEYS)}")
-        values[key] = value
+def _question(node: Node, path: str) -> GoldenQuestion:
+    values = _checked(node, _KEYS, "nothing is called `{}` here; a question has")
     for key in ("question", "expect"):
         if key not in values:
-            raise _Wrong(node, f"a question needs `{key}:`")
-    text = " ".join(_scalar(values["question"]).split())
+            raise _wrong(node, f"a question needs `{key}:`")
+    text = " ".join(_text(values["question"]).split())
     if not text:
-        raise _Wrong(values["question"], "the question is empty")
-    expected = {_scalar(entry).removeprefix("brain:"): _line(entry) for entry in _entries(values["expect"])}
+        raise _wrong(values["question"], "the question is empty")
+    expected = {_text(entry).removeprefix("brain:"): entry.start_mark.line + 1 for entry in _entries(values["expect"])}
     filters = _filters(values["filters"]) if "filters" in values else {}
     return GoldenQuestion(
-        text=text,
-        expect=tuple(expected),
-        lines=tuple(expected.values()),
-        path=path,
-        line=_line(node),
+        text=text, expect=tuple(expected), lines=tuple(expected.values()), path=path, line=node.start_mark.line + 1,
         filters=filters,
         filter=Filter(
             sources=tuple(SourceName(name) for name in filters.get("source", ())),
@@ -167,70 +128,47 @@ def _question(node: yaml.Node, path: str) -> GoldenQuestion:
             tags=tuple(filters.get("tag", ())),
             since=date.fromisoformat(filters["since"]) if "since" in filters else None,
         ),
-    )
+    )  # fmt: skip
 
 
-def _filters(node: yaml.Node) -> dict[str, Any]:
+def _filters(node: Node) -> dict[str, Any]:
     filters: dict[str, Any] = {}
-    for key, key_node, value in _pairs(node):
-        if key not in _FILTERS:
-            raise _Wrong(key_node, f"there is no filter `{key}`; filters are {', '.join(_FILTERS)}")
-        words = [_scalar(entry) for entry in _entries(value)]
+    for key, value in _checked(node, _FILTERS, "there is no filter `{}`; filters are").items():
+        words = [_text(entry) for entry in _entries(value)]
         known = {"type": [*map(str, KnowledgeType)], "source": [*map(str, SourceName)]}.get(key, words)
         if unknown := next((word for word in words if word not in known), None):
-            raise _Wrong(value, f"there is no {key} {unknown!r}; it is one of {', '.join(known)}")
+            raise _wrong(value, f"there is no {key} {unknown!r}; it is one of {', '.join(known)}")
         filters[key] = words
     if since := filters.get("since"):
         try:
             filters["since"] = date.fromisoformat(since[0]).isoformat()
         except ValueError:
-            raise _Wrong(node, f"{since[0]!r} is not a date; write it as YYYY-MM-DD") from None
+            raise _wrong(node, f"{since[0]!r} is not a date; write it as YYYY-MM-DD") from None
     return {key: value for key, value in filters.items() if value}
 
 
-def _pairs(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-    if _kind(node) != "mapping":
-        raise _Wrong(node, "expected `key: value` lines")
-    for key, value in node.value:
-        yield _scalar(key), key, value
+def _checked(node: Node, known: Sequence[str], reason: str) -> dict[str, Node]:
+    """Return the values of a mapping that has only known keys."""
+    if node.id != "mapping":
+        raise _wrong(node, "expected `key: value` lines")
+    for key, _ in node.value:
+        if _text(key) not in known:
+            raise _wrong(key, f"{reason.format(_text(key))} {', '.join(known)}")
+    return {_text(key): value for key, value in node.value}
 
 
-def _entries(node: yaml.Node) -> list[yaml.Node]:
+def _entries(node: Node) -> list[Node]:
     """Return the entries of a list; a single word is a list of one."""
-    if _is_empty(node):
+    if node.tag == NULL_TAG:
         return []
-    return list(node.value) if _kind(node) == "sequence" else [node]
+    return list(node.value) if node.id == "sequence" else [node]
 
 
-def _scalar(node: yaml.Node) -> str:
-    if _kind(node) != "scalar":
-        raise _Wrong(node, "expected a text here")
+def _text(node: Node) -> str:
+    if node.id != "scalar":
+        raise _wrong(node, "expected a text here")
     return str(node.value)
 
 
-def _kind(node: yaml.Node) -> str:
-    """`scalar`, `sequence` or `mapping`."""
-    return str(getattr(node, "id", ""))
-
-
-def _is_empty(node: yaml.Node) -> bool:
-    return str(node.tag) == "tag:yaml.org,2002:null"
-
-
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
-
-
-def _shown(brain: Path, file: Path) -> str:
-    try:
-        return file.resolve().relative_to(brain.resolve()).as_posix()
-    except ValueError:
-        return str(file)
-
-
-def _read(file: Path, shown: str) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise NuggetError(f"{shown}: cannot be read ({error.strerror or error})") from error
+def _wrong(node: Node, reason: str) -> YAMLRefused:
+    return YAMLRefused(reason, node.start_mark.line + 1)

@@ -79,20 +79,20 @@ class Parsed:
 
 def read_text(content: bytes, *, path: str) -> str | Problem:
     """Return the text of a file, byte order mark and line ends kept; a Problem if it is not valid text."""
+    position, reason = 0, ""
     if len(content) > MAX_FILE_BYTES:
         return too_large(len(content), path=path)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return Problem(path=path, reason="is UTF-16 text; save it as UTF-8", line=1)
-    nul = content.find(b"\0")
-    if nul >= 0:
+        reason = "is UTF-16 text; save it as UTF-8"
+    elif (position := content.find(b"\0")) >= 0:
         reason = "is a binary file, not markdown (it holds a NUL byte)"
-        return Problem(path=path, reason=reason, line=_line(content, nul))
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = content[error.start]
-        reason = f"is not UTF-8 text (byte 0x{byte:02x}); save it as UTF-8"
-        return Problem(path=path, reason=reason, line=_line(content, error.start))
+    else:
+        try:
+            return content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            position = error.start
+            reason = f"is not UTF-8 text (byte 0x{content[position]:02x}); save it as UTF-8"
+    return Problem(path=path, reason=reason, line=content.count(b"\n", 0, position) + 1)
 
 
 def too_large(size_bytes: int, *, path: str) -> Problem:
@@ -212,10 +212,6 @@ def is_domain(text: str) -> bool:
     return _DOMAIN.fullmatch(text) is not None
 
 
-def _line(content: bytes, position: int) -> int:
-    return content.count(b"\n", 0, position) + 1
-
-
 def _tidy(body: str) -> str:
     lines = plain_line_ends(body).rstrip().split("\n")
     blank = next((number for number, line in enumerate(lines) if line.strip()), 0)
@@ -287,18 +283,16 @@ def _related(fields: Fields) -> tuple[Relation, ...]:
         fields.wrong(node, reason, Severity.WARNING)
     for entry in node.value[:MAX_RELATIONS]:
         keys = fields.keys_of(entry)
-        target = fields.words_of(keys["id"], "the `id` of a relation") if "id" in keys else None
-        kind = fields.words_of(keys["relation"], "`relation`") if "relation" in keys else None
         if "id" not in keys or "relation" not in keys:
             fields.wrong(entry, "each of `related` needs an `id` and a `relation`")
-        elif target is not None and not is_id(target):
+            continue
+        target = fields.words_of(keys["id"], "the `id` of a relation")
+        kind = fields.choice_of(keys["relation"], "relation", RelationType, Severity.ERROR)
+        if target is not None and not is_id(target):
             fields.wrong(entry, f"a relation's `id` must be <type>/<slug>, not {shown(target)}")
-        elif kind is not None and kind.lower() not in list(RelationType):
-            known = ", ".join(RelationType)
-            fields.wrong(keys["relation"], f"`relation` must be one of {known}, not {shown(kind)}")
         elif target and kind:
             fields.lines[f"related.{len(relations)}"] = fields.line(entry)
-            relations.append(Relation(id=target, relation=RelationType(kind.lower())))
+            relations.append(Relation(id=target, relation=kind))
     return tuple(relations)
 
 
@@ -307,17 +301,10 @@ def _scope(fields: Fields) -> Scope | None:
     node = fields.value("scope")
     if node is None:
         return None
-    if node.id == "scalar":
-        path = fields.words_of(node, "`scope`", Severity.WARNING)
-        return Scope(path=path) if path else None
-    keys = fields.keys_of(node)
+    keys = {"path": node} if node.id == "scalar" else fields.keys_of(node)
     if not keys.keys() & {"repo", "path", "symbol"}:
         fields.wrong(node, "`scope` needs one of repo, path and symbol", Severity.WARNING)
-        return None
-    repo, path, symbol = (
-        fields.words_of(keys[key], f"`scope.{key}`", Severity.WARNING) if key in keys else None
-        for key in ("repo", "path", "symbol")
-    )
+    repo, path, symbol = (fields.inner(keys, key, f"`scope.{key}`") for key in ("repo", "path", "symbol"))
     return Scope(repo=repo, path=path, symbol=symbol) if repo or path or symbol else None
 
 
@@ -331,16 +318,14 @@ def _evidence(fields: Fields) -> tuple[Evidence, ...]:
         keys = {"quote": entry} if entry.id == "scalar" else fields.keys_of(entry)
         if "quote" not in keys:
             fields.wrong(entry, "each of `evidence` needs a `quote`", Severity.WARNING)
-            continue
-        quote = fields.scalar(keys["quote"], "`quote`", Severity.WARNING)
-        session = fields.words_of(keys["session"], "`session`", Severity.WARNING) if "session" in keys else ""
-        listed = keys["records"].value if "records" in keys and keys["records"].id == "sequence" else ()
-        records = [fields.words_of(record, "each of `records`", Severity.WARNING) for record in listed]
-        if quote:
-            named = tuple(record for record in records if record)
+        elif quote := fields.scalar(keys["quote"], "`quote`", Severity.WARNING):
+            listed = keys["records"].value if "records" in keys and keys["records"].id == "sequence" else ()
+            records = [fields.words_of(record, "each of `records`", Severity.WARNING) for record in listed]
             speaker = fields.choice_of(keys["speaker"], "speaker", Speaker) if "speaker" in keys else None
             origin = fields.choice_of(keys["origin"], "origin", SpeechOrigin) if "origin" in keys else None
-            found.append(Evidence(session=session or "", quote=quote, records=named, speaker=speaker, origin=origin))
+            named = tuple(record for record in records if record)
+            session = fields.inner(keys, "session", "`session`") or ""
+            found.append(Evidence(session=session, quote=quote, records=named, speaker=speaker, origin=origin))
     return tuple(found)
 
 

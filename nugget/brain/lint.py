@@ -6,7 +6,8 @@ import difflib
 import os
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from nugget import brain as brains
@@ -21,8 +22,6 @@ from nugget.text import printable
 _ONE_WAY = (RelationType.SUPERSEDES, RelationType.REQUIRES_UNDERSTANDING_OF)
 """Relations that make no sense in a circle."""
 _DEFAULTS = Settings()
-_DEEPEST = 100
-"""Folders within one another that are looked at as folders; their files are read however deep they lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +38,6 @@ class _Known:
         return Problem(path=self.path, reason=reason, line=line, severity=Severity.WARNING)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Brain:
-    """Every unit of a brain, and the problems of the files that were read for them."""
-
-    paths: list[str] = field(default_factory=list)
-    units: list[_Known] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
 def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAULTS) -> list[Problem]:
     """Return the problems of a brain, sorted by path and line; with `paths` (files or folders) only those there.
 
@@ -55,18 +45,25 @@ def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAU
     Raises UsageError for a path outside it.
     """
     wanted = [_relative(brain, path) for path in paths]
-    read = _read(brain, wanted)
-    problems = [
-        *read.problems,
+    problems: list[Problem] = []
+    listed = list(brains.knowledge_paths(brain, unlisted=problems))
+    listed += [one for one in wanted if one.endswith(".md") and one not in listed and not (brain / one).is_dir()]
+    units: list[_Known] = []
+    for path in listed:
+        parsed = brains.load(brain, path)
+        problems += parsed.problems
+        if parsed.unit:
+            units.append(_Known(unit=parsed.unit, path=path, lines=parsed.lines))
+    problems += [
         *_settings(brain),
-        *_links_and_folders(brain),
+        *_links(brain),
         *_repository(brain),
-        *_secrets(brain, [path for path in read.paths if not wanted or _is_under(path, wanted)], settings),
-        *_duplicates(read.units),
-        *(problem for known in read.units for problem in _place(known)),
-        *_dangling(read.units),
-        *_golden(brain, {known.unit.id for known in read.units}),
-        *_cycles(read.units),
+        *_secrets(brain, [path for path in listed if not wanted or _is_under(path, wanted)], settings),
+        *_duplicates(units),
+        *(problem for known in units for problem in _place(known)),
+        *_dangling(units),
+        *_golden(brain, {known.unit.id for known in units}),
+        *_cycles(units),
     ]
     if wanted:
         problems = [problem for problem in problems if _is_under(problem.path, wanted)]
@@ -86,19 +83,6 @@ def _relative(brain: Path, path: Path) -> str:
 
 def _is_under(path: str, wanted: Sequence[str]) -> bool:
     return any(name in (".", path) or path.startswith(f"{name}/") for name in map(printable, wanted))
-
-
-def _read(brain: Path, wanted: Sequence[str]) -> _Brain:
-    read = _Brain()
-    listed = list(brains.knowledge_paths(brain))
-    named = [path for path in wanted if path.endswith(".md") and path not in listed and not (brain / path).is_dir()]
-    read.paths = [*listed, *named]
-    for path in read.paths:
-        parsed = brains.load(brain, path)
-        read.problems += parsed.problems
-        if parsed.unit:
-            read.units.append(_Known(unit=parsed.unit, path=path, lines=parsed.lines))
-    return read
 
 
 def _secrets(brain: Path, paths: Sequence[str], settings: Settings) -> Iterator[Problem]:
@@ -126,24 +110,17 @@ def _settings(brain: Path) -> Iterator[Problem]:
         yield Problem(path="brain.yaml", reason=reason, line=entry.line, severity=Severity.WARNING)
 
 
-def _links_and_folders(brain: Path) -> Iterator[Problem]:
-    """Folders that the walk leaves out: links, and what may not be listed."""
-    refused: list[OSError] = []
+def _links(brain: Path) -> Iterator[Problem]:
+    """Yield a problem for each link to a folder, which the walk leaves out."""
     if (brain / "domains").is_symlink():
         yield Problem(path="domains", reason="is a symbolic link, which is not followed")
-    for folder, folders, _ in os.walk(brain / "domains", onerror=refused.append):
-        is_entered = len(Path(folder).relative_to(brain).parts) < _DEEPEST  # before 3.12 os.walk recurses
-        folders[:] = sorted(name for name in folders if is_entered and not name.startswith("."))
-        for name in folders:
-            place = Path(folder, name)
+    for folder, folders, _ in os.walk(brain / "domains"):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for place in (Path(folder, name) for name in folders):
             if place.is_symlink():
                 path = printable(place.relative_to(brain).as_posix())
                 reason = "is a symbolic link to a folder, which is not followed"
                 yield Problem(path=path, reason=reason, severity=Severity.WARNING)
-    for error in refused:
-        if (brain / "domains").exists():
-            path = printable(Path(str(error.filename)).relative_to(brain).as_posix())
-            yield Problem(path=path, reason=f"cannot be listed ({(error.strerror or str(error)).lower()})")
 
 
 def _repository(brain: Path) -> Iterator[Problem]:
@@ -224,23 +201,13 @@ def _cycles(units: Sequence[_Known]) -> Iterator[Problem]:
 
 
 def _circles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Circles of a graph, found by one depth-first walk: at least one wherever there are any."""
-    done: set[str] = set()
-    for root in edges:
-        path: list[str] = []
-        waiting: list[tuple[str, Iterator[str]]] = []
-        if root not in done:
-            path, waiting = [root], [(root, iter(edges[root]))]
-        while waiting:
-            node, targets = waiting[-1]
-            target = next(targets, None)
-            if target is None:
-                done.add(node)
-                path.pop()
-                waiting.pop()
-            elif target in path:
-                if target != node:
-                    yield path[path.index(target) :]
-            elif target not in done:
-                path.append(target)
-                waiting.append((target, iter(edges[target])))
+    """Yield circles of a graph, at least one wherever there are any."""
+    left = {node: {target for target in targets if target != node} for node, targets in edges.items()}
+    while True:
+        try:
+            TopologicalSorter(left).prepare()
+            return
+        except CycleError as error:
+            circle = error.args[1][:0:-1]  # each of the nodes comes before the next in the sorter's order
+            yield circle
+            left[circle[0]].discard(circle[1])

@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from io import StringIO
 from typing import Any
 
-from nugget.brain.frontmatter import Node, Split, dump, nodes
+from nugget.brain.frontmatter import Split, dump, nodes
 from nugget.errors import KnowledgeError
+from nugget.settings_file import Node
 
 KEYS = (
     "id", "title", "type", "domain", "tags", "confidence", "source", "related", "created", "last_modified",
@@ -39,11 +40,11 @@ def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> l
     written = _written({key: value}, key_node.start_mark.column, newline)
     if [*lines[start:end]] == written or (node.id == "scalar" and written and str(node.value) == str(value)):
         return list(lines)
-    if written and key_node.start_mark.line == node.start_mark.line == node.end_mark.line:
-        block = _load(lines, found, key)
-        block[key] = _round_trip().load(dump({key: value}))[key]
-        return _spliced(lines, found, key, block, newline=newline)
-    return [*lines[:start], *written, *lines[end:]]
+    if not written or key_node.start_mark.line != node.end_mark.line:
+        return [*lines[:start], *written, *lines[end:]]
+    block = _load(lines, found, key)
+    block[key] = _round_trip().load(dump({key: value}))[key]
+    return _spliced(lines, found, key, block, newline=newline)
 
 
 def relink(lines: Sequence[str], targets: Mapping[str, str | None], *, newline: str) -> list[str]:

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from nugget.brain import is_brain
 from nugget.cli.install import offer_install, prepare_redaction
 from nugget.cli.terminal import BrainOption, JsonOption, current_folder, open_brain, print_json, progress
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, GitError, UsageError
 from nugget.infra import files, git
-from nugget.infra.brain_in_use import (
+from nugget.models import Severity
+from nugget.render.terminal import console, note
+from nugget.text import clean, counted, printable
+from nugget.upkeep.trust import (
     brain_around,
     default_brain,
     distrust,
-    is_brain,
     refuse_unsafe_parent,
     trust,
     trusted,
 )
-from nugget.models import Severity
-from nugget.render.terminal import console, note
-from nugget.text import clean, counted, printable
 from nugget.upkeep.user_settings import set_default_brain
 
 if TYPE_CHECKING:

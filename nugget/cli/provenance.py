@@ -27,7 +27,6 @@ from nugget.cli.terminal import (
 )
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import GitError
-from nugget.infra.brain_in_use import default_brain
 from nugget.models import Depth, KnowledgeType
 from nugget.models.nuggets import NuggetType
 from nugget.render.json import context_json, extraction_json, fields, gaps_json, listed_json, whole_json
@@ -43,6 +42,7 @@ from nugget.render.provenance import (
 )
 from nugget.render.terminal import console, note
 from nugget.text import DATE_FORMS, counted, one_line
+from nugget.upkeep.trust import default_brain
 
 commands = typer.Typer(add_completion=False)
 nuggets = typer.Typer(help="List nuggets of this workspace, newest session first.", invoke_without_command=True)

@@ -70,7 +70,7 @@ def brain_folder(flag: Path | None, environment: Environment | None = None) -> P
     """Return the brain in use, after finishing a change that a killed command left. Raises BrainError if none."""
     from nugget.config import expanded
     from nugget.infra import git
-    from nugget.infra.brain_in_use import find_brain
+    from nugget.upkeep.trust import find_brain
 
     named = None if flag is None else expanded(flag)
     found = find_brain(environment or read_environment(), flag=named, cwd=current_folder())

@@ -18,11 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.commits import message as messages
-from nugget.commits.attribution import Attribution, attribute, has_lines
+from nugget.commits.attribution import (
+    Attribution,
+    StagedFile,
+    attribute,
+    author_name,
+    has_lines,
+    staged_content,
+    staged_files,
+)
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, LLMUnavailable
 from nugget.infra import git
-from nugget.infra.git import StagedFile
 from nugget.infra.workspace import Workspace, find_workspace, relative_path
 from nugget.models import EventKind, Scope, Session, SessionFile
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
@@ -79,7 +86,7 @@ def prepare(folder: Path, environment: Environment, settings: Settings, options:
         raise GitError(f"{folder} is in no git repository.", hint="Change to the repository whose changes to commit.")
     if workspace.root == workspace.common_dir or not (workspace.root / ".git").exists():
         raise GitError(f"{workspace.root} is a bare repository: nothing can be staged there.")
-    staged = git.staged_files(workspace.root, variables=options.variables)
+    staged = staged_files(workspace.root, variables=options.variables)
     if not staged:
         raise GitError("Nothing is staged.", hint="Stage what belongs into the commit: git add FILE")
     records = _recent_sessions(workspace, staged, environment, settings, options)
@@ -98,7 +105,7 @@ def prepare(folder: Path, environment: Environment, settings: Settings, options:
             notes.append(f"{error} The message was made by rules.")
     ends = messages.trailers(
         attribution, sessions=[record.session for record in matched], co_authors=settings.commit.co_author,
-        name=git.author_name(workspace.root, variables=options.variables),
+        name=author_name(workspace.root, variables=options.variables),
     )  # fmt: skip
     message = messages.rendered(made, ends)
     return Commit(sessions=tuple(matched), attribution=attribution, message=message, notes=tuple(notes))
@@ -236,7 +243,7 @@ def _matched(
     left = [file for file in staged if file.path not in explained and not (has_lines(file) and file.added)]
     for file in left[:_MAX_HASHED]:
         is_gone = file.status == "D"
-        content = b"" if is_gone else git.staged_content(repo, file.path, variables=variables) or b""
+        content = b"" if is_gone else staged_content(repo, file.path, variables=variables) or b""
         hashed = content_hash(content)
         for record in records:
             touches = [touch for touch in record.touches if touch.path in (file.path, file.previous)]

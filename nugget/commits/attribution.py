@@ -18,20 +18,41 @@ Shares are whole percentages that add up to 100; whoever wrote a line has at lea
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-from nugget.infra.git import SUBMODULE, StagedFile
+from nugget.errors import GitError
+from nugget.infra import git
 from nugget.models.nuggets import SessionRecord
 from nugget.text import line_hash
 
+SUBMODULE = "160000"
+_MAX_DIFF_BYTES = 64 * 1024 * 1024
 LOCK_FILES = frozenset(
     "package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb Cargo.lock poetry.lock uv.lock"
     " Pipfile.lock pdm.lock Gemfile.lock composer.lock go.sum mix.lock pubspec.lock Package.resolved flake.lock"
     " packages.lock.json gradle.lockfile".split()
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """One path of the next commit, compared with HEAD.
+
+    `status` is git's letter (A, M, D, R, C, T); `previous` is the path that a renamed or copied file had; `added` and
+    `removed` are lines without their ends, none for binary files and submodules.
+    """
+
+    path: str
+    status: str
+    mode: str = "100644"
+    previous: str | None = None
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    is_binary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,3 +141,47 @@ def _writers(records: Iterable[SessionRecord]) -> dict[str, dict[str, SessionRec
             for hashed in touch.line_hashes:
                 lines.setdefault(hashed, record)
     return writers
+
+
+def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> tuple[StagedFile, ...]:
+    """Return the files that the next commit changes, renames detected, with the added and removed lines.
+
+    Raises GitError if git fails or the change is larger than 64 MB.
+    """
+    asked = ("diff", "--cached", "--no-color", "--find-renames", "--submodule=short")
+    tokens = iter(git.run(repo, *asked, "--raw", "-z", "--no-abbrev", variables=variables).split(b"\0"))
+    entries: list[tuple[str, str, str, str | None]] = []
+    for token in tokens:
+        if token.startswith(b":"):
+            old_mode, mode, _, _, status = token.decode("ascii")[1:].split(" ")
+            previous = os.fsdecode(next(tokens)) if status[:1] in "RC" else None
+            mode = old_mode if mode == "000000" else mode
+            entries.append((status[:1], mode, os.fsdecode(next(tokens)), previous))
+    patch = git.run(repo, *asked, "--patch", "--unified=0", "--inter-hunk-context=0", variables=variables)
+    if len(patch) > _MAX_DIFF_BYTES:
+        hint = "Commit it in parts, or write the message yourself."
+        raise GitError("The staged change is larger than 64 MB.", hint=hint)
+    # No line of a content begins with `diff --git`.
+    sections = ("\n" + patch.decode("utf-8", "replace")).split("\ndiff --git ")[1:]
+    return tuple(_staged(*entry, section.split("\n")) for entry, section in zip(entries, sections, strict=True))
+
+
+def _staged(status: str, mode: str, path: str, previous: str | None, section: list[str]) -> StagedFile:
+    start = next((number for number, line in enumerate(section) if line.startswith("@@")), len(section))
+    is_binary = any(line.startswith(("Binary files ", "GIT binary patch")) for line in section[:start])
+    lines = [] if mode == SUBMODULE else section[start:]
+    added, removed = (tuple(line[1:].rstrip("\r") for line in lines if line.startswith(sign)) for sign in "+-")
+    return StagedFile(
+        path=path, status=status, mode=mode, previous=previous, is_binary=is_binary, added=added, removed=removed
+    )
+
+
+def staged_content(repo: Path, path: str, *, variables: Mapping[str, str] | None = None) -> bytes | None:
+    """Return the staged content of a file, None if it has none."""
+    return git.run(repo, "cat-file", "blob", f":{path}", check=False, variables=variables) or None
+
+
+def author_name(repo: Path, *, variables: Mapping[str, str] | None = None) -> str:
+    """Return the author's name of the next commit; empty if git knows none."""
+    ident = git.run(repo, "var", "GIT_AUTHOR_IDENT", check=False, variables=variables).decode("utf-8", "replace")
+    return ident.rpartition(" <")[0].strip()

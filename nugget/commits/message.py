@@ -14,9 +14,8 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from nugget.commits.attribution import LOCK_FILES, Attribution, has_lines
+from nugget.commits.attribution import LOCK_FILES, SUBMODULE, Attribution, StagedFile, has_lines
 from nugget.config import Settings
-from nugget.infra.git import SUBMODULE, StagedFile
 from nugget.text import counted
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from nugget.evaluation.query_log import Face
 from nugget.http.logs import LogApi
 from nugget.http.routes import Server, make_app
 from nugget.http.security import Address, Guard, access_for, curl_line, find_token, parse_address
-from nugget.infra.brain_in_use import find_brain
 from nugget.infra.llm import DailyBudget
 from nugget.infra.server_socket import ServerSocket
 from nugget.mcp import embedding_server
 from nugget.mcp.server import make_server
+from nugget.upkeep.trust import find_brain
 
 __all__ = ["serve"]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+from nugget.brain import is_brain
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import FileChange, Similar, compare
 from nugget.capture.identity import brain_key
@@ -35,7 +36,6 @@ from nugget.importing.notes import (
 )
 from nugget.importing.pages import notes_of_page
 from nugget.infra import git
-from nugget.infra.brain_in_use import is_brain
 from nugget.infra.files import locked
 from nugget.models import Evidence, Origin, SourceName, Unit
 from nugget.redaction import allow_list, redact

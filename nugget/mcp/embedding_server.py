@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nugget.app.agent_session import AgentSession
+from nugget.brain import is_brain
 from nugget.errors import NuggetError
-from nugget.infra.brain_in_use import is_brain
 from nugget.infra.embedding import Embedder, vector_for
 from nugget.upkeep.briefing import recalled
 

@@ -85,7 +85,7 @@ def read(folder: Path, path: str) -> ReadFile:
             found = _look(folder / path)
             size, mark = found.st_size, -found.st_ctime_ns
         return ReadFile(state=FileState(path=path, hash="", size=size, mtime_ns=mark, problems=(problem,)), unit=None)
-    parsed = brains.load_bytes(content, path)
+    parsed = brains.load(folder, path, content)
     state = FileState(
         path=path, hash=hashlib.sha256(content).hexdigest(), size=found.st_size, mtime_ns=found.st_mtime_ns,
         unit_id=parsed.unit.id if parsed.unit else None, problems=tuple(parsed.problems),

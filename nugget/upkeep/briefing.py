@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nugget.brain import is_brain
 from nugget.config import Environment
 from nugget.errors import NuggetError
 from nugget.infra import files, server_socket
-from nugget.infra.brain_in_use import brain_around, find_brain, is_brain
 from nugget.models.speech import is_typed, standing
 from nugget.sources.speakers import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, clean, one_line, shorten
+from nugget.upkeep.trust import brain_around, find_brain
 
 if TYPE_CHECKING:
     from nugget.index import Index

@@ -6,6 +6,7 @@ name as `$0`; if it fails, the commit fails as it did before. Only our own file 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import stat
@@ -44,12 +45,29 @@ class HookState:
 
 def inspect_hook(repo: Path, command: Path | None = None) -> HookState:
     """Return the state of the hook of the repository that holds `repo`. Raises GitError outside of git. Reads only."""
-    folder, scope = git.hooks_folder(repo)
+    folder, scope = _hooks_folder(repo)
     text, kept = _read(folder / NAME), folder / KEPT
     is_ours = text is not None and _MARK.encode() in text
     wanted = script(command, kept).encode() if command else text
     is_current = is_ours and text == wanted
     return HookState(folder=folder, scope=scope, is_ours=is_ours, is_current=is_current, keeps_other=_exists(kept))
+
+
+def _hooks_folder(repo: Path) -> tuple[Path, str | None]:
+    """Return the folder of a checkout's hooks, and the scope (`local`, `global`...) of `core.hooksPath` if it is set.
+
+    Raises GitError outside of git.
+    """
+    asked = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel")
+    common, *top = os.fsdecode(git.run(repo, *asked)).removesuffix("\n").split("\n")
+    told = git.run(repo, "config", "--type=path", "--show-scope", "--get-all", "core.hooksPath", check=False)
+    set_by = [line.split("\t", 1) for line in os.fsdecode(told).split("\n") if "\t" in line]
+    # Our own git processes switch hooks off by this very setting, in the scope `command`.
+    named = [(scope, value) for scope, value in set_by if scope != "command" and value]
+    if not named:
+        return Path(common) / "hooks", None
+    scope, value = named[-1]
+    return Path(top[0] if top else common, value), scope
 
 
 def install_hook(repo: Path, *, command: Path) -> HookState:

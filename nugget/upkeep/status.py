@@ -21,8 +21,8 @@ from nugget.index import Index
 from nugget.index.connection import index_folder
 from nugget.index.sync import pending_changes
 from nugget.infra import git
-from nugget.infra.brain_in_use import default_brain
 from nugget.models import Problem, SourceName
+from nugget.upkeep.trust import default_brain
 
 
 class State(StrEnum):

@@ -155,7 +155,7 @@ def test_every_failure_of_the_command_is_told_in_one_sentence(
     with pytest.raises(LLMUnavailable, match=sentence) as told:
         ask(extractor(environment))
     assert "\n" not in str(told.value) and str(told.value).endswith(".") and TOKEN not in str(told.value)
-    assert spending(environment.home).failed_calls == 1
+    assert spending(environment.home).calls == 1
 
 
 def test_a_missing_or_unusable_command_is_told(environment: Environment, folder: Path) -> None:

@@ -24,9 +24,9 @@ from waiting import PATIENCE_S
 
 import nugget
 from nugget.config import read_environment
-from nugget.infra.brain_in_use import trust
 from nugget.mcp.server import INSTRUCTIONS
 from nugget.render.markdown import MAX_CHARS
+from nugget.upkeep.trust import trust
 
 MOST_S = 5 * PATIENCE_S
 """When a conversation is given up."""

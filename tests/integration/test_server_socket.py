@@ -26,7 +26,7 @@ from waiting import PATIENCE_S, wait_for
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings, read_environment
 from nugget.infra import server_socket
-from nugget.infra.brain_in_use import trust
+from nugget.upkeep.trust import trust
 from nugget.infra.server_socket import ServerSocket
 from nugget.sources.speakers import MEMORY_TAG
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -16,27 +15,8 @@ from nugget.infra.git.changing import DURABLE, RefChange, change_refs, only_writ
 from nugget.infra.git.process import Setting, environment, run, start, user_settings
 from nugget.infra.git.reading import current_branch, head, is_repository, read_objects, resolve, unsettled, word
 
-SUBMODULE = "160000"
 _HANDED_ON = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 """The variables with which git tells a hook about the commit under way, such as the index of `git commit FILE`."""
-_MAX_DIFF_BYTES = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedFile:
-    """One path of the next commit, compared with HEAD.
-
-    `status` is git's letter (A, M, D, R, C, T); `previous` is the path that a renamed or copied file had; `added` and
-    `removed` are lines without their ends, none for binary files and submodules.
-    """
-
-    path: str
-    status: str
-    mode: str = "100644"
-    previous: str | None = None
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    is_binary: bool = False
 
 
 def init(path: Path) -> None:
@@ -209,71 +189,10 @@ def hook_variables() -> dict[str, str]:
     return {name: given[name] for name in _HANDED_ON if given.get(name)}
 
 
-def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> tuple[StagedFile, ...]:
-    """Return the files that the next commit changes, renames detected, with the added and removed lines.
-
-    Raises GitError if git fails or the change is larger than 64 MB.
-    """
-    asked = ("diff", "--cached", "--no-color", "--find-renames", "--submodule=short")
-    tokens = iter(run(repo, *asked, "--raw", "-z", "--no-abbrev", variables=variables).split(b"\0"))
-    entries: list[tuple[str, str, str, str | None]] = []
-    for token in tokens:
-        if token.startswith(b":"):
-            old_mode, mode, _, _, status = token.decode("ascii")[1:].split(" ")
-            previous = os.fsdecode(next(tokens)) if status[:1] in "RC" else None
-            mode = old_mode if mode == "000000" else mode
-            entries.append((status[:1], mode, os.fsdecode(next(tokens)), previous))
-    patch = run(repo, *asked, "--patch", "--unified=0", "--inter-hunk-context=0", variables=variables)
-    if len(patch) > _MAX_DIFF_BYTES:
-        hint = "Commit it in parts, or write the message yourself."
-        raise GitError("The staged change is larger than 64 MB.", hint=hint)
-    # No line of a content begins with `diff --git`.
-    sections = ("\n" + patch.decode("utf-8", "replace")).split("\ndiff --git ")[1:]
-    return tuple(_staged(*entry, section.split("\n")) for entry, section in zip(entries, sections, strict=True))
-
-
-def _staged(status: str, mode: str, path: str, previous: str | None, section: list[str]) -> StagedFile:
-    start = next((number for number, line in enumerate(section) if line.startswith("@@")), len(section))
-    is_binary = any(line.startswith(("Binary files ", "GIT binary patch")) for line in section[:start])
-    lines = [] if mode == SUBMODULE else section[start:]
-    added, removed = (tuple(line[1:].rstrip("\r") for line in lines if line.startswith(sign)) for sign in "+-")
-    return StagedFile(
-        path=path, status=status, mode=mode, previous=previous, is_binary=is_binary, added=added, removed=removed
-    )
-
-
-def staged_content(repo: Path, path: str, *, variables: Mapping[str, str] | None = None) -> bytes | None:
-    """Return the staged content of a file, None if it has none."""
-    return run(repo, "cat-file", "blob", f":{path}", check=False, variables=variables) or None
-
-
-def author_name(repo: Path, *, variables: Mapping[str, str] | None = None) -> str:
-    """Return the author's name of the next commit; empty if git knows none."""
-    ident = run(repo, "var", "GIT_AUTHOR_IDENT", check=False, variables=variables).decode("utf-8", "replace")
-    return ident.rpartition(" <")[0].strip()
-
-
 def comment_mark(repo: Path) -> str:
     """Return the start of comment lines in a commit message: `core.commentString`, `core.commentChar`, else `#`."""
     named = (word(repo, "config", "--get", key) for key in ("core.commentString", "core.commentChar"))
     return next((mark for mark in named if mark and mark != "auto"), "#")
-
-
-def hooks_folder(repo: Path) -> tuple[Path, str | None]:
-    """Return the folder of a checkout's hooks, and the scope (`local`, `global`...) of `core.hooksPath` if it is set.
-
-    Raises GitError outside of git.
-    """
-    asked = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel")
-    common, *top = os.fsdecode(run(repo, *asked)).removesuffix("\n").split("\n")
-    told = run(repo, "config", "--type=path", "--show-scope", "--get-all", "core.hooksPath", check=False)
-    set_by = [line.split("\t", 1) for line in os.fsdecode(told).split("\n") if "\t" in line]
-    # Our own git processes switch hooks off by this very setting, in the scope `command`.
-    named = [(scope, value) for scope, value in set_by if scope != "command" and value]
-    if not named:
-        return Path(common) / "hooks", None
-    scope, value = named[-1]
-    return Path(top[0] if top else common, value), scope
 
 
 def commit_staged(repo: Path, message: Path, *, edit: bool) -> int:

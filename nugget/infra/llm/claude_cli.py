@@ -99,8 +99,8 @@ class ClaudeCli(Gate):
             call.reported_usd = float(cost)
         if result.get("is_error") or "structured_output" not in result:
             reason = result.get("errors") or result.get("result") or result.get("subtype") or "no reply"
-            reason = "; ".join(map(str, reason)) if isinstance(reason, list) else str(reason)
-            raise LLMUnavailable(f"`claude` failed: {shorten(self._scrub(reason), 300).rstrip('.')}.")
+            text = "; ".join(map(str, reason)) if isinstance(reason, list) else str(reason)
+            raise LLMUnavailable(f"`claude` failed: {shorten(self._scrub(text), 300).rstrip('.')}.")
         return result
 
     def _translated(self, error: Exception, call: Call) -> LLMUnavailable:

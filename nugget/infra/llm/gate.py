@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -132,8 +132,7 @@ class Call:
     request: Request
     body: Mapping[str, Any]
     started: float = field(default_factory=time.monotonic)
-    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_USAGE, 0))
-    noted: set[str] = field(default_factory=set)
+    noted: dict[str, int] = field(default_factory=dict)
     stop_reason: str = ""
     error: str | None = None
     free: bool = False
@@ -150,8 +149,12 @@ class Call:
         """Take the valid token counts of a reply over."""
         for name, count in usage.items() if isinstance(usage, Mapping) else ():
             if name in _USAGE and type(count) is int and 0 <= count <= _MOST_TOKENS:
-                self.tokens[name] = count
-                self.noted.add(name)
+                self.noted[name] = count
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """The token counts under all four names."""
+        return {name: self.noted.get(name, 0) for name in _USAGE}
 
     def usd_at_most(self) -> float:
         """Return the most that the call can cost, estimated from its text before it is sent."""
@@ -165,19 +168,16 @@ class Call:
             return 0.0, 0.0
         if self.reported_usd is not None:
             return round(self.reported_usd, 8), round(self.reported_usd, 8)
-        if not self.stop_reason or not self.noted >= {"input_tokens", "output_tokens"}:
+        if not self.stop_reason or not self.noted.keys() >= {"input_tokens", "output_tokens"}:
             return None, round(self.usd_at_most(), 8)
         usd = round(cost_usd(self.request.model, self.tokens), 8)
         return usd if price_of(self.request.model) else None, usd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
-    """Cost of calls: `usd` sums known and estimated costs; `estimated_calls` had no known price."""
+class Spending(NamedTuple):
+    """How many calls were made and what they cost, in USD; an unknown cost counts as its upper estimate."""
 
     calls: int
-    failed_calls: int
-    estimated_calls: int
     usd: float
 
 
@@ -220,37 +220,22 @@ def spending(
     home: Path, *, since: datetime | None = None, session: str | None = None, face: str | None = None
 ) -> Spending:
     """Sum up the cost ledger from `since` (an aware time) on: all calls, or those of a session or a face."""
-    found: list[tuple[Mapping[str, Any], float]] = []
+    found: list[float] = []
     for line in files.read_lines(home / "ledger" / _COSTS):
-        try:
+        with suppress(LookupError, TypeError, ValueError):
             is_asked = since is None or datetime.fromisoformat(line["time"]) >= since
             if is_asked and session in (None, line["session"]) and face in (None, line.get("face")):
-                found.append((line, float(line["usd_counted"])))
-        except (LookupError, TypeError, ValueError):
-            continue
-    return Spending(
-        calls=len(found),
-        failed_calls=sum(line.get("ok") is not True for line, _ in found),
-        estimated_calls=sum(line.get("usd") is None for line, _ in found),
-        usd=sum(usd for _, usd in found),
-    )
+                found.append(float(line["usd_counted"]))
+    return Spending(len(found), sum(found))
 
 
 class Gate:
     """Base of the ways to a model. `secret` never appears in a message; `budget` limits the calls of a face."""
 
     def __init__(
-        self,
-        *,
-        home: Path,
-        allow: Sequence[re.Pattern[str]] = (),
-        secret: str = "",
-        budget: DailyBudget | None = None,
+        self, *, home: Path, allow: Sequence[re.Pattern[str]], secret: str, budget: DailyBudget | None = None
     ) -> None:
-        self._budget = budget
-        self._home = home
-        self._allow = tuple(allow)
-        self._secret = secret
+        self._budget, self._home, self._allow, self._secret = budget, home, allow, secret
 
     def spent_usd(self, session: str, *, within: timedelta) -> float:
         """Return the recent cost of the calls for a session, as it counts for caps."""

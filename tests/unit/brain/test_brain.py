@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,13 +10,11 @@ import pytest
 
 from nugget import brain as brains
 from nugget import config
+from nugget.brain import is_brain
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.lint import lint
 from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, UsageError
 from nugget.infra import git
-from nugget.infra.brain_in_use import is_brain
-from nugget.models import FileState, Problem, Severity
-from nugget.sources import brain as source
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 4, 2, 12, 0, tzinfo=UTC)
@@ -82,27 +76,6 @@ def test_init_again_changes_nothing_even_after_work(new: Path) -> None:
     assert (snapshot(new), git.head(new)) == (before, commit)
 
 
-def test_init_completes_what_an_earlier_try_left_undone(tmp_path: Path) -> None:
-    whole = brains.init_brain(tmp_path / "whole", owner="Ada", now=NOW).path
-    half = tmp_path / "half"
-    (half / "domains/coding/bugs").mkdir(parents=True)
-    for name in ("README.md", "domains/coding/bugs/stale-pid-file-blocks-start.md"):
-        (half / name).write_bytes((whole / name).read_bytes())
-    assert brains.init_brain(half, owner="Ada", now=LATER).commit
-    assert set(brains.knowledge_paths(half)) == set(brains.knowledge_paths(whole))
-
-
-def test_init_makes_a_plain_folder_of_knowledge_a_repository_with_all_of_it(new: Path) -> None:
-    subprocess.run(["rm", "-rf", str(new / ".git")], check=True)
-    (new / ".gitignore").write_text("*.swp\n")
-    result = brains.init_brain(new, owner="", now=NOW)
-    assert not result.created
-    assert (new / ".gitignore").read_text() == "*.swp\n.nugget/\n"
-    listed = shell(new, "ls-files").split("\n")
-    assert set(brains.knowledge_paths(new)) <= set(listed)
-    assert shell(new, "status", "--porcelain") == ""
-
-
 @pytest.mark.proves("BRAIN-INIT-FOREIGN")
 @pytest.mark.parametrize("name", ["notes.txt", "README.md", ".env", "domains/coding/patterns/mine.md", "src/deep/a.py"])
 def test_init_refuses_a_folder_with_something_else_in_it(tmp_path: Path, name: str) -> None:
@@ -112,15 +85,6 @@ def test_init_refuses_a_folder_with_something_else_in_it(tmp_path: Path, name: s
         brains.init_brain(tmp_path, owner="", now=NOW)
     assert caught.value.hint == "Name a folder that is empty or does not exist yet."
     assert snapshot(tmp_path) == {name: b"mine"}
-
-
-@pytest.mark.proves("BRAIN-INIT-FOREIGN")
-def test_init_refuses_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(BrainError, match="is a file, not a folder"):
-        brains.init_brain(tmp_path / "file", owner="", now=NOW)
-    with pytest.raises(BrainError, match="cannot be written"):
-        brains.init_brain(tmp_path / "file" / "below", owner="", now=NOW)
 
 
 @pytest.mark.proves("BRAIN-BAD-INPUT")
@@ -197,118 +161,12 @@ def test_symbolic_links_out_of_the_brain_are_refused_and_told(new: Path) -> None
     assert not (outside / "new.md").exists()
 
 
-def test_a_link_within_the_brain_is_read(new: Path) -> None:
-    (new / "domains/coding/patterns/also.md").symlink_to("expand-then-contract.md")
-    whole = (new / "domains/coding/patterns/expand-then-contract.md").read_bytes()
-    assert brains.read_file(new, "domains/coding/patterns/also.md") == whole
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_what_is_no_regular_file_is_refused_without_waiting(new: Path) -> None:
-    patterns = new / "domains/coding/patterns"
-    (patterns / "folder.md").mkdir()
-    os.mkfifo(patterns / "pipe.md")
-    with pytest.raises(KnowledgeError, match=r"folder\.md: is a folder, not a knowledge file"):
-        brains.read_file(new, "domains/coding/patterns/folder.md")
-    assert [(problem.path, problem.reason) for problem in lint(new)] == [
-        ("domains/coding/patterns/pipe.md", "is no regular file, not a knowledge file")
-    ]
-
-
 @pytest.mark.proves("BRAIN-BAD-INPUT")
 def test_a_file_of_50_mb_is_refused_without_being_read(new: Path) -> None:
     with (new / "domains/coding/patterns/huge.md").open("wb") as file:
         file.truncate(50_000_000)
     (problem,) = lint(new)
     assert str(problem) == "domains/coding/patterns/huge.md: is 50.0 MB; a knowledge file may be 5 MB at most"
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_a_path_with_a_line_break_is_told_on_one_line_and_unicode_is_fine(new: Path) -> None:
-    text = "---\nid: concept/冪等性\ntype: concept\ndomain: 編程\n---\n# 冪等性\n\n文字。\n"
-    (new / "domains/編程/concepts").mkdir(parents=True)
-    (new / "domains/編程/concepts/冪等性.md").write_text(text, "utf-8")
-    (new / "domains/coding/patterns/a\nb.md").write_text(text, "utf-8")
-    (problem,) = lint(new)
-    assert problem.path == "domains/coding/patterns/a\\nb.md"
-    assert "line break" in problem.reason
-    assert "\n" not in str(problem)
-    assert brains.load(new, "domains/編程/concepts/冪等性.md").unit is not None
-    (new / "domains/coding/patterns/a\nb.md").rename(new / "domains/coding/patterns" / os.fsdecode(b"\xff.md"))
-    (problem,) = lint(new)
-    assert str(problem).encode("utf-8").isascii()
-
-
-@contextlib.contextmanager
-def ordinary_user() -> Iterator[None]:
-    """Run as a user whom permissions bind, also when the tests run as root."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.setegid(65534)
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-
-
-@pytest.fixture
-def shut(new: Path) -> Iterator[Callable[..., None]]:
-    """Opens the way to a new brain for other users, takes rights away from what it is given, and gives them back."""
-    modes = {path: path.stat().st_mode for path in [*new.parents, *new.rglob("*"), new]}
-    for parent in new.parents:
-        if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & 0o001:
-            parent.chmod(modes[parent] | 0o011)
-
-    def take(mode: int, *paths: Path) -> None:
-        for path in paths:
-            path.chmod(mode)
-
-    yield take
-    for path, mode in modes.items():
-        if path.stat().st_mode != mode:
-            path.chmod(mode)
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_what_is_known_of_a_folder_that_cannot_be_listed_stays(new: Path, shut: Callable[..., None]) -> None:
-    known = {path: FileState(path=path, hash="", size=1, mtime_ns=1) for path in brains.knowledge_paths(new)}
-    hidden = {path for path in known if path.startswith("domains/coding/bugs/")}
-    shut(0, new / "domains/coding/bugs")
-    with ordinary_user():
-        found = source.changes(new, lambda paths: known, None)
-    assert hidden and {*found.modified} == {*known} - hidden
-    assert found.removed == ()
-    assert found.problems == (Problem(path="domains/coding/bugs", reason="cannot be listed (permission denied)"),)
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_an_unreadable_file_and_folder_are_told_and_the_rest_is_read(new: Path, shut: Callable[..., None]) -> None:
-    shut(0, new / "domains/coding/patterns/expand-then-contract.md", new / "domains/coding/bugs")
-    with ordinary_user():
-        problems = [str(problem) for problem in lint(new) if "cannot be" in problem.reason]
-        readable = [path for path in brains.knowledge_paths(new) if brains.load(new, path).unit]
-    assert problems == [
-        "domains/coding/bugs: cannot be listed (permission denied)",
-        "domains/coding/patterns/expand-then-contract.md: cannot be read (permission denied)",
-    ]
-    assert len(readable) == 3
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_a_read_only_brain_can_be_read_and_says_that_it_cannot_be_written(new: Path, shut: Callable[..., None]) -> None:
-    before = snapshot(new)
-    path = "domains/coding/patterns/expand-then-contract.md"
-    shut(0o555, new, *[folder for folder in (new / "domains").rglob("*") if folder.is_dir()], new / "domains")
-    with ordinary_user():
-        assert len([path for path in brains.knowledge_paths(new) if brains.load(new, path).unit]) == 5
-        with pytest.raises(BrainError, match=r"cannot be written \(permission denied\)"):
-            change(new, {path: b"x"})
-        with pytest.raises(BrainError, match="cannot be written"):
-            brains.init_brain(new / "inside", owner="", now=NOW)
-    assert snapshot(new) == before
 
 
 # --- write
@@ -332,45 +190,6 @@ def test_a_change_is_guarded_by_the_commit_that_was_read(new: Path) -> None:
     assert [entry.name for entry in (new / "domains/coding/patterns").iterdir()] == ["expand-then-contract.md"]
 
 
-@pytest.mark.proves("BRAIN-GUARDED-WRITE")
-def test_of_writers_racing_for_one_new_file_exactly_one_wins(new: Path) -> None:
-    won: list[int] = []
-    start, head = threading.Barrier(4), git.head(new)
-
-    def write(number: int) -> None:
-        start.wait()
-        files = {"domains/coding/patterns/race.md": str(number).encode() * 10_000}
-        with contextlib.suppress(ConflictError):
-            git.commit_change(new, files, "m", branch="main", expect_head=head)
-            won.append(number)
-
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    assert (new / "domains/coding/patterns/race.md").read_text() == str(won[0]) * 10_000
-    assert len(list((new / "domains/coding/patterns").iterdir())) == 2
-
-
-def test_a_change_keeps_the_mode_and_the_exact_bytes(new: Path) -> None:
-    path = "domains/coding/patterns/expand-then-contract.md"
-    (new / path).chmod(0o640)
-    text = "\ufeffa\r\nb\rc\n".encode()
-    change(new, {path: text})
-    assert (new / path).read_bytes() == text
-    assert (new / path).stat().st_mode & 0o777 == 0o640
-
-
-def test_removing_the_last_file_removes_its_empty_folders(new: Path) -> None:
-    path = "domains/a/b/patterns/x.md"
-    change(new, {path: b"x"})
-    change(new, {path: None})
-    assert not (new / "domains/a").exists()
-    assert (new / "domains").is_dir()
-
-
 # --- names
 
 
@@ -392,42 +211,4 @@ def test_what_is_no_folder_name_is_no_domain(domain: str) -> None:
         brains.validate_domain(domain)
 
 
-@pytest.mark.parametrize(("kind", "slug"), [("recipe", "x"), ("bug", ""), ("bug", "../x"), ("bug", "a/b")])
-def test_a_unit_is_only_filed_under_safe_names(kind: str, slug: str) -> None:
-    with pytest.raises(UsageError):
-        brains.unit_path(kind, "coding", slug)
-
-
 # --- states of the repository
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_an_empty_brain_is_fine(tmp_path: Path) -> None:
-    (tmp_path / "brain.yaml").write_text("")
-    (tmp_path / "domains").mkdir()
-    git.init(tmp_path)
-    assert list(brains.knowledge_paths(tmp_path)) == []
-    assert lint(tmp_path) == []
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_a_brain_in_the_middle_of_a_merge_is_read_and_says_so(new: Path) -> None:
-    path = "domains/coding/patterns/expand-then-contract.md"
-    original = (new / path).read_text()
-    main = shell(new, "branch", "--show-current").strip()
-    shell(new, "switch", "-q", "-c", "other")
-    (new / path).write_text(original.replace("type: pattern", "type: concept"))
-    shell(new, "commit", "-qam", "other")
-    shell(new, "switch", "-q", main)
-    (new / path).write_text(original.replace("type: pattern", "type: belief"))
-    shell(new, "commit", "-qam", "mine")
-    subprocess.run(["git", "-C", str(new), "merge", "-q", "other"], check=False, capture_output=True)
-    problems = {problem.path: problem for problem in lint(new)}
-    ends = "`git merge --continue` or `git merge --abort` ends that"
-    assert f"is in the middle of a merge; {ends}" in problems["."].reason
-    assert problems[path].severity is Severity.ERROR
-    assert problems[path].reason == "has merge conflict markers; decide between the two versions"
-    lines = (new / path).read_text().split("\n")
-    assert lines[(problems[path].line or 0) - 1].startswith("<<<<<<<")
-    assert len([p for p in brains.knowledge_paths(new) if brains.load(new, p).unit]) == 4
-    assert brains.init_brain(new, owner="", now=NOW).problem is None

@@ -10,15 +10,15 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from knowledge_files import commit, write
+from knowledge_files import write
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
-from nugget.brain.filing import add_unit, find_unit, forget_unit, forgotten, move_unit
+from nugget.brain.filing import add_unit, forget_unit, forgotten, move_unit
 from nugget.brain.lint import lint
-from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError, UsageError
+from nugget.errors import BrainError, ConflictError, KnowledgeError, UsageError
 from nugget.infra import git
-from nugget.models import Origin, Severity, Unit
+from nugget.models import Origin, Unit
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 FINISHED = """\
@@ -149,13 +149,6 @@ def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own:
     assert token in (own / kept).read_text()
 
 
-def test_a_finished_file_whose_id_another_file_has_is_refused(own: Path) -> None:
-    path = add_unit(own, FINISHED, type="pattern", domain="coding", now=NOW)
-    elsewhere = FINISHED.replace("operations", "management")
-    with pytest.raises(ConflictError, match=re.escape(path)):
-        add_unit(own, elsewhere, type="pattern", domain="coding", now=NOW)
-
-
 @pytest.mark.parametrize(
     ("text", "arguments", "error", "says"),
     [
@@ -212,38 +205,6 @@ def test_a_change_of_a_file_with_work_in_it_is_refused_before_anything_moves(own
     assert (own / retry).read_text().endswith("\nNot finished yet.\n")
 
 
-@pytest.mark.proves("BRAIN-FORGET")
-def test_what_is_added_again_by_hand_is_no_longer_forgotten(own: Path) -> None:
-    forget_unit(own, "concept/keys")
-    forget_unit(own, "pattern/retry")
-    add_unit(own, "# keys\n\nNew words.", type="concept", domain="coding", now=NOW)
-    assert forgotten(own).ids == {"pattern/retry"}
-    assert committed(own) == {"domains/coding/concepts/keys.md", "forgotten.yaml"}
-    add_unit(own, "# retry\n\nAbout retry.", type="pattern", domain="management", title="Other title", now=NOW)
-    assert forgotten(own).ids == set()
-
-
-def test_a_unit_that_was_never_committed_is_not_deleted(own: Path) -> None:
-    write(own, "domains/x/decisions/use-sqlite.md", FINISHED)
-    with pytest.raises(ConflictError, match=r"use-sqlite\.md has uncommitted changes of yours"):
-        forget_unit(own, "decision/use-sqlite")
-    assert (own / "domains/x/decisions/use-sqlite.md").read_text() == FINISHED
-
-
-def test_forgetting_what_is_not_there_names_what_is_near(own: Path) -> None:
-    with pytest.raises(KnowledgeError, match="There is no unit pattern/retri in the brain") as caught:
-        forget_unit(own, "pattern/retri")
-    assert caught.value.hint == "Did you mean pattern/retry?"
-    assert forgotten(own).ids == set()
-
-
-def test_an_id_in_two_files_is_not_guessed_at(own: Path) -> None:
-    text = (own / "domains/coding/patterns/retry.md").read_text()
-    write(own, "domains/operations/patterns/retry.md", text)
-    with pytest.raises(KnowledgeError, match=r"More than one file has the id .*coding.* and .*operations"):
-        find_unit(own, "pattern/retry")
-
-
 # --- move
 
 
@@ -287,57 +248,7 @@ def test_a_move_onto_something_else_is_refused(own: Path) -> None:
     assert unit_at(own, "domains/coding/patterns/retry.md").id == "pattern/retry"
 
 
-def test_a_move_to_where_it_is_changes_nothing(own: Path) -> None:
-    head = git.head(own)
-    result = move_unit(own, "pattern/retry", domain="coding", slug="retry")
-    assert (result.commit, git.head(own)) == (None, head)
-
-
 # --- states of the repository
-
-
-def begin(own: Path, operation: str) -> None:
-    """Leave the brain in the middle of something, or without a branch."""
-    shell(own, "stash", "-q")
-    shell(own, "switch", "-qc", "side")
-    write(own, "brain.yaml", "owner: side\n")
-    shell(own, "commit", "-qam", "Side")
-    shell(own, "switch", "-q", "main")
-    write(own, "brain.yaml", "owner: main\n")
-    shell(own, "commit", "-qam", "Main")
-    if operation == "detached":
-        shell(own, "checkout", "-q", "--detach")
-    elif operation == "bisect":
-        shell(own, "bisect", "start")
-    else:
-        subprocess.run(["git", "-C", str(own), operation, "side"], check=False, capture_output=True)
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT", "BRAIN-READY")
-@pytest.mark.parametrize(
-    ("operation", "says", "hint"),
-    [
-        ("merge", "The brain is in the middle of a merge; nothing was changed", "git merge --abort"),
-        ("rebase", "The brain is in the middle of a rebase; nothing was changed", "git rebase --abort"),
-        ("cherry-pick", "The brain is in the middle of a cherry-pick; nothing", "git cherry-pick --abort"),
-        ("bisect", "The brain is in the middle of a bisect; nothing was changed", "git bisect reset"),
-        ("detached", "The brain is on a detached HEAD; nothing was changed", "git switch <branch>"),
-    ],
-)
-def test_while_git_is_in_the_middle_of_something_nothing_is_changed(
-    own: Path, operation: str, says: str, hint: str
-) -> None:
-    begin(own, operation)
-    before = shell(own, "status", "--porcelain"), git.head(own)
-    for change in (
-        lambda: add_unit(own, "text", type="bug", domain="coding", now=NOW),
-        lambda: forget_unit(own, "concept/keys"),
-        lambda: move_unit(own, "concept/keys", domain="x"),
-    ):
-        with pytest.raises(BrainError, match=says) as caught:
-            change()
-        assert hint in str(caught.value.hint)
-    assert (shell(own, "status", "--porcelain"), git.head(own)) == before
 
 
 @pytest.mark.proves("BRAIN-READY")
@@ -350,25 +261,6 @@ def test_a_brain_without_git_is_not_written(own: Path) -> None:
     shell(own, "init", "-q")
     with pytest.raises(BrainError, match="no git repository with a commit"):
         add_unit(own, "text", type="bug", domain="coding", now=NOW)
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_when_git_is_locked_nothing_is_changed_and_it_says_so(own: Path) -> None:
-    (own / ".git" / "index.lock").write_text("")
-    with pytest.raises(GitError, match=r"^git holds .*own locked by .*index\.lock, which is there since"):
-        add_unit(own, "text", type="bug", domain="coding", now=NOW)
-    assert not (own / "domains/coding/bugs/text.md").exists()
-    assert (own / ".git" / "index.lock").exists(), "it is somebody else's"
-
-
-@pytest.mark.proves("BRAIN-BAD-INPUT")
-def test_broken_files_stop_nobody(own: Path) -> None:
-    for number, content in enumerate([b"\0binary", b"---\nid: [", b"\xff\xfe", b"---\nid: concept/keys\n---\nx"]):
-        (own / f"domains/coding/patterns/broken{number}.md").write_bytes(content)
-    add_unit(own, "text", type="bug", domain="coding", now=NOW)
-    assert forget_unit(own, "concept/keys").relinked
-    errors = [problem for problem in lint(own) if problem.severity is Severity.ERROR]
-    assert len({problem.path for problem in errors}) == 4
 
 
 # --- several writers
@@ -385,12 +277,3 @@ def test_writers_at_the_same_moment_all_get_their_commit(own: Path) -> None:
     assert [writer.wait() for writer in writers] == [0] * 6
     assert shell(own, "status", "--porcelain", "--", "domains") == ""
     assert shell(own, "log", "--format=%s").count("Add belief/fact-") == 6
-
-
-@pytest.mark.proves("BRAIN-MOVE")
-def test_a_move_leaves_what_does_not_change_byte_for_byte(own: Path) -> None:
-    head = '---\nid:   "bug/r1"\ntype: bug\ndomain: "coding"\nconfidence: 0.90\n---\n# R\n\nText.\n'
-    write(own, "domains/coding/bugs/r1.md", head)
-    commit(own, ["domains/coding/bugs/r1.md"], "R1")
-    result = move_unit(own, "bug/r1", domain="cooking")
-    assert (own / result.new_path).read_text() == head.replace('"coding"', '"cooking"')

@@ -15,11 +15,7 @@ from hypothesis import strategies as st
 from knowledge_texts import CONTRACT, PATH, file, unit_of
 
 from nugget.brain.knowledge_file import (
-    KEYS,
     MAX_FILE_BYTES,
-    domain_of,
-    is_domain,
-    is_id,
     parse,
     parse_bytes,
     read_text,
@@ -90,15 +86,6 @@ def test_the_optional_keys_are_read() -> None:
 
 @pytest.mark.proves("KNOW-TOLERANT")
 @pytest.mark.parametrize(
-    "written",
-    ["2026-02-24", "'2026-02-24'", "2026-02-24T10:11:12Z", "2026-02-24 10:11:12", "2026/02/24", "2026-2-24"],
-)
-def test_dates_are_taken_as_people_write_them(written: str) -> None:
-    assert unit_of(file(created=written)).created == date(2026, 2, 24)
-
-
-@pytest.mark.proves("KNOW-TOLERANT")
-@pytest.mark.parametrize(
     ("key", "written", "field", "value"),
     [
         ("tags", "", "tags", ()),
@@ -152,10 +139,6 @@ def test_the_folder_decides_the_domain() -> None:
     assert unit_of(file(domain="cooking"), "elsewhere.md").domain == "cooking"
 
 
-def test_rules_in_the_body_do_not_end_the_frontmatter() -> None:
-    assert unit_of(file("# T\n\n---\n\nid: concept/other\n\n---\n")).body == "# T\n\n---\n\nid: concept/other\n\n---"
-
-
 # --- what is refused
 
 
@@ -176,17 +159,12 @@ def test_rules_in_the_body_do_not_end_the_frontmatter() -> None:
         ({"tags": "{a: b}"}, 5, "`tags` must be a list"),
         ({"tags": "[[a]]"}, 5, "each of `tags` must be a single value, not a list"),
         ({"confidence": "high"}, 5, "`confidence` must be a number from 0 to 1, not 'high'"),
-        ({"confidence": "7"}, 5, "`confidence` must be a number from 0 to 1"),
-        ({"confidence": "-0.1"}, 5, "`confidence` must be a number from 0 to 1"),
         ({"confidence": ".nan"}, 5, "`confidence` must be a number from 0 to 1"),
-        ({"confidence": "nan"}, 5, "`confidence` must be a number from 0 to 1"),
         ({"confidence": "[0.5]"}, 5, "`confidence` must be a single value"),
         ({"source": "rumour"}, 5, "`source` must be one of ai-session, manual, imported"),
         ({"created": "yesterday"}, 5, "`created` must be a date such as 2026-02-24, not 'yesterday'"),
         ({"created": "2026-13-45"}, 5, "`created` must be a date"),
-        ({"created": "20260224"}, 5, "`created` must be a date"),
         ({"related": "concept/x"}, 5, "`related` must be a list of entries"),
-        ({"related": "\n  - concept/x"}, 6, "each of `related` needs an `id` and a `relation`"),
         ({"related": "\n  - id: concept/x"}, 6, "each of `related` needs an `id` and a `relation`"),
         ({"related": "\n  - id: nowhere\n    relation: uses"}, 6, "a relation's `id` must be <type>/<slug>"),
         ({"related": "\n  - id: bug/x\n    relation: eats"}, 7, "`relation` must be one of uses, implements"),
@@ -252,22 +230,6 @@ def test_frontmatter_that_cannot_be_read_is_told_with_its_line(text: str, line: 
     assert parsed.unit is None
     assert says in problem.reason
     assert problem.line == line
-
-
-def test_a_file_with_several_mistakes_tells_all_of_them_in_order() -> None:
-    problems = parse(file(type="x", confidence="2", created="never"), path="domains/coding/patterns/a.md").problems
-    assert [problem.line for problem in problems] == [3, 5, 6]
-
-
-def test_conflict_markers_in_the_body_are_a_warning() -> None:
-    text = file("# T\n\n<<<<<<< HEAD\na\n=======\nb\n>>>>>>> other\n")
-    problem = only_problem(text)
-    assert (problem.line, problem.severity) == (line_of(text, "<<<<<<<"), Severity.WARNING)
-    assert "conflict markers" in problem.reason
-
-
-def test_an_empty_body_is_a_warning() -> None:
-    assert only_problem(file("\n \n")).severity is Severity.WARNING
 
 
 @pytest.mark.proves("KNOW-HOSTILE")
@@ -359,34 +321,3 @@ def test_any_text_gives_a_unit_or_a_problem(text: str) -> None:
 
 
 # --- names and digests
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [("pattern/a", True), ("bug/v1.2+x_y-z", True), ("concept/冪等", True), ("pattern/", False), ("pattern/a/b", False),
-     ("pattern/.hidden", False), ("recipe/a", False), ("pattern/a b", False), ("pattern/a\n", False), ("", False)],
-)  # fmt: skip
-def test_ids_are_a_type_and_a_slug(text: str, answer: bool) -> None:
-    assert is_id(text) is answer
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [("coding", True), ("coding/c++", True), ("coding/go/http", True), ("", False), ("/coding", False), ("a//b", False),
-     ("../x", False), ("a/../b", False), (".git", False), ("a/.b", False), ("a b", False), ("a\nb", False)],
-)  # fmt: skip
-def test_domains_are_plain_folder_names(text: str, answer: bool) -> None:
-    assert is_domain(text) is answer
-
-
-def test_the_domain_of_a_path_is_what_lies_between_domains_and_the_type() -> None:
-    assert domain_of("domains/coding/go/patterns/x.md") == "coding/go"
-    assert domain_of("domains/patterns/patterns/x.md") == "patterns"
-    assert domain_of("domains/coding/x.md") is None
-    assert domain_of("README.md") is None
-
-
-def test_the_known_keys_are_those_of_the_contract() -> None:
-    assert KEYS[:4] == ("id", "title", "type", "domain")
-    assert {"tags", "confidence", "source", "related", "created", "last_modified", "scope", "session", "evidence",
-            "stale_after", "alternatives"} <= set(KEYS)  # fmt: skip

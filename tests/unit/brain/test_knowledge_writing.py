@@ -92,11 +92,6 @@ def test_a_new_file_has_the_keys_in_the_order_of_the_contract_and_reads_well() -
     )
 
 
-def test_quotes_of_several_lines_are_written_as_blocks() -> None:
-    unit = unit_of(file(evidence="\n  - session: s\n    quote: |\n      first: line\n      second # line"))
-    assert "    quote: |\n      first: line\n      second # line\n" in serialise(unit)
-
-
 # --- edit
 
 
@@ -171,10 +166,6 @@ def test_a_new_body_leaves_the_frontmatter_and_its_distance_alone() -> None:
     head = text[: text.index("# Retry")]
     assert edit(text, body="# Other\n\n---\n\nText\n\n") == head + "# Other\n\n---\n\nText\n"
     assert edit("---\nid: pattern/x\n---", body="# T") == "---\nid: pattern/x\n---\n# T\n"
-
-
-def test_an_edit_that_asks_for_nothing_changes_nothing() -> None:
-    assert edit(CONTRACT) == CONTRACT
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from nugget.brain.lint import lint
 from nugget.config import RedactionSettings, Settings
-from nugget.errors import UsageError
 from nugget.infra import git
-from nugget.models import Severity
 
 
 def write(brain: Path, path: str, text: str) -> None:
@@ -134,20 +131,6 @@ def test_named_paths_limit_what_is_told_but_not_what_is_known(own: Path, monkeyp
     assert [problem.path for problem in lint(own, [Path("bugs/b.md")])] == ["domains/coding/bugs/b.md"]
     assert [problem.path for problem in lint(own, [own / "draft.md"])] == ["draft.md"]
     assert len(lint(own, [own])) == 2
-
-
-def test_a_path_that_is_not_in_the_brain_is_refused(own: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
-        lint(own, [Path("domains/nowhere.md")])
-    with pytest.raises(UsageError, match="is not in the brain"):
-        lint(own, [Path("/etc/hosts")])
-
-
-def test_a_brain_without_git_gets_a_warning(own: Path) -> None:
-    subprocess.run(["rm", "-rf", str(own / ".git")], check=True)
-    (problem,) = lint(own)
-    assert (problem.path, problem.severity) == (".", Severity.WARNING)
-    assert "no git repository" in problem.reason
 
 
 @pytest.mark.proves("BRAIN-LINT-SECRETS")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nugget.commits.attribution import Attribution, attribute
+from nugget.commits.attribution import Attribution, StagedFile, attribute
 from nugget.commits.message import (
     HEADER_CHARS,
     TYPES,
@@ -18,7 +18,6 @@ from nugget.commits.message import (
     subject_of,
     trailers,
 )
-from nugget.infra.git import StagedFile
 from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
 from nugget.text import line_hash
 

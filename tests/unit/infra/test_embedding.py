@@ -125,10 +125,6 @@ def test_an_unknown_name_is_a_usage_error_and_an_unreachable_hub_is_said_in_one_
     assert "all-MiniLM-L6-v2" in str(caught.value.hint)
 
 
-def test_none_switches_vectors_off() -> None:
-    assert open_embedder(Settings(embedding=EmbeddingSettings(model="none")), read_environment()) is None
-
-
 class _Endpoint(BaseHTTPRequestHandler):
     """Answers /embeddings as OpenAI and Voyage do; the script says with what."""
 
@@ -318,13 +314,6 @@ class Counting:
         if not text:
             raise EmbeddingUnavailable("the endpoint does not answer")
         return [1.0, 0.0]
-
-
-def test_each_question_is_embedded_once() -> None:
-    counting = Counting()
-    cached = CachedEmbedder(counting)
-    assert [list(cached.embed_query(text)) for text in ("retry", "retry", "another", "retry")] == [[1.0, 0.0]] * 4
-    assert counting.asked == ["retry", "another"]
 
 
 def test_an_endpoint_that_does_not_answer_is_asked_once() -> None:

@@ -76,11 +76,6 @@ def test_state_lists_modified_untracked_removed_and_odd_paths(repo: Path) -> Non
     assert sorted(found.dirty) == ["domains/coding/bugs/un\nusual ü.md", "domains/coding/patterns/retry.md"]
 
 
-def test_state_takes_no_lock(repo: Path) -> None:
-    (repo / ".git/index.lock").write_text("")
-    assert git.state(repo).dirty == ()
-
-
 def test_changed_between_names_paths_or_says_it_cannot_know(repo: Path) -> None:
     old = git.head(repo)
     write(repo, "domains/coding/bugs/b.md", "# b\n")
@@ -150,19 +145,6 @@ def test_branches_are_listed_by_prefix_with_message_and_deleted_only_where_expec
     assert git.branches(repo, "nugget/session-") == []
 
 
-def test_a_checked_out_branch_is_not_deleted(repo: Path) -> None:
-    with pytest.raises(GitError, match="checked out"):
-        git.delete_branch(repo, "main", expect=git.head(repo) or "")
-
-
-def test_the_first_commit_can_be_a_branch_without_a_parent(tmp_path: Path) -> None:
-    git.init(tmp_path)
-    with pytest.raises(GitError, match="no commit"):
-        git.create_branch(tmp_path, "x", files={"a": b"1"}, message="m", now=NOW)
-    git.create_branch(tmp_path, "x", files={"a": b"1"}, message="m", now=NOW, base=None)
-    assert git.files_at(tmp_path, "x").keys() == {"a"}
-
-
 def test_commits_carry_nuggets_name_where_the_user_gave_none(repo: Path, isolated_home: Path) -> None:
     (isolated_home / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
     sha = git.create_branch(repo, "b", files={"a": b"1"}, message="m", now=NOW)
@@ -219,13 +201,6 @@ def test_unfinished_operations_are_seen(repo: Path) -> None:
     subprocess.run(["git", "-C", str(linked), "merge", "main"], check=False, capture_output=True)
     assert git.unsettled(linked) == ("in the middle of a merge", "`git merge --continue` or `git merge --abort`")
     assert git.unsettled(repo) is None
-
-
-def test_three_way_merges_of_single_files() -> None:
-    base = b"one\ntwo\nthree\nfour\nfive\n"
-    merged = git.merge_files(base.replace(b"one", b"ONE"), base, base.replace(b"five", b"FIVE"))
-    assert merged == b"ONE\ntwo\nthree\nfour\nFIVE\n"
-    assert git.merge_files(base.replace(b"one", b"1"), base, base.replace(b"one", b"I")) is None
 
 
 def test_failures_are_one_sentence(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,15 +58,6 @@ def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(t
     assert other.root == tmp_path / "other place"
 
 
-def test_addresses_of_azure_are_one_over_ssh_and_https_and_different_repositories_differ() -> None:
-    over_ssh = normalised_remote("git@ssh.dev.azure.com:v3/acme/web/shop")
-    assert (
-        over_ssh == normalised_remote("https://acme@dev.azure.com/acme/web/_git/shop") == "dev.azure.com/acme/web/shop"
-    )
-    assert normalised_remote("https://github.com/acme/shop2") != normalised_remote("https://github.com/acme/shop")
-    assert normalised_remote("https://git.acme.org:8443/shop.git") == "git.acme.org/shop"
-
-
 @pytest.mark.parametrize(
     "url", ["/srv/git/shop.git", "../shop", "file:///srv/shop.git", "C:\\git\\shop", "", "https://", "x://"]
 )
@@ -96,17 +87,6 @@ def test_a_renamed_folder_and_a_clone_by_path_stay_the_same_workspace(tmp_path: 
     assert after.root == tmp_path / "new name"
     subprocess.run(["git", "clone", "-q", str(tmp_path / "new name"), str(tmp_path / "clone")], check=True)
     assert found(tmp_path / "clone").identity == before.identity
-
-
-@pytest.mark.proves("PROVENANCE-WORKSPACE")
-def test_a_submodule_is_a_workspace_of_its_own(tmp_path: Path) -> None:
-    library = make_repository(tmp_path / "library")
-    repo = make_repository(tmp_path / "shop", remote="https://github.com/acme/shop")
-    shell(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "vendor/library")
-    inner, outer = found(repo / "vendor" / "library"), found(repo)
-    assert inner.root == repo / "vendor" / "library"
-    assert inner.identity == found(library).identity
-    assert inner.identity != outer.identity
 
 
 @pytest.mark.proves("PROVENANCE-WORKSPACE")

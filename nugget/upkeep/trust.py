@@ -11,17 +11,13 @@ import shutil
 import stat
 from pathlib import Path
 
+from nugget.brain import is_brain
 from nugget.config import Environment, expanded, read_user_file
 from nugget.errors import BrainError, UsageError
 from nugget.infra import files
 from nugget.text import printable
 
 _INSIDE = ("brain.yaml", ".git", "domains")
-
-
-def is_brain(folder: Path) -> bool:
-    """Return whether the folder is a brain: it has a brain.yaml beside a `domains` folder or a `.git`."""
-    return (folder / "brain.yaml").is_file() and ((folder / "domains").is_dir() or (folder / ".git").exists())
 
 
 def default_brain(environment: Environment) -> Path | None:
