@@ -7,7 +7,6 @@ import os
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from nugget import brain as brains
@@ -15,12 +14,10 @@ from nugget.brain.golden import read_golden
 from nugget.config import Settings, read_brain_file
 from nugget.errors import GitError, NuggetError, UsageError
 from nugget.infra import git
-from nugget.models import Problem, RelationType, Severity, Unit
+from nugget.models import Problem, Severity, Unit
 from nugget.redaction import allow_list, secret_lines
 from nugget.text import printable
 
-_ONE_WAY = (RelationType.SUPERSEDES, RelationType.REQUIRES_UNDERSTANDING_OF)
-"""Relations that make no sense in a circle."""
 _DEFAULTS = Settings()
 
 
@@ -63,7 +60,6 @@ def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAU
         *(problem for known in units for problem in _place(known)),
         *_dangling(units),
         *_golden(brain, {known.unit.id for known in units}),
-        *_cycles(units),
     ]
     if wanted:
         problems = [problem for problem in problems if _is_under(problem.path, wanted)]
@@ -182,32 +178,3 @@ def _golden(brain: Path, ids: Collection[str]) -> Iterator[Problem]:
             if unit_id not in ids:
                 reason = f"a golden question expects {unit_id}, which no file has"
                 yield Problem(path=question.path, reason=reason, line=line, severity=Severity.WARNING)
-
-
-def _cycles(units: Sequence[_Known]) -> Iterator[Problem]:
-    """Yield one warning for each circle of a one-way relation, at the unit of it that comes first."""
-    by_id = {known.unit.id: known for known in reversed(units)}
-    for kind in _ONE_WAY:
-        edges = {
-            unit_id: [edge.id for edge in known.unit.related if edge.relation is kind and edge.id in by_id]
-            for unit_id, known in by_id.items()
-        }
-        for circle in _circles(edges):
-            start = min(range(len(circle)), key=lambda index: by_id[circle[index]].path)
-            ordered = circle[start:] + circle[:start]
-            known = by_id[ordered[0]]
-            number = [(edge.relation, edge.id) for edge in known.unit.related].index((kind, ordered[1]))
-            yield known.warn(f"`{kind}` goes in a circle: {' -> '.join([*ordered, ordered[0]])}", f"related.{number}")
-
-
-def _circles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Yield circles of a graph, at least one wherever there are any."""
-    left = {node: {target for target in targets if target != node} for node, targets in edges.items()}
-    while True:
-        try:
-            TopologicalSorter(left).prepare()
-            return
-        except CycleError as error:
-            circle = error.args[1][:0:-1]  # each of the nodes comes before the next in the sorter's order
-            yield circle
-            left[circle[0]].discard(circle[1])

@@ -365,7 +365,7 @@ def _drop_merged(brain: Path, branch: str, *, home: Path, now: datetime) -> None
         review.reject(brain, branch, home=home, now=now, units=refused)
     for rest in git.branches(brain, branch):
         if rest.name == branch:
-            git.delete_branch(brain, rest.name, expect=rest.sha)
+            git.move_branch(brain, rest.name, None, expect=rest.sha)
 
 
 def _is_here(brain: Path, commit: str | None) -> bool:

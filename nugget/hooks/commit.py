@@ -20,6 +20,8 @@ _READ_FOR_S = 0.15
 _GIVEN_UP_AFTER_S = 5.0
 _OF_FILES = ("claude-code", "codex", "gemini-cli")
 """Agents whose sessions are single files: databases are too slow to be looked at while somebody waits."""
+_HANDED_ON = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+"""The variables with which git tells a hook about the commit under way, such as the index of `git commit FILE`."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,9 +41,8 @@ def _write(environment: Environment, file: str = "", source: str = "") -> None:
     from dataclasses import replace
 
     from nugget import commits
-    from nugget.infra import git
 
-    variables = git.hook_variables()
+    variables = _hook_variables(environment)
     here = Path.cwd()
     settings = load_settings(environment)
     agents = tuple(name for name in _OF_FILES if name in settings.capture.agents or "all" in settings.capture.agents)
@@ -54,7 +55,22 @@ def _write(environment: Environment, file: str = "", source: str = "") -> None:
         )  # fmt: skip
         return commits.prepare(here, environment, settings, options)
 
-    commits.write_message(Path(file), make, comment=lambda: git.comment_mark(here))
+    commits.write_message(Path(file), make, comment=lambda: _comment_mark(here))
+
+
+def _hook_variables(environment: Environment) -> dict[str, str]:
+    """Return the variables that git gave this process as its hook."""
+    given = environment.variables
+    return {name: given[name] for name in _HANDED_ON if given.get(name)}
+
+
+def _comment_mark(repo: Path) -> str:
+    """Return the start of comment lines in a commit message: `core.commentString`, `core.commentChar`, else `#`."""
+    from nugget.infra import git
+
+    keys = ("core.commentString", "core.commentChar")
+    named = (git.run(repo, "config", "--get", key, check=False).decode("utf-8", "replace").strip() for key in keys)
+    return next((mark for mark in named if mark and mark != "auto"), "#")
 
 
 def _note(environment: Environment, error: Exception) -> None:

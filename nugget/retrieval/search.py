@@ -14,10 +14,10 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import RetrievalSettings
-from nugget.errors import UsageError
+from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.index import Index
 from nugget.index.fulltext import STOP_WORDS, question_words
-from nugget.infra.embedding import CachedEmbedder, QuestionEmbedder
+from nugget.infra.embedding import QuestionEmbedder, Vector
 from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
 from nugget.retrieval import profiles, retrieve
 from nugget.retrieval.history import HISTORY_SOURCES, newest_history, search_history
@@ -98,6 +98,27 @@ class Results:
     def counts(self) -> dict[str, int]:
         """Return the number of hits by source."""
         return {str(group.source): len(group.hits) for group in self.groups}
+
+
+class CachedEmbedder:
+    """An embedder that computes the vector of a question once, and does not repeat a failure either."""
+
+    def __init__(self, embedder: QuestionEmbedder) -> None:
+        self.model = embedder.model
+        self._embedder = embedder
+        self._results: dict[str, Vector | EmbeddingUnavailable] = {}
+
+    def embed_query(self, text: str) -> Vector:
+        """Return the vector of a question. Raises EmbeddingUnavailable."""
+        if text not in self._results:
+            try:
+                self._results[text] = self._embedder.embed_query(text)
+            except EmbeddingUnavailable as error:
+                self._results[text] = error
+        result = self._results[text]
+        if isinstance(result, EmbeddingUnavailable):
+            raise result
+        return result
 
 
 def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tuple[SourceName, ...]:

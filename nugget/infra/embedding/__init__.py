@@ -102,27 +102,6 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
     return FastembedEmbedder(name, cache=environment.models / "fastembed")
 
 
-class CachedEmbedder:
-    """An embedder that computes the vector of a question once, and does not repeat a failure either."""
-
-    def __init__(self, embedder: QuestionEmbedder) -> None:
-        self.model = embedder.model
-        self._embedder = embedder
-        self._results: dict[str, Vector | EmbeddingUnavailable] = {}
-
-    def embed_query(self, text: str) -> Vector:
-        """Return the vector of a question. Raises EmbeddingUnavailable."""
-        if text not in self._results:
-            try:
-                self._results[text] = self._embedder.embed_query(text)
-            except EmbeddingUnavailable as error:
-                self._results[text] = error
-        result = self._results[text]
-        if isinstance(result, EmbeddingUnavailable):
-            raise result
-        return result
-
-
 class RemoteEmbedder:
     """An embedder that asks the running server for a vector, and uses the model itself if no server answers."""
 

@@ -5,6 +5,7 @@ GitError that carries git's own first sentence. The brain is the root of its rep
 """
 
 # ruff: isort: skip_file
+# ruff: noqa: F401 - the names of the package
 # fmt: off
 from nugget.infra.git.changing import (
     RefChange, change_refs, clear_errors, finish_pending, only_writer, wait_until_free,
@@ -20,17 +21,6 @@ from nugget.infra.git.remotes import (
     Remote, RemoteHead, clone, delete_remote_branch, fetch, find_remote, push, remote_head,
 )
 from nugget.infra.git.writing import (
-    comment_mark, commit_change, commit_files, commit_staged, create_branch, delete_branch, hook_variables, init,
-    merge_files, move_branch, move_checkout, ready_branch, refuse_checked_out,
+    commit_change, commit_files, commit_staged, create_branch, init, merge_files, move_branch, move_checkout,
+    ready_branch, refuse_checked_out,
 )
-
-__all__ = [
-    "EMPTY_TREE", "Branch", "Change", "RefChange", "Remote", "RemoteHead", "State", "branches", "change_refs",
-    "changed_between", "changes", "checkouts", "clear_errors", "clone", "comment_mark", "commit_before",
-    "commit_change", "commit_files", "commit_staged", "committed_between", "committed_in", "create_branch",
-    "current_branch", "delete_branch", "delete_remote_branch", "diff", "environment", "fetch", "files_at",
-    "find_remote", "finish_pending", "git_dir", "has_commit_with", "head", "hook_variables", "init", "is_repository",
-    "last_commit_days", "lock_files", "merge_base", "merge_files", "move_branch", "move_checkout", "only_writer",
-    "push", "read_blob", "read_objects", "ready_branch", "refuse_checked_out", "remote_head", "resolve", "run",
-    "state", "top_folder", "unmerged_files", "unsettled", "versions_of", "wait_until_free",
-]

@@ -15,9 +15,6 @@ from nugget.infra.git.changing import DURABLE, RefChange, change_refs, only_writ
 from nugget.infra.git.process import Setting, environment, run, start, user_settings
 from nugget.infra.git.reading import current_branch, head, is_repository, read_objects, resolve, unsettled, word
 
-_HANDED_ON = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-"""The variables with which git tells a hook about the commit under way, such as the index of `git commit FILE`."""
-
 
 def init(path: Path) -> None:
     """Make `path` a git repository on its configured first branch, else `main`."""
@@ -88,7 +85,8 @@ def create_branch(
     Neither index nor checkout is touched. Raises ConflictError if the branch exists: of two processes that make the
     same branch one does. `base=None` makes a commit without a parent.
     """
-    check_branch_name(repo, name)
+    if name.startswith("-") or start(repo, ("check-ref-format", "--branch", name)).returncode != 0:
+        raise GitError(f"{name!r} is no valid branch name.")
     parent = resolve(repo, base) if base else None
     if base and parent is None:
         raise GitError(f"{repo} has no commit {base} to start {name} from.", hint="Run `nugget init` in the brain.")
@@ -138,22 +136,14 @@ def _write_blobs(repo: Path, files: Mapping[str, bytes | None]) -> dict[str, str
     return {**dict.fromkeys(files), **dict(zip(contents, printed, strict=True))}
 
 
-def delete_branch(repo: Path, name: str, *, expect: str) -> None:
-    """Delete a local branch that still points at `expect`. Raises GitError if it moved or is checked out."""
+def move_branch(repo: Path, name: str, sha: str | None, *, expect: str) -> None:
+    """Let a branch that still points at `expect` point at `sha`, or delete it (None).
+
+    Raises GitError if it moved or is checked out.
+    """
     refuse_checked_out(repo, name)
-    change_refs(repo, [RefChange(ref=f"refs/heads/{name}", new=None, expect=expect)], message=f"delete {name}")
-
-
-def move_branch(repo: Path, name: str, sha: str, *, expect: str) -> None:
-    """Let a branch that still points at `expect` point at `sha`. Raises GitError if it moved or is checked out."""
-    refuse_checked_out(repo, name)
-    change_refs(repo, [RefChange(ref=f"refs/heads/{name}", new=sha, expect=expect)], message=f"move {name}")
-
-
-def check_branch_name(repo: Path, name: str) -> None:
-    """Raise GitError if git does not take `name` for a branch."""
-    if name.startswith("-") or start(repo, ("check-ref-format", "--branch", name)).returncode != 0:
-        raise GitError(f"{name!r} is no valid branch name.")
+    message = f"move {name}" if sha else f"delete {name}"
+    change_refs(repo, [RefChange(ref=f"refs/heads/{name}", new=sha, expect=expect)], message=message)
 
 
 def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
@@ -181,18 +171,6 @@ def _committer(repo: Path) -> tuple[bool, list[Setting]]:
             settings.append((f"user.{key}", fallback))
     signs = dict(user_settings(repo, r"^commit\.gpgsign$")).get("commit.gpgsign", "false")
     return signs.lower() in ("", "true", "yes", "on", "1"), settings
-
-
-def hook_variables() -> dict[str, str]:
-    """Return the variables that git gave this process as its hook."""
-    given = read_environment().variables
-    return {name: given[name] for name in _HANDED_ON if given.get(name)}
-
-
-def comment_mark(repo: Path) -> str:
-    """Return the start of comment lines in a commit message: `core.commentString`, `core.commentChar`, else `#`."""
-    named = (word(repo, "config", "--get", key) for key in ("core.commentString", "core.commentChar"))
-    return next((mark for mark in named if mark and mark != "auto"), "#")
 
 
 def commit_staged(repo: Path, message: Path, *, edit: bool) -> int:

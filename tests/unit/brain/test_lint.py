@@ -74,18 +74,6 @@ def test_a_relation_to_nobody_is_a_warning_with_a_guess(own: Path) -> None:
     ]
 
 
-@pytest.mark.proves("BRAIN-LINT", "BRAIN-BAD-INPUT")
-def test_a_circle_of_one_way_relations_is_a_warning(own: Path) -> None:
-    write(own, "domains/coding/bugs/a.md", unit("bug", "a", ("bug/c", "uses"), ("bug/b", "supersedes")))
-    write(own, "domains/coding/bugs/b.md", unit("bug", "b", ("bug/c", "supersedes")))
-    write(own, "domains/coding/bugs/c.md", unit("bug", "c", ("bug/a", "supersedes"), ("bug/a", "often_combined_with")))
-    write(own, "domains/coding/bugs/d.md", unit("bug", "d", ("bug/a", "supersedes"), ("bug/d", "uses")))
-    assert told(own) == [
-        "warning: domains/coding/bugs/a.md:8: `supersedes` goes in a circle: bug/a -> bug/b -> bug/c -> bug/a",
-        "warning: domains/coding/bugs/d.md:8: is related to itself",
-    ]
-
-
 @pytest.mark.proves("BRAIN-LINT")
 def test_a_file_in_the_wrong_place_is_told(own: Path) -> None:
     write(own, "domains/coding/bugs/other-name.md", unit("bug", "a"))

@@ -119,7 +119,7 @@ def test_a_plan_without_its_branch_is_carried_out_again_and_one_with_it_is_not(
     again = capture_transcript(transcript, capture_into(brain, home, extract))
     assert again.skipped == "nothing new since it was captured"
     (branch,) = git.branches(brain, "nugget/")
-    git.delete_branch(brain, branch.name, expect=branch.sha)
+    git.move_branch(brain, branch.name, None, expect=branch.sha)
     file.write_bytes(planned)
     once_more = capture_transcript(transcript, capture_into(brain, home, extract))
     assert once_more.branch == branch.name
@@ -167,7 +167,7 @@ def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projec
     result = capture_transcript(transcript, capture)
     assert result.branch is not None, "without an index only the same words at the same id are known"
     (branch,) = git.branches(brain, "nugget/")
-    git.delete_branch(brain, branch.name, expect=branch.sha)
+    git.move_branch(brain, branch.name, None, expect=branch.sha)
     other = projects / "t.jsonl"
     write_transcript(other, [("Why?", known.title)])
     capture = capture_into(brain, home, ScriptedExtraction([copy]), similar=lambda asked: [(known, 0.99)])

@@ -19,7 +19,7 @@ import pytest
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.infra.embedding import MINILM, CachedEmbedder, Embedder, open_embedder
+from nugget.infra.embedding import MINILM, Embedder, open_embedder
 
 TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth.", "x", "长文本 " * 400]
 
@@ -299,27 +299,3 @@ def test_onnxruntime_reports_to_nobody(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "384\n"), done.stderr
     assert [file for file in tmp_path.rglob("*") if "onnxruntime" in file.name or "Microsoft" in file.name] == []
-
-
-class Counting:
-    """An embedder that keeps what it was asked, and fails for an empty question."""
-
-    model = "counting"
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def embed_query(self, text: str) -> list[float]:
-        self.asked.append(text)
-        if not text:
-            raise EmbeddingUnavailable("the endpoint does not answer")
-        return [1.0, 0.0]
-
-
-def test_an_endpoint_that_does_not_answer_is_asked_once() -> None:
-    counting = Counting()
-    cached = CachedEmbedder(counting)
-    for _ in range(3):
-        with pytest.raises(EmbeddingUnavailable, match="does not answer"):
-            cached.embed_query("")
-    assert counting.asked == [""]

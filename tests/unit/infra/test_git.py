@@ -140,8 +140,8 @@ def test_branches_are_listed_by_prefix_with_message_and_deleted_only_where_expec
     assert (listed.name, listed.sha, listed.message.strip()) == ("nugget/session-1", sha, "One\n\nbody ü")
     assert listed.committed == NOW
     with pytest.raises(ConflictError, match="nugget/session-1 moved meanwhile"):
-        git.delete_branch(repo, "nugget/session-1", expect=git.head(repo) or "")
-    git.delete_branch(repo, "nugget/session-1", expect=sha)
+        git.move_branch(repo, "nugget/session-1", None, expect=git.head(repo) or "")
+    git.move_branch(repo, "nugget/session-1", None, expect=sha)
     assert git.branches(repo, "nugget/session-") == []
 
 
