@@ -32,7 +32,7 @@ _FORGOTTEN_HEAD = """\
 # Units that were removed with `nugget forget`. Nugget does not propose them again;
 # take an entry out of this list to allow it.
 """
-_FORGOTTEN_ENTRY = re.compile(r"- id: (?P<id>\S+)\s*(?:\n  body_sha256: (?P<body>[0-9a-f]{64}))?")
+_FORGOTTEN_ENTRY = re.compile(r"- id: (?P<id>\S+)[ \t]*(?:\n  body_sha256: (?P<body>[0-9a-f]{64}))?")
 _SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _MAX_TITLE_CHARS = 80
 
