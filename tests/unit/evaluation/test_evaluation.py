@@ -107,11 +107,11 @@ questions:
         ("questions:\n  - question: x\n    expect: []\n    filters: {kind: bug}\n", 4, "there is no filter `kind`"),
         ("questions:\n  - question: x\n    expect: []\n    filters: {type: bugs}\n", 4, "there is no type 'bugs'"),
         ("questions:\n  - question: x\n    expect: []\n    filters: {since: May}\n", 4, "'May' is not a date"),
-        ("questions: x\n", 1, "expected `questions:` with a list"),
-        ("asked: []\n", 1, "expected `questions:` with a list"),
-        ("- x\n", 1, "expected `key: value` lines"),
-        ("questions:\n  - question: 'x\n", 3, "not valid YAML"),
-        ("\xff\xfe", None, "cannot be read as YAML"),
+        ("questions: x\n", 1, "has no `questions:` with a list"),
+        ("asked: []\n", 1, "has no `questions:` with a list"),
+        ("- x\n", 1, "has no `key: value` lines"),
+        ("questions:\n  - question: 'x\n", 2, "not valid YAML"),
+        ("\xff\xfe", None, "is not UTF-8 text"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text: str, line: int | None, said: str) -> None:
