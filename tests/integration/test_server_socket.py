@@ -26,9 +26,9 @@ from waiting import PATIENCE_S, wait_for
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings, read_environment
 from nugget.infra import server_socket
-from nugget.upkeep.trust import trust
 from nugget.infra.server_socket import ServerSocket
 from nugget.sources.speakers import MEMORY_TAG
+from nugget.upkeep.trust import trust
 
 PROMPT = "where should user sessions be kept"
 MEANT = "brain:decision/sessions-in-postgres"
