@@ -27,6 +27,7 @@ from nugget.text import printable
 
 _OWN_FOLDERS = frozenset({".git", ".nugget"})
 _IGNORED = ".nugget/"
+_EXAMPLES = "examples"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +49,16 @@ def is_brain(folder: Path) -> bool:
     return (folder / "brain.yaml").is_file() and ((folder / "domains").is_dir() or (folder / ".git").exists())
 
 
-def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
+def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False) -> InitResult:
     """Make a brain from the template, with git and a first commit; complete what an earlier try left undone.
+
+    With `examples`, a folder of that name shows a unit of each type; it is not part of the knowledge.
 
     An existing brain keeps every file. Raises BrainError if the folder holds something else, or cannot be written.
     """
     path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
     with git.clear_errors(path):
-        template = _template(path.name, owner=owner, now=now)
+        template = _template(path.name, owner=owner, now=now, examples=examples)
         if git.is_repository(path):
             git.finish_pending(path)
         created = not is_brain(path)
@@ -66,6 +69,7 @@ def init_brain(path: Path, *, owner: str, now: datetime) -> InitResult:
             commit = _first_commit(path, template, created=created)
         except GitError as error:
             if created:
+                (path / "domains").mkdir(exist_ok=True)
                 for name, text in template.items():
                     (path / name).parent.mkdir(parents=True, exist_ok=True)
                     # brain.yaml comes last in the template's order: a brain with one is complete.
@@ -175,14 +179,14 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _template(name: str, *, owner: str, now: datetime) -> dict[str, str]:
+def _template(name: str, *, owner: str, now: datetime, examples: bool) -> dict[str, str]:
     """Path -> text of every file of a new brain, brain.yaml last."""
     root = resource("brain-template")
     files = sorted(file for file in root.rglob("*") if file.is_file())
     texts = {
         file.relative_to(root).as_posix(): _fill(file.read_text("utf-8"), name=name, owner=owner, now=now)
         for file in files
-        if file.name != ".DS_Store" and file.suffix != ".pyc"
+        if file.name != ".DS_Store" and file.suffix != ".pyc" and (examples or file.parent.name != _EXAMPLES)
     }
     settings = texts.pop("brain.yaml")
     return {**texts, "brain.yaml": settings}

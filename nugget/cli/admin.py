@@ -45,6 +45,7 @@ def init(
     ] = None,
     remote: Annotated[str | None, Option("--remote", metavar="URL", help="Where the brain is pushed to.")] = None,
     install: Annotated[bool, Option("--install/--no-install", help="Offer to connect Claude Code.")] = True,
+    examples: Annotated[bool, Option("--examples", help="Show in a folder what good units look like.")] = False,
     brain: BrainOption = None,
 ) -> None:
     """Make a brain and use it by default.
@@ -58,7 +59,7 @@ def init(
     folder = expanded(path or brain or environment.brain or _usual_folder(environment))
     if (shown := printable(str(folder))) != str(folder):
         raise UsageError(f"A brain cannot be in a folder with such a name: {shown}.", hint="Name another folder.")
-    result = init_brain(folder, owner=_owner(), now=datetime.now(UTC))
+    result = init_brain(folder, owner=_owner(), now=datetime.now(UTC), examples=examples)
     if remote:
         known = git.run(result.path, "remote", check=False).decode().split()
         git.run(result.path, "remote", "set-url" if "origin" in known else "add", "origin", "--", remote)

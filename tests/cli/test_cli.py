@@ -78,7 +78,7 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     assert in_use() == "usual"
-    monkeypatch.chdir(tmp_path / "flagged" / "domains")
+    monkeypatch.chdir(tmp_path / "flagged" / "evals")
     assert in_use() == "flagged"
     monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "named"))
     assert in_use() == "named"

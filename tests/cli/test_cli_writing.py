@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cli_stage import golden, write_unit
 from commands import Nugget
+from first_units import add_first_units
 from paths import REPOSITORY
 
 from nugget.config import load_settings, read_environment
@@ -98,6 +99,7 @@ def test_init_makes_a_brain_that_is_asked_from_anywhere(
     assert git.head(folder) and load_settings(read_environment(), folder).owner == "Test Person"
     assert git.run(folder, "remote", "get-url", "origin") == b"https://git.example.invalid/brain.git\n"
     monkeypatch.chdir(tmp_path)
+    add_first_units(folder)
     assert "pattern/expand-then-contract" in nugget("ask", "--no-llm", "change an interface without breaking").out
 
     head = git.head(folder)

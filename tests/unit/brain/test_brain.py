@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from first_units import add_first_units
 
 from nugget import brain as brains
 from nugget import config
@@ -38,7 +39,7 @@ def change(brain: Path, files: dict[str, bytes | None]) -> None:
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    return brains.init_brain(tmp_path / "new", owner="Ada", now=NOW).path
+    return add_first_units(brains.init_brain(tmp_path / "new", owner="Ada", now=NOW).path)
 
 
 # --- init
@@ -59,11 +60,15 @@ def test_init_makes_a_committed_brain_from_the_template(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("BRAIN-INIT")
-def test_a_new_brain_has_an_example_of_every_type_of_today_and_nothing_to_lint(new: Path) -> None:
-    units = [brains.load(new, path).unit for path in brains.knowledge_paths(new)]
+def test_a_new_brain_knows_nothing_and_shows_an_example_of_each_type_if_asked_to(tmp_path: Path) -> None:
+    new = brains.init_brain(tmp_path / "new", owner="Ada", now=NOW).path
+    assert not list(brains.knowledge_paths(new)) and not (new / "examples").exists()
+    shown = brains.init_brain(tmp_path / "shown", owner="Ada", now=NOW, examples=True).path
+    assert not list(brains.knowledge_paths(shown))
+    units = [knowledge.parse(file.read_text("utf-8"), path="").unit for file in (shown / "examples").iterdir()]
     assert {unit.type for unit in units if unit} == {"pattern", "concept", "decision", "bug", "belief"}
     assert {unit.created for unit in units if unit} == {NOW.date()}
-    assert lint(new) == []
+    assert lint(new) == lint(shown) == []
 
 
 @pytest.mark.proves("BRAIN-INIT-IDEMPOTENT")
@@ -95,7 +100,7 @@ def test_without_git_init_makes_a_brain_and_says_what_is_missing(
     result = brains.init_brain(tmp_path / "b", owner="", now=NOW)
     assert result.created
     assert result.problem == "git is not installed, or not on the PATH."
-    assert len(list(brains.knowledge_paths(result.path))) == 5
+    assert is_brain(result.path)
     assert [str(problem) for problem in lint(result.path)] == [
         ".: is no git repository, so nothing has a history or can be proposed; run `nugget init` in it"
     ]

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 import yaml
 from commands import Nugget
+from first_units import add_first_units
 from paths import TESTS
 
 from nugget.app import Brain
+from nugget.brain import knowledge_paths
 from nugget.brain.golden import parse, read_golden
 from nugget.config import EmbeddingSettings, Settings
 from nugget.evaluation import (
@@ -297,12 +299,16 @@ def unit_ids(brain: Path) -> list[str]:
 
 
 @pytest.mark.proves("EVAL-UNKNOWN-ID")
-def test_a_new_brain_passes_its_checks_after_every_example_was_forgotten(
+def test_a_brain_passes_its_checks_after_every_unit_with_a_question_was_forgotten(
     nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "new"))
     nugget("init", "--no-install")
+    units = [path.removesuffix(".md").split("/")[-2:] for path in knowledge_paths(add_first_units(tmp_path / "new"))]
+    asked = [f"  - {{question: about {slug}, expect: [{folder[:-1]}/{slug}]}}\n" for folder, slug in units]
+    (tmp_path / "new/evals/golden.yaml").write_text("questions:\n" + "".join(asked))
+    subprocess.run(["git", "-C", tmp_path / "new", "commit", "-qam", "Ask for each unit"], check=True)
     assert nugget("eval").code == 0
     lines = {question.expect[0]: question.lines[0] for question in read_golden(tmp_path / "new").questions}
     assert len(lines) == 5
