@@ -26,6 +26,7 @@ import numpy as np
 from nugget.config import Settings, load_settings, read_environment
 from nugget.extraction.offline import extract_offline
 from nugget.infra.embedding import open_embedder
+from nugget.models import Event, EventKind, Speaker, SpeechOrigin
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
 
@@ -77,6 +78,25 @@ def sessions() -> list[str]:
     """The labelled sessions, also those without knowledge."""
     gold, sentences = labels()
     return sorted({row["session"] for row in gold + sentences} | set(_split()["none"]))
+
+
+def dialogues() -> list[Row]:
+    """The short dialogues, which are trained on only: `turns` begin with the person's, `keep` is what is worth it."""
+    rows: list[Row] = _scorer().read(GOLD / "dialogues.jsonl")
+    return rows
+
+
+def dialogue_events(row: Row) -> tuple[Event, ...]:
+    """Return a dialogue as the events of a session."""
+    said_by = (
+        (EventKind.PROMPT, Speaker.USER, SpeechOrigin.TYPED),
+        (EventKind.REPLY, Speaker.AGENT, SpeechOrigin.WRITTEN),
+    )
+    return tuple(
+        Event(kind=kind, text=text, speaker=speaker, origin=origin, uuid=f"{row['id']}-{place}", timestamp=NOW)
+        for place, text in enumerate(row["turns"])
+        for kind, speaker, origin in (said_by[place % 2],)
+    )
 
 
 def short_id(session: str) -> str:

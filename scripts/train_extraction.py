@@ -2,9 +2,10 @@
 
     python scripts/train_extraction.py [--check]
 
-Labels: benchmarks/gold and ../shared/data/gold. All figures are of models that have not seen the sessions they are
-measured on: leave-one-session-out, and the sessions that benchmarks/gold/split.json keeps apart, which are measured
-with a model of the others. The model that is written is then fitted on all of them.
+Labels: benchmarks/gold and ../shared/data/gold, and short dialogues that were written for training alone. All figures
+are of models that have not seen the sessions they are measured on: leave-one-session-out, and the sessions that
+benchmarks/gold/split.json keeps apart, which are measured with a model of the others. The model that is written is then
+fitted on all of them.
 `--check` only prints the figures.
 """
 
@@ -37,6 +38,8 @@ from nugget.sources.condense import without_recalled
 
 TARGET = _REPOSITORY / "nugget" / "extraction" / "judge.json"
 DRAFT_L2, TYPE_L2 = 800.0, 100.0
+DIALOGUE = 0.4
+"""Weight of a dialogue beside that of a session with as many drafts."""
 BODY_ONLY = 0.6
 """Target of a draft that says a gold item only with its support; 1 if its claim says it."""
 
@@ -78,19 +81,25 @@ class Trainer:
     """The labelled sessions, and models of any part of them."""
 
     def __init__(self) -> None:
-        self.gold, _ = bench.labels()
+        self.gold = list(bench.labels()[0])
         self.sessions = bench.sessions()
         self.read: dict[str, SessionClaims] = {}
         for name in self.sessions:
             session = read_session(bench.TRANSCRIPTS / name)
             self.read[name] = claims_of(tuple(without_recalled(session.events)))
+        self.dialogues: list[str] = []
+        for row in bench.dialogues():
+            self.dialogues.append(name := f"dialogue/{row['id']}")
+            self.gold += [{"session": name, "worth": 1, **item} for item in row["keep"]]
+            self.read[name] = claims_of(bench.dialogue_events(row))
         self.drafts = {name: drafts_of(read) for name, read in self.read.items()}
 
     def items(self, session: str) -> list[dict[str, Any]]:
         return [item for item in self.gold if item["session"] == session]
 
     def rows(self, names: Sequence[str]) -> list[tuple[str, Draft]]:
-        return [(name, draft) for name in names for draft in self.drafts[name]]
+        """Return the drafts of sessions, and those of all dialogues."""
+        return [(name, draft) for name in (*names, *self.dialogues) for draft in self.drafts[name]]
 
     def judge(self, rows: Sequence[tuple[str, Draft]]) -> Judge:
         """Return a judge that was fitted on these drafts of sessions."""
@@ -103,9 +112,10 @@ class Trainer:
             for name, draft in rows
         ]
         drafts = Counter(name for name, _ in rows)
-        weights = np.array([drafts[name] ** -0.5 for name, _ in rows])
+        weights = np.array([drafts[name] ** -0.5 * (DIALOGUE if name in self.dialogues else 1) for name, _ in rows])
+        weights *= len(rows) / weights.sum()
         x = matrix([draft.features for _, draft in rows], features)
-        return fit(x, np.array(targets), weights * len(rows) / weights.sum(), DRAFT_L2, features)
+        return fit(x, np.array(targets), weights, DRAFT_L2, features)
 
     def type_models(self, rows: Sequence[tuple[str, Draft]]) -> dict[str, dict[str, float]]:
         known: list[tuple[Draft, set[str]]] = []
@@ -190,8 +200,8 @@ def main() -> None:
         "card": {
             "trained": date.today().isoformat(),
             "data": (
-                f"{len({*map(bench.short_id, trainer.sessions)})} labelled sessions, {len(rows)} drafts; Claude Code "
-                "sessions in English, of a Go team and a TypeScript author"
+                f"{len({*map(bench.short_id, trainer.sessions)})} labelled sessions of Claude Code in English, of a Go "
+                f"team and a TypeScript author, and {len(trainer.dialogues)} short dialogues; {len(rows)} drafts"
             ),
             "figures": (
                 "of models that had not seen the sessions: leave-one-session-out, and 12 sessions kept apart while the "

@@ -78,9 +78,11 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
     judge = judge or trained()
     made = drafts_of(read)
     for draft in made:
-        draft.confidence = judge.draft_score(draft.features)
+        draft.confidence = judge.draft_score(draft.features, of=len(made))
         draft.kind = KnowledgeType(judge.type_of(draft.features))
         _settle(draft)
+        if draft.anchor.sentence.channel is Channel.USER and not draft.features["told"]:
+            draft.confidence = 0.0
     return [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
 
 
@@ -141,6 +143,8 @@ def _is_followed_correction(draft: Draft) -> bool:
 
 
 def _same_subject(one: Draft, other: Draft, read: SessionClaims) -> bool:
+    if any(claim is one.anchor for claim in other.claims) or any(claim is other.anchor for claim in one.claims):
+        return True
     if one.features["told"] and other.features["told"]:
         return read.likeness(one.anchor, other.anchor) >= _SHARED_WORDS
     near = max(read.likeness(one.anchor, claim) for claim in other.claims)
