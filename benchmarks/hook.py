@@ -41,11 +41,16 @@ def main() -> None:
         start = [sys.executable, str(script), "capture-session"]
         end = json.dumps(PAYLOAD).encode()
         begin = json.dumps(PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}).encode()
+        prompt = json.dumps(
+            PAYLOAD | {"hook_event_name": "UserPromptSubmit", "prompt": "how are webhooks signed"}
+        ).encode()
         lock = files.try_lock(home / "queue/worker.lock")
         ways = {
             "python -c pass": ([sys.executable, "-c", "pass"], b""),
             "SessionEnd, a worker is at work": (start, end),
             "SessionStart, nothing due": (start, begin),
+            "SessionStart, brief": ([*start, "--brief"], begin),
+            "UserPromptSubmit, recall": ([*start, "--recall"], prompt),
         }
         times = _measure(ways, environment)
         assert lock is not None

@@ -18,7 +18,8 @@ from nugget.errors import BrainError, IndexUnavailable, NuggetError
 from nugget.evaluation.query_log import Face, QuestionLog
 from nugget.index import Index, IndexState, SyncResult, Unusable, read_home
 from nugget.index.connection import discard_damaged, find_damage, home_index_file, index_folder, is_damage
-from nugget.index.sync import Progress, pending_changes, sync
+from nugget.index.embed import Progress
+from nugget.index.sync import pending_changes, sync
 from nugget.infra import git
 from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
 from nugget.models import Bundle, Depth, Query, SourceName

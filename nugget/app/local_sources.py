@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from nugget.config import expanded
 from nugget.index import Index, SyncResult, read_memory
 from nugget.index.connection import discard_damaged, home_index_file, open_home, open_memory
-from nugget.index.sync import Progress, document_changes, sync_documents, sync_provenance
+from nugget.index.embed import Progress
+from nugget.index.sync import document_changes, sync_documents, sync_provenance
 from nugget.infra import files
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName

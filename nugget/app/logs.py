@@ -15,9 +15,8 @@ from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError
 from nugget.evidence import BundleOptions, EvidenceBundle, IngestedSession
 from nugget.index import read_home
 from nugget.index.connection import open_home
-from nugget.index.embed import embed_missing
+from nugget.index.embed import Progress, embed_missing
 from nugget.index.events import LogSession, log_sessions, session_counts
-from nugget.index.sync import Progress
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem

@@ -158,7 +158,7 @@ def search(
     domains: DomainOption = None,
     tags: TagOption = None,
     since: SinceOption = None,
-    limit: Annotated[int, Option("--limit", "-n", help="Results of each source, at most.")] = 50,
+    limit: Annotated[int, Option("--limit", "-n", help="Results of each source, at most.")] = 10,
     related: Annotated[
         str | None,
         Option(

@@ -1,8 +1,7 @@
 """Bring an index in line with files: that of a brain, and the machine's with canon, memory and provenance.
 
-A brain is read and written in one transaction. What else there is is written a batch of files at a time, so that other
-writers get their turn. Vectors follow when all words are in. Safe to kill at any point and to run twice at once: what
-was not finished is found again by the next sync.
+A brain is written in one transaction, everything else a batch of files at a time. Vectors follow when all words are in.
+Safe to kill at any point and to run twice at once: the next sync finds what was not finished.
 """
 
 from __future__ import annotations
@@ -18,12 +17,11 @@ from pathlib import Path
 from stat import S_ISREG
 
 from nugget.config import Environment
-from nugget.errors import IndexUnavailable
+from nugget.errors import IndexUnavailable, reason_of
 from nugget.index import SyncResult, Unusable
 from nugget.index import units as stored
 from nugget.index.connection import connect, create, index_folder, open_existing, remove_database, write_transaction
-from nugget.index.embed import Progress as Progress
-from nugget.index.embed import embed_missing, model_problem
+from nugget.index.embed import Progress, embed_missing, model_problem
 from nugget.index.provenance import put_record, remove_record
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
@@ -32,7 +30,7 @@ from nugget.models import Chunk, FileState, Problem, SourceName, Unit
 from nugget.sources import DocumentSource, ReadDocument
 from nugget.sources import brain as brain_source
 from nugget.sources.nugget_store import NuggetUnits
-from nugget.text import estimate_tokens
+from nugget.text import estimate_tokens, printable
 
 _BRAIN = SourceName.BRAIN
 _FILES_A_BATCH = 64
@@ -239,7 +237,11 @@ def _put_file(run: _Sync, connection: sqlite3.Connection, path: str) -> FileStat
     """Read a file and write it with its unit. Of several files with one id, the path that sorts first has it."""
     file = brain_source.read(run.brain, path)
     state, unit = file.state, file.unit
-    chunks = chunks_of(unit, run.embedder.count_tokens if run.embedder else estimate_tokens) if unit else ()
+    try:
+        chunks = chunks_of(unit, run.embedder.count_tokens if run.embedder else estimate_tokens) if unit else ()
+    except Exception as error:  # whatever one file does to the parser, the others are indexed
+        wrong = Problem(path=printable(path), reason=f"cannot be indexed ({reason_of(error)})")
+        state, unit, chunks = replace(state, unit_id=None, problems=(*state.problems, wrong)), None, ()
     if unit and (owner := stored.unit_path(connection, _BRAIN, unit.id)) and owner != path:
         keeper, loser = sorted([owner, path])
         taken = Problem(path=loser, reason=f"the id {unit.id} is already that of {keeper}; give this file another one")
@@ -281,11 +283,10 @@ def sync_documents(
     changes: DocumentChanges | None = None,
     progress: Progress | None = None,
 ) -> SyncResult:
-    """Bring the index in line with the files of a source. Commits after each batch; safe to kill and to run twice.
+    """Bring the index in line with the files of a source. Commits after each batch.
 
     The units that `source.read` gives are stored with the file's key as their path. A file that cannot be read or
-    parsed is a problem and has no units; one that changes while it is read is left for the next sync. Without an
-    `embedder` units get no vectors for now. `changes` are those of `document_changes`, if the caller has them already.
+    parsed is a problem and has no units; one that changes while it is read is left for the next sync.
     """
     found = document_changes(source, connection) if changes is None else changes
     before = stored.file_states(connection, source.name, [*found.removed, *(key for key, _ in found.modified)])

@@ -38,8 +38,6 @@ ORDER = (
 )  # fmt: skip
 """In which order the sources are shown."""
 
-_WEAK_SHOWN = 10
-"""Results shown of a source in which nothing is likely to be relevant."""
 _LEAST_SHARE = 0.6
 """Of the best score of its source: what no word of matches needs more than this."""
 _NAMED = 1.0
@@ -196,8 +194,7 @@ def search_everything(
             hits = _by_relevance_and_recency([*hits, *passages[source]])
             weak = weak and not hits
         if hits:
-            shown = min(limit, _WEAK_SHOWN) if weak else limit
-            groups.append(Group(source=source, hits=tuple(hits[:shown]), weak=weak))
+            groups.append(Group(source=source, hits=tuple(hits[:limit]), weak=weak))
     return Results(
         query=query,
         groups=tuple(sorted(groups, key=lambda group: group.weak)),  # what is likely comes before what is not

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings_file", "text"}
 BUDGETS = {
-    "modules": 206,
-    "lines": 43_600,
+    "modules": 204,
+    "lines": 43_098,
     "lines of a file": 400,
-    "classes": 354,
-    "re.compile": 350,
+    "classes": 348,
+    "re.compile": 346,
     "parameters of a function": 10,
-    "lines of tests": 29_600,  # with the fault laboratory
+    "lines of tests": 28_388,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

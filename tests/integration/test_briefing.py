@@ -15,7 +15,7 @@ import pytest
 from commands import PATIENT
 from paths import REPOSITORY
 from sessions import write_transcript
-from waiting import PATIENCE_S, slowness
+from waiting import PATIENCE_S
 
 from nugget import evidence
 from nugget.app import Brain
@@ -237,22 +237,6 @@ def test_memory_does_not_feed_on_what_it_told(known: Path, tmp_path: Path) -> No
     said = "\n".join(event.text for event in read_session(file).events)
     assert "Fix the cart." in said and "Now the checkout." in said
     assert "webhook" not in said and MEMORY_TAG not in said
-
-
-@pytest.mark.proves("BRIEF-FAST")
-def test_it_takes_little_more_than_starting_python(known: Path, brain: Path) -> None:
-    with Brain(brain) as opened:
-        opened.sync()
-
-    def cpu_s(payload: dict[str, Any], *flags: str) -> float:
-        before = os.times()
-        hook(payload, *flags, NUGGET_BRAIN=str(brain))
-        after = os.times()
-        return after.children_user + after.children_system - before.children_user - before.children_system
-
-    limit_s = 0.3 * slowness()
-    assert min(cpu_s(start(known), "--brief") for _ in range(3)) < limit_s
-    assert min(cpu_s(typed(known, PROMPT), "--recall") for _ in range(3)) < limit_s
 
 
 def test_the_command_line_shows_the_same(

@@ -23,7 +23,6 @@ PROMISES: dict[str, str] = {
     "BRIEF-OFF": "Nothing is told unasked, and nothing that stands in the conversation already.",
     "BRIEF-SILENT": "Whatever is broken or hostile, the hooks exit 0, say nothing wrong and keep their fence.",
     "BRIEF-NO-ECHO": "What was told is known again in transcripts, so that memory does not feed on itself.",
-    "BRIEF-FAST": "Brief and recall take at most 300 ms from a cold start.",
     "BRIEF-INSTALL": "`nugget install --brief --recall` switches them on, again and back, and leaves nothing behind.",
     "RECALL": "A prompt can bring back the few units that are likely to help, and brings back nothing otherwise.",
     "RECALL-RESIDENT": "Where a server of Nugget runs, recall asks it, and so also searches by meaning.",

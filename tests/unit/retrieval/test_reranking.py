@@ -254,8 +254,8 @@ def test_a_cross_encoder_that_cannot_be_loaded_is_told_in_one_sentence(
     (shapeless / "model.onnx").write_bytes((cross_encoder / "model.onnx").read_bytes())
     for model, sentence in [
         (str(empty), r"holds no model\.onnx"),
-        (str(broken), "cannot be loaded as a cross-encoder"),
-        (str(shapeless), "cannot be loaded as a cross-encoder"),
+        (str(broken), "cross-encoder .* could not be loaded"),
+        (str(shapeless), "cross-encoder .* could not be loaded"),
         ("nobody/knows-this", "neither a folder nor a model that fastembed knows"),
     ]:
         with pytest.raises(EmbeddingUnavailable, match=sentence) as told:

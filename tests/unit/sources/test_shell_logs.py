@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from waiting import slowness
 
 from nugget.errors import UsageError
 from nugget.sources.shell_logs import (
@@ -167,9 +165,7 @@ def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_foun
         file.write(dull[:middle] + mark + again + dull[middle:])
         file.write(b"the very last line\n")
     tracemalloc.start()
-    began = time.process_time()
     part = text_of(out)
-    spent_s = time.process_time() - began
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     texts = [line.text for line in part.lines]
@@ -179,7 +175,6 @@ def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_foun
     assert sum(text.startswith("error: attempt") for text in texts) == 3
     assert sum(len(text) for text in texts) < 500_000
     assert peak < 64_000_000
-    assert spent_s < part.bytes_read / 10_000_000 * slowness()
     found = next(line for line in part.lines if "E0308" in line.text)
     with out.open("rb") as opened:
         opened.seek(found.offset)
