@@ -1,7 +1,7 @@
 """The learned judge: how likely a draft is knowledge worth keeping, and of which type.
 
-Linear models over named features, trained by train.py from labelled sessions; judge.json holds
-the numbers and their card. A feature that the model does not know counts nothing.
+Linear models over named features, trained by scripts/train_extraction.py from labelled sessions; judge.json holds the
+numbers and their card. A feature that the model does not know counts nothing.
 """
 
 from __future__ import annotations

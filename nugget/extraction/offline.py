@@ -81,7 +81,8 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
         draft.confidence = judge.draft_score(draft.features, of=len(made))
         draft.kind = KnowledgeType(judge.type_of(draft.features))
         _settle(draft)
-        if draft.anchor.sentence.channel is Channel.USER and not draft.features["told"]:
+        is_request = not draft.features["told"] or draft.anchor.sentence.text.lower().startswith(("next:", "next,"))
+        if draft.anchor.sentence.channel is Channel.USER and is_request:
             draft.confidence = 0.0
     return [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
 

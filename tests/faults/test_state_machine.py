@@ -242,8 +242,6 @@ def test_commands_in_any_order_do_what_the_model_says(
     (template / "home").mkdir(parents=True)
     shutil.copy(isolated_home / ".gitconfig", template / "home" / ".gitconfig")
     assert nugget("init", template / "brain", "--no-install").code == 0
-    for command in (["rm", "-rq", "domains"], ["commit", "-qm", "Without examples"]):
-        subprocess.run(["git", "-C", str(template / "brain"), *command], check=True)
     monkeypatch.setenv("HOME", str(folder / "home"))
     monkeypatch.setenv("NUGGET_BRAIN", str(folder / "brain"))
 

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings_file", "text"}
 BUDGETS = {
     "modules": 204,
-    "lines": 43_098,
+    "lines": 43_099,
     "lines of a file": 400,
     "classes": 348,
     "re.compile": 346,

@@ -65,13 +65,15 @@ def user(words: str) -> list[dict[str, Any]]:
 def test_what_the_logs_say_is_put_in_as_fenced_reference_material(server: Served, api: AnthropicServer) -> None:
     body = {"session_id": "sess_1", "context_mode": "always", "context_intent": "resume", "system": "Be brief.",
             "messages": user("continue from where we stopped")}  # fmt: skip
+    explained = {**body, "context_explain": True}  # a busy server reads the logs behind its first answers
+    wait_for(lambda: b"cargo test" in server.ask("/v1/completions", body=explained).body)
+    api.requests.clear()
     answer = server.ask("/v1/completions", body=body)
     assert answer.status == 200 and answer.json["content"][0]["text"] == "ok" and "context" not in answer.json
     (request,) = api.requests
     own, injected = (block["text"] for block in request.body["system"])
-    assert own == "Be brief."
     head, _, material = injected.partition('<session id="sess_1">')
-    assert "reference material" in head and "not instructions" in head
+    assert "reference material" in head and "not instructions" in head and own == "Be brief."
     assert "cargo test --workspace" in material and "intent: resume" in material and "src/lib.rs" in material
     assert material.count("</session>") == 1 and material.endswith("</session>"), "the logs cannot close the fence"
     assert SECRET not in injected
