@@ -1,16 +1,19 @@
 """Frontmatter: the YAML between two `---` lines at the top of a markdown file, read with the line of every value.
 
-python-frontmatter says where frontmatter begins and ends.
+python-frontmatter says where frontmatter begins and ends. An edit replaces the lines of the keys that change, and
+leaves every other line byte for byte as it is.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from io import StringIO
 from typing import TYPE_CHECKING, TypeVar
 
 from nugget.errors import KnowledgeError
@@ -25,6 +28,12 @@ _KNOWN_TAGS = _CORE_TAGS | {NULL_TAG, "tag:yaml.org,2002:seq", "tag:yaml.org,200
 _DAY = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[Tt ].*)?")
 _CONFLICT = re.compile(r"^(?:<{7} |>{7} )", re.MULTILINE)
 _Choice = TypeVar("_Choice", bound=StrEnum)
+
+KEYS = (
+    "id", "title", "type", "domain", "tags", "confidence", "source", "related", "created", "last_modified",
+    "scope", "session", "evidence", "stale_after", "alternatives",
+)  # fmt: skip
+"""The keys that Nugget knows, in the order in which it writes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,27 +131,21 @@ class Fields:
             return None
         return None if node is None or node.tag == NULL_TAG else node
 
-    def text(self, key: str, severity: Severity = Severity.ERROR) -> str | None:
-        """Return a key's text on one line, None if it is absent or empty."""
-        node = self.value(key)
-        return None if node is None else self.words_of(node, f"`{key}`", severity)
-
-    def words_of(self, node: Node, name: str, severity: Severity = Severity.ERROR) -> str | None:
-        """Return the text of a scalar on one line."""
-        text = self.scalar(node, name, severity)
-        return None if text is None else " ".join(text.split()) or None
-
-    def inner(self, keys: Mapping[str, Node], key: str, name: str) -> str | None:
-        """Return the text of one key of a mapping on one line, None if it is absent; what is wrong is a warning."""
-        return self.words_of(keys[key], name, Severity.WARNING) if key in keys else None
-
-    def scalar(self, node: Node, name: str, severity: Severity = Severity.ERROR) -> str | None:
+    def scalar(self, node: Node | None, name: str, severity: Severity = Severity.ERROR) -> str | None:
         """Return the text of a scalar as it is written."""
-        if node.id != "scalar" or node.tag not in _CORE_TAGS:
+        if node is not None and (node.id != "scalar" or node.tag not in _CORE_TAGS):
             found = {"sequence": "a list", "mapping": "keys of its own"}.get(node.id, f"the tag {node.tag}")
             self.wrong(node, f"{name} must be a single value, not {found}", severity)
             return None
-        return str(node.value)
+        return None if node is None else str(node.value)
+
+    def line_of(self, node: Node | None, name: str, severity: Severity = Severity.ERROR) -> str | None:
+        """Return the text of a scalar on one line."""
+        return " ".join((self.scalar(node, name, severity) or "").split()) or None
+
+    def text(self, key: str, severity: Severity = Severity.ERROR) -> str | None:
+        """Return a key's text on one line, None if it is absent or empty."""
+        return self.line_of(self.value(key), f"`{key}`", severity)
 
     def listed(self, key: str, severity: Severity = Severity.ERROR, *, commas: bool = True) -> tuple[str, ...]:
         """Return a list of texts, each once; with `commas`, a single text `a, b` counts as a list."""
@@ -160,35 +163,25 @@ class Fields:
             return ()
         return tuple(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
 
-    def choice(self, key: str, kind: type[_Choice]) -> _Choice | None:
-        """Return the member of an enumeration that a key names, in any case of letters."""
-        node = self.value(key)
-        return None if node is None else self.choice_of(node, key, kind, Severity.ERROR)
-
-    def choice_of(
-        self, node: Node, key: str, kind: type[_Choice], severity: Severity = Severity.WARNING
+    def choice(
+        self, node: Node | None, key: str, kind: type[_Choice], severity: Severity = Severity.ERROR
     ) -> _Choice | None:
         """Return the member of an enumeration that a scalar names, in any case of letters."""
-        text = self.words_of(node, f"`{key}`", severity)
-        if text is None:
-            return None
-        if text.lower() in list(kind):
-            return kind(text.lower())
+        text = self.line_of(node, f"`{key}`", severity)
+        if text is None or text.lower() in list(kind):
+            return kind(text.lower()) if text else None
         self.wrong(node, f"`{key}` must be one of {', '.join(kind)}, not {shown(text)}", severity)
         return None
 
     def day(self, key: str, severity: Severity = Severity.ERROR) -> date | None:
         """Return a date, from what YAML takes for a date, a time stamp or a text."""
         text = self.text(key, severity)
-        if text is None:
-            return None
-        parts = _DAY.fullmatch(text)
-        try:
+        parts = _DAY.fullmatch(text or "")
+        with suppress(ValueError):
             if parts:
                 return date(int(parts[1]), int(parts[2]), int(parts[3]))
-        except ValueError:
-            pass
-        self.wrong(self.value(key), f"`{key}` must be a date such as 2026-02-24, not {shown(text)}", severity)
+        if text is not None:
+            self.wrong(self.value(key), f"`{key}` must be a date such as 2026-02-24, not {shown(text)}", severity)
         return None
 
     def keys_of(self, node: Node) -> dict[str, Node]:
@@ -239,3 +232,98 @@ def _dumper() -> type[yaml.SafeDumper]:
     Dumper.add_representer(str, text)
     Dumper.add_representer(list, listed)
     return Dumper
+
+
+def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> list[str]:
+    """Return the lines of frontmatter with one key set to a plain value; an empty value removes the key.
+
+    A key that has the value already stays as it is written. A comment behind a value on one line stays; a new key goes
+    to its place in the order of KEYS.
+    """
+    found = _read(lines)
+    key_node, node = found.get(key) or (next(iter(found.values()), (None,))[0], None)
+    indent = " " * (key_node.start_mark.column if key_node else 0)
+    dumped = [] if value in (None, "", [], {}) else dump({key: value}).splitlines()
+    written = [indent + line + newline for line in dumped]
+    if node is None:
+        earlier = [name for name in (KEYS[: KEYS.index(key)] if key in KEYS else found) if name in found]
+        first = min((other.start_mark.line for other, _ in found.values()), default=len(lines))
+        at = max((_region(lines, found, name)[1] for name in earlier), default=first)
+        return [*lines[:at], *written, *lines[at:]]
+    start, end = _region(lines, found, key)
+    if [*lines[start:end]] == written or (node.id == "scalar" and written and str(node.value) == str(value)):
+        return list(lines)
+    if written and start == node.end_mark.line:
+        written[0] = written[0].rstrip() + lines[start][node.end_mark.column :]
+    return [*lines[:start], *written, *lines[end:]]
+
+
+def relink(lines: Sequence[str], targets: Mapping[str, str | None], *, newline: str) -> list[str]:
+    """Return the lines with relations to an id of `targets` pointed at its new id, or taken out if that is None.
+
+    ruamel.yaml rewrites the lines of `related`, which keeps their comments; every plain scalar stays the text it is.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+    from ruamel.yaml.resolver import VersionedResolver
+
+    class Texts(VersionedResolver):
+        versioned_resolver = {}  # noqa: RUF012 - a property there
+
+    found = _read(lines)
+    if "related" not in found or found["related"][1].id != "sequence":
+        return list(lines)
+    yaml = YAML()
+    yaml.Resolver, yaml.preserve_quotes, yaml.width = Texts, True, 100_000
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    start, end = _region(lines, found, "related")
+    try:
+        block = yaml.load(_plain(lines[start:end]))
+    except YAMLError as error:
+        raise KnowledgeError("`related` cannot be changed as it is written.", hint="Edit the file by hand.") from error
+    entries = block["related"]
+    for number in reversed(range(len(entries))):
+        entry = entries[number]
+        named = entry.get("id") if isinstance(entry, dict) else None
+        if isinstance(named, str) and named in targets:
+            if (new := targets[named]) is None:
+                del entries[number]
+            else:
+                entry["id"] = new
+    if not entries:
+        return set_key(lines, "related", None, newline=newline)
+    stream = StringIO()
+    yaml.dump(block, stream)
+    indent = " " * found["related"][0].start_mark.column
+    changed = [f"{indent}{line}".rstrip() + newline for line in stream.getvalue().splitlines()]
+    return [*lines[:start], *changed, *lines[end:]]
+
+
+def _read(lines: Sequence[str]) -> dict[str, tuple[Node, Node]]:
+    text = _plain(lines)
+    found = nodes(Split(frontmatter=text, first_line=2, body="", body_line=len(lines) + 3))
+    rows = {key.start_mark.line for key, _ in found.values()}
+    if text.lstrip().startswith(("{", "?")) or len(rows) < len(found):
+        raise KnowledgeError("The frontmatter is not written as one key a line.", hint="Edit the file by hand.")
+    return found
+
+
+def _plain(lines: Sequence[str]) -> str:
+    return "".join(line.rstrip("\r\n") + "\n" for line in lines)
+
+
+def _region(lines: Sequence[str], found: Mapping[str, tuple[Node, Node]], key: str) -> tuple[int, int]:
+    """Return the lines of a key and its value, without the comments and blank lines behind them."""
+    key_node, node = found[key]
+    start = key_node.start_mark.line
+    end = min((other.start_mark.line for other, _ in found.values() if other.start_mark.line > start),
+              default=len(lines))  # fmt: skip
+    is_block = node.id != "scalar" and not node.flow_style
+    is_literal = node.id == "scalar" and getattr(node, "style", None) in ("|", ">")
+    least = start + 1 if is_block else node.end_mark.line + (node.end_mark.column > 0)
+    while end > max(least, start + 1):
+        line = lines[end - 1].strip()
+        if line and (is_literal or not line.startswith("#")):
+            break
+        end -= 1
+    return start, end

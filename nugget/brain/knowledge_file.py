@@ -10,25 +10,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nugget.brain import patching
-from nugget.brain.frontmatter import (
-    Fields,
-    FrontmatterError,
-    Split,
-    dump,
-    nodes,
-    plain_line_ends,
-    refuse_conflict,
-    shown,
-    split,
-)
-from nugget.brain.patching import KEYS as KEYS
+from nugget.brain import frontmatter
+from nugget.brain.frontmatter import Fields, FrontmatterError, Split, nodes, plain_line_ends, shown, split
 from nugget.errors import KnowledgeError
 from nugget.markdown import left_out, title_of
 from nugget.models import (
@@ -62,7 +51,6 @@ _KEY = re.compile(r"[A-Za-z_][\w-]*")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _TELLING_WORD = re.compile(r"[^\W\d_]{3,}")
 _TITLE_CHARS = 80
-_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +125,9 @@ def serialise(unit: Unit) -> str:
         "title": None if unit.title == _derived_title(unit.id, unit.body) else unit.title,
         "source": unit.origin,
     }
-    plain = {key: _plain(values[key] if key in values else getattr(unit, key)) for key in KEYS}
-    frontmatter = dump({key: value for key, value in plain.items() if value not in (None, "", [], {})})
-    return f"---\n{frontmatter}---\n{_tidy(unit.body)}\n"
+    plain = {key: _plain(values[key] if key in values else getattr(unit, key)) for key in frontmatter.KEYS}
+    header = frontmatter.dump({key: value for key, value in plain.items() if value not in (None, "", [], {})})
+    return f"---\n{header}---\n{_tidy(unit.body)}\n"
 
 
 def edit(
@@ -155,28 +143,26 @@ def edit(
     below the frontmatter; `relink` points relations at an id to another one, or takes them out (None). Raises
     KnowledgeError if the frontmatter cannot be read, or cannot be changed without touching more.
     """
-    for key in changes or {}:
-        if not _KEY.fullmatch(key):
-            raise KnowledgeError(f"{shown(key)} cannot be a key of a knowledge file.")
+    changes = changes or {}
+    if bad := next((key for key in changes if not _KEY.fullmatch(key)), None):
+        raise KnowledgeError(f"{shown(bad)} cannot be a key of a knowledge file.")
     parts = split(text)
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     lines = _LINE.findall(text.removeprefix("\ufeff"))
     first, closing = parts.first_line - 1, parts.body_line - 2
-    newline = _LINE_END.search(lines[0])[0]  # type: ignore[index]
-    before = lines[first:closing]
-    after = before
-    for key, value in (changes or {}).items():
-        after = patching.set_key(after, key, _plain(value), newline=newline)
+    newline = lines[0][len(lines[0].rstrip("\r\n")) :]
+    after = lines[first:closing]
+    for key, value in changes.items():
+        after = frontmatter.set_key(after, key, _plain(value), newline=newline)
     if relink:
-        after = patching.relink(after, relink, newline=newline)
-    touched = {*(changes or {}), *(["related"] if relink else [])}
-    patching.check_untouched(before, after, touched=touched)
+        after = frontmatter.relink(after, relink, newline=newline)
     below = lines[closing:]
     if body is not None:
         blank = list(itertools.takewhile(lambda line: not line.strip(), below[1:]))
-        end = "" if _LINE_END.search(below[0]) else newline
-        below = [below[0] + end, *blank, _tidy(body).replace("\n", newline) + newline]
-    return mark + "".join([*lines[:first], *after, *below])
+        below = [below[0].rstrip("\r\n") + newline, *blank, _tidy(body).replace("\n", newline) + newline]
+    changed = mark + "".join([*lines[:first], *after, *below])
+    nodes(split(changed))  # an anchor that another key refers to may have gone with a value
+    return changed
 
 
 def _plain(value: object) -> object:
@@ -218,19 +204,37 @@ def _tidy(body: str) -> str:
     return "\n".join(lines[blank:])
 
 
-def _confidence(fields: Fields) -> float:
-    """Return the number from 0 to 1, the default if it is absent."""
-    text = fields.text("confidence")
-    if text is None:
-        return _DEFAULT_CONFIDENCE
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if 0 <= number <= 1:
-        return number
-    fields.wrong(fields.value("confidence"), f"`confidence` must be a number from 0 to 1, not {shown(text)}")
-    return _DEFAULT_CONFIDENCE
+def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
+    """Return the unit of a file, as far as it can be read; what is wrong is left in `fields`."""
+    body = _tidy(parts.body)
+    unit_id = _id(fields)
+    if fields.value("type") is None:
+        fields.wrong(None, f"has no `type`; add a line `type:` with one of {', '.join(KnowledgeType)}")
+    kind = fields.choice(fields.value("type"), "type", KnowledgeType)
+    unit = Unit(
+        id=unit_id or "", source=SourceName.BRAIN, type=str(kind or ""),
+        title=fields.text("title", Severity.WARNING) or _derived_title(unit_id or "", body),
+        body=body, path=path, domain=_domain(fields), tags=fields.listed("tags"), confidence=_confidence(fields),
+        origin=fields.choice(fields.value("source"), "source", Origin), related=_related(fields),
+        scope=_scope(fields), session=fields.text("session", Severity.WARNING), evidence=_evidence(fields),
+        alternatives=fields.listed("alternatives", Severity.WARNING, commas=False),
+        created=fields.day("created"), last_modified=fields.day("last_modified"),
+        stale_after=fields.day("stale_after", Severity.WARNING),
+    )  # fmt: skip
+    if kind and unit_id and not unit_id.startswith(f"{kind}/"):
+        reason = f"`type` is {kind}, but the id says {unit_id.partition('/')[0]}"
+        fields.wrong(fields.value("type"), reason, Severity.WARNING)
+    if unit.created and unit.last_modified and unit.last_modified < unit.created:
+        fields.wrong(fields.value("last_modified"), "`last_modified` is before `created`", Severity.WARNING)
+    if not body:
+        fields.wrong(None, "has no text below its frontmatter", Severity.WARNING)
+    if "\n=======\n" in parts.body:
+        try:
+            frontmatter.refuse_conflict(parts.body, first_line=parts.body_line)
+        except FrontmatterError as conflict:
+            problem = Problem(path=path, reason=conflict.reason, line=conflict.line, severity=Severity.WARNING)
+            fields.problems.append(problem)
+    return unit if unit_id and kind else None
 
 
 def _id(fields: Fields) -> str | None:
@@ -242,31 +246,33 @@ def _id(fields: Fields) -> str | None:
         fields.wrong(fields.value("id"), f"`id` must be <type>/<slug> such as pattern/retry-once, not {shown(text)}")
     elif not fields.problems:
         filed = _FILED.fullmatch(fields.path)
-        example = f"{filed['type'].lower()}/{filed['slug']}" if filed else "pattern/retry-once"
+        example = f"{filed['type'].lower()}/{filed['slug']}" if filed else ""
         fields.wrong(None, f"has no `id`; add a line `id: {example if is_id(example) else 'pattern/retry-once'}`")
     return None
 
 
-def _type(fields: Fields) -> KnowledgeType | None:
-    """Return the type, which every file has to state."""
-    if fields.value("type") is None:
-        fields.wrong(None, f"has no `type`; add a line `type:` with one of {', '.join(KnowledgeType)}")
-    return fields.choice("type", KnowledgeType)
-
-
 def _domain(fields: Fields) -> str | None:
     """Return the domain of the folder; the key's if the file stands elsewhere."""
-    stated, filed = fields.text("domain"), domain_of(fields.path)
-    stated = stated.strip("/") if stated else None
+    stated, filed = (fields.text("domain") or "").strip("/"), domain_of(fields.path)
     if stated and not is_domain(stated):
         fields.wrong(fields.value("domain"), f"`domain` must be folder names such as coding/go, not {shown(stated)}")
     elif stated and filed and stated != filed:
         reason = f"`domain` says {stated}, but the file is filed under {filed}, which counts"
         fields.wrong(fields.value("domain"), reason, Severity.WARNING)
     elif not stated:
-        told = f"it is filed under {filed}" if filed else "add a line such as `domain: coding`"
-        fields.wrong(None, f"has no `domain`; {told}", Severity.WARNING)
-    return filed or stated
+        hint = f"it is filed under {filed}" if filed else "add a line such as `domain: coding`"
+        fields.wrong(None, f"has no `domain`; {hint}", Severity.WARNING)
+    return filed or stated or None
+
+
+def _confidence(fields: Fields) -> float:
+    """Return the number from 0 to 1, the default if it is absent."""
+    text = fields.text("confidence")
+    with suppress(ValueError):
+        if text is None or 0 <= float(text) <= 1:
+            return _DEFAULT_CONFIDENCE if text is None else float(text)
+    fields.wrong(fields.value("confidence"), f"`confidence` must be a number from 0 to 1, not {shown(text or '')}")
+    return _DEFAULT_CONFIDENCE
 
 
 def _related(fields: Fields) -> tuple[Relation, ...]:
@@ -286,8 +292,8 @@ def _related(fields: Fields) -> tuple[Relation, ...]:
         if "id" not in keys or "relation" not in keys:
             fields.wrong(entry, "each of `related` needs an `id` and a `relation`")
             continue
-        target = fields.words_of(keys["id"], "the `id` of a relation")
-        kind = fields.choice_of(keys["relation"], "relation", RelationType, Severity.ERROR)
+        target = fields.line_of(keys["id"], "the `id` of a relation")
+        kind = fields.choice(keys["relation"], "relation", RelationType)
         if target is not None and not is_id(target):
             fields.wrong(entry, f"a relation's `id` must be <type>/<slug>, not {shown(target)}")
         elif target and kind:
@@ -302,77 +308,30 @@ def _scope(fields: Fields) -> Scope | None:
     if node is None:
         return None
     keys = {"path": node} if node.id == "scalar" else fields.keys_of(node)
-    if not keys.keys() & {"repo", "path", "symbol"}:
+    parts = {key: fields.line_of(keys[key], f"`scope.{key}`", Severity.WARNING)
+             for key in ("repo", "path", "symbol") if key in keys}  # fmt: skip
+    if not parts:
         fields.wrong(node, "`scope` needs one of repo, path and symbol", Severity.WARNING)
-    repo, path, symbol = (fields.inner(keys, key, f"`scope.{key}`") for key in ("repo", "path", "symbol"))
-    return Scope(repo=repo, path=path, symbol=symbol) if repo or path or symbol else None
+    return Scope(**parts) if any(parts.values()) else None
 
 
 def _evidence(fields: Fields) -> tuple[Evidence, ...]:
     """Return the evidence of a unit; entries without a quote are left out."""
-    node = fields.value("evidence")
-    if node is None:
-        return ()
-    found: list[Evidence] = []
-    for entry in node.value if node.id == "sequence" else [node]:
+    node, found = fields.value("evidence"), list[Evidence]()
+    for entry in [] if node is None else node.value if node.id == "sequence" else [node]:
         keys = {"quote": entry} if entry.id == "scalar" else fields.keys_of(entry)
         if "quote" not in keys:
             fields.wrong(entry, "each of `evidence` needs a `quote`", Severity.WARNING)
         elif quote := fields.scalar(keys["quote"], "`quote`", Severity.WARNING):
             listed = keys["records"].value if "records" in keys and keys["records"].id == "sequence" else ()
-            records = [fields.words_of(record, "each of `records`", Severity.WARNING) for record in listed]
-            speaker = fields.choice_of(keys["speaker"], "speaker", Speaker) if "speaker" in keys else None
-            origin = fields.choice_of(keys["origin"], "origin", SpeechOrigin) if "origin" in keys else None
-            named = tuple(record for record in records if record)
-            session = fields.inner(keys, "session", "`session`") or ""
-            found.append(Evidence(session=session, quote=quote, records=named, speaker=speaker, origin=origin))
+            records = [fields.line_of(record, "each of `records`", Severity.WARNING) for record in listed]
+            found.append(Evidence(
+                session=fields.line_of(keys.get("session"), "`session`", Severity.WARNING) or "", quote=quote,
+                records=tuple(record for record in records if record),
+                speaker=fields.choice(keys.get("speaker"), "speaker", Speaker, Severity.WARNING),
+                origin=fields.choice(keys.get("origin"), "origin", SpeechOrigin, Severity.WARNING),
+            ))  # fmt: skip
     return tuple(found)
-
-
-def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
-    """Return the unit of a file, as far as it can be read; what is wrong is left in `fields`."""
-    body = _tidy(parts.body)
-    unit_id, kind = _id(fields), _type(fields)
-    title = fields.text("title", Severity.WARNING)
-    unit = Unit(
-        id=unit_id or "",
-        source=SourceName.BRAIN,
-        type=str(kind or ""),
-        title=title or _derived_title(unit_id or "", body),
-        body=body,
-        path=path,
-        domain=_domain(fields),
-        tags=fields.listed("tags"),
-        confidence=_confidence(fields),
-        origin=fields.choice("source", Origin),
-        related=_related(fields),
-        scope=_scope(fields),
-        session=fields.text("session", Severity.WARNING),
-        evidence=_evidence(fields),
-        alternatives=fields.listed("alternatives", Severity.WARNING, commas=False),
-        created=fields.day("created"),
-        last_modified=fields.day("last_modified"),
-        stale_after=fields.day("stale_after", Severity.WARNING),
-    )
-    _check_together(fields, parts, unit)
-    return unit if unit_id and kind else None
-
-
-def _check_together(fields: Fields, parts: Split, unit: Unit) -> None:
-    """Warn of values that do not fit each other, and of a body that is empty or unmerged."""
-    if unit.id and unit.type and not unit.id.startswith(f"{unit.type}/"):
-        reason = f"`type` is {unit.type}, but the id says {unit.id.partition('/')[0]}"
-        fields.wrong(fields.value("type"), reason, Severity.WARNING)
-    if unit.created and unit.last_modified and unit.last_modified < unit.created:
-        fields.wrong(fields.value("last_modified"), "`last_modified` is before `created`", Severity.WARNING)
-    if not unit.body:
-        fields.wrong(None, "has no text below its frontmatter", Severity.WARNING)
-    if "\n=======\n" in parts.body:
-        try:
-            refuse_conflict(parts.body, first_line=parts.body_line)
-        except FrontmatterError as conflict:
-            problem = Problem(path=fields.path, reason=conflict.reason, line=conflict.line, severity=Severity.WARNING)
-            fields.problems.append(problem)
 
 
 def _derived_title(unit_id: str, body: str) -> str:

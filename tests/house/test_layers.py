@@ -37,7 +37,7 @@ GATEWAYS: dict[str, set[str]] = {
     "onnxruntime": {"infra.embedding"},
     "pydantic": {"config", "mcp", "http", "evaluation.query_log", "sources.nugget_store"},
     "rich": {"cli", "render"},
-    "ruamel": {"brain.patching", "upkeep"},
+    "ruamel": {"brain.frontmatter", "upkeep"},
     "sqlite_vec": set(),
     "starlette": {"http"},
     "tokenizers": {"infra.embedding"},
