@@ -110,7 +110,7 @@ def ask(root: Path, environment: Environment, embedder: Embedder, *, chunks: int
     fill_cache(brain, environment, embedder)
     sync(brain, environment, embedder=embedder)
     asked = questions(60)
-    with Brain(brain, environment=environment, long_lived=True) as opened:
+    with Brain(brain, environment=environment) as opened:
         held = opened.index.counts()["chunks"]
         opened.ask(asked[0], fresh=False)
         times = [timed(lambda question=question: opened.ask(question, fresh=False)) for question in asked]
@@ -153,7 +153,7 @@ def server_memory(brain: Path) -> float:
     """Resident megabytes of a process of its own that has answered questions from this brain."""
     code = (
         "import sys, resource; from pathlib import Path; from nugget.app import Brain\n"
-        "b = Brain(Path(sys.argv[1]), long_lived=True)\n"
+        "b = Brain(Path(sys.argv[1]))\n"
         "for q in sys.argv[2:]: b.ask(q, fresh=False)\n"
         'print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024)'
     )

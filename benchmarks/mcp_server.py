@@ -80,7 +80,7 @@ def ask_times_s(brain: Path) -> list[float]:
     """Seconds of each question in this process, without any protocol."""
     from nugget.app import Brain
 
-    with Brain(brain, long_lived=True) as opened:
+    with Brain(brain) as opened:
         opened.ask(QUESTION)
         times = []
         for _ in range(CALLS):

@@ -95,7 +95,7 @@ def sets(
                 for query in scope.queries
                 if gains.get(str(query["id"]))
             ]
-            brain = stack.enter_context(Brain(place, settings=settings, long_lived=True))
+            brain = stack.enter_context(Brain(place, settings=settings))
             brain.sync()
             named = str(scope.docs[0].get("scope") or number)
             name = family + (f" {named}" if len(found) > 1 else "")

@@ -116,10 +116,7 @@ def asking(brain: Path, scope: Scope) -> Iterator[dict[str, Callable[[str], list
         "shipped": Settings(),
     }
     with ExitStack() as stack:
-        opened = {
-            mode: stack.enter_context(Brain(brain, settings=settings, long_lived=True))
-            for mode, settings in chosen.items()
-        }
+        opened = {mode: stack.enter_context(Brain(brain, settings=settings)) for mode, settings in chosen.items()}
         opened["default"].sync()
         order = dict.fromkeys(MODES, api_order) | {"vectors": vector_order, "shipped": shipped_order}
         for mode in MODES:

@@ -18,8 +18,8 @@ from nugget.errors import BrainError, IndexUnavailable, NuggetError
 from nugget.evaluation.query_log import Face, QuestionLog
 from nugget.index import Index, IndexState, SyncResult, Unusable, read_home
 from nugget.index.connection import discard_damaged, find_damage, home_index_file, index_folder, is_damage
-from nugget.index.embed import Progress
 from nugget.index.sync import pending_changes, sync
+from nugget.index.vectors import Progress
 from nugget.infra import git
 from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
 from nugget.models import Bundle, Depth, Query, SourceName
@@ -59,13 +59,11 @@ class Brain:
         *,
         environment: Environment | None = None,
         settings: Settings | None = None,
-        long_lived: bool = False,
         face: Face | None = None,
     ) -> None:
         self.path = path
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
-        self._long_lived = long_lived
         self._asks_once = face is Face.CLI
         self.query_log: QuestionLog | None = None
         if face is not None and self.settings.retrieval.log_queries:
@@ -107,10 +105,10 @@ class Brain:
             if self._index is None:
                 file = self.index_folder / "index.db"
                 try:
-                    self._index = Index(file, resident=self._long_lived)
+                    self._index = Index(file)
                 except Unusable:
                     self.sync()
-                    self._index = Index(file, resident=self._long_lived)
+                    self._index = Index(file)
             return self._index
 
     def sync(self, *, rebuild: bool = False, in_passing: bool = False, progress: Progress | None = None) -> SyncResult:
@@ -294,8 +292,8 @@ class Brain:
         with self._lock:
             if self._local is None:
                 with suppress(Unusable):
-                    self._local = read_home(self.environment.home, resident=self._long_lived)
-            memory = open_memory_of(self, identity, long_lived=self._long_lived) if identity is not None else None
+                    self._local = read_home(self.environment.home)
+            memory = open_memory_of(self, identity) if identity is not None else None
             return Indexes(brain=brain, machine=self._local, memory=memory)
 
     def refresh_local_sources(self, sources: Sequence[SourceName]) -> PendingChanges:

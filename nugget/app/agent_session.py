@@ -64,7 +64,7 @@ class AgentSession:
         with self._lock:
             if self._brain is None:
                 path = find_brain(self.environment, flag=self._flag, cwd=self.cwd)
-                self._brain = Brain(path, environment=self.environment, long_lived=True, face=self._face)
+                self._brain = Brain(path, environment=self.environment, face=self._face)
                 threading.Thread(target=self._warm_up, args=(self._brain,), name="nugget-warm-up", daemon=True).start()
             return self._brain
 

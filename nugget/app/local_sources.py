@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from nugget.config import expanded
 from nugget.index import Index, SyncResult, read_memory
 from nugget.index.connection import discard_damaged, home_index_file, open_home, open_memory
-from nugget.index.embed import Progress
 from nugget.index.sync import document_changes, sync_documents, sync_provenance
+from nugget.index.vectors import Progress
 from nugget.infra import files
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
@@ -96,7 +96,7 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName], progress: Progress | 
         if _HISTORY & {*sources}:
             done[SourceName.SESSIONS] = _sync_history(brain, connection, progress)
         if embedder and done:
-            from nugget.index.embed import embed_missing
+            from nugget.index.vectors import embed_missing
 
             embed_missing(connection, embedder=embedder, cache_folder=home / "embeddings", progress=progress)
     return done
@@ -153,7 +153,7 @@ def _anything(brain: Brain) -> bool:
 
 
 def _refresh_documents(part: SourceName, brain: Brain, connection: sqlite3.Connection) -> PendingChanges:
-    from nugget.index.embed import any_missing
+    from nugget.index.vectors import any_missing
     from nugget.sources.nugget_store import NuggetUnits
 
     home, embedder = brain.environment.home, brain.embedder
@@ -188,7 +188,7 @@ def _refresh_history(brain: Brain, connection: sqlite3.Connection) -> PendingCha
     return PendingChanges(files={SourceName.SESSIONS: waiting} if waiting else {})
 
 
-def open_memory_of(brain: Brain, identity: str, *, long_lived: bool = False) -> Index:
+def open_memory_of(brain: Brain, identity: str) -> Index:
     """Open the index of an identity's memory, synced with its files. Raises UsageError for an invalid identity."""
     from nugget.sources.notes import Memory
 
@@ -202,7 +202,7 @@ def open_memory_of(brain: Brain, identity: str, *, long_lived: bool = False) -> 
             sync_documents(
                 source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", changes=changes
             )
-    return read_memory(environment.home, identity, resident=long_lived)
+    return read_memory(environment.home, identity)
 
 
 def _model_of(connection: sqlite3.Connection) -> str | None:

@@ -15,8 +15,8 @@ from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError
 from nugget.evidence import BundleOptions, EvidenceBundle, IngestedSession
 from nugget.index import read_home
 from nugget.index.connection import open_home
-from nugget.index.embed import Progress, embed_missing
 from nugget.index.events import LogSession, log_sessions, session_counts
+from nugget.index.vectors import Progress, embed_missing
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem
@@ -120,6 +120,6 @@ class Logs:
         if embedder is not None:
             cache = self.environment.home / "embeddings"
             done = embed_missing(connection, embedder=embedder, cache_folder=cache, progress=self.progress)
-            if done.unavailable:
-                self.note(f"{done.unavailable} Searching by words alone.")
+            if problem := done.get("without_vectors"):
+                self.note(f"{problem} Searching by words alone.")
         return embedder

@@ -17,7 +17,7 @@ from nugget.evaluation import query_log
 from nugget.index import Index, Unusable
 from nugget.index import provenance as stored
 from nugget.index.connection import index_folder
-from nugget.index.embed import Progress
+from nugget.index.vectors import Progress
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.llm import LLM, ClaudeCli, open_extractor
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace

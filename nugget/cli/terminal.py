@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.app.provenance import Provenance
     from nugget.config import Environment
-    from nugget.index.embed import Progress
+    from nugget.index.vectors import Progress
     from nugget.models import SourceName
 
 BAR_FROM = 10

@@ -41,7 +41,7 @@ _LISTED = re.compile(r"(?:TodoWrite )?\[(?P<status>\w+)\] (?P<text>.+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestedSession:
-    """Counts of what was new in a session's logs. `anew` names files that were read from the start again."""
+    """Counts of what was new in a session's logs. `reread` names files that were read from the start again."""
 
     session: str
     source: str
@@ -53,7 +53,7 @@ class IngestedSession:
     incidents: int = 0
     malformed: int = 0
     bytes_read: int = 0
-    anew: tuple[str, ...] = ()
+    reread: tuple[str, ...] = ()
     redacted: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -79,7 +79,7 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
     session = store.find_log_session(connection, log.id, source)
     incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
     return IngestedSession(
-        session=log.id, source=source, malformed=read.malformed, bytes_read=read.bytes_read, anew=read.anew,
+        session=log.id, source=source, malformed=read.malformed, bytes_read=read.bytes_read, reread=read.reread,
         redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
         **{table: max(0, read.rows[table]) for table in store.TABLES[:4]},
     )  # fmt: skip

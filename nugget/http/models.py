@@ -227,7 +227,7 @@ Excerpt = create_model(
 IngestedLogs = create_model(
     "IngestedLogs", __doc__="Counts of what was new in the logs of a session.", session_id=str,
     source=Literal["shell", "sessions"], events=int, command_inputs=int, pane_output=int, file_edits=int,
-    working_notes=int, incidents=int, malformed=int, bytes_read=int, anew=list[str], redacted=dict[str, int],
+    working_notes=int, incidents=int, malformed=int, bytes_read=int, reread=list[str], redacted=dict[str, int],
 )  # fmt: skip
 LogsBundle = create_model(
     "LogsBundle", __doc__="Evidence for a question; `docs/evidence.md` describes its parts.", session_id=_Text,

@@ -26,7 +26,6 @@ from nugget.index.connection import (
     open_existing,
     open_memory,
 )
-from nugget.index.embed import vector_size
 from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, match_any, terms_of
 from nugget.index.units import CHANGED, CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
 from nugget.models import FileState, Filter, Problem, SourceName, Unit
@@ -43,22 +42,16 @@ __all__ = ["Edge", "Index", "IndexState", "StoredChunk", "SyncResult", "Terms", 
 class Index:
     """An index file, opened for reading. Thread-safe: each thread has a connection of its own.
 
-    `resident=True` is for a long-lived process: it keeps the vectors in memory between questions.
-    `use_sqlite_vec=False` searches vectors with numpy even if sqlite-vec could be loaded.
+    `use_sqlite_vec=False` compares vectors with numpy even if sqlite-vec could be loaded.
     Raises Unusable if the file must be rebuilt first.
     """
 
-    def __init__(
-        self, file: Path, *, resident: bool = False, use_sqlite_vec: bool = True, version: str = SCHEMA_VERSION
-    ) -> None:
+    def __init__(self, file: Path, *, use_sqlite_vec: bool = True, version: str = SCHEMA_VERSION) -> None:
         self.file = file
         self._version = version
-        self._resident = resident
         self._use_sqlite_vec = use_sqlite_vec
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
-        self._lock = threading.Lock()
-        self._vectors: vectors.Snapshot | None = None
         _ = self.connection
 
     @property
@@ -68,9 +61,11 @@ class Index:
         if connection is None:
             connection = open_existing(self.file, version=self._version)
             self._local.connection = connection
-            self._local.has_vec = self._use_sqlite_vec and load_sqlite_vec(connection)
-            with self._lock:
-                self._opened.append(connection)
+            self._local.vector_search = "sqlite-vec"
+            if not (self._use_sqlite_vec and load_sqlite_vec(connection)):
+                self._local.vector_search = "numpy"
+                connection.create_function("vec_distance_L2", 2, vectors.numpy_distance, deterministic=True)
+            self._opened.append(connection)
         return connection
 
     @contextmanager
@@ -81,26 +76,22 @@ class Index:
             yield
             return
         connection.execute("BEGIN")
-        self._local.generation = None
         try:
-            self._local.generation = self.generation
             yield
         finally:
-            self._local.generation = None
             with suppress(sqlite3.Error):
                 connection.execute("COMMIT")
 
     @property
     def vector_search(self) -> str:
-        """How this thread searches vectors: `sqlite-vec` or `numpy`."""
+        """How this thread compares vectors: `sqlite-vec` or `numpy`."""
         _ = self.connection
-        return "sqlite-vec" if self._local.has_vec and not self._resident else "numpy"
+        return str(self._local.vector_search)
 
     @property
     def generation(self) -> int:
         """Rises with every write."""
-        known: int | None = getattr(self._local, "generation", None)
-        return int(self.meta("generation") or 0) if known is None else known
+        return int(self.meta("generation") or 0)
 
     @property
     def chunk_count(self) -> int:
@@ -117,7 +108,7 @@ class Index:
 
         An endpoint may answer with vectors of another size than it did when the index was made.
         """
-        return self.embedding_model == model and vector_size(self.connection) in (None, len(vector.tobytes()))
+        return self.embedding_model == model and vectors.vector_size(self.connection) in (None, len(vector.tobytes()))
 
     def model_problem(self, model: str | None = None) -> str | None:
         """Return why the last sync could not have the configured model (or this one); None if it could."""
@@ -173,23 +164,16 @@ class Index:
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
-        allowed_sql, parameters = _allowed_chunks(filter_)
-        if self.vector_search == "sqlite-vec":
-            return vectors.search_by_sql(self.connection, vector, k, allowed_sql, parameters)
-        return self._snapshot().search(self.connection, vector, k, allowed_sql, parameters)
+        return vectors.search(self.connection, vector, k, *_allowed_chunks(filter_))
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
         """The cosines with each of these units that has vectors: of its nearest chunk, of the whole, of its title."""
-        if self.vector_search == "sqlite-vec":
-            return vectors.unit_cosines_by_sql(self.connection, vector, unit_keys)
-        return self._snapshot().unit_cosines(vector, unit_keys)
+        return vectors.unit_cosines(self.connection, vector, unit_keys)
 
     def nearest_chunk(self, vector: Vector, unit_key: int) -> int | None:
         """Return the chunk of a unit that is nearest; None if it has no vectors."""
-        if self.vector_search == "sqlite-vec":
-            found = vectors.nearest_chunks_by_sql(self.connection, vector, [unit_key])
-            return found[unit_key][0] if found else None
-        return self._snapshot().nearest_chunk(vector, unit_key)
+        found = vectors.nearest_chunks(self.connection, vector, [unit_key])
+        return found[unit_key][0] if found else None
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """Return the unit of each of these chunks: chunk key -> unit key."""
@@ -271,21 +255,13 @@ class Index:
 
     def close(self) -> None:
         """Close every thread's connection; the index may not be used afterwards."""
-        with self._lock:
-            for connection in self._opened:
-                connection.close()
-            self._opened.clear()
+        for connection in self._opened:
+            connection.close()
+        self._opened.clear()
 
     def __del__(self) -> None:
         for connection in getattr(self, "_opened", ()):
             connection.close()
-
-    def _snapshot(self) -> vectors.Snapshot:
-        generation = self.generation
-        with self._lock:
-            if self._vectors is None or self._vectors.generation != generation:
-                self._vectors = vectors.Snapshot(self.connection, generation)
-            return self._vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,15 +312,15 @@ def _allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
     return sql, parameters
 
 
-def read_home(home: Path, *, resident: bool = False) -> Index:
+def read_home(home: Path) -> Index:
     """Open the machine's index for reading. Raises Unusable if nothing has been synced into it yet."""
-    return Index(home_index_file(home), resident=resident, version=home_version())
+    return Index(home_index_file(home), version=home_version())
 
 
-def read_memory(home: Path, identity: str, *, resident: bool = False) -> Index:
+def read_memory(home: Path, identity: str) -> Index:
     """Open the index of an identity's memory for reading; create it if there is none."""
     open_memory(home, identity).close()
-    index = Index(memory_index_file(home, identity), resident=resident)
+    index = Index(memory_index_file(home, identity))
     if index.meta("identity") != identity:
         raise Unusable("the index is another identity's")
     return index

@@ -41,7 +41,7 @@ Progress = Callable[[str, int, int], None]
 class Ingested:
     """Counts of what ingest did: of logs, and `rows` by table. `sessions` are the keys of those that gained rows.
 
-    `is_busy` says that another process is reading, so that nothing was done. `anew` names files read again.
+    `is_busy` says that another process is reading, so that nothing was done. `reread` names files read again.
     """
 
     added: int = 0
@@ -53,7 +53,7 @@ class Ingested:
     redacted: Counter[str] = field(default_factory=Counter)
     malformed: int = 0
     bytes_read: int = 0
-    anew: tuple[str, ...] = ()
+    reread: tuple[str, ...] = ()
     is_busy: bool = False
     problems: tuple[Problem, ...] = ()
 
@@ -171,7 +171,7 @@ def _run(connection: sqlite3.Connection, settings: Settings, now: datetime | Non
 def _result(run: Run, **counts: object) -> Ingested:
     return Ingested(
         sessions=tuple(run.sessions), rows=run.rows, redacted=run.redacted, malformed=run.malformed,
-        bytes_read=run.bytes_read, anew=tuple(run.reread), **counts,  # type: ignore[arg-type]
+        bytes_read=run.bytes_read, reread=tuple(run.reread), **counts,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

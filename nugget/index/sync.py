@@ -21,8 +21,8 @@ from nugget.errors import IndexUnavailable, reason_of
 from nugget.index import SyncResult, Unusable
 from nugget.index import units as stored
 from nugget.index.connection import connect, create, index_folder, open_existing, remove_database, write_transaction
-from nugget.index.embed import Progress, embed_missing, model_problem
 from nugget.index.provenance import put_record, remove_record
+from nugget.index.vectors import Progress, embed_missing, model_problem
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
@@ -195,11 +195,9 @@ def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = 
                 stored.put_statistics(connection, everything=bool(rebuilt))
             stored.put_meta(connection, brain_state=changes.state)
     if run.embedder:
-        vectors = embed_missing(
-            connection, embedder=run.embedder, cache_folder=run.folder / "embeddings", prune=bool(rebuilt),
-            progress=run.progress,
-        )  # fmt: skip
-        result = replace(result, embedded=vectors.embedded, cached=vectors.cached, without_vectors=vectors.unavailable)
+        cache_folder = run.folder / "embeddings"
+        vectors = embed_missing(connection, embedder=run.embedder, cache_folder=cache_folder, progress=run.progress)
+        result = replace(result, **vectors)
     total = connection.execute("SELECT count(*) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
     return replace(
         result, unchanged=total - result.added - result.modified - result.moved,
@@ -319,7 +317,7 @@ def sync_documents(
     if embedder is None:
         return result
     vectors = embed_missing(connection, embedder=embedder, cache_folder=cache_folder, progress=progress)
-    return replace(result, embedded=vectors.embedded, cached=vectors.cached, without_vectors=vectors.unavailable)
+    return replace(result, **vectors)
 
 
 def sync_provenance(

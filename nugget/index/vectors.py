@@ -1,33 +1,52 @@
-"""Exact nearest neighbours over the vectors table: by sqlite-vec in SQL, or by numpy over a snapshot in memory.
+"""The vectors of an index: made for the units that have none yet, and searched exactly.
 
-Both give the same order. A process that asks once lets sqlite-vec scan the file; a long-lived one (a server), and any
-Python that cannot load sqlite-vec, keeps a snapshot.
+Units are written without vectors, so that they are found by their words at once; their vectors follow batch by batch,
+from a cache or from the model. That makes a long first indexing resumable, and a switch of the embedding model is the
+same thing again. sqlite-vec measures distances in SQL; a Python that cannot load it gets the function from numpy.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
+import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nugget.index.units import select_in
+from nugget.errors import EmbeddingUnavailable
+from nugget.index import units as stored
+from nugget.index.connection import connect, remove_database, write_transaction
+from nugget.infra import files
+from nugget.markdown import body_below_title
+from nugget.text import slugify
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from nugget.infra.embedding import Embedder, Vector
 
-    from nugget.infra.embedding import Vector
-
-_ROWS_A_READ = 8192
-
+Progress = Callable[[str, int, int], None]
+"""Called with (what is being done, how many are done, how many there are)."""
 UnitCosines: TypeAlias = tuple[float, float, float | None]
 """With the nearest chunk of a unit, with the unit as a whole, and with its title (None if it has none of its own)."""
 
+_UNITS_A_BATCH = 64
+_WHOLE_UNIT_CHARS = 4000
 
-def search_by_sql(
+
+def numpy_distance(one: bytes, other: bytes) -> float:
+    """Return the Euclidean distance of two vectors, as sqlite-vec's vec_distance_L2 does."""
+    import numpy as np
+
+    difference = np.frombuffer(one, "<f4") - np.frombuffer(other, "<f4")
+    return math.sqrt(float(difference @ difference))
+
+
+def search(
     connection: sqlite3.Connection, vector: Vector, k: int, allowed_sql: str, parameters: Sequence[object]
 ) -> list[tuple[int, float]]:
-    """Return the k chunks of highest cosine as (chunk key, cosine), scanned by sqlite-vec.
+    """Return the k chunks of highest cosine as (chunk key, cosine).
 
     `allowed_sql` selects the chunk keys that may be found; empty for all.
     """
@@ -40,7 +59,7 @@ def search_by_sql(
     return [(key, _cosine(distance)) for key, distance in rows]
 
 
-def nearest_chunks_by_sql(
+def nearest_chunks(
     connection: sqlite3.Connection, vector: Vector, units: Sequence[int]
 ) -> dict[int, tuple[int, float]]:
     """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
@@ -49,15 +68,14 @@ def nearest_chunks_by_sql(
         "WHERE unit_key IN"
     )
     best: dict[int, tuple[int, float]] = {}
-    for unit, key, distance in select_in(connection, sql, units, [vector.tobytes()]):
+    for unit, key, distance in stored.select_in(connection, sql, units, [vector.tobytes()]):
         if unit not in best or _cosine(distance) > best[unit][1]:
             best[unit] = (key, _cosine(distance))
     return best
 
 
-def unit_cosines_by_sql(connection: sqlite3.Connection, vector: Vector, units: Sequence[int]) -> dict[int, UnitCosines]:
-    """Return the cosines with each of these units that has vectors, by sqlite-vec."""
-    nearest = nearest_chunks_by_sql(connection, vector, units)
+def unit_cosines(connection: sqlite3.Connection, vector: Vector, units: Sequence[int]) -> dict[int, UnitCosines]:
+    """Return the cosines with each of these units that has vectors."""
     sql = (
         "SELECT unit_key, vec_distance_L2(embedding, ?), "
         "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
@@ -65,105 +83,168 @@ def unit_cosines_by_sql(connection: sqlite3.Connection, vector: Vector, units: S
     )
     found = {
         unit: (_cosine(whole), None if title is None else _cosine(title))
-        for unit, whole, title in select_in(connection, sql, units, [vector.tobytes()] * 2)
+        for unit, whole, title in stored.select_in(connection, sql, units, [vector.tobytes()] * 2)
     }
+    nearest = nearest_chunks(connection, vector, units)
     return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
 
 
-class Snapshot:
-    """The vectors of one generation of an index, in memory.
+def vector_size(connection: sqlite3.Connection) -> int | None:
+    """Return the size in bytes of a vector of the index; None if it holds none."""
+    row = connection.execute("SELECT length(embedding) FROM vectors LIMIT 1").fetchone()
+    return int(row[0]) if row else None
 
-    `keys` (of the chunks) have shape (n,), int64, ascending; `matrix` has shape (n, dimensions), float32. The chunks of
-    a unit stand in one run of rows: `_starts` are the first rows of the runs, `_runs` the number of each unit's run.
-    `_whole_and_title` has shape (runs, 2, dimensions); a unit without a title of its own has zeros there.
+
+def any_missing(connection: sqlite3.Connection) -> bool:
+    """Return whether any unit has no vectors."""
+    return bool(_missing(connection, after=0, limit=1))
+
+
+def model_problem(embedder: Embedder) -> str | None:
+    """Return why a model cannot be had now; None if it can."""
+    try:
+        next(iter(embedder.embed(["Can this model be had?"])))
+    except EmbeddingUnavailable as error:
+        return str(error)
+    return None
+
+
+def embed_missing(
+    connection: sqlite3.Connection, *, embedder: Embedder, cache_folder: Path, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Embed every unit of the index that has no vectors of this model; commit after each batch.
+
+    Return what a SyncResult says of it: `embedded`, `cached`, `without_vectors`. Vectors of another model are dropped
+    first, once this one has shown that it can be had. If another process is doing the same, leave it to that one.
     """
+    is_other = stored.meta(connection, "embedding_model") != embedder.model
+    if not is_other and not any_missing(connection):
+        return {}
+    lock = files.try_lock(cache_folder / "embedding.lock")
+    if lock is None:
+        return {"without_vectors": "another process is making the vectors"}
+    try:
+        if is_other:
+            if problem := model_problem(embedder):
+                return {"without_vectors": problem}
+            _drop_vectors(connection, model=embedder.model)
+        with closing(open_cache(cache_folder, embedder.model)) as cache:
+            return _embed_all(connection, embedder, cache, progress)
+    finally:
+        os.close(lock)
 
-    def __init__(self, connection: sqlite3.Connection, generation: int) -> None:
-        import numpy as np
 
-        self.generation = generation
-        self.unit_of: dict[int, int] = {}
-        self._runs: dict[int, int] = {}
-        self._last: tuple[Vector, NDArray[np.float32], NDArray[np.float32]] | None = None
-        starts: list[int] = []
-        blocks: list[Any] = []
-        cursor = connection.execute(
-            "SELECT chunk_key, unit_key, embedding FROM vectors JOIN chunks ON key = chunk_key ORDER BY chunk_key"
-        )
-        while part := cursor.fetchmany(_ROWS_A_READ):
-            for key, unit, _ in part:
-                if unit not in self._runs:  # its chunks were given their keys in one go
-                    self._runs[unit] = len(starts)
-                    starts.append(len(self.unit_of))
-                self.unit_of[key] = unit
-            blocks.append(np.frombuffer(b"".join(row[2] for row in part), dtype="<f4").reshape(len(part), -1))
-        self._keys = np.array(list(self.unit_of), dtype=np.int64)
-        self._starts = np.array(starts, dtype=np.intp)
-        self._matrix: NDArray[np.float32] = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.float32)
-        rows = connection.execute("SELECT unit_key, embedding, title_embedding FROM unit_vectors")
-        read = {row[0]: row[1:] for row in rows}
-        found = [read.get(unit, (None, None)) for unit in self._runs]
-        blobs = b"".join(vector or bytes(4 * self._matrix.shape[1]) for pair in found for vector in pair)
-        self._whole_and_title = np.frombuffer(blobs, dtype="<f4").reshape(len(found), 2, -1 if found else 0)
-        self._has_title = [title is not None for _, title in found]
+def open_cache(folder: Path, model: str) -> sqlite3.Connection:
+    """Open the cache of a model's vectors by the SHA-256 of their text: losing it costs time and nothing else."""
+    files.private_folder(folder)
+    file = folder / f"{slugify(model, max_chars=40)}-{hashlib.sha256(model.encode()).hexdigest()[:8]}.db"
+    try:
+        return _open_cache(file)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+            raise
+        remove_database(file)
+        return _open_cache(file)
 
-    def search(
-        self, connection: sqlite3.Connection, vector: Vector, k: int, allowed_sql: str, parameters: Sequence[object]
-    ) -> list[tuple[int, float]]:
-        """Return the k chunks of highest cosine as (chunk key, cosine), as `search_by_sql` does."""
-        import numpy as np
 
-        cosines, _ = self._cosines(vector)
-        rows = self._allowed(connection, allowed_sql, parameters) if allowed_sql else np.arange(len(cosines))
-        values = cosines[rows]
-        best = np.arange(len(values)) if len(values) <= k else np.sort(np.argpartition(-values, k - 1)[:k])
-        best = rows[best[np.argsort(-values[best], kind="stable")]]
-        return list(zip(self._keys[best].tolist(), cosines[best].tolist(), strict=True))
+def _open_cache(file: Path) -> sqlite3.Connection:
+    connection = connect(file)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("CREATE TABLE IF NOT EXISTS vectors (hash BLOB PRIMARY KEY, vector BLOB NOT NULL)")
+        connection.execute("SELECT hash, vector FROM vectors LIMIT 1").fetchone()
+    except sqlite3.Error:
+        with suppress(sqlite3.Error):
+            connection.close()
+        raise
+    return connection
 
-    def unit_cosines(self, vector: Vector, units: Sequence[int]) -> dict[int, UnitCosines]:
-        """Return the cosines with each of these units that has vectors."""
-        import numpy as np
 
-        present = [unit for unit in units if unit in self._runs]
-        rows = [self._runs[unit] for unit in present]
-        row = np.asarray(vector, dtype="<f4")
-        # Of two axes, not three: only that is one call of BLAS.
-        both = (self._whole_and_title[rows].reshape(-1, len(row)) @ row).reshape(-1, 2).tolist()
-        nearest = self._cosines(vector)[1][rows].tolist()
-        return {
-            unit: (chunk, whole, title if self._has_title[run] else None)
-            for unit, run, chunk, (whole, title) in zip(present, rows, nearest, both, strict=True)
-        }
+def _embed_all(
+    connection: sqlite3.Connection, embedder: Embedder, cache: sqlite3.Connection, progress: Progress | None
+) -> dict[str, Any]:
+    total, reached, embedded, cached, last = len(_missing(connection, after=0, limit=-1)), 0, 0, 0, 0
+    problem: str | None = None
+    while not problem and (keys := _missing(connection, after=last, limit=_UNITS_A_BATCH)):
+        texts = _texts(connection, keys)
+        wanted = {_hash(text): text for its in texts.values() for text in its}
+        ready = dict(stored.select_in(cache, "SELECT hash, vector FROM vectors WHERE hash IN", list(wanted)))
+        missing = [key for key in wanted if key not in ready]
+        fresh: dict[bytes, bytes] = {}
+        try:
+            for key, vector in zip(missing, embedder.embed([wanted[key] for key in missing]), strict=False):
+                fresh[key] = vector.tobytes()
+        except EmbeddingUnavailable as error:
+            problem = str(error)
+        cache.execute("BEGIN IMMEDIATE")
+        cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", list(fresh.items()))
+        cache.execute("COMMIT")
+        embedded, cached, ready = embedded + len(fresh), cached + len(ready), ready | fresh
+        sizes = {len(vector) for vector in ready.values()}
+        if sizes and len(sizes | {vector_size(connection) or min(sizes)}) > 1:
+            # An endpoint answers with vectors of another size now: nothing compares with what was made before.
+            cache.execute("DELETE FROM vectors")
+            _drop_vectors(connection, model="")
+            problem = f"{embedder.model} makes vectors of another size now; sync again to make all of them."
+            break
+        with write_transaction(connection):
+            _put(connection, texts, ready)
+        reached, last = reached + len(keys), keys[-1]
+        if progress:
+            progress("Embedding", reached, total)
+    return {"embedded": embedded, "cached": cached, "without_vectors": problem}
 
-    def nearest_chunk(self, vector: Vector, unit: int) -> int | None:
-        """Return the chunk of a unit whose cosine is highest."""
-        run = self._runs.get(unit)
-        if run is None:
-            return None
-        start = int(self._starts[run])
-        end = int(self._starts[run + 1]) if run + 1 < len(self._starts) else len(self._keys)
-        return int(self._keys[start + int(self._cosines(vector)[0][start:end].argmax())])
 
-    def _cosines(self, vector: Vector) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the cosines of every chunk, and of every unit's nearest chunk; made once a question."""
-        import numpy as np
+def _drop_vectors(connection: sqlite3.Connection, *, model: str) -> None:
+    with write_transaction(connection):
+        connection.execute("DELETE FROM vectors")
+        connection.execute("DELETE FROM unit_vectors")
+        stored.put_meta(connection, embedding_model=model)
 
-        last = self._last
-        if last is None or last[0] is not vector:
-            row = np.asarray(vector, dtype="<f4")
-            cosines = self._matrix @ row if len(self._matrix) else self._matrix.ravel()
-            nearest = np.maximum.reduceat(cosines, self._starts) if len(cosines) else cosines
-            self._last = last = (vector, cosines, nearest)
-        return last[1], last[2]
 
-    def _allowed(
-        self, connection: sqlite3.Connection, allowed_sql: str, parameters: Sequence[object]
-    ) -> NDArray[np.intp]:
-        """Return the rows of the chunks that a SELECT of keys admits."""
-        import numpy as np
+def _missing(connection: sqlite3.Connection, *, after: int, limit: int) -> list[int]:
+    """Return the keys of the next units with chunks and no vectors, in order."""
+    rows = connection.execute(
+        """SELECT key FROM units u WHERE key > ? AND NOT EXISTS (SELECT 1 FROM unit_vectors WHERE unit_key = u.key)
+           AND EXISTS (SELECT 1 FROM chunks WHERE unit_key = u.key) ORDER BY key LIMIT ?""",
+        (after, limit),
+    )
+    return [row[0] for row in rows]
 
-        keys = np.array([row[0] for row in connection.execute(allowed_sql, parameters)], dtype=np.int64)
-        return np.flatnonzero(np.isin(self._keys, keys))
+
+def _texts(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, list[str]]:
+    """Return the texts to embed of each of these units that (still) exists: its chunks, the whole, its own title.
+
+    Of the whole only the beginning is taken: no model reads on for long. A unit of one chunk is that chunk.
+    """
+    chunks = stored.chunks_of_units(connection, keys)
+    texts = {}
+    for key, unit in stored.units_by_key(connection, keys).items():
+        if key in chunks:
+            title = stored.indexed_title(unit.title, unit.body)
+            whole = f"{title}\n{body_below_title(unit.body)}" if title else unit.body
+            parts = [f"{one.breadcrumb}\n{one.text}" if one.breadcrumb else one.text for one in chunks[key]]
+            texts[key] = [*parts, whole[:_WHOLE_UNIT_CHARS], *([title] if title else [])]
+    return texts
+
+
+def _put(connection: sqlite3.Connection, embedded: Mapping[int, Sequence[str]], ready: Mapping[bytes, bytes]) -> None:
+    """Write the vectors of the units that are still what was embedded: another process may have replaced some."""
+    chunks = stored.chunks_of_units(connection, list(embedded))
+    for key, texts in _texts(connection, list(embedded)).items():
+        vectors = [ready[of_text] for text in texts if (of_text := _hash(text)) in ready]
+        if texts != embedded[key] or len(vectors) != len(texts):
+            continue
+        of_chunks = zip((chunk.key for chunk in chunks[key]), vectors, strict=False)
+        connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", list(of_chunks))
+        whole, *of_title = vectors[len(chunks[key]) :]
+        title = of_title[0] if of_title else None
+        connection.execute("INSERT OR REPLACE INTO unit_vectors VALUES (?,?,?)", (key, whole, title))
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _cosine(distance: float) -> float:

@@ -81,9 +81,8 @@ class Interrupted:
 
 @pytest.mark.proves("SYNC-CONCURRENT")
 @pytest.mark.parametrize("rebuild", [False, True])
-@pytest.mark.parametrize("resident", [False, True])
 def test_a_question_sees_one_state_of_the_index_while_another_thread_writes_it(
-    resident: bool, rebuild: bool, brain: Path, model: Embedder, synced: Callable[..., SyncResult]
+    rebuild: bool, brain: Path, model: Embedder, synced: Callable[..., SyncResult]
 ) -> None:
     def write() -> None:
         for file in brain.glob("domains/coding/**/*.md"):
@@ -93,7 +92,7 @@ def test_a_question_sees_one_state_of_the_index_while_another_thread_writes_it(
     query = Query(text="cache invalidation")
     profile = profiles.configured("task", RetrievalSettings())
     now = datetime(2026, 6, 1, tzinfo=UTC)
-    with closing(Index(brain / ".nugget/index.db", resident=resident)) as index:
+    with closing(Index(brain / ".nugget/index.db")) as index:
         before = retrieve(query, profile, index, embedder=Interrupted(model, write), now=now)
         assert before.hits[0].unit.id == "concept/cache-invalidation"
         after = retrieve(query, profile, index, embedder=model, now=now)

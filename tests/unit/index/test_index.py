@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from nugget.index import Index
 from nugget.index import units as stored
 from nugget.index.connection import connect, create, load_sqlite_vec, open_existing, write_transaction
-from nugget.index.embed import VectorCache, put_vectors
 from nugget.index.fulltext import (
     compound_parts,
     match_any,
@@ -23,6 +21,7 @@ from nugget.index.fulltext import (
     pieces,
     question_words,
 )
+from nugget.index.vectors import open_cache
 from nugget.models import Chunk, Filter, SourceName, Unit
 
 
@@ -34,34 +33,7 @@ def chunk(text: str, position: int = 0) -> Chunk:
     return Chunk(breadcrumb="Some title", text=text, heading_level=1, position=position)
 
 
-@pytest.mark.proves("INDEX-NUMPY")
-def test_a_snapshot_in_memory_finds_what_a_scan_of_the_file_finds(tmp_path: Path) -> None:
-    chance = np.random.default_rng(3)
-    count, centres = 9000, chance.standard_normal((200, 384))
-    matrix = centres[chance.integers(0, 200, count)] + 0.7 * chance.standard_normal((count, 384))
-    matrix = (matrix / np.linalg.norm(matrix, axis=1, keepdims=True)).astype(np.float32)
-    file = tmp_path / "index.db"
-    with closing(create(file)) as connection, write_transaction(connection):
-        connection.execute(
-            "INSERT INTO units (key, source, id, title, type, tags, confidence, details, content) "
-            "VALUES (1, 'brain', 'concept/x', 'X', 'concept', '[]', 1, '{}', '')"
-        )
-        keys = range(1, count + 1)
-        connection.executemany("INSERT INTO chunks VALUES (?, 1, 0, '', '')", ((key,) for key in keys))
-        rows = ((key, row.tobytes()) for key, row in zip(keys, matrix, strict=True))
-        connection.executemany("INSERT INTO vectors VALUES (?, ?)", rows)
-    with closing(Index(file, resident=True)) as resident, closing(Index(file)) as exact:
-        for row in chance.integers(0, count, 10):
-            question = matrix[row] + 0.03 * chance.standard_normal(384).astype(np.float32)
-            question /= np.linalg.norm(question)
-            near, scanned = (index.search_vectors(question, 50, Filter()) for index in (resident, exact))
-            assert near[0][0] == row + 1
-            assert [key for key, _ in near] == [key for key, _ in scanned]
-            for index in (resident, exact):
-                assert index.unit_cosines(question, [1, 2]) == {1: (pytest.approx(near[0][1]), 0.0, None)}
-
-
-@pytest.mark.proves("INDEX-NUMPY", "INDEX-EXTENSION")
+@pytest.mark.proves("INDEX-EXTENSION")
 def test_sqlite_vec_loads_both_ways(tmp_path: Path) -> None:
     with closing(connect(tmp_path / "x.db")) as connection:
         assert load_sqlite_vec(connection), "this Python: by loading the extension, or by registering it"
@@ -98,21 +70,15 @@ def test_in_a_large_index_frequent_words_are_not_asked_and_the_rows_that_matter_
         assert index.search_text(common, 10, Filter()), "frequent words alone still find something"
 
 
-def put(connection: sqlite3.Connection, unit: Unit, chunks: list[Chunk], vectors: list[NDArray[np.float32]]) -> None:
-    """A unit with its vectors."""
-    key = stored.put_unit(connection, unit, chunks)
-    keys = [row.key for row in stored.chunks_of_units(connection, [key])[key]]
-    put_vectors(connection, key, keys, vectors)
-
-
 @pytest.mark.proves("INDEX-FORGETS")
 def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path: Path) -> None:
     file = tmp_path / "index.db"
-    vector = np.ones(4, dtype=np.float32) / 2
     with closing(create(file)) as connection:
         for _ in range(3):
             with write_transaction(connection):
-                put(connection, unit(1, "zorblatt retryWithBackoff"), [chunk("zorblatt")], [vector] * 3)
+                key = stored.put_unit(connection, unit(1, "zorblatt retryWithBackoff"), [chunk("zorblatt")])
+                connection.execute("INSERT INTO vectors SELECT key, x'00' FROM chunks WHERE unit_key = ?", (key,))
+                connection.execute("INSERT INTO unit_vectors VALUES (?, x'00', NULL)", (key,))
         counted = {
             table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in ("units", "chunks", "vectors", "unit_vectors")
@@ -146,20 +112,15 @@ def test_a_failed_write_changes_nothing_and_a_reader_sees_whole_generations(tmp_
 
 @pytest.mark.proves("INDEX-CACHE")
 def test_the_vector_cache_keeps_models_apart_and_survives_damage(tmp_path: Path) -> None:
-    vector = np.float32([0.6, 0.8])
-    one, other = VectorCache(tmp_path, "one"), VectorCache(tmp_path, "other")
-    one.put({b"a": vector, b"b": vector})
-    assert np.array_equal(one.get([b"a"])[b"a"], vector)
-    assert not other.get([b"a"])
-    one.keep_only([b"b"])
-    assert set(one.get([b"a", b"b"])) == {b"b"}
-    one.close()
-    other.close()
+    for model in ("one", "other"):
+        with closing(open_cache(tmp_path, model)) as cache:
+            assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (0,)
+            cache.execute("INSERT INTO vectors VALUES (x'01', x'02')")
     for file in tmp_path.glob("one-*.db"):
         file.write_bytes(b"no database" * 500)
-    healed = VectorCache(tmp_path, "one")
-    assert not healed.get([b"b"])
-    healed.close()
+    for model, kept in (("one", 0), ("other", 1)):
+        with closing(open_cache(tmp_path, model)) as cache:
+            assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (kept,)
 
 
 @pytest.mark.proves("TEXT-IDENTIFIERS")

@@ -73,12 +73,9 @@ def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked: 
 
 @pytest.mark.proves("ASK-WEAK")
 @pytest.mark.parametrize("ranking", ["calibrated", "rrf"])
-@pytest.mark.parametrize("resident", [True, False])
-def test_weak_does_not_depend_on_the_ranking_or_on_what_is_kept_in_memory(
-    asked: Brain, ranking: str, resident: bool
-) -> None:
+def test_weak_does_not_depend_on_the_ranking(asked: Brain, ranking: str) -> None:
     chosen = Settings(retrieval=RetrievalSettings(ranking=ranking))
-    with Brain(asked.path, settings=chosen, long_lived=resident) as brain:
+    with Brain(asked.path, settings=chosen) as brain:
         assert not brain.ask("how do we make sure a retried payment is charged once", fresh=False, now=NOW).weak
         assert brain.ask("how long does a resin print have to cure under UV light", fresh=False, now=NOW).weak
 
@@ -237,6 +234,10 @@ def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked: Bra
             one, other = (index.search_vectors(vector, 20, filter_) for index in (by_sql, by_numpy))
             assert [key for key, _ in one] == [key for key, _ in other]
             assert [cosine for _, cosine in one] == pytest.approx([cosine for _, cosine in other], abs=1e-4)
+            units = sorted(set(by_sql.units_of_chunks([key for key, _ in one]).values()))
+            cosines, others = (index.unit_cosines(vector, units) for index in (by_sql, by_numpy))
+            for unit, of_unit in cosines.items():
+                assert of_unit == pytest.approx(others[unit], abs=1e-4)
     by_sql.close()
     by_numpy.close()
 
