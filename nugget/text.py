@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
@@ -76,15 +76,19 @@ def one_line(text: str) -> str:
 
 def clean_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values for JSON with every text in them as it may be shown."""
-    return {key: _clean_value(value) for key, value in values.items()}
+    cleaned: dict[str, Any] = map_texts(values, clean)
+    return cleaned
 
 
-def _clean_value(value: Any) -> Any:
+def map_texts(value: Any, change: Callable[[str], str], *, exact: Collection[str] = ()) -> Any:
+    """Apply `change` to every text in a JSON value, but for those under the keys in `exact`."""
     if isinstance(value, str):
-        return clean(value)
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return [map_texts(part, change, exact=exact) for part in value]
     if isinstance(value, Mapping):
-        return clean_values(value)
-    return [_clean_value(part) for part in value] if isinstance(value, (list, tuple)) else value
+        return {key: part if key in exact else map_texts(part, change, exact=exact) for key, part in value.items()}
+    return value
 
 
 def estimate_tokens(text: str) -> int:

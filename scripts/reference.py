@@ -23,7 +23,7 @@ from nugget.app.agent_session import AgentSession
 from nugget.cli import app
 from nugget.index.fulltext import COLUMN_WEIGHTS, STOP_WORDS
 from nugget.markdown import DEFAULT_LIMITS
-from nugget.mcp.server import DESCRIPTION, INSTRUCTIONS, make_server
+from nugget.mcp import DESCRIPTION, INSTRUCTIONS, make_server
 from nugget.redaction.engine import kinds
 from nugget.retrieval import expansion, scoring
 from nugget.retrieval.candidates import BM25_DEPTH

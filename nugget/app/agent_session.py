@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import stat
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.app.params import check_identity
-from nugget.config import Environment, load_settings
-from nugget.errors import IndexUnavailable, NuggetError, UsageError
+from nugget.brain import is_brain
+from nugget.config import Environment, Settings, load_settings
+from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
+from nugget.infra import files
+from nugget.infra.llm import LLM, DailyBudget, open_llm
+from nugget.infra.llm import DailyCapReached as DailyCapReached
+from nugget.infra.server_socket import ServerSocket
 from nugget.models import Bundle, Depth, Query, SourceName
+from nugget.redaction import redact
 from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.infra.llm import LLM, DailyBudget
+    from nugget.infra.embedding import Embedder
     from nugget.provenance import CodeAnswer
 
 PATIENCE_S = 20.0
 """Seconds that a question waits for a brain to be read for the first time."""
 _BEHIND = frozenset({"index_behind", "vectors_behind"})
 """Parts of an answer that are missing until a sync."""
+MIN_TOKEN_CHARS = 16
+_BEARER = "Authorization: Bearer "
+_MOST_PROMPT_CHARS = 8_000
 
 
 class AgentSession:
@@ -40,17 +55,15 @@ class AgentSession:
         flag: Path | None,
         environment: Environment,
         cwd: Path,
-        face: Face = Face.MCP,
+        face: str = Face.MCP,
         identity: str | None = None,
-        budget: DailyBudget | None = None,
     ) -> None:
         check_identity(identity)
         self.environment = environment
         self.cwd = cwd
         self.identity = identity
         self._flag = flag
-        self._face = face
-        self._budget = budget
+        self._face = Face(face)
         self._lock = threading.Lock()
         self._brain: Brain | None = None
         self._is_warm = threading.Event()
@@ -89,11 +102,41 @@ class AgentSession:
         """The brain's folder; None until it is open and read."""
         return self._brain.path if self._brain is not None and self._is_warm.is_set() else None
 
-    def llm(self, brain: Brain) -> LLM | None:
-        """Return the LLM of the brain's settings, held to the server's daily budget."""
-        from nugget.infra.llm import open_llm
+    @cached_property
+    def settings(self) -> Settings:
+        """Settings of the brain when the server started, or those of the user without one."""
+        try:
+            return load_settings(self.environment, find_brain(self.environment, flag=self._flag, cwd=self.cwd))
+        except BrainError:
+            return load_settings(self.environment)
 
-        return open_llm(brain.settings, self.environment, budget=self._budget)
+    @cached_property
+    def _budget(self) -> DailyBudget | None:
+        if self._face is not Face.HTTP:
+            return None
+        return DailyBudget(self.environment.home, max_usd=self.settings.http.max_usd_per_day, face="http")
+
+    def llm(self, brain: Brain | None = None) -> LLM | None:
+        """Return the LLM of the brain's settings, held to the server's daily budget; None without a key."""
+        return open_llm(brain.settings if brain else self.settings, self.environment, budget=self._budget)
+
+    def required_llm(self) -> LLM:
+        """Return the LLM of the server's settings. Raises LLMUnavailable if there is none."""
+        if llm := self.llm():
+            return llm
+        if not self.settings.llm.enabled:
+            raise LLMUnavailable("LLM calls are switched off.", hint="Set `llm.enabled: true`.")
+        hint = "Start the server with ANTHROPIC_API_KEY set."
+        raise LLMUnavailable("There is no key for the Anthropic API.", hint=hint)
+
+    def ask(self, query: Query, *, with_llm: bool) -> Bundle:
+        """Answer from the brain, in words if an LLM may and can be asked."""
+        brain = self.ready()
+        llm = self.llm(brain) if with_llm else None
+        bundle = brain.ask(query, reranker=brain.reranker(llm) if with_llm else None)
+        if llm is None:
+            bundle = replace(bundle, degraded=(*bundle.degraded, "no_llm"))
+        return self.caught_up(brain.answer(bundle, llm))
 
     def search(self, query: Query, sessions: Sequence[str], *, budget_tokens: int) -> Bundle:
         """Search the sources of a query, and pack the best hits of all into a budget.
@@ -145,11 +188,49 @@ class AgentSession:
                 self._catching_up.start()
         return bundle
 
+    @contextmanager
+    def listening(self) -> Iterator[Callable[[], object]]:
+        """Yield what starts to answer the commands of this machine; end that and let go of the brain afterwards.
+
+        A warm-up or sync under way dies with the process, which is safe.
+        """
+        listener = ServerSocket(self.environment.home, self._answer_command)
+        try:
+            yield listener.start
+        finally:
+            listener.stop()
+            self.close()
+
     def close(self) -> None:
-        """Let go of the brain. A warm-up or sync under way dies with the process, which is safe."""
+        """Let go of the brain."""
         with self._lock:
             if self._brain is not None:
                 self._brain.close()
+
+    def _answer_command(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Return `{"vector": ...}` for a question of `infra.embedding.RemoteEmbedder`, or `{"lines": [...]}` for
+        `{"recall": prompt, "brain": folder or null, "folder": ...}`; `{}` if that fails, and the command does it alone.
+        """
+        from nugget.infra.embedding import vector_for
+
+        try:
+            embedder = self.open().embedder
+        except NuggetError:
+            embedder = None
+        try:
+            return vector_for(question, embedder) if "embed" in question else self._recall(question, embedder)
+        except Exception:
+            return {}
+
+    def _recall(self, question: dict[str, Any], embedder: Embedder | None) -> dict[str, Any]:
+        from nugget.upkeep.briefing import recalled
+
+        prompt, brain, folder = question["recall"], question.get("brain"), question["folder"]
+        if len(prompt) > _MOST_PROMPT_CHARS or "\0" in f"{brain}{folder}":
+            return {}
+        place = Path(brain) if brain and is_brain(Path(brain)) else None
+        home, now = self.environment.home, datetime.now(UTC)
+        return {"lines": recalled(home, prompt, place, Path(folder), embedder=embedder, now=now)}
 
     def _warm_up(self, brain: Brain) -> None:
         """Make the index if it is missing, then ask once, which loads the model, the index and numpy."""
@@ -174,11 +255,44 @@ def _reported(work: Callable[[], object]) -> None:
 
 def warn(message: str) -> None:
     """Print a failure beside the answers on stderr, which a client may keep, without secrets."""
-    from nugget.redaction import redact
-
     print(f"nugget: {redact(message).text}", file=sys.stderr)
 
 
 def print_traceback(error: Exception) -> None:
     """Print the traceback of an unexpected error on stderr, without secrets."""
     warn("".join(traceback.format_exception(error)).rstrip())
+
+
+def header_file(home: Path) -> Path:
+    """Return the file that holds the HTTP server's `Authorization` header."""
+    return home / "http-header"
+
+
+def http_token(environment: Environment) -> str:
+    """Return the token of NUGGET_HTTP_TOKEN, else the one in the header file, which is made if it is missing.
+
+    A file that others could read or write is replaced. Raises UsageError for a chosen token that is too weak.
+    """
+    if chosen := (environment.http_token or "").strip():
+        if not _is_token(chosen):
+            raise UsageError(
+                f"NUGGET_HTTP_TOKEN must be {MIN_TOKEN_CHARS} or more plain characters without spaces.",
+                hint="Make one with: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
+            )
+        return chosen
+    file = header_file(environment.home)
+    with files.locked(environment.home / "run" / "http-header.lock"):
+        try:
+            held = file.lstat()
+            kept = file.read_text("ascii").removeprefix(_BEARER).strip() if stat.S_ISREG(held.st_mode) else ""
+            is_private = held.st_uid == os.getuid() and not held.st_mode & 0o077
+        except (OSError, ValueError):
+            kept, is_private = "", False
+        if not (is_private and _is_token(kept)):
+            kept = secrets.token_urlsafe(32)
+            files.replace(file, f"{_BEARER}{kept}\n".encode())
+    return kept
+
+
+def _is_token(text: str) -> bool:
+    return len(text) >= MIN_TOKEN_CHARS and text.isascii() and text.isprintable() and " " not in text

@@ -240,6 +240,6 @@ def serve(
         given = address or "--no-token"
         raise UsageError(f"{given!r} is only used with --http.", hint=f"nugget serve --http {given}")
     else:
-        from nugget.mcp.server import serve as answer_agents
+        from nugget.mcp import serve as answer_agents
 
         answer_agents(folder, openqed=openqed, identity=identity)

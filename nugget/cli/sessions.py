@@ -100,7 +100,7 @@ def ingest(
     if (session is None) != everything:
         raise UsageError("Name a session, or give --all.", hint="`nugget logs sessions` lists the sessions there are.")
     with _opened() as opened:
-        done, problems = opened.ingest(session)
+        done, problems = opened.ingest_all() if session is None else ([opened.ingest(session)], [])
     for problem in problems:
         note(str(problem))
     if as_json:
@@ -131,7 +131,7 @@ def bundle(
 
     New logs of the session are read first.
     """
-    from nugget.evidence import BundleOptions, bundle_json
+    from nugget.app.logs import BundleOptions, evidence_json
 
     if sum((session is not None, last, workspace)) > 1:
         raise UsageError("Give one of --session, --last and --workspace.")
@@ -146,7 +146,7 @@ def bundle(
         else:
             found = opened.session_evidence(session, text, options)
     if as_json:
-        print_json(bundle_json(found, explain=explain))
+        print_json(evidence_json(found, explain=explain))
     else:
         print_evidence(console(), found, explain=explain)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import logging
+import shlex
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -19,18 +19,13 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from nugget.app.agent_session import AgentSession
-from nugget.config import Environment, Settings, load_settings, read_environment
-from nugget.errors import BrainError, NuggetError
-from nugget.evaluation.query_log import Face
-from nugget.http.logs import LogApi
-from nugget.http.routes import Server, make_app
-from nugget.http.security import Address, Guard, access_for, curl_line, find_token, parse_address
-from nugget.infra.llm import DailyBudget
-from nugget.infra.server_socket import ServerSocket
-from nugget.mcp import embedding_server
-from nugget.mcp.server import make_server
-from nugget.upkeep.trust import find_brain
+from nugget.app.agent_session import AgentSession, header_file, http_token
+from nugget.app.logs import Logs
+from nugget.config import read_environment
+from nugget.errors import NuggetError
+from nugget.http.routes import make_app
+from nugget.http.security import Address, Guard, access_for, parse_address
+from nugget.mcp import make_server
 
 __all__ = ["serve"]
 
@@ -47,8 +42,6 @@ def serve(
     address: str | None = None,
     *,
     brain: Path | None = None,
-    environment: Environment | None = None,
-    cwd: Path | None = None,
     openqed: bool = False,
     identity: str | None = None,
     with_token: bool = True,
@@ -59,21 +52,14 @@ def serve(
     there is a brain. `openqed` adds openqed's tools to MCP. `identity` is whose memory everybody who may ask can
     search. Raises UsageError for an address that is invalid or needs a token; NuggetError for one that is taken.
     """
-    environment, cwd = environment or read_environment(), cwd or Path.cwd()
-    wanted = parse_address(address)
-    settings = _settings(brain, environment, cwd)
-    token = find_token(environment.home, environment.http_token) if with_token else None
+    environment, wanted = read_environment(), parse_address(address)
+    session = AgentSession(flag=brain, environment=environment, cwd=Path.cwd(), face="http", identity=identity)
+    settings = session.settings
+    token = http_token(environment) if with_token else None
     access = access_for(wanted, token=token, allowed_hosts=settings.http.allowed_hosts)
     listening = _listen(wanted)
     heard = replace(wanted, port=listening.getsockname()[1])
-    budget = DailyBudget(environment.home, max_usd=settings.http.max_usd_per_day, face="http")
-    session = AgentSession(
-        flag=brain, environment=environment, cwd=cwd, face=Face.HTTP, identity=identity, budget=budget
-    )
-    logs = LogApi(environment, settings)
-    server = Server(
-        session=session, environment=environment, settings=settings, logs=logs, budget=budget, identity=identity
-    )
+    logs = Logs(environment=environment, settings=settings)
     mcp = make_server(session, openqed=openqed)
     # The SDK's own Host check is off (host="0.0.0.0"): the guard's knows about tokens and other names.
     mcp_app = mcp.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
@@ -82,25 +68,21 @@ def serve(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with mcp.session_manager.run():
             print(f"Nugget answers on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
-            print(_access_lines(heard, environment, settings, token), file=sys.stderr, flush=True)
+            print(_access_line(heard, session, token), file=sys.stderr, flush=True)
             Thread(target=session.warm, name="nugget-open", daemon=True).start()
-            listener = ServerSocket(environment.home, partial(embedding_server.answer, session=session))
-            listener.start()
-            if settings.http.backfill:
-                logs.start_backfill()
-            yield
-            listener.stop()
-            logs.stop()
+            with session.listening() as start:
+                start()
+                if settings.http.backfill:
+                    logs.start_backfill()
+                yield
+                logs.stopping.set()
 
-    app = make_app(server, lifespan=lifespan)
+    app = make_app(session, logs, lifespan=lifespan)
     # POST alone: without sessions a GET would hold a stream open for nothing.
     app.router.routes.append(Route("/mcp", mcp_app.routes[0].app, methods=["POST"]))  # type: ignore[attr-defined]
     app.add_middleware(Guard, access=access)
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
-    try:
-        _run(app, listening)
-    finally:
-        session.close()
+    _run(app, listening)
 
 
 def _run(app: Any, listening: socket.socket) -> None:
@@ -114,22 +96,17 @@ def _run(app: Any, listening: socket.socket) -> None:
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _access_lines(address: Address, environment: Environment, settings: Settings, token: str | None) -> str:
-    """Return how to ask, or what it opens that no token is needed."""
+def _access_line(address: Address, session: AgentSession, token: str | None) -> str:
+    """Return how to ask, without the token itself, or what it opens that no token is needed."""
+    environment = session.environment
     if token is None:
         opened = "every program and every user of this machine can read what you know"
-        if settings.llm.enabled and environment.anthropic_api_key:
-            opened += f" and spend up to ${settings.http.max_usd_per_day:.2f} a day with your key"
+        if session.llm():
+            opened += f" and spend up to ${session.settings.http.max_usd_per_day:.2f} a day with your key"
         return f"No token is asked for: {opened}."
-    return f"Ask it: {curl_line(address, environment.home, token=token, is_chosen=bool(environment.http_token))}"
-
-
-def _settings(brain: Path | None, environment: Environment, cwd: Path) -> Settings:
-    """Return the settings, even if there is no brain yet."""
-    try:
-        return load_settings(environment, find_brain(environment, flag=brain, cwd=cwd))
-    except BrainError:
-        return load_settings(environment)
+    kept = shlex.quote(f"@{header_file(environment.home)}")
+    header = '"Authorization: Bearer $NUGGET_HTTP_TOKEN"' if environment.http_token else kept
+    return f"Ask it: curl -H {header} '{address.url}/v1/search?q=cache'"
 
 
 def _listen(address: Address) -> socket.socket:

@@ -7,22 +7,22 @@ does not go unnoticed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from starlette.responses import JSONResponse
 
-from nugget import evidence
-from nugget.evidence.bundle import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
-from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, SelectorOptions
+from nugget.app import logs
+from nugget.app.logs import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
 from nugget.models import Depth, Filter, KnowledgeType, Query, SourceName
-from nugget.redaction import redact
+from nugget.render.json import without_secrets
 
 MAX_QUESTION_CHARS = 8_000
+SESSION_ID = r"^[A-Za-z0-9_](?:\.?[A-Za-z0-9_@:-])*\.?$"
 
-_DEFAULTS = evidence.BundleOptions()
+_DEFAULTS = logs.BundleOptions()
 
 
 def _split(value: Any) -> Any:
@@ -130,9 +130,9 @@ class LogsContextRequest(Parameters):
     )
     max_incidents: int = Field(default=_DEFAULTS.max_incidents, ge=0, le=MAX_INCIDENTS, description="Incidents")
 
-    def options(self) -> evidence.BundleOptions:
+    def options(self) -> logs.BundleOptions:
         """Return the options of the bundle."""
-        return evidence.BundleOptions(**self.model_dump(exclude={"q"}))
+        return logs.BundleOptions(**self.model_dump(exclude={"q"}))
 
 
 class CompletionRequest(Parameters):
@@ -153,7 +153,9 @@ class CompletionRequest(Parameters):
     tools: list[dict[str, Any]] | None = None
     top_k: int | None = None
     top_p: float | None = None
-    session_id: str | None = Field(default=None, max_length=128, description="The session whose logs are looked at")
+    session_id: str | None = Field(
+        default=None, max_length=128, pattern=SESSION_ID, description="The session whose logs are looked at"
+    )
     context_mode: Literal["off", "diagnostic", "always", "llm-select"] = Field(
         default="diagnostic",
         description="When evidence is added: never; if the last message asks what went wrong; always; always, and a "
@@ -166,20 +168,20 @@ class CompletionRequest(Parameters):
     context_max_incidents: int = Field(default=_DEFAULTS.max_incidents, ge=0, le=MAX_INCIDENTS)
     context_include_artifacts: bool = True
     context_explain: bool = Field(default=False, description="Add the evidence and its reasons to a plain reply")
-    context_selector_chunk_tokens: int = Field(default=128_000, ge=LEAST_CHUNK_TOKENS, le=MOST_CHUNK_TOKENS)
-    context_selector_max_chunks: int = Field(default=16, ge=1, le=MOST_CHUNKS)
+    context_selector_chunk_tokens: int = Field(default=128_000, ge=logs.LEAST_CHUNK_TOKENS, le=logs.MOST_CHUNK_TOKENS)
+    context_selector_max_chunks: int = Field(default=16, ge=1, le=logs.MOST_CHUNKS)
     context_selector_include_events: bool = True
     context_selector_model: str | None = Field(default=None, max_length=200)
 
-    def options(self) -> evidence.BundleOptions:
+    def options(self) -> logs.BundleOptions:
         """Return the options of the bundle."""
         named = ("intent", "max_lines", "max_chars", "output_window", "max_incidents", "include_artifacts", "explain")
-        return evidence.BundleOptions(**{name: getattr(self, f"context_{name}") for name in named})
+        return logs.BundleOptions(**{name: getattr(self, f"context_{name}") for name in named})
 
-    def selector(self) -> SelectorOptions:
+    def selector(self) -> logs.SelectorOptions:
         """Return how a model reads the history."""
         named = ("chunk_tokens", "max_chunks", "include_events", "model")
-        return SelectorOptions(**{name: getattr(self, f"context_selector_{name}") for name in named})
+        return logs.SelectorOptions(**{name: getattr(self, f"context_selector_{name}") for name in named})
 
     def call(self) -> dict[str, Any]:
         """Return the fields that the Messages API knows."""
@@ -259,29 +261,5 @@ class Refusal(Exception):
 
     def reply(self) -> JSONReply:
         """Return the refusal as a response."""
-        error = {"code": self.code, "message": str(self), "hint": self.hint}
+        error = without_secrets({"code": self.code, "message": str(self), "hint": self.hint})
         return JSONReply({"error": error}, status_code=self.status, headers=self.headers)
-
-
-def without_secrets(value: Any) -> Any:
-    """Return a JSON value with every text in it redacted.
-
-    All texts are checked together first: a reply has hundreds of them, and hardly ever a secret.
-    """
-    return _redacted(value) if redact("\n\n".join(_texts_in(value))).counts else value
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _texts_in(part)
-
-
-def _redacted(value: Any) -> Any:
-    if isinstance(value, str):
-        return redact(value).text
-    if isinstance(value, list):
-        return [_redacted(part) for part in value]
-    return {name: _redacted(part) for name, part in value.items()} if isinstance(value, dict) else value

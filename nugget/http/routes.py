@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -19,22 +19,19 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from nugget import __version__, errors
-from nugget.app.agent_session import AgentSession, print_traceback
-from nugget.config import Environment, Settings
+from nugget.app.agent_session import AgentSession, DailyCapReached, print_traceback
+from nugget.app.logs import Logs, UnknownSession, evidence_json
 from nugget.http import models
-from nugget.http.completions import complete, no_llm
-from nugget.http.logs import LogApi
-from nugget.http.models import JSONReply, Refusal, without_secrets
-from nugget.infra.llm import DailyBudget, DailyCapReached, open_llm
-from nugget.models import Bundle
-from nugget.redaction import redact
-from nugget.render.json import bundle_json, shown_json
+from nugget.http.completions import complete
+from nugget.http.models import JSONReply, Refusal
+from nugget.render.json import bundle_json, ingested_json, shown_json, without_secrets
 
 LLM_THREADS = 16
 """Requests that wait for an LLM at the same time; the others use AnyIO's own threads."""
 
 _STATUS_OF: tuple[tuple[type[errors.NuggetError], int, str], ...] = (
     (DailyCapReached, 429, "daily_cap_reached"),
+    (UnknownSession, 404, "unknown_session"),
     (errors.UsageError, 422, "invalid_request"),
     (errors.BrainError, 503, "no_brain"),
     (errors.IndexUnavailable, 503, "index_unavailable"),
@@ -46,20 +43,16 @@ _REF = r"^[^\s:\x00-\x1f\x7f][^\x00-\x1f\x7f\\]*$"
 _STATUSES = (400, 401, 403, 404, 405, 413, 415, 421, 422, 429, 500, 503)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Server:
     """State that the endpoints share."""
 
     session: AgentSession
-    environment: Environment
-    settings: Settings
-    logs: LogApi
-    budget: DailyBudget
-    identity: str | None = None
+    logs: Logs
     llm_threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LLM_THREADS))
 
 
-def make_app(server: Server, *, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
+def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
     """Return the application; `lifespan` holds what runs beside it."""
     app = FastAPI(
         title="Nugget", summary="The memory layer for coding agents", version=__version__, lifespan=lifespan,
@@ -67,11 +60,11 @@ def make_app(server: Server, *, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
         dependencies=[Depends(HTTPBearer(auto_error=False))],
         responses={code: {"model": models.Error, "description": HTTPStatus(code).phrase} for code in _STATUSES},
     )  # fmt: skip
-    app.state.server = server
+    app.state.server = Server(session, logs)
     app.include_router(router)
     for kind, answer in (
-        (Refusal, _refused), (RequestValidationError, _invalid), (HTTPException, _wrong), (errors.NuggetError, _failed),
-        (sqlite3.Error, _unreadable), (Exception, _unexpected),
+        (RequestValidationError, _invalid), (HTTPException, _wrong), (Refusal, _refused), (errors.NuggetError, _failed),
+        (sqlite3.Error, _failed), (Exception, _failed),
     ):  # fmt: skip
         app.add_exception_handler(kind, answer)  # type: ignore[arg-type]
     return app
@@ -84,7 +77,7 @@ async def _server(request: Request) -> Server:
 
 router = APIRouter()
 Running = Annotated[Server, Depends(_server)]
-SessionId = Annotated[str, Path(description="The session's id", max_length=500)]
+SessionId = Annotated[str, Path(description="The session's id", max_length=128, pattern=models.SESSION_ID)]
 
 
 @router.get("/healthz", response_model=models.Health)
@@ -94,7 +87,7 @@ async def health(request: Request, server: Running) -> Response:
         return JSONReply({"status": "ok"})
     folder, state = server.session.folder, {"status": "ok", "version": __version__, "pid": os.getpid()}
     state |= {"brain": None if folder is None else str(folder), "under_way": request.state.under_way}
-    return JSONReply({**state, "backfill": asdict(server.logs.backfill)})
+    return JSONReply({**state, "backfill": server.logs.backfill})
 
 
 @router.get("/v1/search", response_model=models.FoundBundle)
@@ -129,11 +122,11 @@ def unit(
 ) -> Response:
     """Show what a ref names, whole: the JSON of `nugget get --json`."""
     try:
-        shown = server.session.ready().get(ref, identity=server.identity, around=around)
+        shown = server.session.ready().get(ref, identity=server.session.identity, around=around)
     except errors.NuggetError as error:
         if type(error) not in (errors.NuggetError, errors.TranscriptError):
             raise
-        known = redact(str(error)).text if isinstance(error, errors.TranscriptError) else "Nothing has this ref."
+        known = str(error) if isinstance(error, errors.TranscriptError) else "Nothing has this ref."
         raise Refusal(404, "unknown_ref", known, hint="/v1/search finds refs.") from error
     return JSONReply(without_secrets(shown_json(shown)))
 
@@ -141,14 +134,14 @@ def unit(
 @router.post("/v1/sessions", response_model=models.NewSession, status_code=201)
 def make_session(server: Running, request: models.SessionRequest = models.SessionRequest()) -> Response:  # noqa: B008
     """Make a session with a folder for its logs."""
-    return JSONReply(server.logs.make_session(request), status_code=201)
+    return JSONReply(server.logs.make_session(request.title), status_code=201)
 
 
 @router.get("/v1/logs/ingest/{session}", response_model=models.IngestedLogs)
 @router.post("/v1/logs/ingest/{session}", response_model=models.IngestedLogs)
 def ingest(session: SessionId, server: Running) -> Response:
     """Read what is new in the logs of a session."""
-    return JSONReply(server.logs.ingest(session))
+    return JSONReply(ingested_json(server.logs.ingest(session)))
 
 
 @router.get("/v1/logs/context/{session}", response_model=models.LogsBundle)
@@ -156,7 +149,8 @@ def logs_context(
     session: SessionId, request: Annotated[models.LogsContextRequest, Query()], server: Running
 ) -> Response:
     """Return what the logs of a session say about a question."""
-    return JSONReply(server.logs.answer(session, request))
+    found = server.logs.session_evidence(session, request.q, request.options(), fresh=False)
+    return JSONReply(evidence_json(found, explain=request.explain))
 
 
 @router.post(
@@ -165,31 +159,21 @@ def logs_context(
 )  # fmt: skip
 async def completions(request: models.CompletionRequest, server: Running) -> Response:
     """Call the Anthropic Messages API with evidence from a session's logs."""
-    llm = open_llm(server.settings, server.environment, budget=server.budget)
-    if llm is None:
-        raise no_llm(server.settings)
-    return await complete(request, llm=llm, settings=server.settings, logs=server.logs, limiter=server.llm_threads)
+    return await complete(request, server.session, server.logs, limiter=server.llm_threads)
 
 
 def _search(request: models.SearchRequest, server: Server) -> Response:
-    return _sent(server.session.ready().search(request.query(server.identity)), server)
+    session = server.session
+    found = session.caught_up(session.ready().search(request.query(session.identity)))
+    return JSONReply(without_secrets(bundle_json(found)))
 
 
 async def _ask(request: models.AskRequest, server: Server) -> Response:
     def work() -> Response:
-        brain = server.session.ready()
-        llm = None if request.no_llm else open_llm(brain.settings, brain.environment, budget=server.budget)
-        bundle = brain.ask(request.query(), reranker=None if request.no_llm else brain.reranker(llm))
-        if llm is None:
-            bundle = replace(bundle, degraded=(*bundle.degraded, "no_llm"))
-        return _sent(brain.answer(bundle, llm), server)
+        return JSONReply(without_secrets(bundle_json(server.session.ask(request.query(), with_llm=not request.no_llm))))
 
-    waits_for_llm = not request.no_llm and server.settings.llm.enabled and server.environment.anthropic_api_key
+    waits_for_llm = not request.no_llm and server.session.llm()
     return await to_thread.run_sync(work, limiter=server.llm_threads if waits_for_llm else None)
-
-
-def _sent(bundle: Bundle, server: Server) -> Response:
-    return JSONReply(without_secrets(bundle_json(server.session.caught_up(bundle))))
 
 
 async def _refused(_: Request, refusal: Refusal) -> Response:
@@ -217,6 +201,11 @@ async def _invalid(_: Request, error: RequestValidationError) -> Response:
     if place[:2] == ("path", "ref"):
         example = "Refs look like pattern/retry-once or session:4f1c#3."
         return Refusal(422, "invalid_ref", "This is not a ref.", hint=example).reply()
+    if place[-1] in ("session", "session_id"):
+        return Refusal(
+            422, "invalid_session_id", "This is not a session id.",
+            hint="An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most.",
+        ).reply()  # fmt: skip
     more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
     text = f"`{name}`: {message[:1].lower()}{message[1:150]}{more}."
     return Refusal(422, "invalid_parameter", text, hint=hint).reply()
@@ -238,21 +227,15 @@ async def _wrong(request: Request, error: HTTPException) -> Response:
     return Refusal(error.status_code, "malformed_json", "The body cannot be read as JSON.").reply()
 
 
-async def _failed(_: Request, error: errors.NuggetError) -> Response:
-    """Answer an expected failure; its sentence may hold what a file says, so it is redacted."""
-    status, code = next((status, code) for kind, status, code in _STATUS_OF if isinstance(error, kind))
-    hint = redact(error.hint).text if error.hint else None
-    headers = {"retry-after": str(error.retry_after_s)} if isinstance(error, DailyCapReached) else None
-    return Refusal(status, code, redact(str(error)).text, hint=hint, headers=headers).reply()
-
-
-async def _unreadable(request: Request, error: sqlite3.Error) -> Response:
-    text = f"The machine's index could not be used ({error})."
-    return await _failed(request, errors.IndexUnavailable(text, hint="Try again; check the disk's space."))
-
-
-async def _unexpected(_: Request, error: Exception) -> Response:
-    """Answer a failure that nobody foresaw; whoever started the server gets the details, without secrets."""
+async def _failed(_: Request, error: Exception) -> Response:
+    """Answer a failure in a sentence without secrets; whoever started the server gets the details of a surprise."""
+    if isinstance(error, sqlite3.Error):
+        text = f"The machine's index could not be used ({error})."
+        error = errors.IndexUnavailable(text, hint="Try again; check the disk's space.")
+    if isinstance(error, errors.NuggetError):
+        status, code = next((status, code) for kind, status, code in _STATUS_OF if isinstance(error, kind))
+        headers = {"retry-after": str(error.retry_after_s)} if isinstance(error, DailyCapReached) else None
+        return Refusal(status, code, str(error), hint=error.hint, headers=headers).reply()
     print_traceback(error)
     text = f"Something unexpected went wrong ({type(error).__name__})."
     return Refusal(500, "internal", text, hint="The server's error output has the details.").reply()

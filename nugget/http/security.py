@@ -1,4 +1,4 @@
-"""Access to the HTTP server: its address, its token, and the checks of every request's Host, Origin and token.
+"""Access to the HTTP server: its address, and the checks of every request's Host, Origin and token.
 
 A web page can send requests to the loopback of whoever visits it, and can point a name of its own there (DNS
 rebinding). So the Host must be one of ours, an Origin must be our own, and there is no CORS.
@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import os
 import re
-import secrets
-import shlex
 import socket
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -25,19 +20,16 @@ from starlette.datastructures import Headers
 
 from nugget.errors import UsageError
 from nugget.http.models import Refusal
-from nugget.infra import files
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 5033
-MIN_TOKEN_CHARS = 16
 MAX_UNDER_WAY = 64
 MAX_BODY_BYTES, MAX_COMPLETION_BYTES = 1_000_000, 8_000_000
 OPEN_PATHS = ("/healthz",)
 """Paths that answer without a token, with less in the reply."""
 
-_BEARER = "Authorization: Bearer "
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))?(?::([0-9]{1,5}))?")
 """A host and its port, both of which may be missing."""
 _ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -168,39 +160,6 @@ def access_for(address: Address, *, token: str | None, allowed_hosts: Sequence[s
     return Access(hosts=frozenset(named | own), any_address=is_wildcard, token=token)
 
 
-def header_file(home: Path) -> Path:
-    """Return the file that holds the server's `Authorization` header."""
-    return home / "http-header"
-
-
-def find_token(home: Path, chosen: str | None) -> str:
-    """Return the token of NUGGET_HTTP_TOKEN, else the one in the header file, which is made if it is missing.
-
-    A file that others could read or write is replaced. Raises UsageError for a chosen token that is too weak.
-    """
-    chosen = (chosen or "").strip()
-    if chosen:
-        if not _is_token(chosen):
-            raise UsageError(
-                f"NUGGET_HTTP_TOKEN must be {MIN_TOKEN_CHARS} or more plain characters without spaces.",
-                hint="Make one with: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
-            )
-        return chosen
-    file = header_file(home)
-    with files.locked(home / "run" / "http-header.lock"):
-        kept = _kept_token(file)
-        if kept is None:
-            kept = secrets.token_urlsafe(32)
-            files.replace(file, f"{_BEARER}{kept}\n".encode())
-    return kept
-
-
-def curl_line(address: Address, home: Path, *, token: str | None, is_chosen: bool) -> str:
-    """Return a command that asks the server, without the token itself in it."""
-    header = '"Authorization: Bearer $NUGGET_HTTP_TOKEN"' if is_chosen else shlex.quote(f"@{header_file(home)}")
-    return f"curl {f'-H {header} ' if token else ''}'{address.url}/v1/search?q=cache'"
-
-
 def parse_address(text: str | None) -> Address:
     """Parse `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`. Raises UsageError."""
     text = (text or "").strip()
@@ -218,21 +177,6 @@ def is_loopback(host: str) -> bool:
     if ip is None:
         return host.lower().rstrip(".") == "localhost"
     return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
-
-
-def _is_token(text: str) -> bool:
-    return len(text) >= MIN_TOKEN_CHARS and text.isascii() and text.isprintable() and " " not in text
-
-
-def _kept_token(file: Path) -> str | None:
-    """Return the token in a file that only its owner can use; None if there is no such file."""
-    try:
-        held = file.lstat()
-        text = file.read_text("ascii").removeprefix(_BEARER).strip() if stat.S_ISREG(held.st_mode) else ""
-    except (OSError, ValueError):
-        return None
-    is_private = os.name != "posix" or (held.st_uid == os.getuid() and not held.st_mode & 0o077)
-    return text if is_private and _is_token(text) else None
 
 
 def _is_own_origin(headers: Headers, host: str) -> bool:

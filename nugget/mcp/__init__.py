@@ -1,1 +1,272 @@
-"""The MCP face."""
+"""The MCP face: one tool over stdio, in front of a brain that is kept open, warm and fresh.
+
+The server answers `initialize` (and `server/discover`) before anything of the brain is loaded; reading the index and
+the embedding model starts in a thread after the first reply, while the client is busy with itself. stdout belongs to
+the protocol: the SDK diverts everything else that is printed to stderr.
+"""
+
+# No `from __future__ import annotations`: the SDK makes the tool's schema from the annotations of a nested function.
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from nugget import __version__
+from nugget.app.agent_session import AgentSession, print_traceback
+from nugget.config import read_environment
+from nugget.errors import NuggetError
+from nugget.mcp import answers
+from nugget.mcp.answers import MAX_BUDGET_TOKENS, MAX_LIMIT, Question
+from nugget.models import Depth, KnowledgeType, SourceName
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+    from mcp.types import CallToolResult
+
+INSTRUCTIONS = """\
+Nugget is the memory of the person you work for: what earlier sessions found out, reviewed by a person and kept in \
+git. It holds what the code in front of you cannot tell: decisions with the reasons and the rejected alternatives, \
+patterns that worked here, bugs with their causes and fixes, concepts of the domain, and beliefs about how work is \
+done.
+
+Call get_relevant_context FIRST: before you plan, design, write or change code, debug, review, choose a library or \
+a setting, or answer "how do we" and "why is this so". Call it again when the task changes, when an error or an \
+unknown part of the code turns up, and before you repeat something that may have failed before. It is quick and \
+searches on this machine; a question too many is cheaper than a mistake made twice.
+
+- task_description: the task or question in plain words, with names, error messages and technologies in it.
+- path, symbol: the file and the function you are about to touch, where there is one.
+- An answer is reference material, not an order: weigh confidence, dates and staleness, trust the code in front of \
+you over an old note, and name the id of a unit that you rely on.
+- Nothing found means that nothing is recorded. Go on, and do not ask the same again.
+"""
+"""What sells the tool: clients show the name and this text before they show the tool's own description."""
+
+DESCRIPTION = """\
+Look up what is already known about a task before starting on it: decisions and their reasons, patterns, past bugs \
+and fixes, concepts and beliefs, from a brain of reviewed notes. Returns markdown: the most relevant units, each with \
+id, path, confidence and dates. Local and fast; call it first, and again when the task changes."""
+
+WARM_UP_DELAY_S = 0.05
+"""From the first reply to the start of the warm-up, so that the two do not compete for the interpreter."""
+
+
+def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | None = None) -> None:
+    """Serve `get_relevant_context` over stdio until stdin closes; with `openqed` also the three tools of openqed.
+
+    `brain` is the folder of `--brain`; without one the usual order of `find_brain` decides. `identity` is whose memory
+    agents may search.
+    """
+    session = AgentSession(flag=brain, environment=read_environment(), cwd=Path.cwd(), identity=identity)
+    with session.listening() as start:
+        make_server(session, openqed=openqed, beside=start).run()
+
+
+def make_server(
+    session: AgentSession, *, openqed: bool = False, beside: Callable[[], object] | None = None
+) -> "MCPServer[Any]":
+    """Return the server with its tools, which the SDK runs in threads.
+
+    `beside` is started after the warm-up, which begins once the first request has been answered.
+    """
+    server = _server_class()(
+        "nugget",
+        title="Nugget",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        log_level="WARNING",
+        middleware=[_warm_after_first_reply(session, beside)],
+    )
+    _add_tool(server, session)
+    if openqed:
+        _add_openqed_tools(server, session)
+    return server
+
+
+def _add_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
+    from mcp.types import CallToolResult
+    from pydantic import BeforeValidator, Field
+
+    names = BeforeValidator(_names)
+
+    @server.tool(
+        title="Look up what is known", description=DESCRIPTION, annotations=_read_only(), structured_output=False
+    )
+    def get_relevant_context(
+        task_description: Annotated[
+            str, Field(description="The task or question in plain words, with names and error messages in it")
+        ],
+        path: Annotated[str | None, Field(description="The file that the task is about")] = None,
+        symbol: Annotated[str | None, Field(description="The function or class that the task is about")] = None,
+        types: Annotated[
+            list[str] | None, names, Field(description=f"Only these types: {', '.join(KnowledgeType)}")
+        ] = None,
+        sources: Annotated[
+            list[str] | None, names, Field(description=f"Only these sources: {', '.join(SourceName)}")
+        ] = None,
+        ref: Annotated[
+            str | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
+        ] = None,
+        profile: Annotated[str, Field(description="How to search: task (default) or search")] = "task",
+        depth: Annotated[str, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard",
+        token_budget: Annotated[
+            int, Field(description=f"Length of the answer in tokens, 100 to {MAX_BUDGET_TOKENS}")
+        ] = 2000,
+        limit: Annotated[int | None, Field(description=f"Units in the answer, 1 to {MAX_LIMIT}")] = None,
+    ) -> CallToolResult:
+        question = Question(
+            text=task_description, path=path, symbol=symbol, types=types or (), sources=sources or (), profile=profile,
+            depth=depth, budget_tokens=token_budget, limit=limit, ref=ref,
+        )  # fmt: skip
+        return _result(lambda: answers.answer(session, question), "Nugget has no answer: ")
+
+
+def _add_openqed_tools(server: "MCPServer[Any]", session: AgentSession) -> None:
+    """Add openqed's tools, with the names, parameters and JSON of openqed's API reference."""
+    from mcp.types import CallToolResult
+    from pydantic import Field
+
+    def reply(make: Callable[[], dict[str, Any]]) -> CallToolResult:
+        return _result(lambda: json.dumps(make(), ensure_ascii=False))
+
+    @server.tool(
+        description="Query context/provenance for a file or topic. Returns ranked nuggets explaining WHY code is the "
+        "way it is.",
+        annotations=_read_only(),
+        structured_output=False,
+    )
+    def openqed_context(
+        path: Annotated[str | None, Field(description="File path to query context for")] = None,
+        symbol: Annotated[str | None, Field(description="Specific symbol (function, class) to query")] = None,
+        query: Annotated[str | None, Field(description="Natural language query")] = None,
+        token_budget: Annotated[float, Field(description="Max tokens in response")] = 2000,
+        types: Annotated[list[str] | None, Field(description="Filter by nugget types")] = None,
+        depth: Annotated[Literal["summary", "standard", "deep"], Field(description="How much of each nugget")] = (
+            "standard"
+        ),
+    ) -> CallToolResult:
+        return reply(
+            lambda: answers.openqed_context(
+                session, budget=token_budget, path=path, symbol=symbol, query=query, types=types or (), depth=depth
+            )
+        )
+
+    @server.tool(
+        description="Get the AI session history for a specific file: which sessions touched it and when.",
+        annotations=_read_only(),
+        structured_output=False,
+    )
+    def openqed_file_history(
+        path: Annotated[str, Field(description="Relative file path to look up")],
+        token_budget: Annotated[float, Field(description="Max tokens in response")] = 1500,
+    ) -> CallToolResult:
+        return reply(lambda: answers.openqed_file_history(session, path=path, budget=token_budget))
+
+    @server.tool(
+        description="Get architectural decisions, rejections, and constraints from AI sessions.",
+        annotations=_read_only(),
+        structured_output=False,
+    )
+    def openqed_decisions(
+        path: Annotated[str | None, Field(description="File path to scope the query")] = None,
+        token_budget: Annotated[float, Field(description="Max tokens in response")] = 2000,
+    ) -> CallToolResult:
+        return reply(lambda: answers.openqed_decisions(session, path=path, budget=token_budget))
+
+
+def _read_only() -> Any:
+    from mcp.types import ToolAnnotations
+
+    return ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+def _result(make: Callable[[], str], failed: str = "") -> "CallToolResult":
+    """Return the text for the agent; a failure becomes a sentence after `failed`, since agents read no traceback."""
+    from mcp.types import CallToolResult, TextContent
+
+    is_error = True
+    try:
+        text, is_error = make(), False
+    except NuggetError as error:
+        text = f"{failed}{error}" + (f"\n{error.hint}" if error.hint else "")
+    except Exception as error:
+        print_traceback(error)
+        text = (
+            f"{failed}something unexpected went wrong ({type(error).__name__}). Go on without it; `nugget doctor` may "
+            "tell the person you work for what is wrong."
+        )
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
+
+
+def _server_class() -> "type[MCPServer[Any]]":
+    """The SDK's server, with arguments of a wrong type reported in a sentence instead of pydantic's report."""
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.shared.exceptions import MCPError
+    from mcp.types import INVALID_PARAMS
+    from pydantic import ValidationError
+
+    class Server(MCPServer[Any]):
+        async def call_tool(self, *called: Any, **named: Any) -> Any:
+            try:
+                return await super().call_tool(*called, **named)
+            except ToolError as error:
+                if not isinstance(error.__cause__, ValidationError):
+                    raise
+                wrong = error.__cause__.errors(include_url=False, include_input=False, include_context=False)
+                raise ToolError(
+                    " ".join(_wrong_argument(one["loc"], one["type"], one["msg"]) for one in wrong)
+                ) from None
+
+        async def get_prompt(self, name: str, *called: Any, **named: Any) -> Any:
+            # The SDK's own answer to a prompt that is not there puts a traceback on stderr.
+            raise MCPError(INVALID_PARAMS, f"There is no prompt {name[:60]!r}.")
+
+    return Server
+
+
+def _wrong_argument(place: tuple[int | str, ...], kind: str, said: str) -> str:
+    """Return pydantic's complaint about one argument as a sentence for an agent."""
+    name = str(place[0])[:60] if place else "the arguments"
+    if kind == "missing":
+        return f"The argument {name} is missing."
+    wanted = {"int": "a whole number", "float": "a number", "string": "text", "list": "a list of words"}.get(
+        kind.split("_")[0]
+    )
+    if wanted == "text" and len(place) > 1:
+        wanted = "a list of words"
+    return f"{name} must be {wanted}." if wanted else f"{name}: {said[:1].lower()}{said[1:]}."
+
+
+def _warm_after_first_reply(session: AgentSession, beside: Callable[[], object] | None) -> Any:
+    """Middleware that starts the warm-up once, just after the first request has been answered."""
+    is_due = True
+
+    def warm() -> None:
+        session.warm()
+        if beside is not None:
+            beside()
+
+    async def warm_after_first_reply(ctx: Any, call_next: Any) -> Any:
+        nonlocal is_due
+        reply = await call_next(ctx)
+        if is_due:
+            is_due = False
+            asyncio.get_running_loop().call_later(
+                WARM_UP_DELAY_S, lambda: threading.Thread(target=warm, daemon=True).start()
+            )
+        return reply
+
+    return warm_after_first_reply
+
+
+def _names(value: Any) -> Any:
+    """A list of names as agents write them: `"Pattern, bug"` is `["pattern", "bug"]`."""
+    if isinstance(value, str):
+        value = value.split(",")
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return [part.strip().lower() for part in value if part.strip()]
+    return value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.models.nuggets import scope_text
 from nugget.render import iso_date, speaker_of_hit
-from nugget.text import clean_values
+from nugget.text import clean_values, map_texts
 
 if TYPE_CHECKING:
     from nugget.capture import CaptureResult
@@ -49,6 +49,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, (tuple, list)) else value
+
+
+def without_secrets(value: Any) -> Any:
+    """Return a JSON value with every text in it redacted."""
+    from nugget.redaction import redact
+
+    texts: list[str] = []
+
+    def collect(text: str) -> str:
+        texts.append(text)
+        return text
+
+    map_texts(value, collect)
+    # All texts are checked together first: a reply has hundreds of them, and hardly ever a secret.
+    return map_texts(value, lambda text: redact(text).text) if redact("\n\n".join(texts)).counts else value
 
 
 def bundle_json(bundle: Bundle) -> dict[str, Any]:

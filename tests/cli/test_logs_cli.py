@@ -76,7 +76,7 @@ def test_what_cannot_be_done_is_told_in_one_sentence(logs: Logs, run: Run) -> No
         (("ingest", "../x"), 2, "'../x' is not a session id."),
         (("ingest", "absent"), 1, "There are no logs of a session absent."),
         (("context", "why"), 1, "There are no logs of any session yet."),
-        (("context", "why", "--session", "absent"), 1, "Nothing is known of a session 'absent'."),
+        (("context", "why", "--session", "absent"), 1, "There are no logs of a session absent."),
         (("context", "why", "--last", "--workspace"), 2, "Give one of --session, --last and --workspace."),
         (("context", "why", "--intent", "other"), 2, "'other' is not one of"),
     ):

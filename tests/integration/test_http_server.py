@@ -23,7 +23,7 @@ from served import REPOSITORY, START, Served, served, served_brain, variables_fo
 from sessions import write_transcript
 from waiting import PATIENCE_S, wait_for, within
 
-from nugget.mcp.server import INSTRUCTIONS
+from nugget.mcp import INSTRUCTIONS
 
 QUESTION = "users still see old prices after we changed them, how do we refresh stored copies"
 

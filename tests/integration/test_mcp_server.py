@@ -24,7 +24,7 @@ from waiting import PATIENCE_S
 
 import nugget
 from nugget.config import read_environment
-from nugget.mcp.server import INSTRUCTIONS
+from nugget.mcp import INSTRUCTIONS
 from nugget.render.markdown import MAX_CHARS
 from nugget.upkeep.trust import trust
 
@@ -350,7 +350,7 @@ def test_a_lost_or_damaged_index_is_made_anew_while_serving(brain: Path) -> None
 @pytest.mark.proves("MCP-START")
 def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
     # What is imported is told where the replies are, so a reply must not be on its way when the warm-up begins.
-    later = "from nugget import __main__; from nugget.mcp import server; server.WARM_UP_DELAY_S = 2; __main__.console()"
+    later = "from nugget import __main__; import nugget.mcp; nugget.mcp.WARM_UP_DELAY_S = 2; __main__.console()"
     with raw_server(brain, code=later, stderr=subprocess.STDOUT, PYTHONPROFILEIMPORTTIME="1") as process:
         send(process, INITIALIZE)
         assert process.stdout

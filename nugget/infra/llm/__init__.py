@@ -25,12 +25,11 @@ from nugget.infra.llm.gate import (
     Gate,
     Reply,
     Request,
-    map_texts,
     price_of,
     spending,
 )
 from nugget.redaction import allow_list
-from nugget.text import shorten
+from nugget.text import map_texts, shorten
 
 if TYPE_CHECKING:
     import anthropic

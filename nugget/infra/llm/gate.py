@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from nugget.errors import LLMUnavailable
 from nugget.infra import files
 from nugget.redaction import redact
-from nugget.text import shorten
+from nugget.text import map_texts, shorten
 
 
 class Price(NamedTuple):
@@ -364,17 +364,6 @@ def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply
 
     errors = islice(Draft202012Validator(schema).iter_errors(value), _MOST_PROBLEMS)
     return [f"{error.json_path.replace('$', where, 1)}: {shorten(error.message, 120)}" for error in errors]
-
-
-def map_texts(value: Any, change: Callable[[str], str], *, exact: Collection[str] = ()) -> Any:
-    """Apply `change` to every text in a JSON value, but for those under the keys in `exact`."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [map_texts(part, change, exact=exact) for part in value]
-    if isinstance(value, dict):
-        return {key: part if key in exact else map_texts(part, change, exact=exact) for key, part in value.items()}
-    return value
 
 
 def _refuse_constant(name: str) -> None:
