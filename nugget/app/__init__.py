@@ -347,10 +347,10 @@ class Brain:
 
     def repair(self) -> list[str]:
         """Put right what killed processes and failing disks left, rebuild what had to go, and return what was done."""
-        from nugget.upkeep import doctor
+        from nugget.upkeep.repair import repair
 
         had_home_index = home_index_file(self.environment.home).exists()
-        done = doctor.repair(self.path, self.environment.home)
+        done = repair(self.path, self.environment.home)
         self.sync()
         if had_home_index and not home_index_file(self.environment.home).exists():
             self.sync_local_sources()

@@ -26,10 +26,10 @@ from nugget.upkeep.trust import (
     default_brain,
     distrust,
     refuse_unsafe_parent,
+    set_default_brain,
     trust,
     trusted,
 )
-from nugget.upkeep.user_settings import set_default_brain
 
 if TYPE_CHECKING:
     from nugget.config import Environment

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -25,11 +25,8 @@ from nugget.config import (
 from nugget.errors import BrainError, UsageError
 from nugget.render.terminal import console, note
 from nugget.text import clean, counted, one_line
-from nugget.upkeep.client_settings import Scope
-from nugget.upkeep.user_settings import set_values
-
-if TYPE_CHECKING:
-    from nugget.upkeep.install import FileChange
+from nugget.upkeep.install import Scope, SettingsFile
+from nugget.upkeep.trust import set_values
 
 commands = typer.Typer(add_completion=False)
 
@@ -132,7 +129,7 @@ def _install_git_hook(command: Path, *, dry_run: bool) -> None:
         return
     state = install_hook(here, command=command)
     out.print(f"Wrote {path}")
-    if state.keeps_other:
+    if state.kept:
         out.print(f"The hook that was there is kept as {KEPT} beside it, and runs first.")
     if state.scope in ("global", "system"):
         out.print(f"core.hooksPath is set for all repositories ({state.scope}): the hook runs in each of them.")
@@ -146,7 +143,7 @@ def _uninstall_git_hook(*, dry_run: bool) -> None:
     if state is None or (dry_run and not state.is_ours):
         console().print("Nugget's hook is not in this repository; nothing to change.")
     else:
-        back = "; the hook that was there before is back" if state.keeps_other and not dry_run else ""
+        back = "; the hook that was there before is back" if state.kept and not dry_run else ""
         console().print(f"{'Would remove' if dry_run else 'Removed'} {clean(str(state.path))}{back}.")
 
 
@@ -162,7 +159,7 @@ def offer_install(environment: Environment) -> bool:
     return not changes
 
 
-def _carry_out(changes: Sequence[FileChange], environment: Environment, *, dry_run: bool) -> bool:
+def _carry_out(changes: Sequence[SettingsFile], environment: Environment, *, dry_run: bool) -> bool:
     """Write the changes, or show them; return whether anything was written."""
     from nugget.upkeep.install import apply, diff
 

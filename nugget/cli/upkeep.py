@@ -119,7 +119,7 @@ def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 @commands.command()
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Show what is indexed, captured, queued, failed and spent."""
-    from nugget.upkeep.status import status as status_of
+    from nugget.upkeep.doctor import status as status_of
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
@@ -142,8 +142,8 @@ def doctor(
     Changes nothing, unless with --repair: that removes stale locks, leftovers and damaged indexes, and rebuilds these.
     The exit code is 1 when something is wrong.
     """
+    from nugget.upkeep.doctor import State
     from nugget.upkeep.doctor import doctor as diagnose
-    from nugget.upkeep.status import State
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
@@ -169,7 +169,7 @@ def doctor(
 def _show_leaks(folder: Path, environment: Environment, *, as_json: bool) -> None:
     """Print where secrets are kept, and end with 1 if there are any."""
     from nugget.redaction import allow_list
-    from nugget.upkeep.secrets import find_leaks
+    from nugget.upkeep.repair import find_leaks
 
     leaks = [*find_leaks(environment.home, folder, allow=allow_list(load_settings(environment, folder)))]
     if as_json:
@@ -242,7 +242,7 @@ def scrub(
     rebuilds it. The history of the brain is yours to rewrite: the command says how. Revoke the secret first.
     """
     from nugget.redaction import allow_list
-    from nugget.upkeep import secrets
+    from nugget.upkeep import repair
 
     environment = read_environment()
     folder = brain_folder(brain, environment)
@@ -251,7 +251,7 @@ def scrub(
     if short := [line for line in known if len(line) < 6]:
         raise UsageError(f"{counted(len(short), 'secret')} of fewer than 6 characters would be found in any text.")
     allow = allow_list(load_settings(environment, folder))
-    done = secrets.scrub(environment.home, folder, known, allow=allow, dry_run=dry_run)
+    done = repair.scrub(environment.home, folder, known, allow=allow, dry_run=dry_run)
     out = console()
     for verb, places in (("rewritten", done.rewritten), ("removed", done.removed)):
         for place in places:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from nugget.capture.review import ProposedFile
     from nugget.importing import ImportResult
     from nugget.index import SyncResult
-    from nugget.upkeep.doctor import Finding
-    from nugget.upkeep.status import Status
+    from nugget.upkeep.doctor import Finding, Status
 
 _SHOWN_PROBLEMS = 20
 
@@ -152,9 +151,8 @@ def print_import(out: Console, result: ImportResult, *, dry_run: bool) -> None:
 
 def print_status(out: Console, seen: Status) -> None:
     """Print the status of a brain."""
-    from nugget.upkeep.status import when
-
     index, capture, publishing = seen.index, seen.capture, seen.publishing
+    stamp = (capture.last_captured or "").replace("T", " ")
     sizes = ((index.units, "unit"), (index.chunks, "chunk"), (index.vectors, "vector"), (index.relations, "relation"))
     size = ", ".join(counted(count, noun) for count, noun in sizes)
     stands = {
@@ -174,7 +172,7 @@ def print_status(out: Console, seen: Status) -> None:
         ("Review", f"{counted(seen.proposals, 'proposal')}. Next: nugget review" if seen.proposals else
                    "nothing waits"),
         ("Published", _publishing_words(seen)),
-        ("Captured", f"last {when(capture.last_captured)}" if capture.last_captured else "nothing yet"),
+        ("Captured", f"last {stamp[:16]}" if stamp else "nothing yet"),
         ("Queue", queue + (", a worker is at work" if capture.working else "")),
         ("Spent", f"${capture.usd:.2f} in {counted(capture.calls, 'LLM call')}"),
         ("Settings", f"brain.yaml may not set {', '.join(seen.misplaced)}. Next: nugget doctor"),

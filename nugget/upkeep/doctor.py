@@ -1,68 +1,226 @@
-"""Check every part and name the next command; `repair` puts right what killed processes and failing disks left."""
+"""Status of a brain, its index and its capture, and checks of every part that name the next command. Reads only."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-import time
-from collections.abc import Iterator
-from contextlib import suppress
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from nugget.capture.identity import write_id
+from nugget import __version__
+from nugget.brain import knowledge_paths
+from nugget.capture import queue
 from nugget.config import Environment, Settings, is_known, read_brain_file, read_user_file
-from nugget.errors import GitError, NuggetError, reason_of
-from nugget.index.connection import find_damage, remove_database
+from nugget.errors import IndexUnavailable, NuggetError, reason_of
+from nugget.index import Index
+from nugget.index.connection import find_damage, index_folder
+from nugget.index.sync import pending_changes
 from nugget.infra import files, git
-from nugget.models import Severity
+from nugget.models import Problem, Severity, SourceName
 from nugget.sources import archive
-from nugget.text import ago, counted, printable
-from nugget.upkeep.status import State, capture_state, index_file, index_state, proposals, publishing_state, when
+from nugget.text import ago, counted
+from nugget.upkeep.trust import default_brain
 
 _COMMIT_TAKES = timedelta(seconds=10)
-_LEFTOVER = re.compile(r"\..+\.(?:(?P<process>\d+)\.[0-9a-f]{8}|[0-9a-f]{32})(?:\.partial)?")
-"""Temporary files of ours, with the process that made them; those of 0.1.0 have none."""
-_OF_GIT = ("objects/pack/tmp_*", "objects/??/tmp_obj_*", "fast_import_crash_*")
-_GIT_TAKES_S = 10.0
-_UNKNOWN_TAKES_S = 3600.0
-"""Age from which a lock or temporary file of an unknown process counts as left behind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class State(StrEnum):
+    """State of a part of Nugget."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was checked. `next_step` is what to do if it is not in order."""
 
-    name: str
     state: State
+    name: str
     message: str
     next_step: str | None = None
 
 
-def _good(name: str, message: str) -> Finding:
-    return Finding(name=name, state=State.OK, message=message)
+_good, _odd, _wrong = (partial(Finding, state) for state in State)
 
 
-def _odd(name: str, message: str, next_step: str | None) -> Finding:
-    return Finding(name=name, state=State.WARNING, message=message, next_step=next_step)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStatus:
+    """The index. `state` is `ready`, `behind`, `absent` or `unusable`; `behind` counts files not indexed yet.
+
+    `files` are those that were read for it; while it is absent, those that it will be made from.
+    """
+
+    state: str
+    reason: str | None = None
+    behind: int = 0
+    units: int = 0
+    chunks: int = 0
+    vectors: int = 0
+    relations: int = 0
+    files: int = 0
+    bytes: int = 0
+    model: str | None = None
+    model_problem: str | None = None
+    vector_search: str | None = None
+    problems: tuple[Problem, ...] = ()
 
 
-def _wrong(name: str, message: str, next_step: str | None) -> Finding:
-    return Finding(name=name, state=State.ERROR, message=message, next_step=next_step)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureStatus:
+    """Capture: the queue by state, when something was captured last, what failed and why, what LLM calls cost."""
+
+    queue: Mapping[str, int]
+    working: bool
+    last_captured: str | None
+    failures: tuple[str, ...]
+    calls: int
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitStatus:
+    """The brain's repository, with `problem` if git is not installed, or refuses."""
+
+    branch: str | None = None
+    head: str | None = None
+    uncommitted: int = 0
+    unsettled: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishingStatus:
+    """Pull requests: addresses of the `open` ones; how many are not pulled yet, how many proposals have none."""
+
+    remote: str | None = None
+    open: tuple[str, ...] = ()
+    merged: int = 0
+    local: int = 0
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Everything that `nugget status` shows. `misplaced` are keys that brain.yaml may not set, and that are ignored."""
+
+    version: str
+    brain: Path
+    is_default: bool
+    configured_model: str
+    has_key: bool
+    index: IndexStatus
+    repository: GitStatus | None
+    proposals: int
+    capture: CaptureStatus
+    publishing: PublishingStatus
+    misplaced: tuple[str, ...]
+
+
+def status(brain: Path, settings: Settings, environment: Environment) -> Status:
+    """Return the status of the brain and of capture. Writes and loads nothing."""
+    from nugget.capture.review import proposals
+    from nugget.infra.llm import spending
+
+    captured, spent = queue.overview(environment.home), spending(environment.home)
+    usual = default_brain(environment)
+    waiting: set[str] = set()
+    with suppress(NuggetError):
+        waiting = {proposal.branch for proposal in proposals(brain)}
+    return Status(
+        version=__version__, brain=brain, is_default=usual is not None and usual.resolve() == brain.resolve(),
+        configured_model=settings.embedding.model, has_key=bool(environment.anthropic_api_key),
+        index=_index_status(brain, environment), repository=_git_status(brain), proposals=len(waiting),
+        capture=CaptureStatus(
+            queue=dict(captured.counts), working=captured.working, last_captured=captured.last_captured,
+            failures=tuple(f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}"
+                           for job in captured.failed),
+            calls=spent.calls, usd=spent.usd,
+        ),
+        publishing=_publishing_status(brain, environment.home, waiting), misplaced=tuple(read_brain_file(brain)[2]),
+    )  # fmt: skip
+
+
+def _index_status(brain: Path, environment: Environment) -> IndexStatus:
+    file = _index_file(brain, environment)
+    if file is None or not file.is_file():
+        return IndexStatus(state="absent", reason="there is no index yet", files=sum(1 for _ in knowledge_paths(brain)))
+    try:
+        with closing(Index(file)) as index:
+            counts, states = index.counts(), index.file_states(SourceName.BRAIN)
+            behind = pending_changes(brain, environment) or 0
+            return IndexStatus(
+                state="behind" if behind else "ready", behind=behind, units=counts["units"], chunks=counts["chunks"],
+                vectors=counts["vectors"], relations=counts["relationships"], files=counts["files"],
+                bytes=file.stat().st_size, model=index.embedding_model, model_problem=index.model_problem(),
+                vector_search=index.vector_search if index.embedding_model else None,
+                problems=tuple(problem for path in sorted(states) for problem in states[path].problems),
+            )  # fmt: skip
+    except (IndexUnavailable, sqlite3.DatabaseError) as error:
+        return IndexStatus(state="unusable", reason=str(error))
+
+
+def _index_file(brain: Path, environment: Environment) -> Path | None:
+    """Return the path of the index, without making its folder in a brain that has none yet."""
+    if not (brain / ".nugget").is_dir() and os.access(brain, os.W_OK):
+        return None
+    return index_folder(brain, environment) / "index.db"
+
+
+def _git_status(brain: Path) -> GitStatus | None:
+    if not git.is_repository(brain):
+        return None
+    try:
+        state = git.state(brain)
+        unsettled = found[0] if state.head and (found := git.unsettled(brain)) else None
+        branch = git.current_branch(brain)
+    except NuggetError as error:
+        return GitStatus(problem=str(error).rstrip("."))
+    return GitStatus(branch=branch, head=state.head, uncommitted=len(state.dirty), unsettled=unsettled)
+
+
+def _publishing_status(brain: Path, home: Path, waiting: set[str]) -> PublishingStatus:
+    from nugget.capture.publish import publications
+
+    try:
+        remote = git.find_remote(brain) if git.is_repository(brain) else None
+        known = publications(brain, home=home) if remote else {}
+    except NuggetError:
+        remote = None
+    if remote is None:
+        return PublishingStatus()
+    failed = [entry for entry in known.values() if entry.state == "failed" and entry.branch in waiting]
+    return PublishingStatus(
+        remote=re.sub(r"(?<=://)[^/@]+@", "", remote.url),
+        open=tuple(entry.url or entry.branch for entry in known.values() if entry.state == "open"),
+        merged=sum(entry.state == "merged" for entry in known.values()),
+        local=sum(branch not in known or known[branch].state == "failed" for branch in waiting),
+        failures=tuple(f"{entry.branch}: {entry.reason}" for entry in failed),
+    )
 
 
 def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
     """Look at every part, deeper than `status`; an ERROR among the findings means that something does not work."""
+
+    def of_status() -> Iterator[Finding]:
+        seen = status(brain, settings, environment)
+        yield from _check_git(seen, now)
+        yield from _check_index(seen, environment)
+        yield from _check_capture(seen, settings, environment)
+
     found: list[Finding] = []
     for check in (
-        partial(_check_git, brain, now), partial(_check_index, brain, environment),
-        partial(_check_files, brain, settings), partial(_check_canon, brain, settings, environment),
+        of_status, partial(_check_files, brain, settings), partial(_check_canon, brain, settings, environment),
         partial(_check_model, brain, settings, environment), partial(_check_settings, brain, environment),
-        partial(_check_folders, brain, environment),
-        partial(_check_capture, brain, settings, environment), partial(_check_claude_code, environment),
+        partial(_check_folders, brain, environment), partial(_check_claude_code, environment),
     ):  # fmt: skip
         try:
             found += check()
@@ -71,24 +229,22 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     return found
 
 
-def _check_git(brain: Path, now: datetime) -> Iterator[Finding]:
+def _check_git(seen: Status, now: datetime) -> Iterator[Finding]:
     """Check the repository, and the locks in it: a young one belongs to a commit under way and is fine."""
-    if not git.is_repository(brain):
+    brain, state = seen.brain, seen.repository
+    if state is None:
         yield _wrong("git", f"{brain} is no git repository: no history, no proposals", f"nugget init {brain}")
         return
-    try:
-        state = git.state(brain)
-    except GitError as error:
-        yield _wrong("git", str(error).rstrip("."), error.hint)
+    if state.problem:
+        yield _wrong("git", state.problem, f"git -C {brain} status tells more")
+    elif state.head is None:
+        yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
+    elif found := git.unsettled(brain):
+        yield _odd("git", f"the brain is {found[0]}: nothing can be added or accepted", f"{found[1]} in {brain}")
+    elif state.uncommitted:
+        yield _good("git", f"{counted(state.uncommitted, 'uncommitted file')} under domains/")
     else:
-        if state.head is None:
-            yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
-        elif found := git.unsettled(brain):
-            yield _odd("git", f"the brain is {found[0]}: nothing can be added or accepted", f"{found[1]} in {brain}")
-        elif state.dirty:
-            yield _good("git", f"{counted(len(state.dirty), 'uncommitted file')} under domains/")
-        else:
-            yield _good("git", f"{git.current_branch(brain)}, everything committed")
+        yield _good("git", f"{state.branch}, everything committed")
     for lock in git.lock_files(brain):
         with suppress(FileNotFoundError):
             since = datetime.fromtimestamp(lock.lstat().st_mtime, UTC)
@@ -98,8 +254,8 @@ def _check_git(brain: Path, now: datetime) -> Iterator[Finding]:
                 yield _wrong("git lock", message, step)
 
 
-def _check_index(brain: Path, environment: Environment) -> Iterator[Finding]:
-    state, file = index_state(brain, environment), index_file(brain, environment)
+def _check_index(seen: Status, environment: Environment) -> Iterator[Finding]:
+    state, file = seen.index, _index_file(seen.brain, environment)
     if state.state == "absent":
         yield _odd("index", "there is none yet; the first question makes it", "nugget sync")
     elif state.state == "unusable":
@@ -151,7 +307,7 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
     try:
         if embedder := open_embedder(settings, environment):
             vector = embedder.embed_query("Does the model answer?")
-            index = index_state(brain, environment)
+            index = _index_status(brain, environment)
             if index.units and index.model != embedder.model:
                 made = f"with vectors of {index.model}" if index.model else "without vectors"
                 yield _odd(name, f"{embedder.model} answers, but the index was made {made}", "nugget sync")
@@ -162,12 +318,10 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
     except NuggetError as error:
         step = error.hint or "correct `embedding.model` with `nugget config set`; until then words alone are searched"
         yield _wrong(name, f"{model} cannot be used: {error}", step)
-    if not settings.llm.enabled:
-        yield _good("LLM", "switched off by llm.enabled")
-    elif environment.anthropic_api_key:
-        yield _good("LLM", "ANTHROPIC_API_KEY is set (not tried: that costs money)")
-    else:
-        yield _good("LLM", "no ANTHROPIC_API_KEY: passages instead of answers, capture by rules")
+    key = "ANTHROPIC_API_KEY is set (not tried: that costs money)"
+    no_key = "no ANTHROPIC_API_KEY: passages instead of answers, capture by rules"
+    has_key = key if environment.anthropic_api_key else no_key
+    yield _good("LLM", has_key if settings.llm.enabled else "switched off by llm.enabled")
 
 
 def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
@@ -205,8 +359,8 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _good("privacy", "what Nugget keeps is readable by you alone")
 
 
-def _check_capture(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
-    state = capture_state(environment.home)
+def _check_capture(seen: Status, settings: Settings, environment: Environment) -> Iterator[Finding]:
+    state = seen.capture
     if state.failures:
         failed = counted(len(state.failures), "session")
         yield _wrong("capture", f"{failed} failed; {state.failures[0]}", "nugget capture --retry")
@@ -214,18 +368,17 @@ def _check_capture(brain: Path, settings: Settings, environment: Environment) ->
         waiting = counted(state.queue["pending"], "session")
         yield _odd("capture", f"nobody works on {waiting} in the queue", "nugget capture")
     else:
-        yield _good("capture", f"last: {when(state.last_captured)}")
+        yield _good("capture", f"last: {(state.last_captured or 'never')[:16].replace('T', ' ')}")
     if old := archive.outdated(environment.home, settings):
         yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget capture --re-redact")
-    if count := proposals(brain):
-        yield _odd("review", f"waiting for you: {counted(count, 'proposal')}", "nugget review")
-    if failures := publishing_state(brain, environment.home).failures:
+    if seen.proposals:
+        yield _odd("review", f"waiting for you: {counted(seen.proposals, 'proposal')}", "nugget review")
+    if failures := seen.publishing.failures:
         yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
 
 
 def _check_claude_code(environment: Environment) -> Iterator[Finding]:
-    from nugget.upkeep.client_settings import Scope
-    from nugget.upkeep.install import inspect
+    from nugget.upkeep.install import Scope, inspect
 
     name, found = "Claude Code", inspect(environment)
     for seen in found:
@@ -244,110 +397,3 @@ def _check_claude_code(environment: Environment) -> Iterator[Finding]:
             yield _odd(name, "not connected: sessions are not captured, nobody asks", "nugget install")
         else:
             yield _good(name, "not on this machine")
-
-
-def repair(brain: Path, home: Path) -> list[str]:
-    """Finish or drop half changes, remove stale locks and leftovers, and remove databases that are damaged.
-
-    Returns a sentence for each thing done, and for each that could not be. Removed databases are derived: the next
-    sync rebuilds them.
-    """
-    messages: list[str] = []
-    steps = [_leftovers(brain, home), _databases(brain, home)]
-    if git.is_repository(brain):
-        steps = [_locks(brain), _half_change(brain), _identity(brain, home), *steps, _objects(brain)]
-    for step in steps:
-        try:
-            messages += step
-        except (NuggetError, OSError) as error:
-            messages.append(f"Not repaired: {error}")
-    if mended := files.make_private(*(folder for folder in (home, brain / ".nugget") if folder.is_dir())):
-        messages.append(f"Took the rights of others off {counted(len(mended), 'file')} of Nugget's.")
-    return messages
-
-
-def _locks(brain: Path) -> Iterator[str]:
-    """Remove the locks of a git that is gone."""
-    for lock in git.lock_files(brain):
-        with suppress(FileNotFoundError):
-            age_s = time.time() - lock.lstat().st_mtime
-            at_work = _git_at_work(brain)
-            if at_work:
-                yield f"Left {lock}: git (process {at_work[0]}) is at work in {brain}."
-            elif age_s > (_UNKNOWN_TAKES_S if at_work is None else _GIT_TAKES_S):
-                lock.unlink()
-                yield f"Removed {lock}: the git that made it {age_s:.0f} s ago is gone."
-
-
-def _git_at_work(brain: Path) -> list[int] | None:
-    """Return the git processes in a folder; None if this system does not tell."""
-    if not Path("/proc/self/cwd").exists():
-        return None
-    found: list[int] = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            is_git = (process / "comm").read_text("utf-8", "replace").startswith("git")
-            if is_git and (process / "cwd").resolve().is_relative_to(brain):
-                found.append(int(process.name))
-    return found
-
-
-def _half_change(brain: Path) -> Iterator[str]:
-    if (git.git_dir(brain) / "nugget" / "work").exists():
-        with git.only_writer(brain):
-            pass
-        yield "Finished or dropped the change that a killed command left."
-
-
-def _identity(brain: Path, home: Path) -> Iterator[str]:
-    """Write the id of a brain that was made before brains had one."""
-    if named := write_id(brain, home):
-        yield f"Wrote the id of the brain, {named}, to brain.yaml and committed it."
-
-
-def _leftovers(brain: Path, home: Path) -> Iterator[str]:
-    """Remove temporary files of processes that are gone."""
-    for file in (file for root in (home, brain / ".nugget", brain / "domains") for file in root.rglob(".*")):
-        found = _LEFTOVER.fullmatch(file.name)
-        with suppress(FileNotFoundError):
-            if found and file.is_file() and _is_abandoned(file, found["process"]):
-                file.unlink()
-                whose = f"process {found['process']}, which is gone" if found["process"] else "an older version"
-                yield f"Removed {printable(str(file))}, left by {whose}."
-
-
-def _is_abandoned(file: Path, process: str | None) -> bool:
-    try:
-        os.kill(int(process or ""), 0)
-    except (ProcessLookupError, ValueError):
-        return True
-    except (OSError, OverflowError):
-        pass
-    return time.time() - file.stat().st_mtime > _UNKNOWN_TAKES_S
-
-
-def _objects(brain: Path) -> Iterator[str]:
-    """Remove git's own leftovers, and name what `git fsck` finds: lost objects can only come from another clone."""
-    files_of_git = [file for pattern in _OF_GIT for file in git.git_dir(brain).glob(pattern)]
-    abandoned = [file for file in files_of_git if time.time() - file.stat().st_mtime > _UNKNOWN_TAKES_S]
-    for file in abandoned:
-        file.unlink()
-    if abandoned:
-        yield f"Removed {counted(len(abandoned), 'temporary file')} of git's."
-    try:
-        git.run(brain, "fsck", "--no-dangling", "--no-progress", timeout_s=600)
-    except GitError as error:
-        hint = "fetch what is missing from a clone or the remote (`git fetch`), or clone the brain again"
-        yield f"Not repaired: {str(error).rstrip('.')}; {hint}."
-
-
-def _databases(brain: Path, home: Path) -> Iterator[str]:
-    """Remove every index with damage in it, and what an interrupted rebuild left."""
-    for folder in [home, *(home / "indexes").glob("*"), home / "memory-indexes", brain / ".nugget"]:
-        for file in sorted(folder.glob("*.db")):
-            if damage := find_damage(file):
-                remove_database(file)
-                yield f"Removed {printable(str(file))}, which was damaged ({printable(damage)}); it is rebuilt."
-        for file in sorted(folder.glob("*.db.new")):
-            remove_database(file)
-            yield f"Removed {printable(str(file))}, left by an interrupted rebuild."

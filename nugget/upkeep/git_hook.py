@@ -15,85 +15,72 @@ from pathlib import Path
 
 from nugget.errors import InstallError
 from nugget.infra import git
-from nugget.upkeep.client_settings import read_text, write_text
+from nugget.upkeep.install import read_text, write_text
 
-NAME = "prepare-commit-msg"
-KEPT = f"{NAME}.before-nugget"
+_NAME = "prepare-commit-msg"
+KEPT = f"{_NAME}.before-nugget"
 _MARK = "# Nugget's prepare-commit-msg hook."
-_SHELL = re.compile(
-    rb"#!\s*((?:/\S*/)?(?:env\s+)?(?:sh|bash|dash|zsh|ksh)|/\S*/(?:sh|bash|dash|zsh|ksh))((?:\s+-\w+)*)\s*$"
-)
+_SHELL = re.compile(rb"#!\s*((?:/\S*/)?(?:env\s+)?(?:/\S*/)?(?:ba|da|z|k)?sh(?:[ \t]+-\w+)*)\s*(?:\n|\Z)")
 _MAX_SHELL_BYTES = 64 * 1024
 """A kept shell script is handed over as an argument, which systems limit to 128 KB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookState:
-    """State of a repository's hook: ours, somebody else's that is kept beside it, the folder and its scope."""
+    """State of a repository's hook. `scope` is that of `core.hooksPath` if it is set; `kept` is somebody else's hook.
 
-    folder: Path
+    `is_ours` and `is_current` say whether ours is there, and starts this command.
+    """
+
+    path: Path
     scope: str | None
     is_ours: bool
     is_current: bool
-    keeps_other: bool
-
-    @property
-    def path(self) -> Path:
-        """Return the path where git looks for the hook."""
-        return self.folder / NAME
+    kept: Path | None
 
 
 def inspect_hook(repo: Path, command: Path | None = None) -> HookState:
     """Return the state of the hook of the repository that holds `repo`. Raises GitError outside of git. Reads only."""
-    folder, scope = _hooks_folder(repo)
-    text, kept = _read(folder / NAME), folder / KEPT
-    is_ours = text is not None and _MARK.encode() in text
-    wanted = script(command, kept).encode() if command else text
-    is_current = is_ours and text == wanted
-    return HookState(folder=folder, scope=scope, is_ours=is_ours, is_current=is_current, keeps_other=_exists(kept))
-
-
-def _hooks_folder(repo: Path) -> tuple[Path, str | None]:
-    """Return the folder of a checkout's hooks, and the scope (`local`, `global`...) of `core.hooksPath` if it is set.
-
-    Raises GitError outside of git.
-    """
     asked = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel")
     common, *top = os.fsdecode(git.run(repo, *asked)).removesuffix("\n").split("\n")
-    told = git.run(repo, "config", "--type=path", "--show-scope", "--get-all", "core.hooksPath", check=False)
-    set_by = [line.split("\t", 1) for line in os.fsdecode(told).split("\n") if "\t" in line]
-    # Our own git processes switch hooks off by this very setting, in the scope `command`.
-    named = [(scope, value) for scope, value in set_by if scope != "command" and value]
-    if not named:
-        return Path(common) / "hooks", None
-    scope, value = named[-1]
-    return Path(top[0] if top else common, value), scope
+    set_by = git.run(repo, "config", "--type=path", "--show-scope", "--get-all", "core.hooksPath", check=False)
+    folder, scope = Path(common) / "hooks", None
+    for line in os.fsdecode(set_by).split("\n"):
+        origin, _, value = line.partition("\t")
+        if value and origin != "command":  # the scope in which our own git processes switch hooks off
+            folder, scope = Path(top[0] if top else common, value), origin
+    path, kept = folder / _NAME, folder / KEPT
+    text = _content(path)
+    is_ours = _MARK.encode() in text
+    is_current = is_ours and (command is None or text == _script(command, kept).encode())
+    return HookState(
+        path=path, scope=scope, is_ours=is_ours, is_current=is_current, kept=kept if os.path.lexists(kept) else None
+    )
 
 
 def install_hook(repo: Path, *, command: Path) -> HookState:
     """Put the hook in; a repository that has it, with this command, is left as it is.
 
-    Raises GitError outside of git, InstallError where a kept hook is in the way or a file cannot be written: everything
+    Raises GitError outside of git, InstallError if a kept hook is in the way or a file cannot be written: everything
     is then as it was.
     """
     state = inspect_hook(repo, command)
-    hook, kept = state.path, state.folder / KEPT
+    hook, kept = state.path, state.path.with_name(KEPT)
     if state.is_current:
         return state
-    is_foreign = not state.is_ours and _exists(hook)
-    if is_foreign and state.keeps_other:
-        hint = f"Put them together, or remove {kept}."
-        raise InstallError(f"{hook} is not Nugget's, and {kept} is there as well.", hint=hint)
-    moved = False
+    is_foreign = not state.is_ours and os.path.lexists(hook)
+    if is_foreign and state.kept:
+        raise InstallError(
+            f"{hook} is not Nugget's, and {kept} is there as well.", hint=f"Put them together, or remove {kept}."
+        )
     try:
         hook.parent.mkdir(parents=True, exist_ok=True)
         if is_foreign:
             hook.rename(kept)
-            moved = True
-        write_text(hook, script(command, kept), expected=read_text(hook), mode=0o755)
+        write_text(hook, _script(command, kept), expected=read_text(hook), mode=0o755)
         hook.chmod(stat.S_IMODE(hook.stat().st_mode) | 0o111)
     except (OSError, InstallError) as error:
-        if moved:
+        if is_foreign and kept.exists():
             kept.replace(hook)
         if isinstance(error, InstallError):
             raise
@@ -104,33 +91,37 @@ def install_hook(repo: Path, *, command: Path) -> HookState:
 def uninstall_hook(repo: Path) -> HookState | None:
     """Remove our hook and put the kept one back in its place; return None if ours was not there.
 
-    Raises GitError outside of git, InstallError where a file cannot be changed, or somebody put a hook in the place of
+    Raises GitError outside of git, InstallError if a file cannot be changed, or somebody put a hook in the place of
     ours while we keep theirs.
     """
     state = inspect_hook(repo)
-    hook, kept = state.path, state.folder / KEPT
-    if not state.is_ours:
-        if state.keeps_other and _exists(hook):
-            raise InstallError(f"{hook} is not Nugget's any more; {kept} is the hook that was there before.")
-        if not state.keeps_other:
-            return None
+    if not state.is_ours and state.kept is None:
+        return None
+    if not state.is_ours and os.path.lexists(state.path):
+        raise InstallError(f"{state.path} is not Nugget's any more; {state.kept} is the hook that was there before.")
     try:
-        if state.keeps_other:
-            kept.replace(hook)
+        if state.kept:
+            state.kept.replace(state.path)
         else:
-            hook.unlink()
+            state.path.unlink()
     except OSError as error:
-        raise InstallError(f"{hook} cannot be removed: {error.strerror or error}.") from error
+        raise InstallError(f"{state.path} cannot be removed: {error.strerror or error}.") from error
     return state
 
 
-def script(command: Path, kept: Path) -> str:
+def _script(command: Path, kept: Path) -> str:
     """Return the hook: the kept one first, if there is one, then Nugget, which never stops a commit."""
+    run_kept = '"$kept" "$@"'
+    content = _content(kept) or _content(kept.with_name(_NAME))
+    shell = _SHELL.match(content)
+    if shell and _MARK.encode() not in content and len(content) <= _MAX_SHELL_BYTES:
+        # A shell hook finds its own name in `$0`, which some use.
+        run_kept = f"""{shlex.join(os.fsdecode(shell[1]).split())} -c "$(cat "$kept")" "$0" "$@\""""
     return f"""#!/bin/sh
 {_MARK} `nugget uninstall git-hook` takes it out again.
 kept="${{0%/*}}/{KEPT}"
 if [ -x "$kept" ]; then
-    {_run_kept(kept)} || exit $?
+    {run_kept} || exit $?
 fi
 nugget={shlex.quote(str(command))}
 [ -x "$nugget" ] || nugget=nugget
@@ -139,22 +130,9 @@ exit 0
 """
 
 
-def _run_kept(kept: Path) -> str:
-    """Return the line that runs a kept hook. A shell hook finds its own name in `$0`, which some use."""
-    content = _read(kept if _exists(kept) else kept.with_name(NAME)) or b""
-    found = _SHELL.match(content.split(b"\n", 1)[0])
-    if found is None or _MARK.encode() in content or len(content) > _MAX_SHELL_BYTES:
-        return '"$kept" "$@"'
-    words = [*found[1].decode("ascii", "replace").split(), *found[2].decode("ascii", "replace").split()]
-    return f'{shlex.join(words)} -c "$(cat "$kept")" "$0" "$@"'
-
-
-def _exists(path: Path) -> bool:
-    return path.exists() or path.is_symlink()
-
-
-def _read(path: Path) -> bytes | None:
+def _content(path: Path) -> bytes:
+    """Return the content of a hook, empty if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError:
-        return None
+        return b""

@@ -25,7 +25,7 @@ from nugget.capture.publish import Publication, Published
 from nugget.config import Environment, Settings, load_settings, read_environment
 from nugget.errors import ConflictError, GitError
 from nugget.infra import git
-from nugget.upkeep.status import status
+from nugget.upkeep.doctor import status
 
 RETRY = unit("retry-once", "Retry a payment once. A second retry doubles the load.", id="pattern/retry-once")
 LOCKS = unit("lock-order", "Take locks in one order. Two orders deadlock sooner or later.", id="pattern/lock-order")

@@ -23,7 +23,7 @@ from nugget.capture import queue
 from nugget.config import read_environment
 from nugget.errors import NuggetError
 from nugget.infra import files, git
-from nugget.upkeep.secrets import find_leaks, scrub
+from nugget.upkeep.repair import find_leaks, scrub
 
 PLANTED = 100
 

@@ -17,7 +17,7 @@ from nugget import brain as brains
 from nugget.capture import capture_transcript, review
 from nugget.capture.identity import brain_key, declared_id, remember_brain
 from nugget.infra import git
-from nugget.upkeep.doctor import repair
+from nugget.upkeep.repair import repair
 
 RETRY = unit("Retry idempotent calls only", "Retry a payment only with an idempotency key, or it charges twice.")
 

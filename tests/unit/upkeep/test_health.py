@@ -14,8 +14,7 @@ from nugget.app import Brain
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.infra import files
-from nugget.upkeep.doctor import Finding, doctor
-from nugget.upkeep.status import State, Status, status
+from nugget.upkeep.doctor import Finding, State, Status, doctor, status
 
 
 def findings(brain: Path) -> dict[str, Finding]:

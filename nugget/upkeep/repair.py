@@ -1,0 +1,258 @@
+"""Put right what killed processes and failing disks left, and take out secrets that slipped through."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nugget.capture.identity import write_id
+from nugget.errors import GitError, NuggetError, reason_of
+from nugget.index.connection import find_damage, remove_database
+from nugget.infra import files, git
+from nugget.redaction import redact, secret_lines
+from nugget.text import counted, printable
+
+_LEFTOVER = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?")
+"""Temporary files of ours, with the process that made them."""
+_OF_GIT = ("objects/pack/tmp_*", "objects/??/tmp_obj_*", "fast_import_crash_*")
+_GIT_TAKES_S = 10.0
+_UNKNOWN_TAKES_S = 3600.0
+"""Age from which a lock or temporary file of an unknown process counts as left behind."""
+_NOT_STORES = frozenset({"models", "cache", ".git"})
+_DATABASE = b"SQLite format 3\0"
+_PACKED = b"\x1f\x8b"
+_OBJECT = re.compile(rb"([0-9a-f]{40,64}) (\w+) (\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leak:
+    """A secret where none should be: its store (`home`, `brain` or `history`), its place there, its line and kind."""
+
+    store: str
+    place: str
+    line: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrubbed:
+    """Result of `scrub`: files rewritten, indexes removed, and what it cannot mend."""
+
+    rewritten: tuple[Path, ...]
+    removed: tuple[Path, ...]
+    failed: tuple[str, ...]
+    history: tuple[str, ...]
+
+
+def repair(brain: Path, home: Path) -> list[str]:
+    """Finish or drop half changes, remove stale locks and leftovers, and remove databases that are damaged.
+
+    Returns a sentence for each thing done, and for each that could not be. Removed databases are derived: the next
+    sync rebuilds them.
+    """
+    messages: list[str] = []
+    steps = [_leftovers(brain, home), _databases(brain, home)]
+    if git.is_repository(brain):
+        steps = [_locks(brain), _changes(brain, home), *steps, _objects(brain)]
+    for step in steps:
+        try:
+            messages += step
+        except (NuggetError, OSError) as error:
+            messages.append(f"Not repaired: {error}")
+    if mended := files.make_private(*(folder for folder in (home, brain / ".nugget") if folder.is_dir())):
+        messages.append(f"Took the rights of others off {counted(len(mended), 'file')} of Nugget's.")
+    return messages
+
+
+def _locks(brain: Path) -> Iterator[str]:
+    """Remove the locks of a git that is gone."""
+    for lock in git.lock_files(brain):
+        with suppress(FileNotFoundError):
+            age_s = time.time() - lock.lstat().st_mtime
+            at_work = _git_at_work(brain)
+            if at_work:
+                yield f"Left {lock}: git (process {at_work[0]}) is at work in {brain}."
+            elif age_s > (_UNKNOWN_TAKES_S if at_work is None else _GIT_TAKES_S):
+                lock.unlink()
+                yield f"Removed {lock}: the git that made it {age_s:.0f} s ago is gone."
+
+
+def _git_at_work(brain: Path) -> list[int] | None:
+    """Return the git processes in a folder; None if this system does not tell."""
+    if not Path("/proc/self/cwd").exists():
+        return None
+    found: list[int] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_git = (process / "comm").read_text("utf-8", "replace").startswith("git")
+            if is_git and (process / "cwd").resolve().is_relative_to(brain):
+                found.append(int(process.name))
+    return found
+
+
+def _changes(brain: Path, home: Path) -> Iterator[str]:
+    """Finish or drop a half change, and write the id of a brain that was made before brains had one."""
+    if (git.git_dir(brain) / "nugget" / "work").exists():
+        with git.only_writer(brain):
+            pass
+        yield "Finished or dropped the change that a killed command left."
+    if named := write_id(brain, home):
+        yield f"Wrote the id of the brain, {named}, to brain.yaml and committed it."
+
+
+def _leftovers(brain: Path, home: Path) -> Iterator[str]:
+    """Remove temporary files of processes that are gone."""
+    for file in (file for root in (home, brain / ".nugget", brain / "domains") for file in root.rglob(".*")):
+        found = _LEFTOVER.fullmatch(file.name)
+        with suppress(FileNotFoundError):
+            if found and file.is_file() and (not _runs(int(found[1])) or _is_old(file)):
+                file.unlink()
+                yield f"Removed {printable(str(file))}, left by process {found[1]}, which is gone."
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _is_old(file: Path) -> bool:
+    return time.time() - file.stat().st_mtime > _UNKNOWN_TAKES_S
+
+
+def _objects(brain: Path) -> Iterator[str]:
+    """Remove git's own leftovers, and name what `git fsck` finds: lost objects can only come from another clone."""
+    abandoned = [file for pattern in _OF_GIT for file in git.git_dir(brain).glob(pattern) if _is_old(file)]
+    for file in abandoned:
+        file.unlink()
+    if abandoned:
+        yield f"Removed {counted(len(abandoned), 'temporary file')} of git's."
+    try:
+        git.run(brain, "fsck", "--no-dangling", "--no-progress", timeout_s=600)
+    except GitError as error:
+        hint = "fetch what is missing from a clone or the remote (`git fetch`), or clone the brain again"
+        yield f"Not repaired: {str(error).rstrip('.')}; {hint}."
+
+
+def _databases(brain: Path, home: Path) -> Iterator[str]:
+    """Remove every index with damage in it, and what an interrupted rebuild left."""
+    for folder in [home, *(home / "indexes").glob("*"), home / "memory-indexes", brain / ".nugget"]:
+        for file in sorted(folder.glob("*.db")):
+            if damage := find_damage(file):
+                remove_database(file)
+                yield f"Removed {printable(str(file))}, which was damaged ({printable(damage)}); it is rebuilt."
+        for file in sorted(folder.glob("*.db.new")):
+            remove_database(file)
+            yield f"Removed {printable(str(file))}, left by an interrupted rebuild."
+
+
+def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()) -> Iterator[Leak]:
+    """Yield the secrets below `$NUGGET_HOME`, in the brain's files and in all objects of its repository."""
+    for store, folder in (("home", home), ("brain", brain)):
+        for file in _stored_files(folder):
+            with suppress(OSError, EOFError, sqlite3.Error):
+                for line, kind in secret_lines(_text_of(file), allow=allow):
+                    yield Leak(store=store, place=str(file), line=line, kind=kind)
+    for name, text in _object_texts(brain):
+        for line, kind in secret_lines(text, allow=allow):
+            yield Leak(store="history", place=name, line=line, kind=kind)
+
+
+def scrub(
+    home: Path, brain: Path, known: Sequence[str] = (), *, allow: Sequence[re.Pattern[str]] = (), dry_run: bool = False
+) -> Scrubbed:
+    """Take what redaction finds, and the `known` secrets, out of the stores below `$NUGGET_HOME` and the brain's files.
+
+    An index that holds one is removed, since it is made from the files again. The queue's lock is held meanwhile.
+    Raises NuggetError if a worker has it.
+    """
+    rewritten: list[Path] = []
+    removed: list[Path] = []
+    failed: list[str] = []
+    try:
+        with nullcontext() if dry_run else files.locked(Path(files.queue_folder(home)) / "worker.lock", wait=False):
+            for file in [*_stored_files(home), *_stored_files(brain)]:
+                try:
+                    text, is_clean = _cleaned(_text_of(file), known, allow)
+                    if is_clean:
+                        continue
+                    is_database = _begins(file, _DATABASE)
+                    (removed if is_database else rewritten).append(file)
+                    if is_database and not dry_run:
+                        remove_database(file)
+                    elif not dry_run:
+                        content, mode = text.encode("utf-8", "surrogateescape"), file.stat().st_mode & 0o777
+                        packed = _begins(file, _PACKED)
+                        files.replace(file, gzip.compress(content, mtime=0) if packed else content, mode=mode)
+                except (OSError, EOFError, sqlite3.Error) as error:
+                    failed.append(f"{file}: {reason_of(error)}")
+    except BlockingIOError as error:
+        raise NuggetError("A worker captures sessions now.", hint="Run the command again when it is done.") from error
+    history = [name for name, text in _object_texts(brain) if not _cleaned(text, known, allow)[1]]
+    return Scrubbed(rewritten=tuple(rewritten), removed=tuple(removed), failed=tuple(failed), history=tuple(history))
+
+
+def _cleaned(text: str, known: Sequence[str], allow: Sequence[re.Pattern[str]]) -> tuple[str, bool]:
+    """Return a text without secrets, and whether it was without any before."""
+    plain = text
+    for secret in filter(None, known):
+        plain = plain.replace(secret, "[redacted:scrubbed]")
+    redacted = redact(plain, allow=allow)
+    return redacted.text, plain == text and not redacted.counts
+
+
+def _stored_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a store, but for models, compiled rules and git's own."""
+    for file in sorted(folder.rglob("*")):
+        inside = set(file.relative_to(folder).parts)
+        side_file = file.name.endswith(("-wal", "-shm", "-journal", ".lock"))
+        if not inside & _NOT_STORES and not side_file and file.is_file() and not file.is_symlink():
+            yield file
+
+
+def _begins(file: Path, start: bytes) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(len(start)) == start
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a file: unpacked, or the rows of a database with what its write-ahead log holds."""
+    if _begins(file, _DATABASE):
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
+            connection.text_factory = lambda data: data.decode("utf-8", "replace")
+            return "\n".join(_rows(connection))
+    content = file.read_bytes()
+    if content.startswith(_PACKED):
+        content = gzip.decompress(content)
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[str]:
+    tables = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    for table in tables:
+        with suppress(sqlite3.Error):  # a virtual table of an extension that is not loaded
+            for row in connection.execute(f'SELECT * FROM "{table}"'):
+                yield from (value for value in row if isinstance(value, str))
+
+
+def _object_texts(brain: Path) -> Iterator[tuple[str, str]]:
+    """Yield the id and the text of every blob and commit of a repository, reachable or not."""
+    output = git.run(brain, "cat-file", "--batch-all-objects", "--batch") if git.is_repository(brain) else b""
+    position = 0
+    while found := _OBJECT.match(output, position):
+        size = int(found[3])
+        body = output[found.end() + 1 : found.end() + 1 + size]
+        position = found.end() + size + 2
+        if found[2] in (b"blob", b"commit", b"tag"):
+            yield f"{found[2].decode()} {found[1].decode()[:12]}", body.decode("utf-8", "replace")
