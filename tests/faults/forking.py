@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+CHANGES = {"open", *(f"os.{name}" for name in "rename remove mkdir rmdir link symlink truncate chmod".split())}
+"""Python's audit events for calls that change files; reading opens are left out."""
 
 
 class Ended(NamedTuple):
@@ -105,6 +108,8 @@ def _become(request: Mapping[str, Any], output: int, waiting: int) -> None:
         os.read(waiting, 1)
         from nugget.cli import run
 
+        if "FAULT_CHANGE" in os.environ:
+            _die_at(int(os.environ["FAULT_CHANGE"]), os.environ["FAULT_COUNT"])
         code = run(request["arguments"])
     except BaseException:
         import traceback
@@ -114,6 +119,23 @@ def _become(request: Mapping[str, Any], output: int, waiting: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _die_at(number: int, counted: str) -> None:
+    """Die of SIGKILL at the `number`-th call of Python's that changes files; how many there were stands in a file."""
+    seen = 0
+    file = os.open(counted, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal seen
+        reads = event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if event in CHANGES and not reads:
+            seen += 1
+            os.pwrite(file, b"%d" % seen, 0)
+            if seen == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ WRITINGS = {
     "init": Writing(arguments=("init", "{stage}/other", "--no-install"), again=True),
 }
 
-NAMES = [*WRITINGS] if given else ["add", "mv", "accept"]
+NAMES = [*WRITINGS] if given else ["mv", "accept", "worker"]
 
 
 @dataclass(kw_only=True)
@@ -243,6 +243,7 @@ class Stage:
                 value = json.loads(line)
                 lines[json.dumps({key: value.get(key) for key in ("kind", "type", "summary")}, sort_keys=True)] += 1
         found["provenance"] = dict(lines)
+        found["archive"] = len([*(self.folder / "home" / ".nugget" / "archive").glob("*.jsonl.gz")])
         return found
 
     def check(self) -> None:

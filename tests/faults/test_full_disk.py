@@ -26,7 +26,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.proves("FAULT-DISK")
+@pytest.mark.proves("FAULT-DISK", "WORKER-FULL-DISK")
 @pytest.mark.parametrize("name", NAMES)
 def test_on_a_full_disk_a_command_is_done_or_not_begun(
     name: str, commands: Commands, disk: Path, record_property: Callable[[str, object], None]

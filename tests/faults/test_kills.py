@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +26,20 @@ if [ $code -ge 128 ]; then kill -9 $PPID; fi
 exit $code
 """
 """Runs git; at one call of one of its runs it is killed, and Nugget with it, as by a power cut."""
+PLAIN_SHIM = """#!/bin/sh
+count=$(($(cat "$FAULT_COUNT" 2>/dev/null || echo 0) + 1))
+echo $count >"$FAULT_COUNT"
+if [ "$count $FAULT_WHEN" = "$FAULT_AT before" ]; then kill -9 $PPID; exit 137; fi
+{git} "$@"
+code=$?
+if [ "$count $FAULT_WHEN" = "$FAULT_AT after" ]; then kill -9 $PPID; fi
+exit $code
+"""
+"""The same without strace: Nugget is killed before one of its runs of git, or after it."""
+STRACE = bool(shutil.which("strace")) and os.environ.get("NUGGET_FAULTS_STRACE") != "no"
+"""Where strace cannot be had, Python's own audit events count the calls of Nugget, and git is killed as a whole."""
+WITHOUT_STRACE = "" if FAULTS != 1 else "mv"
+"""The command that a short run kills in the second way, so that it is tried everywhere."""
 
 
 def some(steps: list[Step]) -> list[Step]:
@@ -35,40 +50,41 @@ def some(steps: list[Step]) -> list[Step]:
     return [steps[(2 * number + 1) * len(steps) // (2 * samples)] for number in range(samples)]
 
 
-def attempts(stage: Stage, writing: Writing, log: Path) -> Iterator[tuple[str, Callable[[], int]]]:
-    """What can be tried: Nugget killed at one of its calls, or git with it at one of git's."""
-    assert stage.perform(writing, strace=traced(log)).code == 0
-    own = list(steps_of(log))
-    stage.reset()
-    for name, number in some(own):
-        yield (
-            f"nugget {name} {number}",
-            lambda name=name, number=number: stage.perform(writing, strace=killing(name, number)).code,
-        )
-    folder = log.with_name("shim")
-    logs = log.with_name("logs")
+def attempts(stage: Stage, writing: Writing, log: Path, *, strace: bool) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Yield what can be tried: Nugget killed at one of its calls, or git with it at one of git's."""
+    folder, logs = log.with_name("shim"), log.with_name("logs")
     for made in (folder, logs):
         made.mkdir()
-    (folder / "git").write_text(SHIM.replace("{git}", str(shutil.which("git"))))
+    (folder / "git").write_text((SHIM if strace else PLAIN_SHIM).replace("{git}", str(shutil.which("git"))))
     (folder / "git").chmod(0o755)
-    shim = {"PATH": f"{folder}:{os.environ['PATH']}", "FAULT_COUNT": str(log.with_name("count"))}
-    stage.reset()
-    calls = traced(log)[5].removeprefix("trace=")
-    assert stage.perform(writing, more={**shim, "FAULT_LOGS": str(logs), "FAULT_CALLS": calls}).code == 0
-    stage.reset()
-    steps = [(int(file.name), *step) for file in logs.iterdir() for step in steps_of(file)]
-    for at, name, number in some(sorted(steps)):
+    count = log.with_name("count")
+    shim = {"PATH": f"{folder}:{os.environ['PATH']}", "FAULT_COUNT": str(count)}
+
+    def run(variables: dict[str, str], options: Sequence[str] = ()) -> int:
+        stage.reset()
+        count.unlink(missing_ok=True)
+        return stage.perform(writing, strace=options, more=variables).code
+
+    if not strace:
+        changes = {"FAULT_COUNT": str(count)}
+        assert run({**changes, "FAULT_CHANGE": "0"}) == 0
+        for number in some([*range(1, int(count.read_text()) + 1)]):
+            yield f"nugget change {number}", partial(run, {**changes, "FAULT_CHANGE": str(number)})
+        assert run(shim) == 0
+        calls = [(at, when) for at in range(1, int(count.read_text()) + 1) for when in ("before", "after")]
+        for at, when in some(calls):
+            yield f"{when} git {at}", partial(run, {**shim, "FAULT_AT": str(at), "FAULT_WHEN": when})
+        return
+    assert run({}, traced(log)) == 0
+    for name, number in some([*steps_of(log)]):
+        yield f"nugget {name} {number}", partial(run, {}, killing(name, number))
+    assert run({**shim, "FAULT_LOGS": str(logs), "FAULT_CALLS": traced(log)[5].removeprefix("trace=")}) == 0
+    for at, name, number in some(sorted((int(file.name), *step) for file in logs.iterdir() for step in steps_of(file))):
         variables = {**shim, "FAULT_AT": str(at), "FAULT_CALL": name, "FAULT_NUMBER": str(number)}
-        yield f"git {at} {name} {number}", lambda variables=variables: _counted(stage, writing, variables)
+        yield f"git {at} {name} {number}", partial(run, variables)
 
 
-def _counted(stage: Stage, writing: Writing, variables: dict[str, str]) -> int:
-    Path(variables["FAULT_COUNT"]).unlink(missing_ok=True)
-    return stage.perform(writing, more=variables).code
-
-
-@pytest.mark.proves("FAULT-KILL")
-@pytest.mark.skipif(not shutil.which("strace"), reason="strace kills commands at their system calls; install it")
+@pytest.mark.proves("FAULT-KILL", "WORKER-EXACTLY-ONCE")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_command_that_was_killed_is_done_or_not_begun(
     name: str, stage: Stage, tmp_path: Path, record_property: Callable[[str, object], None]
@@ -76,8 +92,7 @@ def test_a_command_that_was_killed_is_done_or_not_begun(
     writing = WRITINGS[name]
     states = prepare(stage, writing)
     tried, wrong = 0, []
-    for label, attempt in attempts(stage, writing, tmp_path / "log"):
-        stage.reset()
+    for label, attempt in attempts(stage, writing, tmp_path / "log", strace=bool(STRACE and name != WITHOUT_STRACE)):
         if attempt() != -9:
             continue
         tried += 1
