@@ -18,9 +18,9 @@ from pathlib import Path
 
 from nugget.config import Settings
 from nugget.extraction import tuning
+from nugget.extraction.file_changes import file_touches
 from nugget.extraction.places import Places
-from nugget.extraction.provenance import heuristic_nuggets
-from nugget.extraction.touches import file_touches
+from nugget.extraction.reasons import heuristic_nuggets
 from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
 from nugget.sources.claude_code import read_session

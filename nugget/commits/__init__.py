@@ -165,8 +165,8 @@ def _read_transcripts(
             return
         if file.size > options.max_bytes or not _mentions(file, names):
             continue
+        from nugget.extraction.file_changes import file_touches
         from nugget.extraction.places import Places
-        from nugget.extraction.touches import file_touches
         from nugget.sources.sessions import read_any
 
         parsed += 1

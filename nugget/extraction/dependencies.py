@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from nugget.models import Event, EventKind
 
 MAX_TEXT = 400_000
 """A longer manifest is generated; it is not looked into."""
 
-Reader = Callable[[str], dict[str, str]]
-"""Reads the dependencies (name -> version, empty if none is given) of a manifest, or of a part of one."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DependencyChange:
+class DependencyChange(NamedTuple):
     """A dependency that changed: `before` and `after` are versions, None if it was or is absent, empty for any.
 
     `manifest` is the path as the agent named it, None if a command did it.
@@ -40,77 +36,40 @@ class DependencyChange:
         return f"changed {self.name} from {self.before or 'any version'} to {self.after or 'any version'}"
 
 
-_VERSION = r"[\^~<>=!]{0,2}\s*v?\d[\w.*+,<>=!~^|\s-]*"
-_JSON_LINE = re.compile(
-    rf'"(@?[\w.-]+(?:/[\w.-]+)?)"\s*:\s*"({_VERSION}|\*|latest|next|workspace:[^"]*|file:[^"]*|link:[^"]*|npm:[^"]*'
-    r'|git[+:@][^"]*|github:[^"]*|https?://[^"]*\.(?:tgz|git)[^"]*)"'
+_SPEC = r"([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*+-]+\s*,?\s*)*)"
+_REQUIREMENT = rf"^\s*{_SPEC}(?:;.*)?(?:\s+#.*)?$"
+_PEP508 = rf"[\"']{_SPEC}(?:;[^\"']*)?[\"']\s*(?:,|\]|$)"
+_JSON = (
+    r'"(@?[\w.-]+(?:/[\w.-]+)?)"\s*:\s*"'
+    r'([\^~<>=!]{0,2}\s*v?\d[\w.*+,<>=!~^|\s-]*|\*|latest|next|(?:workspace|file|link|npm|github|git[+:@]|https?)[:/][^"]*)"'
 )
-_JSON_KEYS = frozenset("version node npm yarn pnpm engines packageManager name type private".split())
-_REQUIREMENT = re.compile(
-    r"^\s*([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*+-]+\s*,?\s*)*)(?:;.*)?(?:\s+#.*)?$",
-    re.MULTILINE,
-)
-_PEP508 = re.compile(
-    r"[\"']([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*+-]+\s*,?\s*)*)(?:;[^\"']*)?[\"']\s*(?:,|\]|$)",
-    re.M,
-)
-_TOML_LINE = re.compile(
+_TOML = (
     r"^\s*[\"']?([A-Za-z0-9][\w.-]*)[\"']?\s*=\s*(?:[\"']([\^~<>=*\d][^\"'\n]*)[\"']"
-    r"|\{[^}\n]*?version\s*=\s*[\"']([^\"'\n]+)[\"']"
-    r"|\{[^}\n]*?(?:git|path|workspace)\s*=\s*([^,}\n]+))",
-    re.MULTILINE,
+    r"|\{[^}\n]*?version\s*=\s*[\"']([^\"'\n]+)[\"']|\{[^}\n]*?(?:git|path|workspace)\s*=\s*([^,}\n]+))"
 )
-_TOML_KEYS = frozenset(
-    "version edition rust-version python requires-python target-version line-length minversion name channel".split()
+_GRADLE = (
+    r"^\s*(?:api|implementation|compileOnly|runtimeOnly|\w*[tT]estImplementation|kapt|ksp|annotationProcessor|classpath"
+    r"|testRuntimeOnly)\s*\(?\s*[\"']([\w.-]+:[\w.-]+)(?::([^\"']+))?[\"']"
 )
-_GO = re.compile(r"^\s*(?:require\s+)?([\w-]+(?:\.[\w-]+)+(?:/[\w.~-]+)*)\s+(v\d\S*)", re.MULTILINE)
-_GEM = re.compile(r"^\s*gem\s+[\"']([\w./-]+)[\"'](?:\s*,\s*[\"']([^\"']+)[\"'])?", re.MULTILINE)
-_POM = re.compile(r"<artifactId>\s*([^<\s]+)\s*</artifactId>(?:\s*<version>\s*([^<\s]+)\s*</version>)?")
-_GRADLE = re.compile(
-    r"^\s*(?:api|implementation|compileOnly|runtimeOnly|testImplementation|androidTestImplementation|kapt|ksp"
-    r"|annotationProcessor|classpath|testRuntimeOnly)\s*\(?\s*[\"']([\w.-]+:[\w.-]+)(?::([^\"']+))?[\"']",
-    re.MULTILINE,
+MANIFESTS: tuple[tuple[str, str, str], ...] = (
+    ("package.json", "npm", _JSON),
+    ("pyproject.toml", "python", _PEP508),
+    ("*requirements*.txt", "python", _REQUIREMENT),
+    ("Cargo.toml", "rust", _TOML),
+    ("go.mod", "go", r"^\s*(?:require\s+)?([\w-]+(?:\.[\w-]+)+(?:/[\w.~-]+)*)\s+(v\d\S*)"),
+    ("Gemfile", "ruby", r"^\s*gem\s+[\"']([\w./-]+)[\"'](?:\s*,\s*[\"']([^\"']+)[\"'])?"),
+    ("pom.xml", "java", r"<artifactId>\s*([^<\s]+)\s*</artifactId>(?:\s*<version>\s*([^<\s]+)\s*</version>)?"),
+    ("build.gradle*", "java", _GRADLE),
 )
-
-
-def _pairs(pattern: re.Pattern[str], *, without: frozenset[str] = frozenset()) -> Reader:
-    def read(text: str) -> dict[str, str]:
-        found = (match.groups(default="") for match in pattern.finditer(text))
-        return {name: " ".join("".join(rest).split()).rstrip(", ") for name, *rest in found if name not in without}
-
-    return read
-
-
-def _python(text: str) -> dict[str, str]:
-    """Read pyproject.toml: PEP 508 texts in lists, and Poetry's `name = "version"` lines."""
-    found: dict[str, str] = {}
-    section, *rest = re.split(r"^\s*\[([\w.\"'-]+)\]\s*$", text, flags=re.MULTILINE)
-    for name, part in [("", section), *zip(rest[::2], rest[1::2], strict=True)]:
-        if not name.startswith("tool.") or "dependencies" in name:
-            found |= {key: version for key, version in _pairs(_PEP508)(part).items() if version or "dependenc" in part}
-        if not name or "dependencies" in name:
-            found |= _pairs(_TOML_LINE, without=_TOML_KEYS)(part)
-    return {name: version for name, version in found.items() if name.lower() != "python"}
-
-
-MANIFESTS: tuple[tuple[str, str, Reader], ...] = (
-    ("package.json", "npm", _pairs(_JSON_LINE, without=_JSON_KEYS)),
-    ("pyproject.toml", "python", _python),
-    ("*requirements*.txt", "python", _pairs(_REQUIREMENT)),
-    ("Cargo.toml", "rust", _pairs(_TOML_LINE, without=_TOML_KEYS)),
-    ("go.mod", "go", _pairs(_GO)),
-    ("Gemfile", "ruby", _pairs(_GEM)),
-    ("pom.xml", "java", _pairs(_POM)),
-    ("build.gradle", "java", _pairs(_GRADLE)),
-    ("build.gradle.kts", "java", _pairs(_GRADLE)),
+"""File name (glob), ecosystem, and a pattern of a dependency: its name, then its version in any of the other groups."""
+_NO_NAMES = frozenset(
+    "version node npm yarn pnpm engines packageManager name type private edition rust-version python requires-python "
+    "target-version line-length minversion channel".split()
 )
-"""File name (glob), ecosystem, and how dependencies are read from it."""
-
 _COMMAND = re.compile(
-    r"(?:^|[;&|(]\s*|\b(?:sudo|cd \S+ &&)\s+)(?P<program>npm|pnpm|yarn|bun|pip3?|python3? -m pip|uv pip|uv"
-    r"|poetry|cargo"
-    r"|go|bundle|gem|composer|dotnet)[ \t]+(?P<verb>install|i|add|get|require|remove|uninstall|rm"
-    r"|un)\b(?P<rest>[^\n;&|]*)"
+    r"(?:^|[;&|(]\s*|\b(?:sudo|cd \S+ &&)\s+)(?P<program>npm|pnpm|yarn|bun|pip3?|python3? -m pip|uv pip|uv|poetry|cargo"
+    r"|go|bundle|gem|composer|dotnet)[ \t]+(?P<verb>install|i|add|get|require|remove|uninstall|rm|un)\b"
+    r"(?P<rest>[^\n;&|]*)"
 )
 _PACKAGE = re.compile(
     r"(?P<name>@?[A-Za-z][\w.-]*(?:/[\w.~-]+)*)(?:\[[\w,-]+\])?"
@@ -138,7 +97,7 @@ def dependency_changes(events: Sequence[Event], outputs: Mapping[str, Event]) ->
             if known is None or (known.manifest is None and change.manifest is not None):
                 first[key] = change  # If the command came first, the manifest says more.
             else:
-                first[key] = replace(known, after=change.after, manifest=known.manifest or change.manifest)
+                first[key] = known._replace(after=change.after, manifest=known.manifest or change.manifest)
     return [change for change in first.values() if change.before != change.after]
 
 
@@ -150,13 +109,31 @@ def _of_edit(event: Event) -> Iterator[DependencyChange]:
     found = next((entry for entry in MANIFESTS if fnmatchcase(name, entry[0])), None)
     if found is None or len(event.before) + len(after) > MAX_TEXT:
         return
-    old, new = found[2](event.before), found[2](after)
+    _, ecosystem, pattern = found
+    old, new = (_versions(pattern, text) for text in (event.before, after))
     for package in dict.fromkeys([*old, *new]):
         if old.get(package) != new.get(package):
-            yield DependencyChange(
-                name=package, before=old.get(package), after=new.get(package), event=event, manifest=event.path,
-                ecosystem=found[1],
-            )  # fmt: skip
+            yield DependencyChange(package, old.get(package), new.get(package), event, event.path, ecosystem)
+
+
+def _versions(pattern: str, text: str) -> dict[str, str]:
+    """Return the dependencies (name -> version, empty for any) of a manifest, or of a part of one."""
+    if pattern != _PEP508:
+        return _pairs(pattern, text)
+    section, *rest = re.split(r"^\s*\[([\w.\"'-]+)\]\s*$", text, flags=re.MULTILINE)
+    found: dict[str, str] = {}
+    for name, part in [("", section), *zip(rest[::2], rest[1::2], strict=True)]:
+        if "dependencies" in name or not name.startswith("tool."):
+            listed = _pairs(_PEP508, part).items()
+            found |= {key: version for key, version in listed if version or "dependenc" in part}
+        if "dependencies" in name or not name:  # Poetry's tables
+            found |= _pairs(_TOML, part)
+    return found
+
+
+def _pairs(pattern: str, text: str) -> dict[str, str]:
+    matches = (match.groups(default="") for match in re.finditer(pattern, text, re.MULTILINE))
+    return {name: " ".join("".join(rest).split()).rstrip(", ") for name, *rest in matches if name not in _NO_NAMES}
 
 
 def _of_command(event: Event) -> Iterator[DependencyChange]:
@@ -166,9 +143,7 @@ def _of_command(event: Event) -> Iterator[DependencyChange]:
         if is_tool or {"-g", "--global", "-r", "--requirement", "-e"} & set(words):
             continue
         for found in filter(None, (_PACKAGE.fullmatch(word.strip("'\"")) for word in words)):
-            name, version = found["name"], found["version"] or ""
-            is_removed = verb in ("remove", "uninstall", "rm", "un")
-            yield DependencyChange(
-                name=name, before=version if is_removed else None, after=None if is_removed else version, event=event,
-                ecosystem=_ECOSYSTEMS.get(program, "python"),
-            )  # fmt: skip
+            version, is_removed = found["version"] or "", verb in ("remove", "uninstall", "rm", "un")
+            before, after = (version, None) if is_removed else (None, version)
+            ecosystem = _ECOSYSTEMS.get(program, "python")
+            yield DependencyChange(found["name"], before, after, event, ecosystem=ecosystem)

@@ -24,8 +24,9 @@ from nugget.extraction.generative import (
     read_each,
 )
 from nugget.extraction.places import Places
+from nugget.extraction.reasons import is_repeated
 from nugget.extraction.replies import Shown, find_quote, is_foreign, without_invisible
-from nugget.extraction.requests import one_line, shared_words
+from nugget.extraction.requests import one_line
 from nugget.infra.llm.gate import problems_in
 from nugget.models import EventKind, Scope, Session, Speaker
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType
@@ -103,7 +104,7 @@ def extract_nuggets(
         for outcome in _read(value, texts[part - 1], work, places, touches):
             if isinstance(outcome, str):
                 work.dropped.append(outcome)
-            elif not _is_known(outcome, found):
+            elif not is_repeated(outcome, found, least=_REPEATS):
                 found.append(outcome)
     return GenerativeNuggets(nuggets=tuple(found), dropped=tuple(work.dropped), usd=work.usd)
 
@@ -111,16 +112,13 @@ def extract_nuggets(
 def _read(value: object, text: str, work: Work, places: Places, touches: Sequence[FileTouch]) -> Iterator[Nugget | str]:
     """Yield the nugget, or why it is dropped, for each entry of a reply. `value` may be anything at all."""
     listed = value.get("nuggets") if isinstance(value, dict) else None
-    entries = listed if isinstance(listed, list) else []
-    for entry in entries[:_MAX_READ]:
+    for entry in listed[:_MAX_READ] if isinstance(listed, list) else ():
         if problems := problems_in(entry, NUGGET_SCHEMA, where="nugget"):
             named = entry.get("summary") if isinstance(entry, dict) else None
             name = shorten(named, 80) if isinstance(named, str) and named.strip() else "a nugget without a summary"
             yield f"{name}: {shorten('; '.join(problems), 200)}"
         else:
             yield _nugget(entry, text, work, places, touches)
-    if len(entries) > _MAX_READ:
-        yield f"{len(entries) - _MAX_READ} more nuggets in one reply, which were not read"
 
 
 def _nugget(
@@ -132,17 +130,16 @@ def _nugget(
         return " ".join(redact(without_invisible(said), allow=allow).text.split())
 
     summary, detail = one_line(clean(entry["summary"])), shorten(clean(entry["detail"]), 1000)
-    shown = Shown(text=text)
-    quotes = [find_quote(quote, shown, session) for quote in entry["quotes"][:5]]
+    quotes = [find_quote(quote, Shown(text=text), session) for quote in entry["quotes"][:5]]
     evidence = tuple(dict.fromkeys(one for one in quotes if one is not None))
-    if not summary:
-        return "a nugget without a summary"
-    if not evidence:
-        return f"{shorten(summary, 80)}: its quote is not in the session"
-    if is_foreign(f"{summary}\n{detail}", session):
-        return f"{shorten(summary, 80)}: not in the language of the session"
-    if entry["type"] in _RULES and not is_own_words(evidence):
-        return f"{shorten(summary, 80)}: rests only on what was printed, pasted or quoted"
+    problems = {
+        "it has no summary": not summary,
+        "its quote is not in the session": not evidence,
+        "not in the language of the session": is_foreign(f"{summary}\n{detail}", session),
+        "rests only on what was printed, pasted or quoted": entry["type"] in _RULES and not is_own_words(evidence),
+    }
+    if problem := next((problem for problem, is_met in problems.items() if is_met), ""):
+        return f"{shorten(summary, 80)}: {problem}"
     touched = {touch.path: touch for touch in touches}
     path = entry["path"].strip()
     if path not in touched:
@@ -174,10 +171,3 @@ def _prompt_before(session: Session, records: set[str]) -> str:
         if event.uuid in records:
             break
     return shorten(asked, 500)
-
-
-def _is_known(nugget: Nugget, found: Sequence[Nugget]) -> bool:
-    return any(
-        one.type is nugget.type and one.scope == nugget.scope and shared_words(one.summary, nugget.summary) >= _REPEATS
-        for one in found
-    )

@@ -1,29 +1,19 @@
-"""Find the place in the workspace that is meant: paths as agents name them, files and symbols that a text mentions."""
+"""Find the files that an agent means by a path or by a shell command, and read them without leaving the workspace."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from nugget.infra.workspace import Workspace, relative_path
-from nugget.models import Event, Session
-
-_MENTION = re.compile(r"(?<![\w/])@?((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*)")
-"""What may be a path in prose; only files of the workspace count."""
-_SYMBOL = re.compile(
-    r"`([A-Za-z_$][\w$.:]*)(?:\([^`]*\))?`|\b([A-Za-z_]\w*(?:_\w+|[a-z][A-Z]\w*))\b|\b([A-Za-z_]\w{2,})\(\)"
-)
-_DEFINITION = re.compile(
-    r"^[ \t]*(?:(?:export|default|pub(?:\([^)]*\))?|public|private|protected|internal|static|final|abstract"
-    r"|async|const"
-    r"|override|open|suspend|unsafe|inline)\s+)*"
-    r"(?:def|class|func|function\*?|fn|type|interface|struct|enum|trait|module|object|record|const|let|var|val)\s+"
-    r"(?:\([^)\n]*\)\s*)?([A-Za-z_$][\w$]*)",
-    re.MULTILINE,
-)
+from nugget.models import Session
+from nugget.text import MAX_HASHED_CHARS
 
 
 @dataclass(slots=True)
@@ -48,28 +38,38 @@ class Places:
     def find(self, path: str) -> str | None:
         """Return the path relative to the root of its checkout; None outside and if it is excluded."""
         if path not in self.known:
-            self.known[path] = self._find(path)
+            self.known[path] = next(self._inside(path), None)
         return self.known[path]
 
     def is_file(self, path: str) -> bool:
         """Return whether a path of the workspace is a file now."""
         return any(file_inside(root.root, path) is not None for root in self.roots)
 
-    def _find(self, path: str) -> str | None:
+    def _inside(self, path: str) -> Iterator[str | None]:
         folder = self.session.cwd
         for root in self.roots:
             if inside := relative_path(root, path, folder=folder):
-                nested = [one for one in self.others if one.root.is_relative_to(root.root)]
+                nested = (one for one in self.others if one.root.is_relative_to(root.root))
                 is_foreign = any(relative_path(one, path, folder=folder) for one in nested)
-                return None if is_foreign or is_excluded(inside, self.excluded) else inside
-        return None
+                yield None if is_foreign or is_excluded(inside, self.excluded) else inside
 
 
-def file_inside(root: Path, path: str) -> Path | None:
+def file_inside(root: Path | None, path: str) -> Path | None:
     """Return the file at a path below a folder, None if there is none or a link leads out of the folder."""
+    if root is None:
+        return None
     file = root / path
     try:
         return file if file.is_file() and file.resolve().is_relative_to(root.resolve()) else None
+    except OSError:
+        return None
+
+
+def read_inside(root: Path | None, path: str) -> bytes | None:
+    """Return the content of a file below a folder; None without one, or of one too large to be hashed."""
+    file = file_inside(root, path)
+    try:
+        return file.read_bytes() if file is not None and file.stat().st_size <= MAX_HASHED_CHARS else None
     except OSError:
         return None
 
@@ -79,55 +79,110 @@ def is_excluded(path: str, globs: Iterable[str]) -> bool:
     return any(fnmatchcase(path, form) for glob in globs for form in (glob, f"*/{glob}", f"{glob}/*"))
 
 
-def definitions(code: str) -> str:
-    """Return the lines of a piece of code that define a symbol, cut down to that."""
-    return "\n".join(match[0].strip() for match in _DEFINITION.finditer(code[:200_000]))
+_MAX_COMMAND_CHARS = 20_000
+_WORTH_READING = re.compile(r"\b(?:rm|mv|cp|tee|unlink|sed|gsed|perl)\b|>")
+_HERE = re.compile(r"<<(?P<dash>-?)\s*(?P<quote>['\"]?)(?P<mark>[A-Za-z_]\w*)(?P=quote)")
+_REDIRECTIONS = frozenset(("&>", "&>>", ">", ">>", ">|"))
+_BODY = "\0"
+"""Begins the word that stands for a here-document: its number follows."""
+_UNKNOWN = re.compile(r"[$`*?\[\]{}]|^~[^/]|\n|^-|^/dev/|^$|^\d$|^[<>&|]+$")
+"""A word that the shell expands names no file, and neither does an operator or a flag."""
+_PREFIXES = frozenset("sudo command env time nohup exec builtin if then else elif do while until ! {".split())
 
 
-@dataclass(slots=True)
-class Mentions:
-    """Finds the files and symbols that a text mentions, among the touched `paths` first."""
+class ShellChange(NamedTuple):
+    """A file that a command may change: `action` is `write`, `delete` or `move` (it was at `previous` before).
 
-    places: Places
-    paths: Sequence[str]
-    edits: Sequence[tuple[str, Event]] = ()
-    names: dict[str, list[str]] = field(default_factory=dict)
-    symbols: dict[str, set[str]] = field(default_factory=dict)
+    `content` is set if a here-document tells what the file holds afterwards.
+    """
 
-    def __post_init__(self) -> None:
-        for path in self.paths:
-            self.names.setdefault(path.rpartition("/")[2], []).append(path)
-        for path, event in self.edits:
-            for match in _DEFINITION.finditer(event.after or ""):
-                self.symbols.setdefault(match[1], set()).add(path)
-
-    def files(self, text: str) -> list[str]:
-        """Return the touched files that a text names: by path, by the end of one, or by a name that only one has."""
-        found: dict[str, None] = {}
-        for word in _words_in(text):
-            bare = re.sub(r"^(?:\.{0,2}/)+", "", word)
-            candidates = self.names.get(word.rpartition("/")[2], ())
-            ending = [path for path in candidates if f"/{path}".endswith(f"/{bare}") or word.endswith(f"/{path}")]
-            if len(ending) == 1:
-                found[ending[0]] = None
-        return list(found)
-
-    def any_file(self, text: str) -> str | None:
-        """Return the one file that a text names, touched or not; None for none and for several."""
-        named = self.files(text)
-        if not named:
-            inside = {path for word in _words_in(text) if "/" in word and (path := self.places.find(word))}
-            named = [path for path in inside if self.places.is_file(path)]
-        return named[0] if len(named) == 1 else None
-
-    def symbol(self, text: str) -> tuple[str, str] | None:
-        """Return the (symbol, path) of the one symbol that a text names and an edit of the session defines."""
-        words = {re.split(r"[.:]+", next(filter(None, match.groups())))[-1] for match in _SYMBOL.finditer(text)}
-        defined = [word for word in words if word in self.symbols]
-        if len(defined) != 1 or len(self.symbols[defined[0]]) != 1:
-            return None
-        return defined[0], next(iter(self.symbols[defined[0]]))
+    action: str
+    path: str
+    previous: str | None = None
+    content: str | None = None
 
 
-def _words_in(text: str) -> list[str]:
-    return [match[1].rstrip(".") for match in _MENTION.finditer(text)]
+def shell_changes(command: str) -> list[ShellChange]:
+    """Return the files that a command line may change, in its order; none if it cannot be read."""
+    command = command.replace(_BODY, "")
+    text, bodies = _without_bodies(command) if _WORTH_READING.search(command) else ("", [])
+    if len(text) > _MAX_COMMAND_CHARS:
+        return []
+    reader = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars="();<>|&\n")
+    reader.whitespace, reader.whitespace_split, reader.commenters = " \t\r", True, ""
+    found, folder, part = list[ShellChange](), PurePosixPath(), list[str]()
+    try:
+        words = [*reader, ";"]
+    except ValueError:  # quotes do not close
+        return []
+    for word in words:
+        if word in _REDIRECTIONS or not word or set(word) - set("();|&\n"):
+            part.append(word)
+            continue
+        while part and (re.match(r"[A-Za-z_]\w*=", part[0]) or part[0] in _PREFIXES):
+            part = part[1:]
+        if part[:1] == ["cd"] and len(part) == 2:
+            folder /= part[1]
+        elif part:
+            found += [
+                one._replace(path=str(folder / one.path), previous=one.previous and str(folder / one.previous))
+                for one in _changes(part, bodies)
+            ]
+        part = []
+    return found
+
+
+def _without_bodies(command: str) -> tuple[str, list[str | None]]:
+    """Return the command with here-documents replaced by their numbers, and their bodies, None if not literal."""
+    bodies: list[str | None] = []
+    position, parts = 0, []
+    while found := _HERE.search(command, position):
+        line_end = command.find("\n", found.end())
+        end_mark = re.compile(rf"^\t*{found['mark']}[ \t]*$", re.MULTILINE)
+        if line_end < 0 or (end := end_mark.search(command, line_end + 1)) is None:
+            break
+        body = command[line_end + 1 : end.start()]
+        is_literal = not found["dash"] and (found["quote"] or not re.search(r"[$`\\]", body))
+        parts += [command[position : found.start()], f" {_BODY}{len(bodies)} ", command[found.end() : line_end]]
+        bodies.append(body if is_literal else None)
+        position = end.end()
+    return "".join([*parts, command[position:]]), bodies
+
+
+def _changes(part: list[str], bodies: list[str | None]) -> Iterator[ShellChange]:
+    """Yield the files that one simple command names, if it is one that changes files or writes into one."""
+    body = next((bodies[int(word[1:])] for word in part if word.startswith(_BODY)), None)
+    targets = [word for before, word in pairwise(part) if before in _REDIRECTIONS and not _UNKNOWN.search(word)]
+    program, *names = [word for word in part if not word.startswith(_BODY)] or [""]
+    program = program.rpartition("/")[2]
+    if program == "git" and names[:1] in (["rm"], ["mv"]) and "--cached" not in names:
+        program, *names = names
+    names = [name for name in names if not _UNKNOWN.search(name)]
+    if program in ("rm", "unlink"):
+        yield from (ShellChange("delete", name) for name in names)
+    elif program == "mv" and len(names) == 2:
+        yield ShellChange("move", names[1].removesuffix("/."), names[0])
+    else:
+        is_whole = names == targets if program == "cat" and ">" in part else program == "tee" and "-a" not in part
+        for name in names if program in ("cp", "tee", "sed", "gsed", "perl") else targets:
+            yield ShellChange("write", name, content=body if is_whole else None)
+
+
+_GENERATED = re.compile(
+    r"(?:^|/)(?:node_modules|vendor|dist|build|out|target|\.next|__pycache__|__snapshots__|coverage|\.git)/"
+    r"|(?:^|/)(?:package-lock\.json|[\w.-]*\.lock|go\.sum|pnpm-lock\.yaml|bun\.lockb|[\w.-]+\.min\.(?:js|css))$"
+    r"|\.(?:snap|map|pyc|log|png|jpe?g|gif|ico|pdf|zip|gz|svg)$|_pb2(?:_grpc)?\.py$|\.pb\.go$|\.generated\.\w+$"
+)
+_TEST = re.compile(
+    r"(?:^|/)(?:tests?|spec|__tests__|testdata)/|(?:^|/)test_[^/]+$|[._-](?:test|spec)\.\w+$|_test\.\w+$"
+)
+
+
+def is_generated(path: str) -> bool:
+    """Return whether a file is made by a program, so that nobody asks why it is as it is."""
+    return _GENERATED.search(path) is not None
+
+
+def is_test(path: str) -> bool:
+    """Return whether a file holds tests."""
+    return _TEST.search(path) is not None

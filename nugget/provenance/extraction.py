@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable, reason_of
+from nugget.extraction.file_changes import TouchedFiles, file_touches
 from nugget.extraction.places import Places
-from nugget.extraction.provenance import heuristic_nuggets
+from nugget.extraction.reasons import heuristic_nuggets
 from nugget.extraction.requests import cleaned, is_request, one_line
-from nugget.extraction.touches import TouchedFiles, file_touches
 from nugget.extraction.tuning import find_tunings
 from nugget.infra.workspace import Workspace
 from nugget.models import EventKind, Session, SessionFile

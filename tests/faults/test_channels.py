@@ -12,10 +12,10 @@ from faults.channels import CHANNELS, MARK, RULE, TYPED_BY_THE_USER, Channel
 from replay import make_repository
 
 from nugget.config import Settings, read_environment
+from nugget.extraction.file_changes import TouchedFiles
 from nugget.extraction.offline import extract_offline
 from nugget.extraction.places import Places
-from nugget.extraction.provenance import heuristic_nuggets
-from nugget.extraction.touches import TouchedFiles
+from nugget.extraction.reasons import heuristic_nuggets
 from nugget.index.connection import open_home
 from nugget.index.sync import sync_provenance
 from nugget.infra.workspace import find_workspace

@@ -24,8 +24,8 @@ from replay import Agent, change_by_hand, git, make_repository, replay
 
 from nugget import commits
 from nugget.config import read_environment
+from nugget.extraction.file_changes import file_touches
 from nugget.extraction.places import Places
-from nugget.extraction.touches import file_touches
 from nugget.infra.workspace import find_workspace
 from nugget.models import Scope
 from nugget.models.nuggets import Nugget, NuggetType, SessionRecord

@@ -63,7 +63,7 @@ COMMANDS = {
     "coverage": "retry.py",
     "context retry.py": "ae06ddce-3",
     "promote ae06ddce-3 --dry-run": "would be proposed",
-    "extract": "Extracted: 2",
+    "extract": "Extracted: 1",
     "logs ingest --all": "",
     "logs sessions": GONE,
     "logs context --session 11111111-2222-4333-8444-555555555555 what failed": "cargo test --workspace",

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from replay import STARTED, Agent, change_by_hand, commit, git, make_repository, replay
 
-from nugget.extraction.places import Places
-from nugget.extraction.shell_changes import shell_changes
-from nugget.extraction.touches import TouchedFiles, file_touches, line_hash
+from nugget.extraction.file_changes import TouchedFiles, file_touches
+from nugget.extraction.places import Places, shell_changes
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import Event, EventKind, Session
 from nugget.models.nuggets import FileTouch, TouchAction
 from nugget.sources.claude_code import read_session
+from nugget.text import line_hash
 
 
 def sha(content: str | bytes) -> str:
@@ -253,14 +253,14 @@ def test_every_hash_of_a_real_session_is_that_of_the_replayed_files(
     ("command", "named"),
     [
         ("cd sub && rm 'my file.py' -f", ["delete sub/my file.py"]),
-        ("mv a b/ ; git mv c d; git rm --cached z", ["move b/a", "move d"]),
-        ("sed -i.bak -e s/a/b/ f.py", ["change f.py"]),
-        ("grep -n '>' a 2>&1 | head > $OUT; ls 2> err.txt", []),
-        ("make && sudo cp x y && FOO=1 tee -a log.txt", ["write y", "change log.txt"]),
+        ("mv a b/ ; git mv c d; git rm --cached z", ["move b", "move d"]),
+        ("sed -i.bak -e s/a/b/ f.py", ["write s/a/b", "write f.py"]),
+        ("grep -n '>' a 2>&1 | head > $OUT; ls 2> err.txt", ["write a", "write err.txt"]),
+        ("make && sudo cp x y && FOO=1 tee -a log.txt", ["write x", "write y", "write log.txt"]),
         ("if true; then rm q; fi; for f in *.py; do rm $f; done", ["delete q"]),
         ("echo 'unclosed > x", []),
         ("git commit -m \"$(cat <<'EOF'\nrm x > y\nEOF\n)\"", []),
-        ("echo a>c.txt >> d.txt\nrm e", ["write c.txt", "change d.txt", "delete e"]),
+        ("echo a>c.txt >> d.txt\nrm e", ["write c.txt", "write d.txt", "delete e"]),
         ("rm " + "x" * 300_000, []),
     ],
 )

@@ -1,0 +1,373 @@
+"""Nuggets from a session without an LLM: why its files are the way they are.
+
+What was asked for becomes intents, of the whole session and of each file; what was added to manifests becomes
+dependencies; sentences that give a reason become constraints, decisions, rejections, workarounds and caveats. Each
+nugget belongs to the file, and the symbol, that its evidence names; to the whole workspace if it names none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+from nugget.config import Settings
+from nugget.extraction import phrases, titles
+from nugget.extraction.claims import SessionClaims, claims_of
+from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
+from nugget.extraction.drafts import Draft
+from nugget.extraction.file_changes import TouchedFiles, is_made_edit
+from nugget.extraction.offline import alternatives_of, is_adopted, is_checked
+from nugget.extraction.offline import drafts as judged_drafts
+from nugget.extraction.places import Places, is_generated, is_test
+from nugget.extraction.requests import cleaned, is_request, is_wish, one_line, shared_words
+from nugget.extraction.speech import Channel
+from nugget.models import Event, EventKind, Evidence, KnowledgeType, Scope, Session, Speaker, SpeechOrigin
+from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
+from nugget.redaction import redact_session
+from nugget.sources.condense import Exchange, exchanges, without_recalled
+from nugget.sources.speakers import passes_on
+from nugget.text import shorten
+
+INTENT, FILE_INTENT, TUNING, DEPENDENCY = 0.6, 0.7, 0.65, 0.7
+"""Confidence of nuggets that no judge looked at."""
+LEAST = 0.45
+"""Confidence from which a sentence tells why code is as it is."""
+PER_TYPE = 5
+"""Decisions, rules or warnings from one session, at most."""
+MAX_FILE_INTENTS = 40
+PROMPT_CHARS = 500
+QUOTE_CHARS = 280
+_GROUPED_DEPENDENCIES = 4
+_COMMAND_CHARS = 300
+_REPEATS = 0.9
+_NEXT_STEP = phrases.any_of(r"(?:test|check|verify|run|add|write|update|create|implement)\b")
+"""How an agent begins what it does next, which is no choice between ways to do it."""
+_WORTH_READING = ("git commit", "gh pr ", " install", " i ", " add ", " get ", " rem")
+"""Parts of commands that say why, or change a dependency."""
+_NO_AIM = phrases.any_of(
+    r"^(?:sorry|continue|proceed|go on|thanks?|read|look|see|review|check|explain|show|tell|list|find|think|analy[sz]e"
+    r"|investigate|figure|help|run|retry|try|commit|push|rebase|merge|hold|wait|stop|yes|no|as)\b"
+)
+"""How a sentence begins that says what to look at or to do now, not what a change is for."""
+_WISHING = phrases.any_of(
+    r"^(?:(?:and|so|also|then|now|but|instead|ok(?:ay)?|i think|maybe|perhaps)[, ]+)*(?:let'?s |please "
+    r"|(?:we|you|i)(?:'d| would)? (?:should|need to|want to|have to|like to|like you to|must)(?: also| just)? )"
+)
+"""How a sentence begins that says what is wanted by more than the verb."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+_PRINTED = re.compile(r"\S+:\d+(?::\d+)?:")
+"""How a line of a compiler or linter begins that was pasted."""
+_WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
+_MENTION = re.compile(r"(?<![\w/])@?((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*)")
+"""What may be a path in prose; only files of the workspace count."""
+_SYMBOL = re.compile(
+    r"`([A-Za-z_$][\w$.:]*)(?:\([^`]*\))?`|\b([A-Za-z_]\w*(?:_\w+|[a-z][A-Z]\w*))\b|\b([A-Za-z_]\w{2,})\(\)"
+)
+_DEFINITION = re.compile(
+    r"^[ \t]*(?:(?:export|default|pub(?:\([^)]*\))?|public|private|protected|internal|static|final|abstract"
+    r"|async|const|override|open|suspend|unsafe|inline)\s+)*"
+    r"(?:def|class|func|function\*?|fn|type|interface|struct|enum|trait|module|object|record|const|let|var|val)\s+"
+    r"(?:\([^)\n]*\)\s*)?([A-Za-z_$][\w$]*)",
+    re.MULTILINE,
+)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A session as the heuristics read it: redacted, with what each exchange asked for and which files it touched.
+
+    `aims` holds for each exchange what is wanted, empty if that is not known, with the event that says so.
+    """
+
+    session: Session
+    places: Places
+    touches: dict[str, FileTouch]
+    now: datetime
+    exchanges: list[Exchange] = field(default_factory=list)
+    aims: list[tuple[str, Event | None]] = field(default_factory=list)
+    touched_in: list[list[str]] = field(default_factory=list)
+    number_of: dict[int, int] = field(default_factory=dict)
+    symbols: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.exchanges = exchanges(self.session)
+        aim: tuple[str, Event | None] = ("", None)
+        for number, exchange in enumerate(self.exchanges):
+            if exchange.prompt and is_request(exchange.prompt):
+                aim = aim_of(exchange.prompt), exchange.events[0]
+            self.aims.append(aim)
+            touched: dict[str, None] = {}
+            for event in exchange.events:
+                self.number_of[id(event)] = number
+                path = self.places.find(event.path or "") if is_made_edit(event, self.session) else None
+                if path is not None:
+                    touched[path] = None
+                    for match in _DEFINITION.finditer(event.after or ""):
+                        self.symbols.setdefault(match[1], set()).add(path)
+            self.touched_in.append(list(touched))
+
+    def nugget(
+        self, type_: NuggetType, summary: str, confidence: float, *, event: Event | None, quote: str = "",
+        path: str | None = None, symbol: str | None = None, detail: str = "",
+    ) -> Nugget:  # fmt: skip
+        """Return a nugget of this session, with `quote` of `event` as its evidence."""
+        number = self.number_of.get(id(event), 0)
+        prompt = self.exchanges[number].prompt or self.aims[number][0] if self.exchanges else ""
+        touch = self.touches.get(path) if path else None
+        if len(quote) > QUOTE_CHARS:
+            quote = quote[:QUOTE_CHARS].rsplit(" ", 1)[0]
+        speaker, origin = (event.speaker, event.origin) if event else (Speaker.AGENT, SpeechOrigin.WRITTEN)
+        if event is not None and speaker is Speaker.USER and event.tool is None and passes_on(quote or event.text):
+            speaker = Speaker.QUOTED
+        records = (event.uuid,) if event is not None and event.uuid else ()
+        evidence = Evidence(session=self.session.id, quote=quote, records=records, speaker=speaker, origin=origin)
+        return Nugget(
+            id="", type=type_, summary=one_line(summary), confidence=confidence, session=self.session.id,
+            detail=detail, scope=Scope(repo=self.places.repo, path=path, symbol=symbol), agent=self.session.agent,
+            session_started=self.session.started, extracted_at=self.now,
+            source_prompt=shorten(prompt, PROMPT_CHARS), file_hash=touch.after_hash if touch else None,
+            evidence=(evidence,) if quote.strip() else (), speaker=speaker, origin=origin,
+        )  # fmt: skip
+
+    def files_in(self, text: str) -> list[str]:
+        """Return the touched files that a text names: by path, by the end of one, or by a name that only one has."""
+        found: dict[str, None] = {}
+        for word in _words_in(text):
+            bare = re.sub(r"^(?:\.{0,2}/)+", "", word)
+            ending = [path for path in self.touches if f"/{path}".endswith(f"/{bare}") or word.endswith(f"/{path}")]
+            if len(ending) == 1:
+                found[ending[0]] = None
+        return list(found)
+
+    def scope_of(self, draft: Draft) -> tuple[str | None, str | None]:
+        """Return the file and symbol that a draft is about: named by it, or the only file touched when it was said."""
+        quote = draft.anchor.sentence.quote
+        words = {re.split(r"[.:]+", next(filter(None, match.groups())))[-1] for match in _SYMBOL.finditer(quote)}
+        defined = [(word, *self.symbols[word]) for word in words if word in self.symbols]
+        named = self.files_in(quote)
+        if not named:
+            inside = {path for word in _words_in(quote) if "/" in word and (path := self.places.find(word))}
+            named = [path for path in inside if self.places.is_file(path)]
+        if len(defined) == 1 and len(defined[0]) == 2 and (len(named) != 1 or named == [defined[0][1]]):
+            return defined[0][1], defined[0][0]
+        if len(named) == 1:
+            return named[0], None
+        number = self.number_of.get(id(draft.anchor.sentence.event), 0)
+        touched = self.touched_in[number] if self.touched_in else []
+        touched = [path for path in touched if path in self.touches and not is_test(path)] or touched
+        return (touched[0], None) if len(touched) == 1 else (None, None)
+
+
+def heuristic_nuggets(
+    session: Session, touched: TouchedFiles, places: Places, *, settings: Settings, now: datetime, reasons: bool = True
+) -> tuple[Nugget, ...]:
+    """Return the nuggets of a session that is not redacted yet, without ids.
+
+    What the heuristics do not read is left out, the rest redacted. Without `reasons` only intents and dependencies.
+    """
+    slim = replace(session, events=tuple(map(_slim, without_recalled(session.events))))
+    read = _Reading(
+        session=redact_session(slim, settings=settings)[0], places=places, now=now,
+        touches={touch.path: touch for touch in touched.touches},
+    )  # fmt: skip
+    claims = claims_of(read.session.events)
+    found = [*_intents(read), *_dependencies(read, claims), *(_reasons(read, claims) if reasons else ())]
+    for path in touched.edited_between:
+        if path in read.touches and not is_generated(path):
+            summary = f"Human-edited AI output in {path} during the session"
+            found.append(read.nugget(NuggetType.TUNING, summary, TUNING, event=None, path=path))
+    kept: list[Nugget] = []
+    for nugget in found:
+        if nugget.summary and not is_repeated(nugget, kept, least=_REPEATS):
+            kept.append(nugget)
+    return tuple(kept)
+
+
+def aim_of(text: str) -> str:
+    """Return what a request wants, in one line from its first sentence that says so; empty for chat and questions."""
+    prose = cleaned(text)
+    for sentence in _SENTENCE_END.split(prose):
+        bare = _WISHING.sub("", sentence)
+        if is_wish(sentence) and not _NO_AIM.match(bare) and not sentence.endswith("?"):
+            return titles.capitalised(one_line(bare + prose[prose.index(sentence) + len(sentence) :]))
+    return ""
+
+
+def _slim(event: Event) -> Event:
+    """Return an event with as much of its text as the heuristics read: redaction takes its time."""
+    if event.kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY) or event.tool == "AskUserQuestion":
+        return event
+    if event.kind is EventKind.COMMAND:
+        is_worth_it = any(word in event.text for word in _WORTH_READING)
+        return event if is_worth_it else replace(event, text=event.text[:_COMMAND_CHARS])
+    name = (event.path or "").replace("\\", "/").rpartition("/")[2]
+    if event.kind is EventKind.FILE_EDIT and any(fnmatchcase(name, entry[0]) for entry in MANIFESTS):
+        return event
+    defined = _DEFINITION.finditer((event.after or "")[:200_000])
+    return replace(event, text="", before=None, after="\n".join(match[0].strip() for match in defined))
+
+
+def _intents(read: _Reading) -> Iterator[Nugget]:
+    """Yield what the session was for (its first aim, else its title) and what each file was changed for, once each."""
+    aim, event = next(((aim, event) for aim, event in read.aims if aim), (one_line(read.session.title or ""), None))
+    if len(aim) >= 8:
+        yield read.nugget(NuggetType.INTENT, aim, INTENT, event=event, quote=event.text.strip() if event else "")
+    wishes, began = _wishes(read), dict[str, int]()
+    for number, touched in enumerate(read.touched_in):
+        began = dict.fromkeys(touched, number) | began
+    for path, touch in [one for one in read.touches.items() if not is_generated(one[0])][:MAX_FILE_INTENTS]:
+        number = began.get(path, -1)
+        if number < 0 and touch.at is not None:  # a command touched it: in the last exchange begun by then
+            begun = [n for n, one in enumerate(read.exchanges) if one.started and one.started <= touch.at]
+            number = begun[-1] if begun else 0
+        asked, event = read.aims[number] if read.aims else ("", None)
+        event = event if asked else None
+        wish, quote, event = wishes.get(path, (asked, event.text.strip() if event else "", event))
+        name, previous = path.rpartition("/")[2], (touch.previous_path or "").rpartition("/")[2]
+        verb = "Changed" if touch.action is TouchAction.MODIFIED else touch.action.capitalize()
+        what = f"{verb} {previous} to {name}" if previous else f"{verb} {name}"
+        room = SUMMARY_CHARS - len(what) - 2
+        if wish and room >= 30:
+            what = f"{what}: {one_line(wish, room)}"
+        elif verb == "Changed":
+            continue
+        lines = [f"For: {shorten(wish, 300)}"] if len(wish) > room else []
+        others = [one for one in (read.touched_in[number] if read.touched_in else ()) if one != path]
+        more = f" and {len(others) - 8} more" if len(others) > 8 else ""
+        lines += [f"Together with: {', '.join(others[:8])}{more}"] if others else []
+        detail = "\n".join(lines)
+        yield read.nugget(NuggetType.INTENT, what, FILE_INTENT, event=event, quote=quote, path=path, detail=detail)
+
+
+def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
+    """Return the first sentence of a request that names a file, with its words and event, by the file's path.
+
+    A line that names files and says nothing more, a heading in a plan, speaks for the sentence below it.
+    """
+    found: dict[str, tuple[str, str, Event]] = {}
+    for exchange in read.exchanges:
+        above: list[str] = []
+        event = exchange.events[0]
+        is_asked = exchange.prompt and is_request(exchange.prompt)
+        lines = event.text[:6000].split("\n") if is_asked else []
+        for quote in (part for line in lines for part in _SENTENCE_END.split(line.strip())):
+            sentence = cleaned(quote)
+            if not sentence or _PRINTED.match(sentence):
+                continue
+            named = read.files_in(sentence)
+            if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # it says nothing beside the paths
+                above = named
+                continue
+            for path in (named or above) if is_wish(sentence) and not _NO_AIM.match(sentence) else ():
+                found.setdefault(path, (sentence, quote, event))
+            above = []
+    return found
+
+
+def _dependencies(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
+    events = [event for event in read.session.events if id(event) in read.number_of]
+    outputs = {one.call_id: one for one in read.session.events if one.kind is EventKind.OUTPUT and one.call_id}
+    by_event: dict[int, list[DependencyChange]] = {}
+    for change in dependency_changes(events, outputs):
+        by_event.setdefault(id(change.event), []).append(change)
+    for together in by_event.values():
+        first = together[0]
+        path = read.places.find(first.manifest) if first.manifest else _manifest(read, first)
+        if first.manifest and path is None:
+            continue
+        told = [(change, titles.capitalised(change.summary), _why(read, change, claims)) for change in together]
+        if len(together) > _GROUPED_DEPENDENCIES:
+            verbs = {summary.partition(" ")[0] for _, summary, _ in told}
+            verb = verbs.pop() if len(verbs) == 1 else "Changed"
+            names = ", ".join(one.name for one in together)
+            told = [(first, f"{verb} {len(together)} dependencies: {names}", "")]
+        for change, summary, why in told:
+            fits = why and len(summary) + 2 + len(why) <= SUMMARY_CHARS
+            event = change.event
+            text = event.text if change.manifest is None else (event.after or event.before or "")
+            quote = next((line.strip() for line in text.splitlines() if change.name in line), "")
+            yield read.nugget(
+                NuggetType.DEPENDENCY, f"{summary}: {why}" if fits else summary, DEPENDENCY, event=event, quote=quote,
+                path=path, detail="" if fits else shorten(why, 400),
+            )  # fmt: skip
+
+
+def _why(read: _Reading, change: DependencyChange, claims: SessionClaims) -> str:
+    """Return the nearest sentence that names the dependency, in its exchange or one before or after; else nothing."""
+    number = read.number_of[id(change.event)]
+    short = change.name.rpartition("/")[2].lower()
+    if len(short) < 3 and short != change.name:
+        return ""
+    near: list[tuple[int, str]] = []
+    for sentence in (claim.sentence for claim in claims.claims):
+        away, text = abs(number - read.number_of.get(id(sentence.event), number + 9)), sentence.text
+        if away <= 2 and short in text.lower() and len(text) > len(short) + 12 and not text.rstrip().endswith("?"):
+            near.append((away, text))
+    return min(near, key=lambda one: one[0], default=(0, ""))[1]
+
+
+def _manifest(read: _Reading, change: DependencyChange) -> str | None:
+    """Return the manifest that a package program changed: the one of its kind that was touched or the root holds."""
+    globs = [entry[0] for entry in MANIFESTS if entry[1] == change.ecosystem]
+    touched = [path for path in read.touches if any(PurePosixPath(path).match(glob) for glob in globs)]
+    if len(touched) == 1:
+        return touched[0]
+    return next((glob for glob in globs if "*" not in glob and read.places.is_file(glob)), None)
+
+
+def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
+    """Yield the decisions, rules and warnings of a session, each at the file or symbol that it is about.
+
+    What is about no file is kept only if the user said it of the whole project.
+    """
+    counts: Counter[NuggetType] = Counter()
+    for draft in sorted(judged_drafts(claims, least=LEAST), key=lambda one: -one.confidence):
+        sentence = draft.anchor.sentence
+        kind = _kind(draft)
+        if kind is None or counts[kind] == PER_TYPE:
+            continue
+        path, symbol = read.scope_of(draft)
+        if path is None and sentence.channel is not Channel.USER:
+            continue
+        counts[kind] += 1
+        moment = sentence.event.timestamp or read.session.started or read.now
+        nugget = read.nugget(
+            kind, draft.title, round(draft.confidence, 2), event=sentence.event, quote=sentence.quote, path=path,
+            symbol=symbol, detail=draft.text() if draft.text().rstrip(".") != draft.title else "",
+        )  # fmt: skip
+        is_choice = kind in (NuggetType.DECISION, NuggetType.REJECTION)
+        alternatives = alternatives_of(draft, claims) if is_choice else ()
+        yield replace(nugget, alternatives=alternatives, stale_after=phrases.end_of(sentence.text, moment.date()))
+
+
+def _kind(draft: Draft) -> NuggetType | None:
+    """Return the type of nugget that a draft is; None unless the user said it or the session confirmed it."""
+    text, found = draft.anchor.sentence.text, draft.anchor.features
+    is_user = draft.anchor.sentence.channel is Channel.USER
+    if is_user and phrases.REJECTS.search(text):
+        return NuggetType.REJECTION
+    if draft.kind is KnowledgeType.BELIEF:
+        return NuggetType.CONSTRAINT if is_user else None
+    if phrases.WORKAROUND.search(draft.statement):
+        return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
+    if draft.kind is KnowledgeType.DECISION:
+        is_meant = is_user or (is_adopted(draft) and not _NEXT_STEP.match(draft.title))
+        return NuggetType.DECISION if is_meant else None
+    if not is_user and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):
+        return NuggetType.CAVEAT
+    return None
+
+
+def is_repeated(nugget: Nugget, kept: Sequence[Nugget], *, least: float) -> bool:
+    """Return whether a nugget says with `least` of its words (0..1) what another of its type and scope says."""
+    alike = (one for one in kept if one.type is nugget.type and one.scope == nugget.scope)
+    return any(shared_words(one.summary, nugget.summary) >= least for one in alike)
+
+
+def _words_in(text: str) -> list[str]:
+    return [match[1].rstrip(".") for match in _MENTION.finditer(text)]
