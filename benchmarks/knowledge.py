@@ -37,6 +37,7 @@ GOLD = Path(__file__).with_name("gold")
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 FIGURES = ("precision", "precision@1", "recall by worth", "title recall", "type agreement", "with faults")
 _ROUNDS = 400
+_QUOTE_CHARS = 200
 
 Row = dict[str, Any]
 Embed = Callable[[Sequence[str]], Any]
@@ -66,6 +67,17 @@ def labels() -> tuple[list[Row], list[Row]]:
     """(gold items, labelled sentences) of all labelled sessions."""
     read = _scorer().read
     return read(SHARED_GOLD / "gold.jsonl") + read(GOLD / "gold.jsonl"), read(SHARED_GOLD / "sentences.jsonl")
+
+
+@cache
+def _grades() -> dict[tuple[str, str], Row]:
+    rows: list[Row] = _scorer().read(GOLD / "drafts.jsonl")
+    return {(row["session"], row["quote"][:_QUOTE_CHARS]): row for row in rows}
+
+
+def grade(session: str, quote: str) -> Row | None:
+    """Return what a reader thought of the draft that rests on a quote: `worth` from 0 to 3, `type`; None if unread."""
+    return _grades().get((session, quote[:_QUOTE_CHARS]))
 
 
 @cache
@@ -115,15 +127,20 @@ def says(text: str, item: Row) -> bool:
     return bool(_scorer().says(text, item))
 
 
-def row(session: str, title: str, body: str, kind: str, confidence: float) -> Row:
-    """A unit as the scorer reads it."""
-    return {"session": session, "title": title, "body": body, "type": str(kind), "confidence": confidence}
+def row(session: str, title: str, body: str, kind: str, confidence: float, quote: str) -> Row:
+    """A unit as the scorer reads it, with the words that it rests on."""
+    made = {"session": session, "title": title, "body": body, "type": str(kind), "confidence": confidence}
+    return made | {"quote": quote}
 
 
 def scored(names: Sequence[str], units: Sequence[Row]) -> Row:
     """The figures of some sessions."""
     gold = [item for item in labels()[0] if item["session"] in names]
     overall: Row = _scorer().score_units(gold, names, units)["overall"]
+    worths = [found["worth"] for unit in units if (found := grade(unit["session"], unit["quote"]))]
+    if worths:
+        overall |= {"mean worth": round(sum(worths) / len(worths), 2)}
+        overall |= {"worth keeping": round(sum(worth >= 2 for worth in worths) / len(worths), 2)}
     return overall
 
 
@@ -142,6 +159,7 @@ def line(figures: Row, names: Sequence[str], units: Sequence[Row]) -> str:
             if made[name] is not None:
                 spread[name].append(made[name])
     parts = [f"{figures['units']} units, {figures['gold']} gold"]
+    parts += [f"{name} {figures[name]}" for name in ("mean worth", "worth keeping") if name in figures]
     for name in FIGURES:
         low, high = np.quantile(spread[name], (0.05, 0.95)) if spread[name] else (0, 0)
         parts.append(f"{name} {figures[name]} ({low:.2f} to {high:.2f})")
@@ -152,7 +170,10 @@ def propose(session: str, embed: Embed | None) -> list[Row]:
     """Return the units that extraction proposes from a session."""
     redacted, _ = redact_session(read_session(TRANSCRIPTS / session), settings=Settings())
     made = extract_offline(redacted, embed=embed, now=NOW)
-    return [row(session, p.unit.title, p.unit.body, p.unit.type, p.unit.confidence) for p in made]
+    return [
+        row(session, one.title, one.body, one.type, one.confidence, one.evidence[0].quote)
+        for one in (proposal.unit for proposal in made)
+    ]
 
 
 def confidence(names: Sequence[str], units: Sequence[Row]) -> None:

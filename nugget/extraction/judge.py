@@ -15,10 +15,6 @@ from importlib.resources import files
 
 Weights = Mapping[str, float]
 
-_MANY = 20
-"""From this number of drafts on, a session counts as long."""
-_PRIOR = 0.35
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
@@ -30,13 +26,9 @@ class Judge:
     offset: float
     threshold: float
 
-    def draft_score(self, features: Mapping[str, float], *, of: int = _MANY) -> float:
-        """Return the probability that one of `of` drafts of a session says something worth keeping.
-
-        The fewer there are, the likelier each is: a session holds about as much knowledge whether it is short or long.
-        """
-        prior = _PRIOR * math.log(_MANY / of) if of < _MANY else 0.0
-        return _logistic(self.slope * _sum(self.draft, features) + self.offset + prior)
+    def draft_score(self, features: Mapping[str, float]) -> float:
+        """Return the probability that a draft says something worth keeping."""
+        return _logistic(self.slope * _sum(self.draft, features) + self.offset)
 
     def type_of(self, features: Mapping[str, float]) -> str:
         """The type that a draft most likely is."""

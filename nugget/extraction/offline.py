@@ -43,7 +43,7 @@ _QUOTE_CHARS, _SHOWN_QUOTE_CHARS = 240, 200
 _UNCONFIRMED = 0.79
 """Most confidence in what neither the user said nor a check confirmed."""
 _SLUG_WORDS = 6
-_SAME_WORDS, _SHARED_WORDS, _SAME_MEANING = 0.22, 0.4, 0.5
+_SHARED_WORDS, _SAME_MEANING = 0.4, 0.75
 _FILLER = frozenset(
     "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
 )
@@ -78,7 +78,7 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
     judge = judge or trained()
     made = drafts_of(read)
     for draft in made:
-        draft.confidence = judge.draft_score(draft.features, of=len(made))
+        draft.confidence = judge.draft_score(draft.features)
         draft.kind = KnowledgeType(judge.type_of(draft.features))
         _settle(draft)
         is_request = not draft.features["told"] or draft.anchor.sentence.text.lower().startswith(("next:", "next,"))
@@ -144,18 +144,12 @@ def _is_followed_correction(draft: Draft) -> bool:
 
 
 def _same_subject(one: Draft, other: Draft, read: SessionClaims) -> bool:
-    if any(claim is one.anchor for claim in other.claims) or any(claim is other.anchor for claim in one.claims):
-        return True
-    if one.features["told"] and other.features["told"]:
-        return read.likeness(one.anchor, other.anchor) >= _SHARED_WORDS
-    near = max(read.likeness(one.anchor, claim) for claim in other.claims)
-    near = max(near, max(read.likeness(other.anchor, claim) for claim in one.claims))
-    if near >= _SAME_WORDS:
-        return True
-    if max(read.likeness(ours, theirs) for ours in one.claims for theirs in other.claims) >= _SHARED_WORDS:
-        return True
+    """Return whether two drafts share a sentence, most of their rare words, or what they mean."""
+    near = max(read.likeness(ours, theirs) for ours in one.claims for theirs in other.claims)
     ours, theirs = one.anchor.vector, other.anchor.vector
-    return ours is not None and theirs is not None and float(ours @ theirs) >= _SAME_MEANING
+    if ours is None or theirs is None:
+        return near >= _SHARED_WORDS
+    return near / 2 + float(ours @ theirs) >= _SAME_MEANING
 
 
 def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime) -> Proposal:
