@@ -79,7 +79,7 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
     session = store.find_log_session(connection, log.id, source)
     incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
     return IngestedSession(
-        session=log.id, source=source, malformed=read.malformed, bytes_read=read.bytes_read, reread=read.reread,
+        session=log.id, source=source, malformed=read.malformed, bytes_read=read.bytes_read, reread=tuple(read.reread),
         redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
         **{table: max(0, read.rows[table]) for table in store.TABLES[:4]},
     )  # fmt: skip

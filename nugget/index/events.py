@@ -7,7 +7,7 @@ read, a session is one range of ids, and an id alone says where the row stands.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -82,10 +82,7 @@ class LogSession:
     gone: int = 0
 
 
-_SESSION_COLUMNS = (
-    "key, source, id, path, agent, folder, workspace, title, started_ms, ended_ms, generation, malformed, derived, "
-    "last_number, gone"
-)
+_OF_SOURCE = "(source = :source OR (:source IS NULL AND source != 'bridge'))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +138,6 @@ def session_key_of(row_id: int) -> int:
     return row_id >> _SESSION_BITS
 
 
-def number_of(row_id: int) -> int:
-    """Return the number that an id has in its session."""
-    return (row_id & (1 << _SESSION_BITS) - 1) >> _TABLE_BITS
-
-
 def id_range(key: int) -> tuple[int, int]:
     """Return the ids of a session: the first, and the one behind the last."""
     return key << _SESSION_BITS, (key + 1) << _SESSION_BITS
@@ -153,31 +145,24 @@ def id_range(key: int) -> tuple[int, int]:
 
 def find_log_session(connection: sqlite3.Connection, session_id: str, source: str | None = None) -> LogSession | None:
     """Return a session by id; of a shell's and an agent's with the same id, the shell's."""
-    row = connection.execute(
-        f"SELECT {_SESSION_COLUMNS} FROM log_sessions WHERE id = :id "
-        "AND (source = :source OR (:source IS NULL AND source != 'bridge')) ORDER BY source DESC LIMIT 1",
-        {"id": session_id, "source": source},
-    ).fetchone()
-    return _session(row) if row else None
+    where = f"id = :id AND {_OF_SOURCE} ORDER BY source DESC LIMIT 1"
+    return next(_sessions(connection, where, id=session_id, source=source), None)
 
 
 def log_session(connection: sqlite3.Connection, key: int) -> LogSession | None:
     """Return a session by key."""
-    row = connection.execute(f"SELECT {_SESSION_COLUMNS} FROM log_sessions WHERE key = ?", (key,)).fetchone()
-    return _session(row) if row else None
+    return next(_sessions(connection, "key = :key", key=key), None)
 
 
 def log_sessions(
     connection: sqlite3.Connection, *, workspace: str | None = None, source: str | None = None, limit: int = -1
 ) -> list[LogSession]:
     """Return the sessions of shells and agents that were read, the latest first."""
-    rows = connection.execute(
-        f"SELECT {_SESSION_COLUMNS} FROM log_sessions WHERE (:workspace IS NULL OR workspace = :workspace) "
-        "AND (source = :source OR (:source IS NULL AND source != 'bridge')) "
-        "ORDER BY ended_ms DESC NULLS LAST, key DESC LIMIT :limit",
-        {"workspace": workspace, "source": source, "limit": limit},
+    where = (
+        f"(:workspace IS NULL OR workspace = :workspace) AND {_OF_SOURCE} "
+        "ORDER BY ended_ms DESC NULLS LAST, key DESC LIMIT :limit"
     )
-    return [_session(row) for row in rows]
+    return list(_sessions(connection, where, workspace=workspace, source=source, limit=limit))
 
 
 def underived_sessions(connection: sqlite3.Connection) -> list[int]:
@@ -186,12 +171,17 @@ def underived_sessions(connection: sqlite3.Connection) -> list[int]:
     return [row[0] for row in rows]
 
 
-def _session(row: Sequence[Any]) -> LogSession:
-    return LogSession(**dict(zip(_SESSION_COLUMNS.split(", "), row, strict=True)))
+def _sessions(connection: sqlite3.Connection, where: str, **values: object) -> Iterator[LogSession]:
+    names = LogSession.__slots__
+    for row in connection.execute(f"SELECT {', '.join(names)} FROM log_sessions WHERE {where}", values).fetchall():
+        yield LogSession(**dict(zip(names, row, strict=True)))
 
 
 def claim_session(connection: sqlite3.Connection, *, source: str, session_id: str, path: str) -> LogSession:
-    """Return the row of a session that is there to be read; make it if there is none."""
+    """Return the row of a session that is there to be read; make it if there is none, reset one that was gone."""
+    known = find_log_session(connection, session_id, source)
+    if known is not None and known.gone and source != SourceName.BRIDGE:
+        reset_session(connection, known.key)
     connection.execute(
         "INSERT INTO log_sessions (source, id, path) VALUES (?, ?, ?) "
         "ON CONFLICT (source, id) DO UPDATE SET path = excluded.path, gone = 0",
@@ -223,46 +213,64 @@ def put_rows(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence
 
 def index_rows(connection: sqlite3.Connection, table: str, first: int, last: int) -> None:
     """Make rows searchable that have been written, from one id to another."""
-    _put_words(connection, table, "id BETWEEN ? AND ?", (first, last), is_removal=False)
+    _put_words(connection, table, "id BETWEEN ? AND ?", (first, last))
 
 
 def remove_rows(connection: sqlite3.Connection, table: str, first: int, end: int, *, where: str = "1") -> int:
     """Take out the rows with ids from `first` to before `end`; return how many. `where` is SQL of ours."""
     tests, bounds = f"{where} AND id >= ? AND id < ?", (first, end)
-    _put_words(connection, table, tests, bounds, is_removal=True)
+    _put_words(connection, table, tests, bounds, command="'delete', ")
     return connection.execute(f"DELETE FROM {table} WHERE {tests}", bounds).rowcount
 
 
 def _put_words(
-    connection: sqlite3.Connection, table: str, tests: str, bounds: tuple[int, int], *, is_removal: bool
+    connection: sqlite3.Connection, table: str, tests: str, bounds: tuple[int, int], *, command: str = ""
 ) -> None:
     """Write rows into the full-text tables, or take them out, for which these need the very texts that they hold."""
     text, where = _ASKED[table]
-    command = ("evidence_fts, ", "'delete', ") if is_removal else ("", "")
+    evidence, events = ("evidence_fts, ", "events_fts, ") if command else ("", "")
     connection.execute(
-        f"INSERT INTO evidence_fts ({command[0]}rowid, text) SELECT {command[1]}id, "
+        f"INSERT INTO evidence_fts ({evidence}rowid, text) SELECT {command}id, "
         f"{text} || ' ' || said_parts({text}, '') FROM {table} WHERE {where} AND {tests}",
         bounds,
     )
     if mark := _SAID.get(table):
-        command = ("events_fts, ", "'delete', ") if is_removal else ("", "")
         changed = connection.execute(
-            f"INSERT INTO events_fts ({command[0]}rowid, text, parts) SELECT {command[1]}id, text, "
+            f"INSERT INTO events_fts ({events}rowid, text, parts) SELECT {command}id, text, "
             f"said_parts(text, {mark}) FROM {table} WHERE number IS NOT NULL AND {tests}",
             bounds,
-        )
-        _count_said(connection, -changed.rowcount if is_removal else changed.rowcount)
-
-
-def _count_said(connection: sqlite3.Connection, added: int) -> None:
-    if added:
-        connection.execute("UPDATE meta SET value = value + ? WHERE key = 'said_rows'", (added,))
+        ).rowcount
+        if changed:
+            count = "UPDATE meta SET value = value + ? WHERE key = 'said_rows'"
+            connection.execute(count, (-changed if command else changed,))
 
 
 def remove_session_rows(connection: sqlite3.Connection, key: int, *, where: str = "1") -> None:
     """Take out everything that a session has, but for the session's own row; with `where`, only of its events."""
     for table in TABLES if where == "1" else TABLES[:1]:
         remove_rows(connection, table, *id_range(key), where=where)
+
+
+def reset_session(connection: sqlite3.Connection, key: int) -> None:
+    """Forget what was read of a session, so that its files are read again."""
+    for (file,) in connection.execute("SELECT key FROM read_files WHERE session = ?", (key,)).fetchall():
+        remove_messages(connection, file)
+    remove_session_rows(connection, key)
+    connection.execute(
+        "UPDATE log_sessions SET derived = 0, malformed = 0, generation = generation + 1 WHERE key = ?", (key,)
+    )
+    connection.execute(
+        "UPDATE read_files SET size = -1, taken = 0, head = '', before = '', exchanges = 0, waiting = '[]' "
+        "WHERE session = ?",
+        (key,),
+    )
+
+
+def remove_messages(connection: sqlite3.Connection, file: int) -> None:
+    """Take out the messages that were read from a file, whatever channel they are of."""
+    sql = "SELECT DISTINCT id >> 34 FROM events WHERE file = ? AND kind = 'message'"
+    for (channel,) in connection.execute(sql, (file,)).fetchall():
+        remove_session_rows(connection, channel, where=f"file = {int(file)}")
 
 
 def remove_everything(connection: sqlite3.Connection) -> None:
@@ -291,9 +299,9 @@ def row_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
 def session_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
     """Return how many commands, incidents and open incidents a session has."""
     row = connection.execute(
-        "SELECT (SELECT count(*) FROM events WHERE kind = 'command.start' AND id >= :first AND id < :end), count(*), "
-        "count(*) - count(fixed_by) FROM incidents WHERE id >= :first AND id < :end",
-        dict(zip(("first", "end"), id_range(key), strict=True)),
+        "SELECT (SELECT count(*) FROM events WHERE kind = 'command.start' AND id >= ?1 AND id < ?2), count(*), "
+        "count(*) - count(fixed_by) FROM incidents WHERE id >= ?1 AND id < ?2",
+        id_range(key),
     ).fetchone()
     return dict(zip(("commands", "incidents", "open"), row, strict=True))
 
@@ -378,10 +386,9 @@ def read_states(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[st
 
 def put_state(connection: sqlite3.Connection, state: ReadState) -> int:
     """Write how far a file was read; return the key of the file."""
-    values = [getattr(state, name) or (None if name == "key" else getattr(state, name)) for name in ReadState.__slots__]
-    marks = ",".join("?" * len(values))
-    connection.execute(f"INSERT OR REPLACE INTO read_files ({_STATE_COLUMNS}) VALUES ({marks})", values)
-    return int(connection.execute("SELECT key FROM read_files WHERE path = ?", (state.path,)).fetchone()[0])
+    values = [state.key or None, *(getattr(state, name) for name in ReadState.__slots__[1:])]
+    sql = f"INSERT OR REPLACE INTO read_files ({_STATE_COLUMNS}) VALUES ({','.join('?' * len(values))}) RETURNING key"
+    return int(connection.execute(sql, values).fetchone()[0])
 
 
 def file_problems(connection: sqlite3.Connection) -> Mapping[str, str]:

@@ -8,14 +8,20 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from nugget.config import Settings
+from nugget.errors import NuggetError
 from nugget.index import events as store
-from nugget.index.events import Ids, table_of
-from nugget.models import Event, EventKind
+from nugget.index.events import Ids, ReadState, table_of
+from nugget.index.units import select_in
+from nugget.infra.workspace import find_workspace, vanished_workspace
+from nugget.models import Event, EventKind, Problem, SourceName
 from nugget.redaction import redact
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, within
 from nugget.redaction.paths import without_excluded
@@ -34,12 +40,12 @@ _TEXT_CHARS = {
 }  # fmt: skip
 _ROW_CHARS = 6000
 """A longer text becomes several rows, or a single word could not be weighed."""
-LEFT = ".left"
+_LEFT = ".left"
 """In the kind of what was said on a branch that the person went back on: found by a search, no evidence of anything."""
 _RESULTS = (EventKind.OUTPUT, EventKind.TOOL_RESULT)
 _WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
-RECALLED = -1
-"""Stands for the row of a call whose result becomes no row: it recalls what Nugget knows, or was gone back on."""
+_RECALLED = -1
+"""Stands for the row of a call whose result becomes no row: it recalls what Nugget knows."""
 _MOST_CALLS = 200
 
 
@@ -53,22 +59,34 @@ class Call:
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
-    """An ingest under way: what it works with, and what it has done so far.
+class IngestRun:
+    """An ingest: what it works with, and counts of what it did: of logs, and `rows` by table.
 
-    `sessions` are keys, `rows` counts by table, `reread` names of files that were read from their beginning again.
+    `sessions` are the keys of those that gained rows, `reread` names files that were read from their beginning again.
+    `is_busy` says that another process is reading, so that nothing was done.
     """
 
     connection: sqlite3.Connection
     settings: Settings
     allow: Sequence[re.Pattern[str]]
-    now_ms: int
+    now: datetime | None = None
+    added: int = 0
+    modified: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    sessions: dict[int, None] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
     redacted: Counter[str] = field(default_factory=Counter)
-    sessions: dict[int, None] = field(default_factory=dict)
     malformed: int = 0
     bytes_read: int = 0
     reread: list[str] = field(default_factory=list)
+    is_busy: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether ingest changed the index."""
+        return bool(self.added or self.modified or self.removed)
 
     def clean(self, text: str) -> str:
         """Return a text without secrets."""
@@ -107,10 +125,10 @@ class RowMaker:
         """Take the next event, redacted; `number` is that of its exchange."""
         self.ts_ms = ms_of(event.timestamp) or self.ts_ms
         call = self.calls.get(event.call_id or "")
-        if event.kind in _RESULTS and (is_recall(event) or (call is not None and call.row == RECALLED)):
+        if event.kind in _RESULTS and (is_recall(event) or (call is not None and call.row == _RECALLED)):
             self._close(event)
         elif is_recall(event):
-            self._open(event, RECALLED, "")
+            self._open(event, _RECALLED, "")
         elif event.kind is EventKind.FILE_EDIT:
             self._add_edit(event)
         elif event.kind is EventKind.OUTPUT:
@@ -128,13 +146,19 @@ class RowMaker:
             if call.ok:
                 self._close(call)
 
+    def write(self, run: IngestRun) -> None:
+        """Write the rows, and the outcome of edits that were written before."""
+        run.put_rows(self.rows)
+        run.connection.executemany("UPDATE file_edits SET ok = ? WHERE id = ?", self.settled)
+        run.sessions[self.ids.key] = None
+
     def _add_said(self, event: Event, number: int) -> None:
         record = hash_of(event.uuid) if event.uuid else None
         parent = self.parents.get(event.uuid) if event.kind is EventKind.PROMPT else None
         found = None if record in self.repeated or not event.text.strip() else number
         for place, (start, stop) in enumerate(cut_text(event.text, _ROW_CHARS)):
             text = event.text[start:stop]
-            kind = event.kind.value + (store.MORE if place else "") + (LEFT if event.uuid in self.dead else "")
+            kind = event.kind.value + (store.MORE if place else "") + (_LEFT if event.uuid in self.dead else "")
             self.rows["events"].append([
                 self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None, None,
                 event.speaker.value, event.origin.value, found, self.file, record,
@@ -196,7 +220,7 @@ class RowMaker:
         self.calls.pop(event.call_id or "", None)
 
 
-def cleaned_events(run: Run, events: Sequence[Event], *, calls: Sequence[Event] = ()) -> list[Event]:
+def cleaned_events(run: IngestRun, events: Sequence[Event], *, calls: Sequence[Event] = ()) -> list[Event]:
     """Return the events cut to what is kept, without secrets and without what `capture.exclude_paths` names.
 
     `calls` are those before them whose results may be among them.
@@ -217,17 +241,50 @@ def cleaned_events(run: Run, events: Sequence[Event], *, calls: Sequence[Event] 
     ]  # fmt: skip
 
 
-def message_row(message: Message, text: str, sender: str, ids: Ids, number: int, file: int) -> list[Any]:
-    """Return the row of a message of a channel, whose `text` and `sender` have been redacted."""
-    return [
-        ids.next("events"), ms_of(message.at), "message", None, text, None, None, None, None, sender, None, number,
-        file, message_hash(text), None,
-    ]  # fmt: skip
+def repeated_records(run: IngestRun, state: ReadState, events: Sequence[Event]) -> set[int]:
+    """Return the records of these events that search finds in another file: what a fork repeats."""
+    records = {hash_of(event.uuid) for event in events if event.uuid and event.kind in SAID}
+    sql = (
+        "SELECT e.record FROM events e JOIN log_sessions s ON s.key = e.id >> 34 AND s.gone = 0 "
+        "WHERE e.number IS NOT NULL AND e.file IS NOT ? AND e.record IN"
+    )
+    return {row[0] for row in select_in(run.connection, sql, list(records), (state.key,))}
 
 
-def message_hash(text: str) -> int:
-    """Return the hash by which a message is known that sender and receiver both recorded: of its words alone."""
-    return hash_of(" ".join(text.split(": ", 1)[-1].split()))
+def put_messages(run: IngestRun, channel: str, messages: Sequence[Message], state: ReadState) -> None:
+    """Write messages of a channel, but for those that it has: sender and receiver both record them."""
+    if not messages:
+        return
+    session = store.claim_session(run.connection, source=SourceName.BRIDGE, session_id=channel, path=state.path)
+    sql = "SELECT record, number FROM events WHERE id >= ? AND id < ?"
+    known = dict(run.connection.execute(sql, store.id_range(session.key)))
+    number = max(known.values(), default=0)
+    ids = Ids(session.key, session.last_number)
+    rows: list[list[Any]] = []
+    for message in messages:
+        text = run.clean(message.shown)
+        record = hash_of(" ".join(text.split(": ", 1)[-1].split()))  # of its words alone
+        if record not in known:
+            number += 1
+            known[record] = number
+            rows.append([
+                ids.next("events"), ms_of(message.at), "message", None, text, None, None, None, None,
+                run.clean(message.sender), None, number, state.key, record, None,
+            ])  # fmt: skip
+    store.put_rows(run.connection, "events", rows)
+    ended = max([session.ended_ms or 0, *(row[1] for row in rows)])
+    store.put_session(run.connection, ids, ended_ms=ended or None)
+
+
+@lru_cache(maxsize=256)
+def workspace_of(folder: str | None) -> str | None:
+    """Return the identity of the code repository of a folder, also if the folder is gone."""
+    if not folder or not folder.startswith("/"):
+        return None
+    with suppress(OSError, NuggetError, ValueError):
+        place = Path(folder)
+        return (find_workspace(place) or vanished_workspace(place)).identity
+    return None
 
 
 def stored_calls(calls: Mapping[str, Call]) -> str:

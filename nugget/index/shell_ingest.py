@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from nugget.index import events as store
 from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, ReadState
-from nugget.index.session_rows import Run
+from nugget.index.session_rows import IngestRun, workspace_of
 from nugget.models import SourceName
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, redacted_lines, within
 from nugget.sources.files import FilePlace, LogFile
@@ -63,7 +64,7 @@ class ShellSession:
     printed in a stream, `ts_ms` is the time of the last event.
     """
 
-    run: Run
+    run: IngestRun
     ids: Ids
     states: dict[str, ReadState]
     ts_ms: int = 0
@@ -99,9 +100,7 @@ class ShellSession:
         self.run.malformed += malformed
 
 
-def read_shell(
-    run: Run, log: Log, states: dict[str, ReadState], *, workspace_of: Callable[[str | None], str | None]
-) -> None:
+def read_shell(run: IngestRun, log: Log, states: dict[str, ReadState]) -> None:
     """Read what the files of a shell session have gained."""
     with write_transaction(run.connection):
         session = store.claim_session(run.connection, source=SourceName.SHELL, session_id=log.id, path=log.path)
@@ -130,7 +129,7 @@ def read_shell(
             store.put_state(run.connection, state)
 
 
-def _resumed(run: Run, session: store.LogSession, states: dict[str, ReadState]) -> ShellSession:
+def _resumed(run: IngestRun, session: store.LogSession, states: dict[str, ReadState]) -> ShellSession:
     """Return the session with what the events read before say about those to come: the commands that are known."""
     first, end = store.id_range(session.key)
     starts = store.rows_in(run.connection, "events", first, end, where="kind = 'command.start'", limit=50, newest=True)
@@ -168,7 +167,8 @@ def _read_events(shell: ShellSession, path: Path, file: LogFile, *, is_searched:
 
 def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: bool) -> None:
     run, name = shell.run, Path(file.path).name
-    part = read_text(path, shell.state(file).place, now_ms=run.now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
+    now_ms = int((run.now or datetime.now(UTC)).timestamp() * 1000)
+    part = read_text(path, shell.state(file).place, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
     if part is None:
         return
     given = [line.text for line in part.lines]
@@ -192,7 +192,7 @@ def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: b
     run.reread += [name] if part.restarted else []
 
 
-def _clean(rows: list[list[Any]], column: int, most: int, run: Run) -> None:
+def _clean(rows: list[list[Any]], column: int, most: int, run: IngestRun) -> None:
     """Take secrets out of a column of rows, and what is longer than `most`."""
     given = [row[column] or "" for row in rows]
     texts = redacted_all(given, allow=run.allow, counts=run.redacted)
@@ -201,7 +201,7 @@ def _clean(rows: list[list[Any]], column: int, most: int, run: Run) -> None:
             row[column] = within(text, most, was=len(before)) or row[column]
 
 
-def _forget_old_output(run: Run, key: int) -> None:
+def _forget_old_output(run: IngestRun, key: int) -> None:
     """Keep no more than so many lines of a session's output, the newest, of plain ones and of failures."""
     first, end = store.id_range(key)
     for where, most in _MAX_LINES.items():

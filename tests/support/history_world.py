@@ -12,7 +12,7 @@ from sessions import write_transcript
 
 from nugget.config import Environment, Settings, read_environment
 from nugget.index.connection import open_home
-from nugget.index.ingest import Ingested, ingest_all
+from nugget.index.ingest import IngestRun, ingest_all
 from nugget.models import Filter, Hit
 from nugget.retrieval.history import search_history
 from nugget.retrieval.query_language import parse_search
@@ -37,7 +37,7 @@ class World:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"type": "user", "uuid": f"u{number}", "message": {"content": prompt}}) + "\n")
 
-    def sync(self, settings: Settings | None = None) -> Ingested:
+    def sync(self, settings: Settings | None = None) -> IngestRun:
         return ingest_all(self.connection, self.environment, settings or Settings())
 
     def search(
