@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -22,28 +22,26 @@ from nugget.capture.identity import brain_key
 from nugget.capture.proposing import free_branch, known_brain, make_branch
 from nugget.capture.publish import Published, publish
 from nugget.config import Environment, Settings
-from nugget.errors import NuggetError, UsageError, reason_of
+from nugget.errors import KnowledgeError, UsageError, reason_of
 from nugget.extraction.proposals import Proposal
 from nugget.importing.exports import may_be_export, notes_of_export, read_database
-from nugget.importing.notes import (
-    DATABASE_ENDINGS,
-    EXPORT_ENDINGS,
-    LeftOut,
-    Note,
-    find_files,
-    named_kind,
-    read_text,
-)
-from nugget.importing.pages import notes_of_page
+from nugget.importing.notes import LeftOut, Note, named_kind, notes_of_page
 from nugget.infra import git
 from nugget.infra.files import locked
 from nugget.models import Evidence, Origin, SourceName, Unit
 from nugget.redaction import allow_list, redact
-from nugget.text import shorten, slugify
+from nugget.redaction.paths import is_excluded
+from nugget.sources.ignore_files import IGNORE_FILES, Walk
+from nugget.text import counted, shorten, slugify
 
 DEFAULT_LIMIT = 100
 """Most units of a branch: more than a person reviews. The next import goes on from there."""
 QUOTE_CHARS = 200
+MAX_FILES, MAX_NOTE_BYTES, MAX_EXPORT_BYTES = 50_000, 1_000_000, 50_000_000
+_EXPORT_ENDINGS, _DATABASE_ENDINGS = (".json", ".jsonl"), (".db", ".sqlite", ".sqlite3")
+_ENDINGS = (".md", ".markdown", ".mdc", *_EXPORT_ENDINGS)
+_NAMED = frozenset((".cursor", ".cursorrules", "claude-mem.db", "history.db"))
+_TEMPLATES = frozenset(("templates", "template", "_templates"))
 _BEYOND = "more than the limit"
 _KEY = re.compile(rb"note:[0-9a-f]{16}")
 _NO_DOMAINS = frozenset(
@@ -84,10 +82,10 @@ class ImportResult:
 def import_and_publish(path: Path, bound: Import, environment: Environment) -> ImportResult:
     """Import notes, and publish the branch as those of sessions are. Raises as `import_notes` does."""
     result = import_notes(path, bound)
-    if not result.branch:
-        return result
-    published = publish(bound.brain, environment=environment, settings=bound.settings, now=bound.now)
-    return replace(result, published=published)
+    if result.branch:
+        published = publish(bound.brain, environment=environment, settings=bound.settings, now=bound.now)
+        result = replace(result, published=published)
+    return result
 
 
 def import_notes(path: Path, bound: Import) -> ImportResult:
@@ -133,30 +131,73 @@ def _read(path: Path, bound: Import) -> tuple[int, list[Note], list[LeftOut], Co
     notes: dict[str, Note] = {}
     left_out: list[LeftOut] = []
     counts: Counter[str] = Counter()
-    for found in find_files(path, exclude=bound.settings.capture.exclude_paths):
+    for found in _find_files(path, bound.settings.capture.exclude_paths):
         if isinstance(found, LeftOut):
             left_out.append(found)
             continue
         name, file = found
-        is_database, is_export = name.endswith(DATABASE_ENDINGS), name.endswith(EXPORT_ENDINGS)
+        is_export = name.endswith((*_DATABASE_ENDINGS, *_EXPORT_ENDINGS))
         try:
-            text = read_database(file) if is_database else read_text(file)
-            if (is_database or is_export) and path.is_dir() and not may_be_export(text):
+            text = read_database(file) if name.endswith(_DATABASE_ENDINGS) else _read_text(file)
+            if is_export and path.is_dir() and not may_be_export(text):
                 continue  # a folder holds JSON and databases of all kinds; only what may be an export is worth a word
             files += 1
             redacted = redact(text, allow=allow)
             counts.update(redacted.counts)
-            read = notes_of_export if is_database or is_export else notes_of_page
-            for note in list(read(redacted.text, path=name)):
+            for note in list((notes_of_export if is_export else notes_of_page)(redacted.text, path=name)):
                 if isinstance(note, LeftOut):
                     left_out.append(note)
                 else:
                     notes.setdefault(note.key, note)
-        except NuggetError as error:
-            left_out.append(LeftOut(path=name, reason=str(error)))
         except Exception as error:
             left_out.append(LeftOut(path=name, reason=reason_of(error)))
     return files, list(notes.values()), left_out, counts
+
+
+def _find_files(root: Path, exclude: Sequence[str]) -> Iterator[tuple[str, Path] | LeftOut]:
+    """Yield (path, file) of all that may hold notes; the path starts with the name of what is imported, and has `/`.
+
+    What is left out is yielded with the reason. Links are not followed, hidden folders and those of tools and templates
+    not entered, and ignore files are honoured, as in canon. Raises UsageError if `root` is not a file or folder.
+    """
+    if root.is_file():
+        yield f"{root.resolve().parent.name}/{root.name}", root
+        return
+    if not root.is_dir():
+        raise UsageError(f"{root} {'is not a file or folder' if os.path.lexists(root) else 'does not exist'}.")
+    walk = Walk(root=root, suffixes=_ENDINGS, max_files=MAX_FILES, named=_NAMED)
+    top = root.resolve().name
+    for path, file in walk.files():
+        name = f"{top}/{path}"
+        if not _TEMPLATES.isdisjoint(path.lower().split("/")[:-1]):
+            continue
+        if Path(file).is_symlink():
+            yield LeftOut(path=name, reason="is a link, which is not followed")
+        elif is_excluded(file, exclude):
+            yield LeftOut(path=name, reason="is excluded (capture.exclude_paths)")
+        else:
+            yield name, Path(file)
+    if walk.ignored:
+        yield LeftOut(path=top, reason=f"{counted(walk.ignored, 'path')} left out by {', '.join(IGNORE_FILES)}")
+    for problem in (*walk.problems, *walk.left_out):
+        yield LeftOut(path=Path(top, os.path.relpath(problem.path, root)).as_posix(), reason=problem.reason)
+
+
+def _read_text(file: Path) -> str:
+    """Return the text of a file. Raises KnowledgeError with the reason if it has none."""
+    limit = MAX_EXPORT_BYTES if file.name.endswith(_EXPORT_ENDINGS) else MAX_NOTE_BYTES
+    if not file.is_file():
+        raise KnowledgeError("is not an ordinary file")
+    if file.stat().st_size > limit:
+        raise KnowledgeError(f"is larger than {limit:,} bytes")
+    content = file.read_bytes()
+    try:
+        text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise KnowledgeError("is not UTF-8 text") from None
+    if "\0" in text:
+        raise KnowledgeError("is binary")
+    return text
 
 
 def _imported(brain: Path, blobs: Sequence[str], waiting: Sequence[Unit]) -> set[str]:

@@ -11,51 +11,42 @@ answers to `/api/observations` (the same in `items`).
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nugget.errors import TranscriptError
-from nugget.importing.notes import LeftOut, Note, day_of, kind_of_sentence, named_kind
+from nugget.importing.notes import TOO_LITTLE, LeftOut, Note, day_of, kind_of_sentence, named_kind
 from nugget.models import KnowledgeType
 from nugget.sources.files import mapping_of, objects_in, open_database, text_of
 from nugget.text import shorten
 
-MIN_MEMORY_CHARS = 30
-_TITLE_CHARS = 120
-_MAX_ROWS = 50_000
-_OBSERVATIONS = ("title", "subtitle", "narrative", "text", "facts", "concepts", "type", "project", "created_at")
-_EVENTS = ("memory_id", "new_memory", "event", "is_deleted", "created_at", "updated_at")
-_WHAT_WAS_DONE = ("feature", "refactor", "change")
-_SENSITIVE = "sensitive"
-"""claude-mem's type for what should not leak into anything else."""
-_CONCEPTS = (
-    ("gotcha", KnowledgeType.BUG), ("problem-solution", KnowledgeType.BUG), ("trade-off", KnowledgeType.DECISION),
-    ("pattern", KnowledgeType.PATTERN), ("how-it-works", KnowledgeType.CONCEPT),
-    ("why-it-exists", KnowledgeType.CONCEPT),
-)  # fmt: skip
+_MIN_CHARS, _TITLE_CHARS, _MAX_ROWS = 30, 120, 50_000
+_TABLES = {
+    "observations": ("id", "title subtitle narrative text facts concepts type project created_at".split()),
+    "history": ("rowid", "memory_id new_memory event is_deleted created_at updated_at".split()),
+}
+"""The table of claude-mem's database and that of mem0's: their order, and the columns that are read, if present."""
+_DONE = ("feature", "refactor", "change")
+_CONCEPTS = {
+    "gotcha": KnowledgeType.BUG, "problem-solution": KnowledgeType.BUG, "trade-off": KnowledgeType.DECISION,
+    "pattern": KnowledgeType.PATTERN, "how-it-works": KnowledgeType.CONCEPT, "why-it-exists": KnowledgeType.CONCEPT,
+}  # fmt: skip
 """claude-mem's words for what an observation is about, the more telling first."""
 
 
 def read_database(file: Path) -> str:
     """Return the export of claude-mem's or mem0's database. Raises TranscriptError, also for any other database."""
     with open_database(file) as connection:
-        if rows := _rows(connection, "observations", _OBSERVATIONS, order="id"):
-            return json.dumps({"observations": rows}, default=str)
-        if rows := _rows(connection, "history", _EVENTS, order="rowid"):
-            return json.dumps(rows, default=str)
+        for table, (order, wanted) in _TABLES.items():
+            present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            columns = [name for name in wanted if name in present]
+            if columns[:2] == wanted[:2]:
+                rows = connection.execute(
+                    f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order} LIMIT {_MAX_ROWS}"
+                )
+                return json.dumps({table: [dict(zip(columns, row, strict=True)) for row in rows]}, default=str)
     raise TranscriptError("is not a known database")
-
-
-def _rows(connection: sqlite3.Connection, table: str, wanted: Sequence[str], *, order: str) -> list[dict[str, object]]:
-    """Return the rows of a table that has a memory tool's columns, else none. Older versions lack some columns."""
-    present = [str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")]
-    if not {wanted[0], wanted[1]} <= set(present):
-        return []
-    columns = [name for name in wanted if name in present]
-    sql = f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order} LIMIT {_MAX_ROWS}"
-    return [dict(zip(columns, row, strict=True)) for row in connection.execute(sql)]
 
 
 def may_be_export(text: str) -> bool:
@@ -66,20 +57,17 @@ def may_be_export(text: str) -> bool:
 def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
     """Return the notes of a JSON or JSON lines file; only a reason if its format is not known."""
     try:
-        value: Any = (
-            [json.loads(line) for line in text.split("\n") if line.strip()]
-            if path.endswith(".jsonl")
-            else json.loads(text)
-        )
+        lines = [line for line in text.split("\n") if line.strip()] if path.endswith(".jsonl") else []
+        value: Any = [json.loads(line) for line in lines] if lines else json.loads(text)
     except (ValueError, RecursionError):
         yield LeftOut(path=path, reason="is not valid JSON")
         return
     held = mapping_of(value)
-    lists = [held[key] for key in ("observations", "items", "results", "memories") if isinstance(held.get(key), list)]
-    entries = objects_in(next(iter(lists), value))
+    lists = [held[key] for key in ("observations", "items", "results", "memories", "history") if key in held]
+    entries = objects_in(lists[0] if lists else value)
     if entries and all("memory_id" in entry and "new_memory" in entry for entry in entries):
         entries = _final_memories(entries)
-    if held and ("observations" in held or any("narrative" in entry for entry in entries)):
+    if "observations" in held or (held and any("narrative" in entry for entry in entries)):
         yield from (_observation(entry, path, line) for line, entry in enumerate(entries, 1))
     elif any(isinstance(entry.get("memory"), str) for entry in entries):
         yield from (_memory(entry, path, line) for line, entry in enumerate(entries, 1))
@@ -99,62 +87,57 @@ def _final_memories(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def _observation(entry: Mapping[str, Any], path: str, line: int) -> Note | LeftOut:
-    title = _words(entry.get("title")) or _words(entry.get("subtitle"))
+    words = {key: text_of(value).strip() for key, value in entry.items()}
+    title, called = words.get("title") or words.get("subtitle"), words.get("type", "").lower()
     facts, concepts = _list(entry.get("facts")), _list(entry.get("concepts"))
-    said = next((words for key in ("narrative", "text", "subtitle") if (words := _words(entry.get(key)))), "")
-    body = "\n\n".join(part for part in (said, "\n".join(f"- {fact}" for fact in facts)) if part)
-    called = _words(entry.get("type")).lower()
+    said = next((words[key] for key in ("narrative", "text", "subtitle") if words.get(key)), "")
+    body = "\n\n".join(filter(None, (said, "\n".join(f"- {fact}" for fact in facts))))
     kind, reason = _kind(called, concepts)
-    if called == _SENSITIVE:
-        return LeftOut(path=path, line=line, reason="is marked as sensitive")
-    if not title or len(body) < MIN_MEMORY_CHARS:
-        return LeftOut(path=path, line=line, reason="says too little to stand alone")
-    if kind is None:
-        return LeftOut(path=path, line=line, reason=f"only says what was done ({called or 'no type'})")
+    left_out = "" if kind else f"only says what was done ({called or 'no type'})"
+    if not title or len(body) < _MIN_CHARS:
+        left_out = TOO_LITTLE
+    if called == "sensitive":
+        left_out = "is marked as sensitive"
+    if left_out or not kind or not title:
+        return LeftOut(path=path, line=line, reason=left_out)
     return Note(
         path=path, line=line, title=shorten(title, _TITLE_CHARS), body=body, kind=kind,
         reason=f"an observation of claude-mem: {reason}", confidence=0.5, tags=tuple(concepts[:6]),
-        created=day_of(_words(entry.get("created_at"))), subject=_words(entry.get("project")),
+        created=day_of(words.get("created_at", "")), subject=words.get("project", ""),
     )  # fmt: skip
 
 
 def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, str]:
-    named = named_kind(called)
-    if named:
+    is_done = called in _DONE
+    if named := named_kind(called):
         return named, f"its type is {called}"
-    for concept, kind in _CONCEPTS:
+    for concept, kind in _CONCEPTS.items():
         # How something works that was just made is what was done, told once more.
-        if concept in concepts and not (called in _WHAT_WAS_DONE and kind is KnowledgeType.CONCEPT):
+        if concept in concepts and not (is_done and kind is KnowledgeType.CONCEPT):
             return kind, f"it is about {concept}"
-    if called == "security_alert":
-        return KnowledgeType.BUG, f"its type is {called}"
-    return (None, "") if called in _WHAT_WAS_DONE else (KnowledgeType.CONCEPT, f"its type is {called or 'not given'}")
+    other = KnowledgeType.BUG if called == "security_alert" else KnowledgeType.CONCEPT
+    return None if is_done else other, f"its type is {called or 'not given'}"
 
 
 def _memory(entry: Mapping[str, Any], path: str, line: int) -> Note | LeftOut:
-    memory = _words(entry.get("memory"))
-    if len(memory) < MIN_MEMORY_CHARS:
-        return LeftOut(path=path, line=line, reason="says too little to stand alone")
-    filed = text_of(mapping_of(entry.get("metadata")).get("category"))
-    categories = [*_list(entry.get("categories")), *([filed] if filed else [])]
-    named = next((kind for category in categories if (kind := named_kind(category)) is not None), None)
+    memory = text_of(entry.get("memory")).strip()
+    if len(memory) < _MIN_CHARS:
+        return LeftOut(path=path, line=line, reason=TOO_LITTLE)
+    categories = _list(entry.get("categories")) + _list(mapping_of(entry.get("metadata")).get("category"))
+    named = next((kind for category in categories if (kind := named_kind(category))), None)
     kind, reason = (named, f"filed under {', '.join(categories)}") if named else kind_of_sentence(memory)
     return Note(
         path=path, line=line, title=shorten(memory, _TITLE_CHARS).removesuffix(" […]").rstrip("."), body=memory,
         kind=kind, reason=f"a memory of mem0: {reason}", confidence=0.4, tags=tuple(categories[:6]),
-        created=day_of(_words(entry.get("created_at"))),
+        created=day_of(text_of(entry.get("created_at"))),
     )  # fmt: skip
 
 
-def _words(value: object) -> str:
-    return text_of(value).strip()
-
-
 def _list(value: object) -> list[str]:
-    """Return a list of texts, which may be written as JSON within a text."""
+    """Return a list of texts, which may be written as JSON within a text, or be one text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             value = [value]
-    return [words for entry in value if (words := _words(entry))] if isinstance(value, list) else []
+    return [words for entry in value if (words := text_of(entry).strip())] if isinstance(value, list) else []

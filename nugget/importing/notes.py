@@ -1,53 +1,57 @@
-"""Find the files of an import, take pages apart, and tell the type of unit that a note becomes."""
+"""Notes of markdown files: ADRs, rules for agents, Obsidian and plain notes, notes of basic-memory.
+
+One note for one idea: an ADR is one decision, rules are cut at their sections, a page of prose is one note until it
+is long. What is no knowledge by its form (journals, task lists, lists of links, templates) is left out with a reason.
+Formats: adr.github.io/madr, github.com/npryce/adr-tools (Nygard), docs.cursor.com (rules),
+docs.basicmemory.com/concepts/knowledge-format, help.obsidian.md.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import date
-from pathlib import Path
 
 from nugget.brain.frontmatter import FrontmatterError, nodes, plain_line_ends, split
-from nugget.errors import KnowledgeError, UsageError
+from nugget.markdown import body_below_title, headings_of, title_of
 from nugget.models import KnowledgeType
-from nugget.redaction.paths import is_excluded
-from nugget.sources.ignore_files import IGNORE_FILES, Walk
-from nugget.text import counted
+from nugget.settings_file import Node
 
-MAX_NOTE_BYTES = 1_000_000
-MAX_EXPORT_BYTES = 50_000_000
-MAX_FILES = 50_000
+TOO_LITTLE = "says too little to stand alone"
 
-NOTE_ENDINGS = (".md", ".markdown", ".mdc")
-EXPORT_ENDINGS = (".json", ".jsonl")
-DATABASE_ENDINGS = (".db", ".sqlite", ".sqlite3")
-_NAMED = frozenset((".cursor", ".cursorrules", "claude-mem.db", "history.db"))
-_TEMPLATES = frozenset(("templates", "template", "_templates"))
+_RULE_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENT.md", "GEMINI.md", ".cursorrules")
+_MIN_CHARS = 60
+"""Less than this says too little to stand alone."""
+_MAX_PAGE_CHARS, _MAX_RULES_CHARS = 6_000, 2_500
+"""A longer page, or section of rules, is cut at the sections below it."""
+_STANDINGS = {"superseded": 0.3, "deprecated": 0.3, "rejected": 0.4, "proposed": 0.4, "draft": 0.4}
+"""What may stand against a decision, with the confidence that is left."""
+_NO_SUBJECTS = frozenset((*(file.lower() for file in _RULE_FILES), "claude", "agents", "cursor rules"))
 
-_DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})|(\d{2})/(\d{2})/(\d{4})")
-_KEY_VALUE = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)")
-
-
-_WORDS: dict[str, KnowledgeType] = {
-    name: kind
-    for kind, names in {
-        KnowledgeType.DECISION: "decision adr adrs choice choices rfc",
-        KnowledgeType.BUG: "bug gotcha pitfall incident postmortem troubleshooting problem issue fix bugfix workaround "
-        "debugging error root-cause",
-        KnowledgeType.PATTERN: "pattern howto how-to recipe snippet practice best-practice technique method tip rule "
-        "guideline convention playbook runbook workflow procedure",
-        KnowledgeType.BELIEF: "belief principle opinion value preference hypothesis assumption",
-        KnowledgeType.CONCEPT: "concept definition glossary term idea fact insight",
-    }.items()
-    for name in names.split()
+_KINDS: Mapping[KnowledgeType, tuple[str, str]] = {
+    KnowledgeType.DECISION: (
+        "decision adr adrs choice choices rfc",
+        "decision|alternatives|considered options|trade-offs|tradeoffs",
+    ),
+    KnowledgeType.BUG: (
+        "bug gotcha pitfall incident postmortem troubleshooting problem issue fix bugfix workaround debugging error "
+        "root-cause",
+        "symptom|symptoms|root cause|workaround",
+    ),
+    KnowledgeType.PATTERN: (
+        "pattern howto how-to recipe snippet practice best-practice technique method tip rule guideline convention "
+        "playbook runbook workflow procedure",
+        "steps|usage|when to use|how to use|procedure",
+    ),
+    KnowledgeType.BELIEF: ("belief principle opinion value preference hypothesis assumption", ""),
+    KnowledgeType.CONCEPT: ("concept definition glossary term idea fact insight", ""),
 }
-"""What people call a folder, a tag, a type or a category, in the singular."""
-
-MAX_SENTENCE_CHARS = 300
-"""So much of a title or sentence is looked at."""
+"""What people call a folder, a tag, a type or a category, in the singular; and a section that only such a note has."""
+_WORDS = {word: kind for kind, (words, _) in _KINDS.items() for word in words.split()}
+_HEADINGS = {heading: kind for kind, (_, headings) in _KINDS.items() for heading in headings.split("|")}
 _TITLES = re.compile(
     r"(?P<decision>\b(?:we (?:chose|choose|decided|picked|use)|why we|decision|instead of|rather than|chosen)\b|"
     r"\bvs\.? |\w+ over \w+$)"
@@ -60,15 +64,33 @@ _TITLES = re.compile(
 )
 """How a title reads for each type; if it reads like several, the first one here counts."""
 
-_HEADINGS: Mapping[str, KnowledgeType] = {
-    name: kind
-    for kind, names in {
-        KnowledgeType.BUG: ("symptom", "symptoms", "root cause", "workaround"),
-        KnowledgeType.DECISION: ("decision", "alternatives", "considered options", "trade-offs", "tradeoffs"),
-        KnowledgeType.PATTERN: ("steps", "usage", "when to use", "how to use", "procedure"),
-    }.items()
-    for name in names
-}
+_DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})|(\d{2})/(\d{2})/(\d{4})")
+_LEADING_NUMBER = re.compile(
+    r"^(?:ADR[-\s]?)?(?:\d+(?:\.\d+)*[.:)]|0\d{1,3})\s+(?:[-–—]\s+)?|^ADR[-\s]?\d+\s*[.:-]?\s+", re.IGNORECASE
+)
+"""`2. `, `0002 `, `ADR-2: ` before a title."""
+_ADR_LINE = re.compile(
+    r"^[*\- \t]{0,8}(status|date)(?: of decision)?\*{0,2} {0,2}:\*{0,2}[ \t]{0,8}(.{1,200})",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PLACEHOLDER = re.compile(r"\{(?:(?:short |brief )?title\b|describe |\{title)|\[(?:(?:short|brief) title|describe )|<%",
+                          re.IGNORECASE)  # fmt: skip
+_CHOSEN = re.compile(
+    r"chosen option:?\*{0,2}\s{0,4}[\"“”'`*]{0,4}(.{1,300}?)[\"“”'`*]{0,4}(?:,| because|$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ENTRY = re.compile(r"^[ \t]{0,3}(?:[*+-]|\d{1,3}[.)])[ \t]{1,8}(\S.{0,300})", re.MULTILINE)
+_OBSERVATION = re.compile(r"^[ \t]{0,12}- \[([A-Za-z][\w -]{1,30})\] \S", re.MULTILINE)
+_TASK = re.compile(r"\s*[-*] \[[ xX/-]\] ")
+_LINK_ONLY = re.compile(
+    r"[ \t]{0,12}(?:[-*+]|\d{1,3}\.)?[ \t]{0,8}"
+    r"(?:\[\[[^\[\]]{1,200}\]\]|!?\[[^\[\]]{0,200}\]\([^()]{0,500}\)|<?https?://\S+>?)[\s.,;|]*$"
+)
+_WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]{1,200})(?:\|([^\[\]\n]{1,200}))?\]\]")
+_INLINE_TAG = re.compile(r"`[^`\n]{0,200}`|(?<![\w&/#])#([A-Za-z][\w/-]{1,40})\b")
+_JOURNAL = re.compile(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}(?:\b.*)?|\d{4}-W\d{2}")
+_IMPORT_LINE = re.compile(r"^[ \t]{0,8}@[\w./~-]{1,200}[ \t]{0,8}$", re.MULTILINE)
+_MARKUP = re.compile(r"!?\[\[[^\[\]]{0,200}\]\]|<!--.{0,500}?-->|https?://\S+|[#*_>`|-]+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,138 +135,242 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """A text file taken apart: its frontmatter as texts, its body, and the line on which the body starts."""
+class _Page:
+    """A markdown file: its frontmatter as texts, and its body with the line on which that starts."""
 
     path: str
-    front: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    body: str = ""
-    body_line: int = 1
+    front: Mapping[str, tuple[str, ...]]
+    body: str
+    line: int
 
     def first(self, *keys: str) -> str:
         """Return the first text of the first key that has one, else an empty text."""
         return next((self.front[key][0] for key in keys if self.front.get(key)), "")
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags, given as a list or as one text with commas, without `#`."""
+        given = (*self.front.get("tags", ()), *self.front.get("tag", ()))
+        parts = given if len(given) != 1 else given[0].split(",")
+        return tuple(dict.fromkeys(tag for part in parts if (tag := part.strip().lstrip("#"))))
+
+    @property
     def stem(self) -> str:
         """Name of the file without its ending."""
-        return self.path.rpartition("/")[2].rpartition(".")[0] or self.path.rpartition("/")[2]
+        name = self.path.rpartition("/")[2]
+        return name.rpartition(".")[0] or name
 
 
-def find_files(root: Path, *, exclude: Sequence[str] = ()) -> Iterator[tuple[str, Path] | LeftOut]:
-    """Yield (path, file) of all that may hold notes; the path starts with the name of what is imported, and has `/`.
-
-    What is left out is yielded with the reason. Links are not followed, hidden folders and those of tools and templates
-    not entered, and ignore files are honoured, as in canon. Raises UsageError if `root` is not a file or folder.
-    """
-    if root.is_file():
-        yield f"{root.resolve().parent.name}/{root.name}", root
-        return
-    if not root.is_dir():
-        raise UsageError(f"{root} {'is not a file or folder' if os.path.lexists(root) else 'does not exist'}.")
-    walk = Walk(root=root, suffixes=(*NOTE_ENDINGS, *EXPORT_ENDINGS), max_files=MAX_FILES, named=_NAMED)
-    name = root.resolve().name
-    for path, file in walk.files():
-        if not _TEMPLATES.isdisjoint(path.lower().split("/")[:-1]):
-            continue
-        if Path(file).is_symlink():
-            yield LeftOut(path=f"{name}/{path}", reason="is a link, which is not followed")
-        elif exclude and is_excluded(file, exclude):
-            yield LeftOut(path=f"{name}/{path}", reason="is excluded (capture.exclude_paths)")
-        else:
-            yield f"{name}/{path}", Path(file)
-    if walk.ignored:
-        yield LeftOut(path=name, reason=f"{counted(walk.ignored, 'path')} left out by {', '.join(IGNORE_FILES)}")
-    for problem in (*walk.problems, *walk.left_out):
-        yield LeftOut(path=Path(name, os.path.relpath(problem.path, root)).as_posix(), reason=problem.reason)
+_Section = tuple[int, str, int, str]
+"""The level, heading, line (from 0 in the body) and text of a section; level 0 for what stands above the first."""
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a file. Raises KnowledgeError with the reason if it has none."""
-    limit = MAX_EXPORT_BYTES if file.name.endswith(EXPORT_ENDINGS) else MAX_NOTE_BYTES
-    try:
-        if not file.is_file():
-            raise KnowledgeError("is not an ordinary file")
-        with file.open("rb") as opened:
-            content = opened.read(limit + 1)
-        text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-    except OSError as error:
-        raise KnowledgeError(f"cannot be read ({(error.strerror or 'unknown').lower()})") from error
-    except UnicodeDecodeError:
-        raise KnowledgeError("is not UTF-8 text") from None
-    if len(content) > limit:
-        raise KnowledgeError(f"is larger than {limit:,} bytes")
-    if "\0" in text:
-        raise KnowledgeError("is binary")
-    return text
+def notes_of_page(text: str, *, path: str) -> Iterator[Note | LeftOut]:
+    """Return the notes in a markdown file."""
+    page = _page(plain_line_ends(text.replace("\0", "")), path)
+    name, sections = path.rpartition("/")[2], _sections(page.body)
+    texts = {_unnumbered(heading).lower().strip(" :*"): own for _, heading, _, own in sections}
+    if _PLACEHOLDER.search(page.body) or "template" in re.split(r"[-_ ]", page.stem.lower()):
+        yield LeftOut(path=path, reason="is a template")
+    elif name in _RULE_FILES or name.endswith(".mdc") or "/.cursor/rules/" in f"/{path}":
+        yield from _rules(page, name)
+    elif texts.keys() & {"decision outcome", "considered options"}:
+        yield _adr(page, "MADR", texts)
+    elif "decision" in texts and texts.keys() & {"context", "status", "consequences"}:
+        yield _adr(page, "Nygard", texts)
+    elif why := _no_knowledge(page):
+        yield LeftOut(path=path, reason=why)
+    else:
+        yield from _prose(page, sections)
 
 
-def page_of(text: str, *, path: str) -> Page:
+def _page(text: str, path: str) -> _Page:
     """Split a file. Frontmatter that is not YAML (Cursor's `globs: *.ts`) is read line by line."""
-    text = plain_line_ends(text)
-    if not text.startswith("---\n"):
-        return Page(path=path, body=text)
-    try:
-        parts = split(text)
-    except FrontmatterError:
-        return Page(path=path, body=text)
-    try:
-        front = {key: _texts(node) for key, (_, node) in nodes(parts).items()}
-    except FrontmatterError:
-        pairs = [found for line in parts.frontmatter.split("\n") if (found := _KEY_VALUE.fullmatch(line.rstrip()))]
-        front = {found[1]: (found[2].strip("\"' "),) for found in pairs if found[2].strip()}
-    return Page(path=path, front=front, body=parts.body, body_line=parts.body_line)
+    front: dict[str, tuple[str, ...]] = {}
+    body, line = text, 1
+    if text.startswith("---\n"):
+        try:
+            parts = split(text)
+            body, line = parts.body, parts.body_line
+            pairs = [one.partition(":") for one in parts.frontmatter.split("\n") if re.match(r"[A-Za-z_][\w-]*:", one)]
+            front = {key: (said,) for key, _, value in pairs if (said := value.strip("\"' \t"))}
+            front = {key: _texts(node) for key, (_, node) in nodes(parts).items()}
+        except FrontmatterError:
+            pass
+    kept = body.lstrip("\n")
+    return _Page(path=path, front=front, body=kept, line=line + len(body) - len(kept))
+
+
+def _texts(node: Node) -> tuple[str, ...]:
+    """Return a scalar or a list of scalars as texts; empty for anything deeper."""
+    entries = node.value if node.id == "sequence" else [node]
+    scalars = [one for one in entries if one.id == "scalar" and one.tag != "tag:yaml.org,2002:null"]
+    return tuple(str(one.value) for one in scalars if str(one.value).strip())
+
+
+def _sections(body: str) -> list[_Section]:
+    lines, found = body.split("\n"), headings_of(body)
+    if not found or found[0][2]:
+        found = [(0, "", -1), *found]
+    ends = [*(line for _, _, line in found[1:]), len(lines)]
+    sections = []
+    for (level, heading, line), end in zip(found, ends, strict=True):
+        is_underlined = level and not lines[line].lstrip().startswith("#")
+        sections.append((level, heading, max(line, 0), "\n".join(lines[line + (2 if is_underlined else 1) : end])))
+    return sections
+
+
+def _ideas(page: _Page, sections: Sequence[_Section], *, max_chars: int) -> Iterator[_Section | LeftOut]:
+    """Yield what belongs together: a section with those below it, unless that is too long."""
+    position = 0
+    while position < len(sections):
+        level, heading, line, text = sections[position]
+        position += 1
+        end = next((n for n, one in enumerate(sections) if n >= position and one[0] <= level), len(sections))
+        whole = "\n".join([text, *(f"{'#' * one[0]} {one[1]}\n{one[3]}" for one in sections[position:end])])
+        if level >= 2 and len(whole) <= max_chars:
+            position, text = end, whole
+        if text.strip():
+            is_little = len(_words_only(text)) < _MIN_CHARS
+            little = LeftOut(path=page.path, line=page.line + line, reason=TOO_LITTLE)
+            yield little if is_little else (level, heading, line, text.strip())
+
+
+def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Note | LeftOut:
+    if len(_words_only(" ".join(texts.values()))) < _MIN_CHARS:
+        return LeftOut(path=page.path, reason="is a template: nothing is filled in")
+    lines = {name.lower(): value for name, value in reversed(_ADR_LINE.findall(page.body))}
+    status = page.first("status") or lines.get("status") or texts.get("status", "")
+    standing = next((word for word in _STANDINGS if word in status.lower()), "")
+    # The number is the folder's, and says nothing in the brain.
+    title = _unnumbered(title_of(page.body) or page.first("title") or page.stem.replace("-", " "))
+    considered = next((texts[name] for name in ("considered options", "alternatives", "options") if name in texts), "")
+    chosen = _CHOSEN.search(page.body)
+    taken = _plain(chosen[1]).lower() if chosen else ""
+    entries = [entry for entry in map(_plain, _ENTRY.findall(considered)) if entry]
+    others = [one[:200] for one in entries if not (taken and (one.lower() in taken or taken in one.lower()))]
+    return Note(
+        path=page.path, line=page.line, title=title, kind=KnowledgeType.DECISION,
+        body=f"# {title}\n\n{_readable(body_below_title(page.body))}",
+        reason=f"an architecture decision record ({form}){f', {standing}' if standing else ''}",
+        confidence=_STANDINGS.get(standing, 0.8), quote=texts.get("decision outcome") or texts.get("decision", ""),
+        tags=(*page.tags, standing) if standing else page.tags, alternatives=tuple(others[:8]),
+        created=day_of(page.first("date", "created") or lines.get("date", "")),
+        warning=f"its status is {standing!r}: is it still worth keeping?" if standing else None,
+    )  # fmt: skip
+
+
+def _rules(page: _Page, name: str) -> Iterator[Note | LeftOut]:
+    """Yield rules by their sections: each is what somebody laid down about one matter."""
+    body = _IMPORT_LINE.sub("", page.body)
+    subject = title_of(body) or ""
+    if not subject or subject.lower() in _NO_SUBJECTS:
+        outside = [part for part in page.path.split("/")[:-1] if part not in (".cursor", "rules")]
+        of_project = f"Rules of {outside[-1] if outside else 'the project'}"
+        subject = page.stem.replace("-", " ") if name.endswith(".mdc") else of_project
+    globs = page.first("globs")
+    applies = f"\n\nApplies to files that match `{globs}`." if globs else ""
+    for idea in _ideas(page, _sections(body), max_chars=_MAX_RULES_CHARS):
+        if isinstance(idea, LeftOut):
+            yield idea
+            continue
+        _, heading, line, text = idea
+        if text.startswith(("This file ", "This document ")) and len(text) < 4 * _MIN_CHARS:
+            yield LeftOut(path=page.path, line=page.line + line, reason="only says what the file is for")
+            continue
+        is_named = heading and heading != subject and heading.lower() not in _NO_SUBJECTS
+        yield Note(
+            path=page.path, line=page.line + line, body=_readable(text) + applies, quote=text,
+            title=f"{subject}: {heading}" if is_named else page.first("description") or subject,
+            kind=KnowledgeType.PATTERN, reason=f"a section of the rules in {name}", confidence=0.7, tags=page.tags,
+        )  # fmt: skip
+
+
+def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Note | LeftOut]:
+    title = _unnumbered(page.first("title") or title_of(page.body) or page.stem.replace("_", " "))
+    headings = [heading for _, heading, _, _ in sections if heading]
+    kind, reason = _kind_of(page, title, headings)
+    tags = dict.fromkeys((*page.tags, *filter(None, _INLINE_TAG.findall(page.body))))
+    whole = Note(
+        path=page.path, line=page.line, title=title, body=_readable(page.body), kind=kind, reason=f"a note: {reason}",
+        confidence=0.6, tags=tuple(tags)[:8], created=day_of(page.first("created", "date")),
+    )  # fmt: skip
+    if len(page.body) <= _MAX_PAGE_CHARS or not headings:
+        yield whole
+        return
+    for idea in _ideas(page, sections, max_chars=_MAX_PAGE_CHARS):
+        if isinstance(idea, LeftOut):
+            yield idea
+            continue
+        _, heading, line, text = idea
+        heading = _unnumbered(heading) if heading != title else ""
+        kind, reason = _kind_of(page, heading or title, [name for _, name, _ in headings_of(text)])
+        yield replace(
+            whole, line=page.line + line, title=f"{title}: {heading}" if heading else title, kind=kind,
+            body=_readable(text), reason=f"a section of a long note: {reason}", confidence=0.55,
+        )  # fmt: skip
+
+
+def _no_knowledge(page: _Page) -> str | None:
+    """Return the reason why a page is not proposed, by its form alone."""
+    if len(_words_only(body_below_title(page.body))) < _MIN_CHARS:
+        return TOO_LITTLE
+    if _JOURNAL.fullmatch(page.stem):
+        return "is a page of a journal, by its name"
+    lines = [line for line in page.body.split("\n") if line.strip() and not line.startswith("#")]
+    if sum(bool(_TASK.match(line)) for line in lines) > len(lines) / 2:
+        return "is a list of tasks"
+    if sum(bool(_LINK_ONLY.match(line)) for line in lines) > len(lines) * 0.8:
+        return "is a list of links"
+    return None
+
+
+def _unnumbered(title: str) -> str:
+    return _LEADING_NUMBER.sub("", title).strip() or title
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\[([^\[\]]{0,200})\]\([^()]{0,300}\)", r"\1", text).strip(" *_`\"'“”.")
+
+
+def _readable(text: str) -> str:
+    """Return the text with Obsidian's links as plain words: their targets are not in the brain."""
+    return _WIKI_LINK.sub(lambda found: f"({found[2]})" if found[1] else found[3] or found[2], text).strip()
+
+
+def _words_only(text: str) -> str:
+    """Return a text without links, tags and markup."""
+    return " ".join(_MARKUP.sub(" ", text).split())
 
 
 def day_of(text: str) -> date | None:
     """Return the first date in a text: `2026-03-01`, or `01/03/2026` with the day first."""
     found = _DAY.search(text)
-    if not found:
-        return None
-    year, month, day = (found[1], found[2], found[3]) if found[1] else (found[6], found[5], found[4])
     try:
-        return date(int(year), int(month), int(day))
+        return date(*map(int, found.groups()[:3] if found[1] else found.groups()[:2:-1])) if found else None
     except ValueError:
         return None
 
 
-def listed(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return tags and the like, given as a list or one text with commas, without `#`."""
-    parts = texts if len(texts) != 1 else tuple(texts[0].split(","))
-    return tuple(dict.fromkeys(part.strip().lstrip("#") for part in parts if part.strip().lstrip("#")))
-
-
-def _texts(node: object) -> tuple[str, ...]:
-    """Return a scalar or a list of scalars as texts; empty for anything deeper."""
-    kind, value = getattr(node, "id", ""), getattr(node, "value", None)
-    if kind == "scalar":
-        return (str(value),) if str(value).strip() and getattr(node, "tag", "") != "tag:yaml.org,2002:null" else ()
-    if kind == "sequence" and isinstance(value, list):
-        return tuple(str(entry.value) for entry in value if entry.id == "scalar" and str(entry.value).strip())
-    return ()
-
-
-def kind_of(page: Page, *, title: str, headings: Sequence[str]) -> tuple[KnowledgeType, str]:
+def _kind_of(page: _Page, title: str, headings: Sequence[str]) -> tuple[KnowledgeType, str]:
     """Return the type of a note and the reason for it; defaults to `concept`."""
-    for key in ("type", "category", "kind"):
-        named = named_kind(page.first(key))
-        if named:
-            return named, f"its `{key}` says {page.first(key)}"
-    for tag in listed((*page.front.get("tags", ()), *page.front.get("tag", ()))):
-        if named := named_kind(tag.rpartition("/")[2]):
-            return named, f"tagged #{tag}"
-    for folder in reversed(page.path.split("/")[:-1]):
-        if named := named_kind(folder):
-            return named, f"filed under {folder}/"
+    said = ((page.first(key), f"its `{key}` says {page.first(key)}") for key in ("type", "category", "kind"))
+    tagged = ((tag.rpartition("/")[2], f"tagged #{tag}") for tag in page.tags)
+    observed = Counter(category.lower() for category in _OBSERVATION.findall(page.body)).most_common()
+    about = ((category, f"its observations are of [{category}]") for category, _ in observed)
+    filed = ((folder, f"filed under {folder}/") for folder in reversed(page.path.split("/")[:-1]))
+    for word, reason in (*said, *about, *tagged, *filed):
+        if named := named_kind(word):
+            return named, reason
     for heading in (heading.lower().strip(" :") for heading in headings):
-        if heading in _HEADINGS:
-            return _HEADINGS[heading], f"it has a section {heading!r}"
+        if kind := _HEADINGS.get(heading):
+            return kind, f"it has a section {heading!r}"
     return kind_of_sentence(title)
 
 
 def kind_of_sentence(sentence: str) -> tuple[KnowledgeType, str]:
     """Return the type that a title or a single sentence reads like, and the reason."""
-    found = {one.lastgroup: one[0] for one in _TITLES.finditer(sentence[:MAX_SENTENCE_CHARS])}
+    found = {one.lastgroup: one[0] for one in _TITLES.finditer(sentence[:300])}
     kind = next((kind for kind in _TITLES.groupindex if kind in found), None)
     if kind is None:
         return KnowledgeType.CONCEPT, "no other type fits"

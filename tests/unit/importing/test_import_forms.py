@@ -7,8 +7,7 @@ from datetime import date
 import pytest
 from import_stage import NYGARD, RULES, VAULT
 
-from nugget.importing.notes import LeftOut, Note
-from nugget.importing.pages import notes_of_page
+from nugget.importing.notes import LeftOut, Note, notes_of_page
 
 MADR = """\
 ---
@@ -131,7 +130,7 @@ def test_a_note_of_obsidian_keeps_tags_and_words_and_loses_dead_links() -> None:
 def test_a_note_of_basic_memory_is_of_the_type_that_most_observations_are() -> None:
     (note,) = notes(OBSERVATIONS)
     assert (note.kind, note.title) == ("decision", "Authentication Design")
-    assert note.reason == "a note with observations: its observations are of [decision]"
+    assert note.reason == "a note: its observations are of [decision]"
     assert note.tags[:2] == ("auth", "security")
 
 
