@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 
+from nugget import brain as brains
 from nugget.config import Environment
 from nugget.errors import IndexUnavailable, reason_of
 from nugget.index import SyncResult, Unusable
@@ -28,7 +29,6 @@ from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, FileState, Problem, SourceName, Unit
 from nugget.sources import DocumentSource, ReadDocument
-from nugget.sources import brain as brain_source
 from nugget.sources.nugget_store import NuggetUnits
 from nugget.text import estimate_tokens, printable
 
@@ -175,25 +175,19 @@ def _install(fresh: sqlite3.Connection, file: Path) -> None:
         target.execute("PRAGMA journal_mode = WAL")
 
 
-def _changes(brain: Path, connection: sqlite3.Connection) -> brain_source.Changes:
+def _changes(brain: Path, connection: sqlite3.Connection) -> brains.Changes:
     """Return which files differ from what the index has seen."""
-
-    def known(paths: Sequence[str] | None) -> dict[str, FileState]:
-        return stored.file_states(connection, _BRAIN, paths)
-
-    return brain_source.changes(brain, known, stored.meta(connection, "brain_state"))
+    return brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
 
 
 def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = None) -> SyncResult:
     """Write what changed in one transaction, then embed what has no vectors."""
     changes = _changes(run.brain, connection)
     result = SyncResult(rebuilt=rebuilt, without_vectors=run.unavailable)
-    if changes or rebuilt or changes.state != stored.meta(connection, "brain_state"):
+    if changes or rebuilt:
         with write_transaction(connection):
-            if changes or rebuilt:
-                result = _apply(run, connection, changes, result)
-                stored.put_statistics(connection, everything=bool(rebuilt))
-            stored.put_meta(connection, brain_state=changes.state)
+            result = _apply(run, connection, changes, result)
+            stored.put_statistics(connection, everything=bool(rebuilt))
     if run.embedder:
         cache_folder = run.folder / "embeddings"
         vectors = embed_missing(connection, embedder=run.embedder, cache_folder=cache_folder, progress=run.progress)
@@ -205,7 +199,7 @@ def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = 
     )  # fmt: skip
 
 
-def _apply(run: _Sync, connection: sqlite3.Connection, changes: brain_source.Changes, result: SyncResult) -> SyncResult:
+def _apply(run: _Sync, connection: sqlite3.Connection, changes: brains.Changes, result: SyncResult) -> SyncResult:
     """Take out what the changed files held, then put in what they hold now."""
     before = stored.file_states(connection, _BRAIN, [*changes.modified, *changes.removed])
     released = [state.unit_id for state in before.values() if state.unit_id]
@@ -233,8 +227,7 @@ def _apply(run: _Sync, connection: sqlite3.Connection, changes: brain_source.Cha
 
 def _put_file(run: _Sync, connection: sqlite3.Connection, path: str) -> FileState:
     """Read a file and write it with its unit. Of several files with one id, the path that sorts first has it."""
-    file = brain_source.read(run.brain, path)
-    state, unit = file.state, file.unit
+    state, unit = brains.read_state(run.brain, path)
     try:
         chunks = chunks_of(unit, run.embedder.count_tokens if run.embedder else estimate_tokens) if unit else ()
     except Exception as error:  # whatever one file does to the parser, the others are indexed

@@ -12,7 +12,7 @@ from nugget.infra.git.changing import (
 )
 from nugget.infra.git.process import environment, run
 from nugget.infra.git.reading import (
-    EMPTY_TREE, Branch, Change, State, branches, changed_between, changes, checkouts, commit_before,
+    EMPTY_TREE, Branch, Change, State, branches, changes, checkouts, commit_before,
     committed_between, committed_in, current_branch, diff, files_at, git_dir, has_commit_with, head, is_repository,
     last_commit_days, lock_files, merge_base, read_blob, read_objects, resolve, state, top_folder, unmerged_files,
     unsettled, versions_of,

@@ -27,15 +27,10 @@ _RAW = ("--raw", "-z", "--no-renames", "--no-abbrev", "--root")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The commit of a checkout (None before the first) and the paths under `domains/` that differ from it.
-
-    `unwatched` are paths that git does not look into: ignored files, ignored folders and nested repositories (with a
-    `/` at the end).
-    """
+    """The commit of a checkout (None before the first) and the paths under `domains/` that differ from it."""
 
     head: str | None
     dirty: tuple[str, ...]
-    unwatched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,29 +137,19 @@ def checkouts(repo: Path) -> list[Path]:
 
 def state(repo: Path) -> State:
     """Return the commit and the uncommitted paths under `domains/`, from one `git status` that takes no lock."""
-    output = run(
-        repo, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames",
-        "--ignored=matching", "--", "domains",
-    )  # fmt: skip
+    options = ("--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
+    output = run(repo, "status", *options, "--", "domains")
     commit: str | None = None
     dirty: list[str] = []
-    unwatched: list[str] = []
     for record in output.split(b"\0"):
         kind = record[:1]
         if record.startswith(b"# branch.oid "):
             named = record[13:].decode()
             commit = None if named == "(initial)" else named
-        elif kind in b"1u?!" and record:
-            fields_before_path = {b"1": 8, b"u": 10, b"?": 1, b"!": 1}[kind]
+        elif fields_before_path := {b"1": 8, b"u": 10, b"?": 1}.get(kind):
             path = os.fsdecode(record.split(b" ", fields_before_path)[fields_before_path])
-            (unwatched if kind == b"!" or path.endswith("/") else dirty).append(path)
-    return State(head=commit, dirty=tuple(dirty), unwatched=tuple(unwatched))
-
-
-def changed_between(repo: Path, old: str, new: str) -> list[str] | None:
-    """Return the paths under `domains/` that differ between two commits; None if either is unknown here."""
-    done = start(repo, ("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", "domains"))
-    return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path] if done.returncode == 0 else None
+            dirty += [] if path.endswith("/") else [path]  # a repository of its own
+    return State(head=commit, dirty=tuple(dirty))
 
 
 def changes(repo: Path, old: str, new: str) -> list[Change]:

@@ -76,15 +76,6 @@ def test_state_lists_modified_untracked_removed_and_odd_paths(repo: Path) -> Non
     assert sorted(found.dirty) == ["domains/coding/bugs/un\nusual ü.md", "domains/coding/patterns/retry.md"]
 
 
-def test_changed_between_names_paths_or_says_it_cannot_know(repo: Path) -> None:
-    old = git.head(repo)
-    write(repo, "domains/coding/bugs/b.md", "# b\n")
-    new = commit(repo, ["domains/coding/bugs/b.md"], "b")
-    assert old and new
-    assert git.changed_between(repo, old, new) == ["domains/coding/bugs/b.md"]
-    assert git.changed_between(repo, "0" * 39 + "1", new) is None
-
-
 @pytest.mark.proves("CAPTURE-UNTOUCHED")
 def test_a_branch_is_made_without_touching_checkout_index_or_hooks(repo: Path) -> None:
     hook = repo / ".git/hooks/reference-transaction"
