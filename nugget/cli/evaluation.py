@@ -95,7 +95,7 @@ def queries(
     chosen = [
         one
         for one in found.askings
-        if not (zero or weak) or (zero and one.is_zero) or (weak and one.weak and not one.is_zero)
+        if not (zero or weak) or (zero and not one.units) or (weak and one.weak and one.units)
     ][:limit]
     if as_json:
         print_json(report_json(found, chosen))

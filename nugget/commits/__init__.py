@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _REASONS = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.WORKAROUND, NuggetType.CAVEAT)
 _MAX_HASHED = 20
 _MAX_PROMPT = 4000
-_ALWAYS_PARSED = 20
+_ALWAYS_LOOKED_AT = 20
 _SLACK_S = 2.0
 """A transcript that much newer than what the store has of it has grown since."""
 
@@ -138,59 +138,46 @@ def _moment(record: SessionRecord) -> datetime:
 
 def _read_stored(files: Iterable[Path], named: set[str], options: CommitOptions) -> Iterator[SessionRecord]:
     """Return what the store has of sessions in which one of the paths occurs: most files need not be parsed."""
-    parsed = 0
-    for file in files:
-        if parsed >= _ALWAYS_PARSED and time.process_time() >= options.until:
+    for number, file in enumerate(files):
+        if number >= _ALWAYS_LOOKED_AT and time.process_time() >= options.until:
             return
         with suppress(Exception):
-            if _holds(file.read_bytes(), named):
-                parsed += 1
+            if _holds(file, named):
                 yield provenance.read_session_file(file)[0]
 
 
-def _holds(content: bytes, names: Iterable[str]) -> bool:
-    """Return whether JSON holds one of the names, in either way that it can be written there."""
-    forms = (json.dumps(name, ensure_ascii=ascii_only)[1:-1] for name in names for ascii_only in (True, False))
+def _holds(file: Path, names: Iterable[str]) -> bool:
+    """Return whether a file of JSON holds one of the names, in either way that it can be written there."""
+    content = file.read_bytes()
+    forms = (json.dumps(name, ensure_ascii=is_ascii)[1:-1] for name in names for is_ascii in (True, False))
     return any(form.encode("utf-8", "replace") in content for form in forms)
 
 
 def _read_transcripts(
     files: Iterable[SessionFile], workspace: Workspace, named: set[str], settings: Settings, options: CommitOptions
 ) -> Iterator[SessionRecord]:
-    roots: list[Workspace] = []
+    from nugget.extraction.file_changes import file_touches
+    from nugget.extraction.places import Places
+    from nugget.sources.sessions import read_any
+
+    roots = [workspace, *(replace(workspace, root=folder) for folder in git.checkouts(workspace.root))]
     names = {name.rpartition("/")[2] for name in named}
     parsed = 0
     for file in files:
         if parsed and time.process_time() >= options.until:
             return
-        if file.size > options.max_bytes or not _mentions(file, names):
-            continue
-        from nugget.extraction.file_changes import file_touches
-        from nugget.extraction.places import Places
-        from nugget.sources.sessions import read_any
-
-        parsed += 1
         with suppress(Exception):  # a transcript of any shape must not cost a person the message of a commit
+            is_plain = file.path.is_file() and not file.is_shared and file.path.suffix != ".zst"
+            if file.size > options.max_bytes or (is_plain and not _holds(file.path, names)):
+                continue
+            parsed += 1
             session = read_any(file)
-            checkouts = git.checkouts(workspace.root) if not roots else []
-            roots = roots or [workspace, *(replace(workspace, root=folder) for folder in checkouts)]
-            folders = [folder for folder in (session.cwd, *session.folders) if folder]
-            places = [(root, folder) for root in roots for folder in folders]
-            is_here = any(Path(folder) == root.root or relative_path(root, folder) for root, folder in places)
+            places = [(root, place) for root in roots for place in (session.cwd, *session.folders) if place]
+            is_here = any(Path(place) == root.root or relative_path(root, place) for root, place in places)
             if is_here and not is_excluded_project(session, settings=settings):
                 excluded = settings.capture.exclude_paths
                 touched = file_touches(session, Places(session=session, roots=roots, excluded=excluded))
                 yield _record(session, roots, touched.touches)
-
-
-def _mentions(file: SessionFile, names: set[str]) -> bool:
-    """Return whether a transcript names one of the files at all, so that it is worth being parsed."""
-    if file.is_shared or not file.path.is_file() or file.path.suffix == ".zst":
-        return True
-    try:
-        return _holds(file.path.read_bytes(), names)
-    except OSError:
-        return False
 
 
 def _record(session: Session, roots: Sequence[Workspace], touches: Sequence[FileTouch]) -> SessionRecord:
@@ -225,11 +212,8 @@ def _held(repo: Path, staged: Sequence[StagedFile]) -> dict[str, frozenset[str]]
     files = [file for file in staged if file.status != "A" and file.added and has_lines(file)]
     plain = [file for file in files if "\n" not in (file.previous or file.path)]
     contents = git.read_objects(repo, [f"HEAD:{file.previous or file.path}" for file in plain])
-    return {
-        file.path: frozenset(line.strip() for line in content.decode("utf-8", "replace").splitlines())
-        for file, content in zip(plain, contents, strict=True)
-        if content is not None
-    }
+    lines = [(content or b"").decode("utf-8", "replace").splitlines() for content in contents]
+    return {file.path: frozenset(map(str.strip, its)) for file, its in zip(plain, lines, strict=True)}
 
 
 def _matched(
@@ -242,12 +226,11 @@ def _matched(
     explained = {touch.path for record in found.values() for touch in record.touches}
     left = [file for file in staged if file.path not in explained and not (has_lines(file) and file.added)]
     for file in left[:_MAX_HASHED]:
-        is_gone = file.status == "D"
-        content = b"" if is_gone else staged_content(repo, file.path, variables=variables) or b""
-        hashed = content_hash(content)
+        content = None if file.status == "D" else staged_content(repo, file.path, variables=variables) or b""
+        hashed = None if content is None else content_hash(content)
         for record in records:
-            touches = [touch for touch in record.touches if touch.path in (file.path, file.previous)]
-            if any(one.action is TouchAction.DELETED if is_gone else one.after_hash == hashed for one in touches):
+            own = [touch for touch in record.touches if touch.path in (file.path, file.previous)]
+            if any(one.after_hash == hashed and (hashed or one.action is TouchAction.DELETED) for one in own):
                 found.setdefault(record.session, record)
     return list(found.values())
 
@@ -274,8 +257,8 @@ def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> 
         for nugget in (one for record in matched for one in record.nuggets if one.type is kind):
             if nugget.scope.path in paths:
                 label = f"{kind.capitalize()}: "
-                said = nugget.summary.removeprefix(label)  # a summary may begin with its type already
-                found[f"{label}{messages.sentence(said)}"] = None
+                text = nugget.summary.removeprefix(label)  # a summary may begin with its type already
+                found[f"{label}{messages.sentence(text)}"] = None
     return list(found)
 
 

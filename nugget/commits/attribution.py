@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -86,16 +86,17 @@ class Attribution:
 
 
 def attribute(
-    staged: Sequence[StagedFile],
-    records: Iterable[SessionRecord],
-    *,
-    held: Mapping[str, Collection[str]] | None = None,
+    staged: Sequence[StagedFile], records: Iterable[SessionRecord], *, held: Mapping[str, frozenset[str]] | None = None
 ) -> Attribution:
     """Attribute the staged lines by the sessions `records`, newest first.
 
     `held` are the lines, without space at their ends, that each staged path has in HEAD.
     """
-    writers = _writers(records)
+    writers: dict[str, dict[str, SessionRecord]] = {}  # path -> line hash -> the session that wrote it
+    for record in records:
+        for touch in record.touches:
+            lines = writers.setdefault(touch.path, {})
+            lines |= {hashed: record for hashed in touch.line_hashes if hashed not in lines}
     moved = Counter(bare for file in staged for line in file.removed if (bare := line.strip()))
     agents: Counter[str] = Counter()
     sessions: Counter[str] = Counter()
@@ -103,11 +104,10 @@ def attribute(
     for file in staged:
         if not has_lines(file):
             continue
-        repeated = (held or {}).get(file.path, ())
         known = [writers[path] for path in (file.path, file.previous) if path in writers]
         for line in file.added:
             bare = line.strip()
-            if not counts(bare):
+            if not any(letter.isalnum() for letter in bare):
                 continue
             if moved[bare] > 0:
                 moved[bare] -= 1
@@ -115,7 +115,7 @@ def attribute(
             hashed = line_hash(bare)
             writer = next((lines[hashed] for lines in known if hashed in lines), None)
             if writer is None:
-                human += bare not in repeated
+                human += bare not in (held or {}).get(file.path, ())
             else:
                 agents[writer.agent] += 1
                 sessions[writer.session] += 1
@@ -125,22 +125,6 @@ def attribute(
 def has_lines(file: StagedFile) -> bool:
     """Return whether a file has lines that somebody writes."""
     return not file.is_binary and file.mode != SUBMODULE and PurePosixPath(file.path).name not in LOCK_FILES
-
-
-def counts(line: str) -> bool:
-    """Return whether a line says something: it has a letter or a digit."""
-    return any(letter.isalnum() for letter in line)
-
-
-def _writers(records: Iterable[SessionRecord]) -> dict[str, dict[str, SessionRecord]]:
-    """Path -> line hash -> the session that wrote it; the first in `records` counts."""
-    writers: dict[str, dict[str, SessionRecord]] = {}
-    for record in records:
-        for touch in record.touches:
-            lines = writers.setdefault(touch.path, {})
-            for hashed in touch.line_hashes:
-                lines.setdefault(hashed, record)
-    return writers
 
 
 def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> tuple[StagedFile, ...]:

@@ -41,7 +41,7 @@ _KINDS = {
     "ci": r"^\.github/(?:workflows|actions)/|^\.circleci/|^\.buildkite/|(?:^|/)Jenkinsfile"
     r"|^\.?(?:gitlab-ci|travis|appveyor|azure-pipelines|cloudbuild|drone|woodpecker)[^/]*\.ya?ml$",
     "test": r"(?:^|/)(?:tests?|__tests__|specs?|testdata|fixtures|e2e)/|(?:^|/)(?:test_[^/]*|conftest\.py)$"
-    r"|[._-](?:test|tests|spec)\.[a-z]+$|_test\.[a-z]+$|Tests?\.(?:java|kt|cs|swift)$",
+    r"|[._-](?:tests?|spec)\.[a-z]+$|Tests?\.(?:java|kt|cs|swift)$",
     "build": r"(?:^|/)(?:package\.json|pyproject\.toml|setup\.(?:py|cfg)|requirements[^/]*\.(?:txt|in)"
     r"|(?:GNU)?[Mm]akefile|CMakeLists\.txt|[^/]*\.cmake|go\.mod|Cargo\.toml|Gemfile|composer\.json|pom\.xml"
     r"|(?:build|settings)\.gradle(?:\.kts)?|Dockerfile[^/]*|[^/]*\.Dockerfile|docker-compose[^/]*|meson\.build|BUILD(?:\.bazel)?|WORKSPACE"
@@ -62,23 +62,7 @@ _REQUESTS = {
 }
 """Requests by the type of change that they ask for, the first that fits."""
 _CONVENTIONAL = re.compile(r"^(?P<type>[a-z]{2,10})(?:\((?P<scope>[^)]{1,40})\))?!?:\s+(?P<subject>.+)$")
-_POLITE = re.compile(
-    r"^(?:(?:please|pls|now|ok(?:ay)?|so|then|next|also|and|hi|hello|hey|thanks|great|alright)\b[,.!:]*\s+|"
-    r"(?:can|could|would|will) you (?:please )?|"
-    r"(?:i(?:'d| would) like (?:you )?to|i (?:do |really )*(?:want|need) (?:you )?to|"
-    r"we (?:need|want|have|should|ought) (?:to )?|"
-    r"let(?:'s| us)|you should|help me(?: to)?|go ahead and|try to|make sure (?:that )?(?:you )?(?:to )?)\s+)+",
-    re.I,
-)
-_NO_REQUEST = re.compile(
-    r"^(?:yes|no|continue|go on|do it|proceed|commit|push|looks good|perfect|thanks?|thank you|sure)\b", re.I
-)
-_QUESTION = re.compile(
-    r"^(?:why|what|how|where|when|who|which|is|are|does|do|did|should|was|were|has|have)\b|\?$", re.I
-)
-_PLAN = re.compile(r"^implement the following plan:?\s*(?:#+\s*(?:plan:?\s*)?)?(?P<title>[^#\n]+)", re.I)
-"""How a client hands over a plan that was agreed on, by its title."""
-_UNSAYABLE = re.compile(r"https?://\S+|[`\"]{3}|[\x00-\x1f\x7f]")
+_UNSAYABLE = re.compile(r"https?://\S+|[`\"]{3}|\x1b\[[\d;]*m|[\x00-\x09\x0b-\x1f\x7f]")
 
 MAX_DIFF_CHARS = 24_000
 _MAX_FILE_CHARS = 6_000
@@ -164,21 +148,13 @@ def common_scope(staged: Sequence[StagedFile]) -> str:
 
 
 def subject_of(intent: str) -> str:
-    """Return a prompt as a subject: its first sentence without politeness; empty if it is not a request."""
-    if plan := _PLAN.match(intent.strip()):
-        intent = plan["title"]
-    lines = [line.strip(" \t-*>#") for line in re.split(r"\s#{1,6}\s", intent.strip())[0].splitlines()]
-    text = next((line for line in lines if line), "")
-    text = " ".join(_UNSAYABLE.sub(" ", text).split())
-    if found := _CONVENTIONAL.match(text):
-        return text if found["type"] in TYPES else found["subject"]
-    if _NO_REQUEST.match(text):
-        return ""
-    text = re.split(r"(?<=[a-z0-9)\]\"'])[.!?](?:\s|$)", text, maxsplit=1)[0]
-    request = _POLITE.sub("", text)
-    if request == text and _QUESTION.search(text):
-        return ""
-    request = request.rstrip(" .,;:!?…")
+    """Return a prompt as a subject: what it asks for in its first sentence; empty if it is not a request."""
+    from nugget.extraction.reasons import aim_of
+
+    text = re.sub(r"\s(#{1,6}\s)", r"\n\1", _UNSAYABLE.sub(" ", intent.strip()))  # a plan's title on a line of its own
+    if found := _CONVENTIONAL.match(text.partition("\n")[0]):
+        return found[0] if found["type"] in TYPES else found["subject"]
+    request = re.split(r"(?<=[a-z0-9)\]\"'])[.!?](?:\s|$)", aim_of(text), maxsplit=1)[0].rstrip(" .,;:!?…")
     words = request.split()
     if len(words) < 2 or len(request) > 300:
         return ""
@@ -189,12 +165,11 @@ def described(staged: Sequence[StagedFile]) -> str:
     """Return a subject made of the changed files alone."""
     verbs = {_verb(file) for file in staged}
     verb = verbs.pop() if len(verbs) == 1 else "update"
-    names = [_name(file.path) for file in staged]
-    if len(staged) == 1:
-        previous = staged[0].previous or ""
-        return f"rename {_name(previous)} to {names[0]}" if verb == "rename" else f"{verb} {names[0]}"
-    if len(staged) == 2:
-        return f"{verb} {names[0]} and {names[1]}"
+    names = [_printable(PurePosixPath(file.path).name) for file in staged]
+    if len(staged) == 1 and verb == "rename":
+        names = [f"{_printable(PurePosixPath(staged[0].previous or '').name)} to {names[0]}"]
+    if len(staged) <= 2:
+        return f"{verb} {' and '.join(names)}"
     folders = {file.path.partition("/")[0] if "/" in file.path else "" for file in staged}
     place = f" in {_printable(folders.pop())}" if len(folders) == 1 and "" not in folders else ""
     return f"{verb} {counted(len(staged), 'file')}{place}"
@@ -217,8 +192,14 @@ def trailers(
 
 def rendered(made: MessageDraft, ends: Sequence[tuple[str, str]] = ()) -> str:
     """Return the whole message, wrapped at 72 characters, with a line end."""
-    parts = [made.header]
-    parts += ["\n".join(wrapped for line in part.splitlines() for wrapped in _wrapped(line)) for part in made.body]
+
+    def wrapped(line: str) -> str:
+        indent = "  " if line.startswith("- ") else ""
+        return textwrap.fill(
+            line, HEADER_CHARS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+
+    parts = [made.header, *("\n".join(map(wrapped, part.splitlines())) for part in made.body)]
     if ends:
         parts.append("\n".join(f"{key}: {value}" for key, value in ends))
     return "\n\n".join(part for part in parts if part.strip()) + "\n"
@@ -238,13 +219,6 @@ def sentence(text: str) -> str:
     """Return the text as a sentence of a body."""
     line = cut(text, 300)
     return line[:1].upper() + line[1:] + ("" if line.endswith((".", "!", "?", "…", ":")) else ".")
-
-
-def _wrapped(line: str) -> list[str]:
-    indent = "  " if line.startswith("- ") else ""
-    return textwrap.wrap(
-        line, HEADER_CHARS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    ) or [""]
 
 
 def _listed(staged: Sequence[StagedFile]) -> list[str]:
@@ -273,10 +247,6 @@ def _verb(file: StagedFile) -> str:
 def _is_name(word: str) -> bool:
     """Return whether a word keeps its capital: `README`, `OAuth2`, `I`, but not `Add`."""
     return any(letter.isupper() or letter.isdigit() for letter in word[1:]) or not word[1:].isalpha()
-
-
-def _name(path: str) -> str:
-    return _printable(PurePosixPath(path).name)
 
 
 def _printable(path: str) -> str:
@@ -320,17 +290,12 @@ def worded(
 def _diff(staged: Sequence[StagedFile]) -> str:
     """Return the changed lines of each file, as many as fit."""
     parts = []
-    left = MAX_DIFF_CHARS
     for file in staged:
         lines = [f"- {line}" for line in file.removed] + [f"+ {line}" for line in file.added] if has_lines(file) else []
-        text = f"=== {file.status} {file.path}\n" + "\n".join(lines)
-        text = text if len(text) <= _MAX_FILE_CHARS else f"{text[:_MAX_FILE_CHARS]}\n… (more)"
-        parts.append(text[: max(0, left)])
-        left -= len(text)
-        if left <= 0:
-            parts.append("… (more files)")
-            break
-    return "\n".join(parts)
+        text = "\n".join([f"=== {file.status} {file.path}", *lines])
+        parts.append(text if len(text) <= _MAX_FILE_CHARS else f"{text[:_MAX_FILE_CHARS]}\n… (more)")
+    whole = "\n".join(parts)
+    return whole if len(whole) <= MAX_DIFF_CHARS else f"{whole[:MAX_DIFF_CHARS]}\n… (more files)"
 
 
 def _paragraph(text: str) -> str:

@@ -144,18 +144,16 @@ def evaluate(
     found, outcomes = list(problems), list[QuestionResult]()
     for question in questions:
         expected = list(zip(question.expect, question.lines, strict=True))
-        left = [(unit_id, line) for unit_id, line in expected if unit_id in known or unit_id not in forgotten]
-        for unit_id, line in expected:
-            if unit_id not in known:
-                is_forgotten = unit_id in forgotten
+        absent = [(unit_id, line) for unit_id, line in expected if unit_id not in known]
+        for unit_id, line in absent:
+            reason, severity = f"the brain has no unit {unit_id}", Severity.ERROR
+            if unit_id in forgotten:
                 reason = f"expects {unit_id}, which was forgotten; take it out, or name another unit"
-                found.append(Problem(
-                    path=question.path, line=line, severity=Severity.WARNING if is_forgotten else Severity.ERROR,
-                    reason=reason if is_forgotten else f"the brain has no unit {unit_id}",
-                ))  # fmt: skip
-        if all(unit_id in known for unit_id, _ in left) and (left or not expected):
-            asked = replace(question, expect=tuple(id_ for id_, _ in left), lines=tuple(line for _, line in left))
-            outcomes.append(_outcome(asked, pipeline))
+                severity = Severity.WARNING
+            found.append(Problem(path=question.path, line=line, severity=severity, reason=reason))
+        left = tuple(unit_id for unit_id, _ in expected if unit_id in known)
+        if all(unit_id in forgotten for unit_id, _ in absent) and (left or not expected):
+            outcomes.append(_outcome(replace(question, expect=left, lines=()), pipeline))
     return Run(
         time=pipeline.now, model=pipeline.embedder.model if pipeline.embedder else None, outcomes=tuple(outcomes),
         ranking=pipeline.reranker.name if pipeline.reranker else pipeline.profile.ranking, problems=tuple(found),

@@ -37,18 +37,13 @@ class Asking:
     weak: bool
     used: tuple[str, ...] = ()
 
-    @property
-    def is_zero(self) -> bool:
-        """Return whether nothing came back."""
-        return not self.units
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The query log of a brain, summed up. Times in ms; `returned` of `units` were ever part of an answer.
 
     `sources` tells of each source in how many answers it had a part, and how many results it gave.
-    `zero` and `weak` count questions asked, not different ones; `cited_in` counts those whose answer was used.
+    `zero` and `weak` count questions asked, not different ones; `used_in` counts those whose answer was used.
     """
 
     asked: int
@@ -77,42 +72,39 @@ def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[
             answers, results = sources.get(source, (0, 0))
             sources[source] = (answers + 1, results + count)
     times = sorted(entry.duration_ms for entry in entries)
-    most_asked = sorted(groups.values(), key=lambda group: (-len(group), -group[-1].time.timestamp()))
+    p50, p95 = (times[max(math.ceil(share * len(times)) - 1, 0)] if times else None for share in (0.5, 0.95))
+    askings = [
+        Asking(
+            text=" ".join(group[-1].text.split()), times=len(group), last=group[-1].time, units=group[-1].units,
+            weak=group[-1].weak, used=tuple(dict.fromkeys(unit for one in group for unit in used.get(one.id, ()))),
+        )
+        for group in groups.values()
+    ]  # fmt: skip
     return Report(
-        asked=len(entries), faces=Counter(entry.face for entry in entries),
-        zero=sum(not entry.units for entry in entries),
+        asked=len(entries), faces=Counter(entry.face for entry in entries), p50_ms=p50, p95_ms=p95,
+        zero=sum(not entry.units for entry in entries), units=len(unit_ids),
         weak=sum(entry.weak and bool(entry.units) for entry in entries),
-        p50_ms=_percentile(times, 0.50), p95_ms=_percentile(times, 0.95), units=len(unit_ids),
         returned=len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids}),
         used_in=sum(entry.id in used for entry in entries),
         sources=dict(sorted(sources.items(), key=lambda total: (-total[1][0], total[0]))),
-        askings=tuple(
-            Asking(
-                text=" ".join(last.text.split()), times=len(group), last=last.time, units=last.units, weak=last.weak,
-                used=tuple(dict.fromkeys(unit for entry in group for unit in used.get(entry.id, ()))),
-            )
-            for group in most_asked
-            for last in group[-1:]
-        ),
+        askings=tuple(sorted(askings, key=lambda one: (-one.times, -one.last.timestamp()))),
     )  # fmt: skip
 
 
 def report_json(found: Report, askings: Sequence[Asking]) -> dict[str, Any]:
     """Return a report as JSON, with these of its questions."""
+    plain = {name: getattr(found, name) for name in ("asked", "faces", "zero", "weak", "p50_ms", "p95_ms", "used_in")}
     share = round(found.returned / found.units, 4) if found.units else None
     sources = {name: {"answers": answers, "results": results} for name, (answers, results) in found.sources.items()}
-    return {
-        "asked": found.asked, "faces": dict(found.faces), "zero": found.zero, "weak": found.weak,
-        "p50_ms": found.p50_ms, "p95_ms": found.p95_ms,
-        "coverage": {"units": found.units, "returned": found.returned, "share": share},
-        "used_in": found.used_in, "sources": sources,
+    return plain | {
+        "coverage": {"units": found.units, "returned": found.returned, "share": share}, "sources": sources,
         "queries": [
             {
-                "text": asking.text, "times": asking.times, "last": asking.last.isoformat(timespec="seconds"),
-                "weak": asking.weak, "zero": asking.is_zero, "used": list(asking.used),
-                "units": [{"id": unit_id, "score": score} for unit_id, score in asking.units],
+                "text": one.text, "times": one.times, "last": one.last.isoformat(timespec="seconds"),
+                "weak": one.weak, "zero": not one.units, "used": list(one.used),
+                "units": [{"id": unit_id, "score": score} for unit_id, score in one.units],
             }
-            for asking in askings
+            for one in askings
         ],
     }  # fmt: skip
 
@@ -179,11 +171,6 @@ def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str],
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def _percentile(values: Sequence[float], share: float) -> float | None:
-    """Return the nearest-rank percentile of sorted values."""
-    return values[max(math.ceil(share * len(values)) - 1, 0)] if values else None
 
 
 def _is_within(event: Event, scope: str) -> bool:

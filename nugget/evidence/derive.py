@@ -143,7 +143,7 @@ def _derive(connection: sqlite3.Connection, session: LogSession) -> None:
     found = build_incidents(events, edits, _lines_of(connection, first, end))
     _allot_loose_lines(connection, found, begin, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])
-    _derive_notes(connection, ids, first_new=first_new)
+    _derive_notes(connection, ids)
     store.put_session(connection, ids, derived=ids.number)
 
 
@@ -194,54 +194,35 @@ def _incident_row(one: OpenIncident, ids: Ids) -> list[Any]:
     ]  # fmt: skip
 
 
-def _derive_notes(connection: sqlite3.Connection, ids: Ids, *, first_new: int) -> None:
-    first, end = store.id_range(ids.key)
+def _derive_notes(connection: sqlite3.Connection, ids: Ids) -> None:
+    """Write the notes of a session from all its rows; one that was there before keeps its id."""
+    bounds = store.id_range(ids.key)
     wanted: dict[tuple[str, str], tuple[int, bool, int]] = {}
-    for row in store.rows_in(connection, "incidents", first, end, limit=200, newest=True):
+    for row in store.rows_in(connection, "incidents", *bounds, limit=200, newest=True):
         if json.loads(row[11])["severity"] >= 0.3:
             wanted["blocker", shorten(row[5], 300)] = (row[1], row[9] is None, row[0])
-    for row in store.rows_in(connection, "file_edits", first_new, end, where="ok IS NOT 0"):
+    for row in store.rows_in(connection, "file_edits", *bounds, where="ok IS NOT 0"):
         wanted["edit", f"Edited {row[2]} ({row[3]})"] = (row[1], True, row[0])
     said = "(kind = 'command.start' OR (kind = 'prompt' AND coalesce(speaker, 'user') = 'user'))"
-    for row in store.rows_in(connection, "events", first_new, end, where=said):
+    for row in store.rows_in(connection, "events", *bounds, where=said):
         find = notes_of_speech if row[2] == "prompt" else notes_of_command
         for kind, text in find(row[4][:_SPEECH_CHARS]):
             wanted[kind, text] = (row[1], True, row[0])
-    for row in store.rows_in(connection, "command_inputs", first_new, end):
+    for row in store.rows_in(connection, "command_inputs", *bounds):
         for kind, text in notes_of_command(row[2]):
             wanted.setdefault((kind, text), (row[1], True, row[0]))
     listed = "kind = 'tool.start' AND tool = 'TodoWrite'"
-    for row in store.rows_in(connection, "events", first, end, where=listed, limit=1, newest=True):
+    for row in store.rows_in(connection, "events", *bounds, where=listed, limit=1, newest=True):
         for todo in filter(None, map(_LISTED.fullmatch, map(str.strip, row[4].split("\n")))):
             wanted["todo", shorten(todo["text"], 300)] = (row[1], todo["status"] != "completed", row[0])
-    _put_notes(connection, ids, wanted)
-
-
-def _put_notes(connection: sqlite3.Connection, ids: Ids, wanted: dict[tuple[str, str], tuple[int, bool, int]]) -> None:
-    """Add what is new, bring time and state of what is known up to date, and take out what no longer holds.
-
-    That is a blocker without its incident, and an entry gone from the agent's list.
-    """
-    first, end = store.id_range(ids.key)
-    known = {(row[2], row[3]): row[0] for row in store.rows_in(connection, "working_notes", first, end)}
-    rows = []
-    for (kind, text), (ts_ms, is_open, about) in sorted(wanted.items(), key=lambda note: (note[1][0], note[1][2])):
-        if (kind, text) in known:
-            connection.execute(
-                "UPDATE working_notes SET ts_ms = ?, is_open = ?, about = ? WHERE id = ?",
-                (ts_ms, int(is_open), about, known[kind, text]),
-            )
-        else:
-            rows.append([ids.next("working_notes"), ts_ms, kind, text, int(is_open), about])
-    store.put_rows(connection, "working_notes", rows)
-    obsolete = (
-        "SELECT id, type, text FROM working_notes n WHERE id >= ? AND id < ? AND ("
-        "type = 'blocker' AND NOT EXISTS (SELECT 1 FROM incidents WHERE id >= ? AND id < ? AND title = n.text) OR "
-        "type = 'todo' AND EXISTS (SELECT 1 FROM events WHERE id = n.about AND tool = 'TodoWrite'))"
-    )
-    for row_id, kind, text in connection.execute(obsolete, (first, end) * 2).fetchall():
-        if (kind, text) not in wanted:
-            store.remove_rows(connection, "working_notes", row_id, row_id + 1)
+    known = {(row[2], row[3]): row[0] for row in store.rows_in(connection, "working_notes", *bounds)}
+    store.remove_rows(connection, "working_notes", *bounds)
+    ordered = sorted(wanted.items(), key=lambda note: (note[1][0], note[1][2]))
+    rows = [
+        [known.get(key) or ids.next("working_notes"), ts_ms, *key, int(is_open), about]
+        for key, (ts_ms, is_open, about) in ordered
+    ]
+    store.put_rows(connection, "working_notes", sorted(rows))
 
 
 def put_evidence_units(connection: sqlite3.Connection) -> int:

@@ -30,7 +30,7 @@ from nugget.models import Event, EventKind, Evidence, KnowledgeType, Scope, Sess
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
 from nugget.redaction import redact_session
 from nugget.sources.condense import Exchange, exchanges, without_recalled
-from nugget.sources.speakers import passes_on
+from nugget.sources.speakers import PLAN_OPENING, passes_on
 from nugget.text import shorten
 
 INTENT, FILE_INTENT, TUNING, DEPENDENCY = 0.6, 0.7, 0.65, 0.7
@@ -56,7 +56,8 @@ _NO_AIM = phrases.any_of(
 """How a sentence begins that says what to look at or to do now, not what a change is for."""
 _WISHING = phrases.any_of(
     r"^(?:(?:and|so|also|then|now|but|instead|ok(?:ay)?|i think|maybe|perhaps)[, ]+)*(?:let'?s |please "
-    r"|(?:we|you|i)(?:'d| would)? (?:should|need to|want to|have to|like to|like you to|must)(?: also| just)? )"
+    r"|(?:we|you|i)(?:'d| would)? (?:do |really )?(?:should|need to|want to|have to|like to"
+    r"|like you to|must)(?: also| just)? )"
 )
 """How a sentence begins that says what is wanted by more than the verb."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
@@ -191,6 +192,8 @@ def heuristic_nuggets(
 def aim_of(text: str) -> str:
     """Return what a request wants, in one line from its first sentence that says so; empty for chat and questions."""
     prose = cleaned(text)
+    if text.startswith(PLAN_OPENING):
+        return one_line(prose)
     for sentence in _SENTENCE_END.split(prose):
         bare = _WISHING.sub("", sentence)
         if is_wish(sentence) and not _NO_AIM.match(bare) and not sentence.endswith("?"):

@@ -100,7 +100,7 @@ def print_query_report(out: Console, found: Report, askings: Sequence[Asking], *
         out.print(f"   {clean(name)}: {counted(results, 'result')} in {counted(answers, 'answer')}")
     out.print("")
     for asking in askings:
-        mark = " (nothing found)" if asking.is_zero else " (weak)" if asking.weak else ""
+        mark = " (nothing found)" if not asking.units else " (weak)" if asking.weak else ""
         out.print(f"{asking.times:>4} × {shorten(clean(asking.text), _QUESTION_CHARS)}{mark}")
         if asking.units:
             used = f"; used {', '.join(clean(unit) for unit in asking.used)}" if asking.used else ""

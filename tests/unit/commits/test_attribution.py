@@ -163,8 +163,8 @@ def test_the_scope_is_the_common_folder_or_the_file(paths: list[str], expected: 
         ("fix(auth): expire tokens", "fix(auth): expire tokens"),
         ("bitte füge einen Test hinzu", "bitte füge einen Test hinzu"),
         ("支払いの 再試行を追加して", "支払いの 再試行を追加して"),
-        ("look at https://example.com/issue/1 and fix it", "look at and fix it"),
-        ("\x1b[31madd colours\x07 to it", "[31madd colours to it"),
+        ("fix what https://example.com/issue/1 tells of", "fix what tells of"),
+        ("\x1b[31madd colours\x07 to it", "add colours to it"),
     ],
 )
 def test_a_request_becomes_a_subject(said: str, expected: str) -> None:
