@@ -85,14 +85,36 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
-@pytest.fixture
-def brain(tmp_path: Path) -> Path:
-    """A git repository with the 40-odd knowledge units of tests/brain."""
-    folder = tmp_path / "brain"
+@pytest.fixture(scope="session")
+def knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A git repository with the 40-odd knowledge units of tests/brain, to be copied."""
+    folder = tmp_path_factory.mktemp("knowledge") / "brain"
     shutil.copytree(REPOSITORY / "tests" / "brain", folder)
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "Knowledge"]):
+    identity = ["-c", "user.name=Test Person", "-c", "user.email=test@example.invalid"]
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], [*identity, "commit", "-q", "-m", "Knowledge"]):
         subprocess.run(["git", "-C", str(folder), *command], check=True)
     return folder
+
+
+@pytest.fixture
+def brain(knowledge: Path, tmp_path: Path) -> Path:
+    """A copy of the knowledge of tests/brain."""
+    return Path(shutil.copytree(knowledge, tmp_path / "brain"))
+
+
+@pytest.fixture(scope="session")
+def indexed(knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder `.nugget` of such a brain, with its index."""
+    from nugget.config import Settings, read_environment
+    from nugget.index.sync import sync
+    from nugget.infra.embedding import open_embedder
+
+    folder = Path(shutil.copytree(knowledge, tmp_path_factory.mktemp("indexed") / "brain"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUGGET_MODELS", str(REPOSITORY / ".models"))
+        patch.setenv("HOME", str(folder.parent))
+        sync(folder, read_environment(), embedder=open_embedder(Settings(), read_environment()))
+    return folder / ".nugget"
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +129,7 @@ def model() -> Embedder:
 
 
 @pytest.fixture
-def synced(brain: Path, model: Embedder) -> Callable[..., SyncResult]:
+def synced(brain: Path, indexed: Path, model: Embedder) -> Callable[..., SyncResult]:
     """The brain is indexed; a call syncs it again."""
     from nugget.config import read_environment
     from nugget.index.sync import sync
@@ -115,6 +137,7 @@ def synced(brain: Path, model: Embedder) -> Callable[..., SyncResult]:
     def run(**options: bool) -> SyncResult:
         return sync(brain, read_environment(), embedder=model, **options)
 
+    shutil.copytree(indexed, brain / ".nugget")
     run()
     return run
 
