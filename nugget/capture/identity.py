@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nugget.infra import files, git
+from nugget.infra import files, git, github
 from nugget.infra.workspace import normalised_remote
 from nugget.settings_file import YAMLRefused, read_entries
 
@@ -101,7 +101,7 @@ def _first_commit(brain: Path) -> str | None:
 
 def _remote(brain: Path) -> str | None:
     """Return the address of the remote that all its clones share; of one on this machine its real path."""
-    found = git.find_remote(brain) if git.is_repository(brain) else None
+    found = github.find_remote(brain) if git.is_repository(brain) else None
     if found is None:
         return None
     local = found.url.removeprefix("file://")

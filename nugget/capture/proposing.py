@@ -40,7 +40,7 @@ def known_brain(brain: Path, home: Path, similar: Similar) -> KnownBrain:
         return None if content is None else content.decode("utf-8", "replace")
 
     return KnownBrain(
-        files=git.files_at(brain, base, under="domains") if base else {}, read=read, similar=similar,
+        files=git.files_at(brain, base, under=["domains"]) if base else {}, read=read, similar=similar,
         waiting=waiting_units(brain), rejected=ledger.rejections(home, brain=brain_key(brain, home)),
         forgotten=forgotten(brain),
     )  # fmt: skip

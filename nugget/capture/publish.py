@@ -65,7 +65,7 @@ class Published:
 class PublishTarget:
     """Target of a brain's proposals: its remote, and the repository on GitHub behind it."""
 
-    remote: git.Remote
+    remote: github.Remote
     name: str
     token: str
     api_url: str | None
@@ -77,7 +77,7 @@ class PublishTarget:
 
 def find_target(brain: Path, environment: Environment) -> PublishTarget | str:
     """Return where proposals go, or a sentence why they stay local. Makes no network call."""
-    remote = git.find_remote(brain) if git.is_repository(brain) else None
+    remote = github.find_remote(brain) if git.is_repository(brain) else None
     if remote is None:
         return "the brain has no remote"
     name = github.repository_name(remote.url, api_url=environment.github_api_url)
@@ -138,8 +138,8 @@ def publish(
                     sha = _on_remote_base(brain, proposal, tip, target.remote)
                     replacing = before.sha if before and before.sha != sha else None
                     # Refused if somebody works on the remote's branch: what they made of it stands.
-                    git.push(brain, target.remote, sha, branch=proposal.branch, replacing=replacing)
-                done.append(_opened(proposal, repository, found, sha, tip.branch, settings.capture.labels))
+                    github.push(brain, target.remote, sha, branch=proposal.branch, replacing=replacing)
+                done.append(_opened(proposal, repository, found, sha, tip[0], settings.capture.labels))
             except NuggetError as error:
                 failed = before or Publication(branch=proposal.branch, state="failed")
                 done.append(_failed(failed, error))
@@ -207,7 +207,7 @@ def _to_close(brain: Path, home: Path) -> list[tuple[Publication, Sequence[str]]
 
 
 def _close_one(
-    brain: Path, publication: Publication, remote: git.Remote, repository: Repository, ids: Sequence[str]
+    brain: Path, publication: Publication, remote: github.Remote, repository: Repository, ids: Sequence[str]
 ) -> Publication:
     named = ", ".join(f"`{name}`" for name in ids[:MAX_NAMED]) or "Its edits"
     more = f" and {len(ids) - MAX_NAMED} more" if len(ids) > MAX_NAMED else ""
@@ -222,7 +222,7 @@ def _close_one(
         remarks.append(f"without a comment: {error}")
     if publication.sha and pull.state == "closed":
         try:
-            git.delete_remote_branch(brain, remote, publication.branch, expect=publication.sha)
+            github.push(brain, remote, None, branch=publication.branch, replacing=publication.sha)
         except GitError as error:
             remarks.append(f"its branch stays on {remote.name}: {error}")
     reason = pull.state if pull.state == "merged" else "; ".join(["closed", *remarks])
@@ -269,22 +269,22 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
 
     Raises GitError with what stands in the way, and changes nothing then.
     """
-    remote = git.find_remote(brain) if git.is_repository(brain) else None
+    remote = github.find_remote(brain) if git.is_repository(brain) else None
     if remote is None:
         raise GitError("The brain has no remote to pull from.", hint="`git remote add origin URL` gives it one.")
     branch, here = git.ready_branch(brain)
     if github.repository_name(remote.url, api_url=environment.github_api_url) is not None:
         token = github.find_token(environment)
         remote = _with_token(remote, environment, token) if token else remote
-    there = git.remote_head(brain, remote)
+    there = github.default_branch(brain, remote)
     if there is None:
         return None
-    if branch != there.branch:
+    if branch != there:
         raise GitError(
-            f"{branch} is checked out in the brain, not {there.branch}; nothing was pulled.",
-            hint=f"Run `git switch {there.branch}` there first.",
+            f"{branch} is checked out in the brain, not {there}; nothing was pulled.",
+            hint=f"Run `git switch {there}` there first.",
         )
-    tip = git.fetch(brain, remote, there.branch)
+    tip = github.fetch(brain, remote, there)
     if tip == here or git.merge_base(brain, tip, here) == tip:
         return None
     if git.merge_base(brain, tip, here) != here:
@@ -321,16 +321,16 @@ def _failed(publication: Publication, error: NuggetError) -> Publication:
     return replace(publication, state="failed", reason=" ".join(filter(None, [str(error), error.hint])))
 
 
-def _on_remote_base(brain: Path, proposal: ProposalBranch, tip: git.RemoteHead, remote: git.Remote) -> str:
+def _on_remote_base(brain: Path, proposal: ProposalBranch, tip: tuple[str, str], remote: github.Remote) -> str:
     """Return the proposal's commit on top of what the remote has.
 
     Commits of the user that were never pushed are not published with a proposal: its files alone are put on the
     last commit that both sides share, and the local branch follows.
     """
-    shared = git.merge_base(brain, tip.sha, proposal.sha)
+    shared = git.merge_base(brain, tip[1], proposal.sha)
     if shared is None:
         raise GitError(
-            f"The brain and {remote.name}/{tip.branch} have no commit in common.",
+            f"The brain and {remote.name}/{tip[0]} have no commit in common.",
             hint="Look at `git remote -v` in the brain: is it the right repository?",
         )
     if shared == proposal.sha or git.resolve(brain, f"{proposal.sha}^") == shared:
@@ -374,15 +374,15 @@ def _is_here(brain: Path, commit: str | None) -> bool:
     return known is not None and git.merge_base(brain, "HEAD", known) == known
 
 
-def _fetched_tip(brain: Path, remote: git.Remote) -> git.RemoteHead:
-    there = git.remote_head(brain, remote)
+def _fetched_tip(brain: Path, remote: github.Remote) -> tuple[str, str]:
+    there = github.default_branch(brain, remote)
     if there is None:
         branch = git.current_branch(brain) or "main"
         raise GitError(
             f"{remote.name} is empty: there is no branch to propose anything for.",
             hint=f"Run `git push -u {remote.name} {branch}` in the brain, then `nugget capture --publish`.",
         )
-    return git.RemoteHead(branch=there.branch, sha=git.fetch(brain, remote, there.branch))
+    return there, github.fetch(brain, remote, there)
 
 
 def _is_unpublished(proposal: ProposalBranch, known: Mapping[str, Publication]) -> bool:
@@ -392,6 +392,6 @@ def _is_unpublished(proposal: ProposalBranch, known: Mapping[str, Publication]) 
     return publication.state == "open" and publication.sha != proposal.sha
 
 
-def _with_token(remote: git.Remote, environment: Environment, token: str) -> git.Remote:
+def _with_token(remote: github.Remote, environment: Environment, token: str) -> github.Remote:
     trusted = github.may_see_token(remote.url, api_url=environment.github_api_url)
     return replace(remote, token=token) if trusted else remote

@@ -17,7 +17,7 @@ from nugget.cli.install import offer_install, prepare_redaction
 from nugget.cli.terminal import BrainOption, JsonOption, current_folder, open_brain, print_json, progress
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, GitError, UsageError
-from nugget.infra import files, git
+from nugget.infra import files, git, github
 from nugget.models import Severity
 from nugget.render.terminal import console, note
 from nugget.text import clean, counted, printable
@@ -149,7 +149,7 @@ def _is_cloned(url: str, folder: Path) -> bool:
     """Return whether the folder holds a clone of this brain already, as after a clone that was killed."""
     if not is_brain(folder) or not git.is_repository(folder):
         return False
-    remote = git.find_remote(folder)
+    remote = github.find_remote(folder)
     return remote is not None and remote.url == url
 
 
@@ -165,7 +165,7 @@ def _fetch(url: str, folder: Path) -> None:
     shutil.rmtree(beside, ignore_errors=True)  # left by a clone that was killed
     try:
         files.private_folder(beside)
-        git.clone(url, beside / "brain")
+        github.clone(url, beside / "brain")
         if not is_brain(beside / "brain"):
             raise BrainError(f"{printable(url)} is no brain: it has no brain.yaml.", hint="Nothing was kept of it.")
         if folder.is_dir():

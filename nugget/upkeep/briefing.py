@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,12 +109,10 @@ def _known_of(home: Path, workspace: str, session: str | None, now: datetime) ->
     connection = open_read_only(home)
     if connection is None:
         return
-    try:
+    with closing(connection):
         incident = last_incident(connection, workspace, without=session)
         todos = open_todos(connection, workspace, without=session, limit=MOST_TODOS)
         rules = stated_rules(connection, workspace, limit=MOST_RULES, today=now.date())
-    finally:
-        connection.close()
     if incident:
         title, text, failed_in, ts_ms, fixed_by = incident
         day = datetime.fromtimestamp(ts_ms / 1000, tz=UTC).date()
@@ -151,54 +150,45 @@ def _count(home: Path, state: str) -> int:
 
 
 def _of_brain(brain: Path | None, text: str, now: datetime, embedder: Embedder | None) -> list[Hit]:
-    from nugget.index import Index, Unusable
+    from nugget.index import Index
     from nugget.models import SourceName
 
     if brain is None or not (file := brain / ".nugget" / "index.db").is_file():
         return []
-    try:
-        index = Index(file)
-    except Unusable:
-        return []
-    try:
-        return _strongest(index, text, (SourceName.BRAIN,), now, embedder)
-    finally:
-        index.close()
+    return _strongest(lambda: Index(file), text, SourceName.BRAIN, now, embedder)
 
 
 def _of_workspace(home: Path, text: str, folder: Path, now: datetime, embedder: Embedder | None) -> list[Hit]:
     """Nuggets of the code repository that the session works in."""
-    from nugget.index import Unusable, read_home
+    from nugget.index import read_home
     from nugget.index.connection import home_index_file
     from nugget.infra.workspace import find_workspace
     from nugget.models import SourceName
 
     if not home_index_file(home).is_file() or (workspace := find_workspace(folder)) is None:
         return []
-    try:
-        index = read_home(home)
-    except Unusable:
-        return []
-    try:
-        found = _strongest(index, text, (SourceName.PROVENANCE,), now, embedder, most=_MOST_LOOKED_AT)
-    finally:
-        index.close()
+    found = _strongest(lambda: read_home(home), text, SourceName.PROVENANCE, now, embedder, most=_MOST_LOOKED_AT)
     # Nobody has reviewed them: only what the user typed is passed on without being asked for.
     own = [hit for hit in found if hit.unit.scope and hit.unit.scope.repo == workspace.identity]
     return [hit for hit in own if is_typed(hit.unit.evidence)]
 
 
 def _strongest(
-    index: Index, text: str, sources: Sequence[SourceName], now: datetime, embedder: Embedder | None,
+    opened: Callable[[], Index], text: str, source: SourceName, now: datetime, embedder: Embedder | None,
     *, most: int = MOST_HITS,
 ) -> list[Hit]:  # fmt: skip
+    from nugget.index import Unusable
     from nugget.models import Filter, Query
     from nugget.retrieval import retrieve
     from nugget.retrieval.profiles import PROFILES
     from nugget.retrieval.scoring import STANDS_OUT
 
-    query = Query(text=text, filter=Filter(sources=tuple(sources)), limit=most, budget_tokens=most * MAX_RECALL_TOKENS)
-    bundle = retrieve(query, PROFILES["task"], index, embedder=embedder, now=now)
+    query = Query(text=text, filter=Filter(sources=(source,)), limit=most, budget_tokens=most * MAX_RECALL_TOKENS)
+    try:
+        with closing(opened()) as index:
+            bundle = retrieve(query, PROFILES["task"], index, embedder=embedder, now=now)
+    except Unusable:
+        return []
     return [hit for hit in bundle.hits if (hit.relevance or 0.0) >= STANDS_OUT]
 
 
@@ -207,13 +197,10 @@ def _brain_of(environment: Environment, folder: Path) -> Path | None:
     if environment.brain is None:
         if around := brain_around(environment, folder):
             return around
-        try:
+        with suppress(OSError, ValueError, TypeError, StopIteration):
             lines = (environment.home / "config.yaml").read_text("utf-8").splitlines()
             named = next(line for line in lines if line.startswith("brain: "))
             brain = Path(json.loads(named.removeprefix("brain: ")))
-        except (OSError, ValueError, TypeError, StopIteration):
-            pass
-        else:
             return brain if is_brain(brain) else None
     try:
         return find_brain(environment, cwd=None)

@@ -22,7 +22,7 @@ from nugget.errors import IndexUnavailable, NuggetError, reason_of
 from nugget.index import Index
 from nugget.index.connection import find_damage, index_folder
 from nugget.index.sync import pending_changes
-from nugget.infra import files, git
+from nugget.infra import files, git, github
 from nugget.models import Problem, Severity, SourceName
 from nugget.sources import archive
 from nugget.text import ago, counted
@@ -191,7 +191,7 @@ def _publishing_status(brain: Path, home: Path, waiting: set[str]) -> Publishing
     from nugget.capture.publish import publications
 
     try:
-        remote = git.find_remote(brain) if git.is_repository(brain) else None
+        remote = github.find_remote(brain) if git.is_repository(brain) else None
         known = publications(brain, home=home) if remote else {}
     except NuggetError:
         remote = None

@@ -20,7 +20,6 @@ from waiting import PATIENCE_S
 from nugget import evidence
 from nugget.app import Brain
 from nugget.config import load_settings, read_environment
-from nugget.hooks.session import NOTICE
 from nugget.index.connection import open_home
 from nugget.index.sync import sync_provenance
 from nugget.infra import files
@@ -158,13 +157,6 @@ def test_nothing_is_told_unasked_and_nothing_twice(known: Path, home: Path) -> N
     for source in ("compact", "clear"):
         added(hook(start(known, source=source), "--brief"), "SessionStart")
     assert hook(start(known), "--brief", NUGGET_CAPTURING="1").stdout == b""
-
-
-@pytest.mark.proves("BRIEF-START")
-def test_the_brief_comes_with_the_notice_in_one_document(known: Path, home: Path, brain: Path) -> None:
-    (home / "config.yaml").write_text(f"brain: {json.dumps(str(brain))}\n")
-    said = json.loads(hook(start(known), "--brief").stdout)
-    assert said["systemMessage"] == NOTICE and "additionalContext" in said["hookSpecificOutput"]
 
 
 @pytest.mark.proves("RECALL")

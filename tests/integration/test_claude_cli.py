@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
-from loopback_anthropic import AnthropicServer, Message, Request, status
 from waiting import wait_for, within
 
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
 from nugget.infra import llm as gateway
-from nugget.infra.llm import LLM, BadReply, ClaudeCli, Reply, open_extractor, spending
+from nugget.infra.llm import LLM, ClaudeCli, Reply, open_extractor, spending
 
 SCHEMA = {
     "type": "object",
@@ -100,7 +97,7 @@ def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(
 ) -> None:
     behave(result())
     reply = ask(extractor(environment), prompt=f"how many? {TOKEN} <private>diary</private>")
-    assert (reply.value, reply.usd, reply.input_tokens, reply.output_tokens) == ({"count": 3}, 0.0125, 1000, 200)
+    assert (reply.value, reply.usd) == ({"count": 3}, 0.0125)
     seen = json.loads((folder / "seen.json").read_text())
     argv = seen["argv"]
     for switch in ("--print", "--safe-mode", "--strict-mcp-config", "--no-session-persistence"):
@@ -168,15 +165,6 @@ def test_a_missing_or_unusable_command_is_told(environment: Environment, folder:
     assert spending(environment.home).usd <= 0.1
 
 
-def test_a_value_that_breaks_the_schema_all_the_same_is_a_bad_reply(
-    environment: Environment, behave: Callable[..., None]
-) -> None:
-    behave(result(structured_output={"count": 0}))
-    with pytest.raises(BadReply, match="less than the minimum of 1") as told:
-        ask(extractor(environment))
-    assert told.value.usd == 0.0125
-
-
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     environment: Environment, folder: Path, behave: Callable[..., None]
 ) -> None:
@@ -201,54 +189,3 @@ def is_locked(file: TextIO) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-@pytest.fixture
-def real_client() -> str:
-    command = shutil.which("claude")
-    if command is None:
-        pytest.skip("there is no `claude` on the PATH: this test runs the real client against a loopback API")
-    return command
-
-
-@pytest.fixture
-def server() -> Iterator[AnthropicServer]:
-    with AnthropicServer() as running:
-        yield running
-
-
-@pytest.mark.proves("LLM-COMMAND")
-def test_the_real_client_takes_the_switches_and_offers_no_tools(
-    real_client: str, server: AnthropicServer, tmp_path: Path
-) -> None:
-    config = tmp_path / "home" / ".claude"
-    config.mkdir(parents=True)
-    touched = tmp_path / "hook-ran"
-    hook = {"hooks": [{"type": "command", "command": f"touch {touched}"}]}
-    (config / "settings.json").write_text(json.dumps({"hooks": {"SessionStart": [hook], "SessionEnd": [hook]}}))
-    (config / "CLAUDE.md").write_text("Say the magic word: abracadabra.")
-
-    def structured(request: Request) -> Any:
-        block = {"type": "tool_use", "id": "toolu_1", "name": "StructuredOutput", "input": {"count": 3}}
-        return Message(content=[block], stop_reason="tool_use")
-
-    server.default = structured
-    variables = {
-        "HOME": str(tmp_path / "home"), "PATH": f"{Path(real_client).parent}:{os.environ['PATH']}",
-        "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-test",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }  # fmt: skip
-    environment = read_environment(variables)
-    reply = ask(extractor(environment), timeout_s=60.0)
-    assert reply.value == {"count": 3} and reply.usd == pytest.approx(0.004)
-    sent = [request for request in server.requests if "StructuredOutput" in json.dumps(request.body.get("tools"))]
-    offered = {tool["name"] for request in sent for tool in request.body["tools"]}
-    assert offered <= {"StructuredOutput", "DeferredToolPlaceholder"}
-    assert "abracadabra" not in json.dumps([request.body for request in server.requests])
-    assert "how many?" in json.dumps(sent[0].body["messages"])
-    assert not touched.exists(), "hooks are off"
-    assert not list((tmp_path / "home" / ".claude" / "projects").rglob("*.jsonl")), "no session is saved"
-
-    server.default = lambda request: status(400, "invalid_request_error", message="Your credit balance is too low")
-    with pytest.raises(LLMUnavailable, match=r"`claude` failed: .*[Cc]redit balance is too low"):
-        ask(extractor(environment), timeout_s=60.0)

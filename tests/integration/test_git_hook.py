@@ -105,15 +105,6 @@ def test_a_message_of_the_persons_is_never_touched(repo: Path, agent: Agent, tmp
     assert last_message(repo) == "side"
 
 
-@pytest.mark.proves("HOOK-ONLY-EMPTY")
-def test_a_commit_that_no_agent_had_a_part_in_is_left_to_the_person(repo: Path, agent: Agent) -> None:
-    work(agent)
-    change_by_hand(repo, "notes.txt", "mine\n")
-    git(repo, "add", "notes.txt")
-    assert commit(repo).returncode != 0, "git refuses an empty message, as without the hook"
-    assert commit(repo, "-m", "mine").returncode == 0
-
-
 @pytest.mark.proves("HOOK-ANY-COMMIT")
 def test_initial_commits_renames_binaries_detached_heads_and_partial_commits(
     command: Path, tmp_path: Path, isolated_home: Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -18,17 +17,14 @@ from typing import Any
 
 import pytest
 from commands import PATIENT
-from mcp import Client
 from served import REPOSITORY, served
-from test_mcp_server import ask, with_client
 from waiting import PATIENCE_S, wait_for
 
 from nugget.app import Brain
-from nugget.config import EmbeddingSettings, read_environment
+from nugget.config import EmbeddingSettings
 from nugget.infra import server_socket
 from nugget.infra.server_socket import ServerSocket
 from nugget.sources.speakers import MEMORY_TAG
-from nugget.upkeep.trust import trust
 
 PROMPT = "where should user sessions be kept"
 MEANT = "brain:decision/sessions-in-postgres"
@@ -193,24 +189,3 @@ def test_one_server_of_a_home_answers_and_a_dead_ones_place_is_taken(home: Path)
     assert second.start() and ask_patiently({"n": 1}) == {"said": "second"}
     second.stop()
     assert not ServerSocket(home / ("deep/" * 30), answer).start()
-
-
-@pytest.mark.proves("RECALL-RESIDENT")
-def test_the_server_that_a_coding_agent_starts_is_asked_as_well(
-    synced: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[str] = []
-
-    async def talk(client: Client) -> None:
-        await ask(client, "what is known of sessions?")
-        until = time.monotonic() + PATIENCE_S
-        while not found and time.monotonic() < until:
-            said, _ = await asyncio.to_thread(hook, NUGGET_BRAIN=str(synced))
-            found.extend([said] if MEANT in said else [])
-
-    # The client kills a server that does not end within two seconds of its stdin.
-    monkeypatch.setattr("mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT", PATIENCE_S)
-    trust(read_environment(), synced)
-    with_client(talk, cwd=synced, NUGGET_HOME=str(home), NUGGET_EMBEDDING_MODEL=EmbeddingSettings().model)
-    assert found
-    assert not server_socket.socket_file(home).exists()

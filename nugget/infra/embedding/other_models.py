@@ -10,16 +10,14 @@ import math
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import EmbeddingSettings, Environment, expanded
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.infra import files
 from nugget.redaction import redact
-from nugget.text import estimate_tokens, shorten, slugify
+from nugget.text import estimate_tokens, shorten
 
 if TYPE_CHECKING:
     import httpx
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CPU: dict[str, Any] = {"threads": 1, "providers": ["CPUExecutionProvider"]}
-_TRY_AGAIN_AFTER_S = 600
-"""How long a hub that could not be reached is left alone: fastembed waits 39 s before it gives up."""
 _DEFAULTS = {
     "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
     "voyage": ("https://api.voyageai.com/v1", "VOYAGE_API_KEY"),
@@ -64,37 +60,29 @@ class FastembedEmbedder:
         return estimate_tokens(text)
 
     def _model(self, *, download: bool) -> Any:
-        if self._loaded is None:
-            self._loaded = _load_embedding(self.model, self._cache, download=download)
-        return self._loaded
+        import fastembed
 
-
-def _load_embedding(name: str, cache: Path, *, download: bool) -> Any:
-    import fastembed
-
-    if not _is_known(name, fastembed.TextEmbedding):
-        raise UsageError(
-            f"`embedding.model: {name}` is neither bundled, a folder, `openai:…`, `voyage:…` nor known to fastembed.",
-            hint="Use `all-MiniLM-L6-v2` (bundled, offline) or a name from fastembed's list of models.",
+        if self._loaded is not None:
+            return self._loaded
+        if not _is_known(self.model, fastembed.TextEmbedding):
+            raise UsageError(
+                f"`embedding.model: {self.model}` is neither bundled, a folder, `openai:…`, `voyage:…` nor known to"
+                " fastembed.",
+                hint="Use `all-MiniLM-L6-v2` (bundled, offline) or a name from fastembed's list of models.",
+            )
+        reason = "it has not been downloaded"
+        choices: tuple[Any, ...] = ({"local_files_only": True}, {})
+        for options in choices[: 1 + download]:
+            try:
+                self._loaded = fastembed.TextEmbedding(self.model, cache_dir=str(self._cache), **options, **_CPU)
+                return self._loaded
+            except Exception as error:  # hub, network and file errors of four libraries arrive here
+                reason = reason if options else _first_line(error).rstrip(".")
+        raise EmbeddingUnavailable(
+            f"The embedding model {self.model} could not be loaded or downloaded ({reason}).",
+            hint="Check the network and run `nugget sync`, or use the bundled model: "
+            "`embedding: {model: all-MiniLM-L6-v2}`.",
         )
-    failed = cache / f"{slugify(name)}.unavailable"
-    reason = "it has not been downloaded"
-    with suppress(Exception):  # hub, network and file errors of four libraries arrive here
-        return fastembed.TextEmbedding(name, cache_dir=str(cache), local_files_only=True, **_CPU)
-    if download and failed.is_file() and time.time() - failed.stat().st_mtime < _TRY_AGAIN_AFTER_S:
-        reason = failed.read_text("utf-8", "replace")
-    elif download:
-        try:
-            return fastembed.TextEmbedding(name, cache_dir=str(cache), **_CPU)
-        except Exception as error:
-            reason = _first_line(error).rstrip(".")
-            files.private_folder(cache)
-            failed.write_text(reason, "utf-8", "replace")
-    raise EmbeddingUnavailable(
-        f"The embedding model {name} could not be loaded or downloaded ({reason}).",
-        hint="Check the network and run `nugget sync`, or use the bundled model: "
-        "`embedding: {model: all-MiniLM-L6-v2}`.",
-    )
 
 
 def _is_known(name: str, family: Any) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import stat
 import time
@@ -21,8 +20,7 @@ from typing import Any, NamedTuple
 
 from nugget.errors import BrainError, ConflictError, GitError, NuggetError
 from nugget.infra import files
-from nugget.infra.git.process import PATIENCE_S, Setting, locked, run, start
-from nugget.infra.git.reading import (
+from nugget.infra.git import (
     EMPTY_TREE,
     Change,
     changes,
@@ -33,18 +31,21 @@ from nugget.infra.git.reading import (
     read_objects,
     resolve,
 )
+from nugget.infra.git.process import PATIENCE_S, Setting, locked, run, start
 from nugget.text import printable
 
-DURABLE: tuple[Setting, ...] = (("core.fsync", "added"),)
-"""Settings by which git writes what it makes to the disk before it goes on."""
-_WAITING = (
-    ("core.filesRefLockTimeout", f"{PATIENCE_S * 1000:.0f}"),
-    ("core.packedRefsTimeout", f"{PATIENCE_S * 1000:.0f}"),
-)
+_PATIENCE_MS = f"{PATIENCE_S * 1000:.0f}"
+DURABLE: tuple[Setting, ...] = (
+    ("core.fsync", "added"), ("core.filesRefLockTimeout", _PATIENCE_MS), ("core.packedRefsTimeout", _PATIENCE_MS),
+)  # fmt: skip
+"""Settings by which git writes what it makes to the disk before it goes on, and waits for its locks."""
 _UPDATE_TAKES_S = 1.0
 """A `git update-ref` that outlived its killed parent has ended after so long."""
 _BLOCKED = "blocked"
-"""Stands for what is in the place of a file and is not one: a folder, or a path through a link."""
+"""Stands for what is in the place of a file and is not one: a folder, a link, or a path through a link."""
+
+LedgerLine = tuple[Path, str, Mapping[str, Any]]
+"""A line for a ledger: `$NUGGET_HOME`, name and content."""
 
 
 class RefChange(NamedTuple):
@@ -53,10 +54,6 @@ class RefChange(NamedTuple):
     ref: str
     new: str | None
     expect: str | None
-
-
-LedgerLine = tuple[Path, str, Mapping[str, Any]]
-"""A line for a ledger: `$NUGGET_HOME`, name and content."""
 
 
 @contextmanager
@@ -121,7 +118,7 @@ def change_refs(
                     raise _moved(refs[0])
                 changed = _changed_files(repo, refs[0])
                 _refuse_uncommitted(repo, changed)
-                _stage(repo, work, [change.after for change in changed if change.after])
+                _stage(repo, work, changed)
                 _stage_index(repo, work, changed)
             named = [(str(home), name, dict(line)) for home, name, line in lines]
             _write(work, "intent.json", json.dumps([refs, checkout, named]).encode())
@@ -150,9 +147,9 @@ def clear_errors(path: Path) -> Iterator[None]:
         raise BrainError(f"{error.filename or path} cannot be written ({reason}).", hint=hint) from error
 
 
-def wait_until_free(repo: Path, *, wait_s: float = PATIENCE_S) -> None:
-    """Wait until no other git process changes index or branches. Raises GitError if one still does after `wait_s`."""
-    deadline = time.monotonic() + wait_s
+def wait_until_free(repo: Path) -> None:
+    """Wait until no other git process changes index or branches. Raises GitError if one still does after a while."""
+    deadline = time.monotonic() + PATIENCE_S
     while held := [lock for lock in lock_files(repo) if lock.name != "config.lock"]:
         if time.monotonic() > deadline:
             raise locked(repo, held[0])
@@ -178,8 +175,7 @@ def update_index(repo: Path, index: Path, entries: Mapping[str, tuple[str, str |
         b"%s %s\t%s\0" % (mode.encode() if blob else b"0", (blob or "0" * 40).encode(), os.fsencode(path))
         for path, (mode, blob) in sorted(entries.items(), key=lambda entry: entry[1][1] is not None)
     ]
-    variables = {"GIT_INDEX_FILE": str(index)}
-    asked = ("update-index", "-z", "--index-info")
+    asked, variables = ("update-index", "-z", "--index-info"), {"GIT_INDEX_FILE": str(index)}
     done = start(repo, asked, stdin=b"".join(lines), settings=DURABLE, variables=variables)
     if done.returncode or b"Ignoring path" in done.stderr:
         reason = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
@@ -237,16 +233,15 @@ def _reached(repo: Path, change: RefChange) -> bool:
 
 def _drop_stale_locks(repo: Path, *, since: float) -> None:
     """Delete the locks of branches that a killed `git update-ref` of ours left."""
-    held: dict[Path, os.stat_result] = {}
-    for lock in lock_files(repo):
-        with suppress(FileNotFoundError):
-            if lock.name not in ("index.lock", "config.lock") and (status := lock.lstat()).st_mtime >= since:
-                held[lock] = status
-    if held:
-        time.sleep(_UPDATE_TAKES_S)
-    for lock, status in held.items():
-        with suppress(FileNotFoundError):
-            if os.path.samestat(lock.lstat(), status):
+
+    def young() -> set[tuple[Path, int]]:
+        found = {(lock, lock.lstat()) for lock in lock_files(repo) if lock.name not in ("index.lock", "config.lock")}
+        return {(lock, status.st_ino) for lock, status in found if status.st_mtime >= since}
+
+    with suppress(FileNotFoundError):
+        if held := young():
+            time.sleep(_UPDATE_TAKES_S)
+            for lock, _ in held & young():
                 lock.unlink()
 
 
@@ -275,9 +270,9 @@ def _move_ref(repo: Path, change: RefChange, message: str) -> None:
     line = " ".join(filter(None, (verb, *change))) + "\n"
     log = f"nugget: {message.splitlines()[0]}"
     try:
-        run(repo, "update-ref", "-m", log, "--stdin", stdin=line.encode(), settings=(*DURABLE, *_WAITING))
+        run(repo, "update-ref", "-m", log, "--stdin", stdin=line.encode(), settings=DURABLE)
     except GitError as error:
-        if re.search(r"but expected|already exists|unable to resolve", str(error)):
+        if any(reason in str(error) for reason in ("but expected", "already exists", "unable to resolve")):
             raise _moved(change) from error
         raise
 
@@ -303,22 +298,14 @@ def _refuse_uncommitted(repo: Path, changed: Sequence[Change]) -> None:
 def _files_now(repo: Path, changed: Sequence[Change]) -> dict[str, str | None]:
     """Return the blob id that each file in the checkout has, None for one that is absent."""
     found: dict[str, str | None] = {}
-    regular: list[str] = []
     for path in (change.path for change in changed):
-        parents = [repo.joinpath(*path.split("/")[:depth]) for depth in range(1, path.count("/") + 1)]
-        is_linked = any(map(os.path.islink, parents))
-        found[path] = _BLOCKED
-        with suppress(NotADirectoryError):
-            try:
-                mode = (repo / path).lstat().st_mode
-            except FileNotFoundError:
-                found[path] = _BLOCKED if is_linked else None
-                continue
-            if stat.S_ISREG(mode) and not is_linked:
-                regular.append(path)
-            elif stat.S_ISLNK(mode):
-                target = os.fsencode((repo / path).readlink())
-                found[path] = run(repo, "hash-object", "--stdin", stdin=target).decode().strip()
+        steps = [repo.joinpath(*path.split("/")[:depth]) for depth in range(1, path.count("/") + 2)]
+        is_clear = not any(map(os.path.islink, steps)) and all(step.is_dir() for step in steps[:-1] if step.exists())
+        if not is_clear or (steps[-1].exists() and not steps[-1].is_file()):
+            found[path] = _BLOCKED
+        else:
+            found[path] = "" if steps[-1].exists() else None
+    regular = [path for path, blob in found.items() if blob == ""]
     for first in range(0, len(regular), 500):
         part = regular[first : first + 500]
         found.update(zip(part, run(repo, "hash-object", "--", *part).decode().split(), strict=True))
@@ -336,12 +323,13 @@ def _index_now(repo: Path) -> dict[str, str]:
     return found
 
 
-def _stage(repo: Path, work: Path, blobs: Sequence[str]) -> None:
-    """Write the contents of blobs, by their ids, into the work folder."""
-    missing = [blob for blob in dict.fromkeys(blobs) if not (work / blob).exists()]
-    for blob, content in zip(missing, read_objects(repo, missing), strict=True):
-        if content is None:
-            raise GitError(f"{blob} is no file of {repo}: it is missing, or of a submodule; nothing was changed.")
+def _stage(repo: Path, work: Path, changed: Sequence[Change]) -> None:
+    """Write the contents of the new files, by their ids, into the work folder."""
+    named = {change.after: change for change in changed if change.after and not (work / change.after).exists()}
+    for (blob, change), content in zip(named.items(), read_objects(repo, [*named]), strict=True):
+        if content is None or change.mode not in ("100644", "100755"):
+            hint = "`git pull` in the brain brings it in."
+            raise GitError(f"{change.path} is no plain file in the new commit; nothing was changed.", hint=hint)
         _write(work, blob, content)
 
 
@@ -371,15 +359,10 @@ def _place(repo: Path, work: Path, changed: Sequence[Change]) -> None:
                 folder.rmdir()
                 folder = folder.parent
             continue
-        _stage(repo, work, [change.after])
+        _stage(repo, work, [change])
         staged = work / change.after
-        if change.mode == "120000":
-            (work / "link").unlink(missing_ok=True)
-            (work / "link").symlink_to(os.fsdecode(staged.read_bytes()))
-            staged = work / "link"
-        else:
-            allowed = stat.S_IMODE(target.stat().st_mode) if change.before else stat.S_IMODE(staged.stat().st_mode)
-            staged.chmod(allowed | 0o111 if change.mode == "100755" else allowed & ~0o111)
+        allowed = stat.S_IMODE((target if change.before else staged).stat().st_mode)
+        staged.chmod(allowed | 0o111 if change.mode == "100755" else allowed & ~0o111)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(staged, target)  # a rename, unless the git folder is on another file system
 

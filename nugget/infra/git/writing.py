@@ -11,9 +11,9 @@ from pathlib import Path
 
 from nugget.config import read_environment
 from nugget.errors import BrainError, GitError
+from nugget.infra.git import current_branch, head, is_repository, read_objects, resolve, unsettled, word
 from nugget.infra.git.changing import DURABLE, RefChange, change_refs, only_writer, uncommitted, update_index
 from nugget.infra.git.process import Setting, environment, run, start, user_settings
-from nugget.infra.git.reading import current_branch, head, is_repository, read_objects, resolve, unsettled, word
 
 
 def init(path: Path) -> None:
@@ -34,14 +34,9 @@ def ready_branch(repo: Path) -> tuple[str, str]:
 
 
 def commit_change(
-    repo: Path,
-    files: Mapping[str, bytes | None],
-    message: str,
-    *,
-    branch: str,
-    expect_head: str | None,
+    repo: Path, files: Mapping[str, bytes | None], message: str, *, branch: str, expect_head: str | None,
     now: datetime | None = None,
-) -> str | None:
+) -> str | None:  # fmt: skip
     """Commit these contents (None: deleted) on the checked-out branch; None if the commit holds them already.
 
     Raises ConflictError if `branch` is no longer at `expect_head`, or one of the files has uncommitted work in it.
@@ -72,13 +67,7 @@ def move_checkout(
 
 
 def create_branch(
-    repo: Path,
-    name: str,
-    *,
-    files: Mapping[str, bytes | None],
-    message: str,
-    now: datetime,
-    base: str | None = "HEAD",
+    repo: Path, name: str, *, files: Mapping[str, bytes | None], message: str, now: datetime, base: str | None = "HEAD"
 ) -> str:
     """Make a local branch with one commit that writes (bytes) or deletes (None) `files` on top of `base`.
 
@@ -97,12 +86,7 @@ def create_branch(
 
 
 def commit_files(
-    repo: Path,
-    *,
-    files: Mapping[str, bytes | None],
-    message: str,
-    parents: Sequence[str],
-    now: datetime | None = None,
+    repo: Path, *, files: Mapping[str, bytes | None], message: str, parents: Sequence[str], now: datetime | None = None
 ) -> str:
     """Make a commit with the first parent's tree changed by `files`, to which no branch points yet.
 
@@ -112,28 +96,23 @@ def commit_files(
     links = [part for parent in parents for part in ("-p", parent)]
     moment = f"{int(now.timestamp())} {now.strftime('%z') or '+0000'}" if now else ""
     dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), moment) if now else {}
-    with only_writer(repo) as work:
-        tree = work / "tree"
-        tree.unlink(missing_ok=True)
-        variables = {"GIT_INDEX_FILE": str(tree)}
-        if parents:
-            run(repo, "read-tree", parents[0], variables=variables)
-        update_index(repo, tree, {path: ("100644", blob) for path, blob in _write_blobs(repo, files).items()})
-        written = run(repo, "write-tree", variables=variables, settings=DURABLE).decode().strip()
-        arguments = ("commit-tree", *(["-S"] if signs else []), *links, "-F", "-", written)
-        text = message.encode("utf-8", "replace")
-        return run(repo, *arguments, stdin=text, variables=dates, settings=(*DURABLE, *settings)).decode().strip()
-
-
-def _write_blobs(repo: Path, files: Mapping[str, bytes | None]) -> dict[str, str | None]:
-    """Write contents as git objects, all in one process; the blob ids by path."""
     contents = {path: content for path, content in files.items() if content is not None}
     stream = [b"feature done\n"]
     for number, content in enumerate(contents.values(), 1):
         stream.append(b"blob\nmark :%d\ndata %d\n%s\nget-mark :%d\n" % (number, len(content), content, number))
     stream.append(b"done\n")
-    printed = run(repo, "fast-import", "--quiet", stdin=b"".join(stream), settings=DURABLE).decode().split()
-    return {**dict.fromkeys(files), **dict(zip(contents, printed, strict=True))}
+    with only_writer(repo) as work:
+        written = run(repo, "fast-import", "--quiet", stdin=b"".join(stream), settings=DURABLE).decode().split()
+        blobs = {**dict.fromkeys(files), **dict(zip(contents, written, strict=True))}
+        (work / "tree").unlink(missing_ok=True)
+        variables = {"GIT_INDEX_FILE": str(work / "tree")}
+        if parents:
+            run(repo, "read-tree", parents[0], variables=variables)
+        update_index(repo, work / "tree", {path: ("100644", blob) for path, blob in blobs.items()})
+        tree = run(repo, "write-tree", variables=variables, settings=DURABLE).decode().strip()
+        arguments = ("commit-tree", *(["-S"] if signs else []), *links, "-F", "-", tree)
+        text = message.encode("utf-8", "replace")
+        return run(repo, *arguments, stdin=text, variables=dates, settings=(*DURABLE, *settings)).decode().strip()
 
 
 def move_branch(repo: Path, name: str, sha: str | None, *, expect: str) -> None:
@@ -144,15 +123,6 @@ def move_branch(repo: Path, name: str, sha: str | None, *, expect: str) -> None:
     refuse_checked_out(repo, name)
     message = f"move {name}" if sha else f"delete {name}"
     change_refs(repo, [RefChange(ref=f"refs/heads/{name}", new=sha, expect=expect)], message=message)
-
-
-def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
-    """Return the three-way merge of one text file, None if both sides changed the same lines."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name, content in (("ours", ours), ("base", base), ("theirs", theirs)):
-            (Path(folder) / name).write_bytes(content)
-        completed = start(Path(folder), ("merge-file", "-p", "ours", "base", "theirs"))
-    return completed.stdout if completed.returncode == 0 else None
 
 
 def refuse_checked_out(repo: Path, name: str) -> None:
@@ -167,10 +137,19 @@ def _committer(repo: Path) -> tuple[bool, list[Setting]]:
     settings = user_settings(repo, r"^gpg\.")
     for key, fallback in (("name", "Nugget"), ("email", "nugget@localhost")):
         given = f"GIT_COMMITTER_{key.upper()}" in variables and f"GIT_AUTHOR_{key.upper()}" in variables
-        if not given and not run(repo, "config", "--get", f"user.{key}", check=False):
+        if not given and not word(repo, "config", "--get", f"user.{key}"):
             settings.append((f"user.{key}", fallback))
     signs = dict(user_settings(repo, r"^commit\.gpgsign$")).get("commit.gpgsign", "false")
     return signs.lower() in ("", "true", "yes", "on", "1"), settings
+
+
+def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
+    """Return the three-way merge of one text file, None if both sides changed the same lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in (("ours", ours), ("base", base), ("theirs", theirs)):
+            (Path(folder) / name).write_bytes(content)
+        completed = start(Path(folder), ("merge-file", "-p", "ours", "base", "theirs"))
+    return completed.stdout if completed.returncode == 0 else None
 
 
 def commit_staged(repo: Path, message: Path, *, edit: bool) -> int:

@@ -1,4 +1,4 @@
-"""The one gateway to an LLM: Claude, through the anthropic SDK.
+"""The one gateway to an LLM: Claude, through the anthropic SDK, or the `claude` command for those without a key.
 
 Every call is redacted before it leaves, limited in time and cost, and written to the cost ledger. Every failure is
 LLMUnavailable with one clear sentence.
@@ -7,7 +7,11 @@ LLMUnavailable with one clear sentence.
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import signal
+import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable
-from nugget.infra.llm.claude_cli import ClaudeCli
+from nugget.infra import files
 from nugget.infra.llm.gate import (
     BadReply,
     Call,
@@ -50,6 +54,22 @@ _EXACT = frozenset(
 _NAMED = ("model", "max_tokens", "messages", "stream")
 """Arguments that the SDK wants by name."""
 _HEADERS = ("content-type", "retry-after", "request-id")
+_STATUSES: dict[int, tuple[str, str | None]] = {
+    **dict.fromkeys((401, 403), ("refused the key", "Check ANTHROPIC_API_KEY.")),
+    404: ("does not know `{model}`", "Correct `llm` in your configuration."),
+    429: ("has reached its rate limit", "Try again later."),
+    529: ("is overloaded", "Try again later."),
+}
+INSIDE = "NUGGET_INSIDE"
+"""Set for every `claude` that Nugget starts."""
+_SWITCHES = (
+    "--print", "--output-format", "json", "--tools", "", "--safe-mode", "--strict-mcp-config", "--setting-sources", "",
+    "--disable-slash-commands", "--no-session-persistence", "--permission-prompts", "none",
+)  # fmt: skip
+_OF_THE_SESSION_AROUND = re.compile(
+    r"CLAUDECODE|CLAUDE_PID|CLAUDE_PROJECT_DIR|CLAUDE_ENV_FILE|CLAUDE_PLUGIN_\w+|AI_AGENT"
+    r"|CLAUDE_CODE_(?:SESSION_\w+|CHILD_SESSION|ENTRYPOINT|MESSAGING_SOCKET)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +116,6 @@ class LLM(Gate):
     ) -> None:
         super().__init__(home=home, allow=allow, secret=api_key.strip(), budget=budget)
         self._base_url = base_url or "https://api.anthropic.com"
-
-    def warm(self) -> None:
-        """Import the SDK now (a second or so), without calling anything."""
-        import anthropic
-
-        _ = anthropic.Anthropic
 
     def structured(self, request: Request, schema: Mapping[str, Any]) -> Reply:
         """Ask for a JSON object that follows `schema`.
@@ -221,9 +235,17 @@ class LLM(Gate):
         if isinstance(error, anthropic.APIStatusError):
             if error.status_code == 200:
                 return LLMUnavailable("The Anthropic API broke off the answer.", hint="Try again later.")
-            call.free = True
-            text = error.api_message if isinstance(error.api_message, str) else ""
-            return _status_sentence(error.status_code, model, text=shorten(self._scrub(text), 200))
+            call.free, status = True, error.status_code
+            problem, hint = _STATUSES.get(status, ("refused the request", None))
+            text = error.api_message if isinstance(error.api_message, str) and status not in (401, 403, 404) else ""
+            if 300 <= status < 400:
+                problem, text = "redirects", "the key goes nowhere else"
+                hint = "Give the address that it redirects to as ANTHROPIC_BASE_URL."
+            elif status >= 500 and status not in _STATUSES:
+                problem, hint = "failed", "Try again later."
+            tail = f": {shorten(self._scrub(text), 200).rstrip('.')}" if text else ""
+            sentence = f"The Anthropic API {problem.format(model=model)} (HTTP {status}){tail}."
+            return LLMUnavailable(sentence, hint=hint)
         if isinstance(error, (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)):
             cause = error.__cause__ or error
             call.free = isinstance(cause, httpx2.ConnectError)
@@ -235,20 +257,87 @@ class LLM(Gate):
         return LLMUnavailable(f"The reply of {model} could not be read ({type(error).__name__}).")
 
 
-def _status_sentence(status: int, model: str, *, text: str) -> LLMUnavailable:
-    problem, hint = "refused the request", None
-    if status in (401, 403):
-        problem, text, hint = "refused the key", "", "Check ANTHROPIC_API_KEY."
-    elif status == 404:
-        problem, text, hint = f"does not know `{model}`", "", "Correct `llm` in your configuration."
-    elif 300 <= status < 400:
-        problem, text = "redirects", "the key goes nowhere else"
-        hint = "Give the address that it redirects to as ANTHROPIC_BASE_URL."
-    elif status == 429 or status >= 500:
-        problem = {429: "has reached its rate limit", 529: "is overloaded"}.get(status, "failed")
-        hint = "Try again later."
-    tail = f": {text.rstrip('.')}" if text else ""
-    return LLMUnavailable(f"The Anthropic API {problem} (HTTP {status}){tail}.", hint=hint)
+class ClaudeCli(Gate):
+    """The `claude` command as an LLM that gives structured values. What it costs is counted at list price.
+
+    The command runs without tools, MCP servers, hooks, plugins, CLAUDE.md or memory, saves no session, and works in a
+    folder of Nugget's own, whose sessions are never captured. Its environment says that Nugget started it, and a
+    Nugget that finds itself inside such a session starts no other.
+    """
+
+    def __init__(self, *, home: Path, variables: Mapping[str, str], allow: Sequence[re.Pattern[str]] = ()) -> None:
+        super().__init__(home=home, allow=allow, secret=variables.get("ANTHROPIC_API_KEY", ""))
+        self._variables = variables
+
+    def structured(self, request: Request, schema: Mapping[str, Any]) -> Reply:
+        """Ask as `LLM.structured` does; `max_tokens` only serves the estimate of the cost.
+
+        The command itself asks again, up to five times, when a reply does not follow the schema.
+        """
+        system, prompt = self._clean(request.system), self._clean(request.prompt)
+        call = Call(request=request, body={"system": system, "messages": [prompt]})
+        with self._recorded(call):
+            arguments = [
+                *_SWITCHES, "--model", request.model, "--effort", request.effort or "medium",
+                "--max-budget-usd", f"{request.max_usd:.4f}", "--system-prompt", system,
+                "--json-schema", json.dumps(schema),
+            ]  # fmt: skip
+            result = self._result(self._run(arguments, prompt, call), call)
+            return self._reply(json.dumps(result.get("structured_output")), schema, call)
+
+    def _run(self, arguments: Sequence[str], prompt: str, call: Call) -> bytes:
+        command = shutil.which("claude", path=self._variables.get("PATH"))
+        if command is None:
+            call.free = True
+            raise LLMUnavailable(
+                "There is no `claude` command on the PATH.",
+                hint="Install Claude Code, or set `llm: {extract_with: api}` and ANTHROPIC_API_KEY.",
+            )
+        if self._variables.get(INSIDE):
+            call.free = True
+            raise LLMUnavailable("Nugget was started by a `claude` that Nugget started, and starts no other.")
+        folder = self._home / "claude-code"
+        files.private_folder(folder)
+        kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
+        process = subprocess.Popen(
+            [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", files.GUARD: "1"}, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        with process:
+            try:
+                output, errors = process.communicate(prompt.encode(), timeout=call.left_s())
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # with its children
+                raise
+        if not output.strip():
+            said = shorten(self._scrub(errors.decode("utf-8", "replace")), 200) or f"exit code {process.returncode}"
+            raise LLMUnavailable(f"`claude` gave no reply ({said}).", hint="Try `claude -p hello` in a terminal.")
+        return output
+
+    def _result(self, output: bytes, call: Call) -> dict[str, Any]:
+        """Parse the output of `claude --print --output-format json`, and note its cost."""
+        result = json.loads(output)
+        if not isinstance(result, dict):
+            raise ValueError("no result")
+        call.note_usage(result.get("usage"))
+        call.stop_reason = str(result.get("stop_reason") or "")
+        cost = result.get("total_cost_usd")
+        if isinstance(cost, (int, float)) and 0 <= cost < 1_000:
+            call.reported_usd = float(cost)
+        if result.get("is_error") or "structured_output" not in result:
+            reason = result.get("errors") or result.get("result") or result.get("subtype") or "no reply"
+            text = "; ".join(map(str, reason)) if isinstance(reason, list) else str(reason)
+            raise LLMUnavailable(f"`claude` failed: {shorten(self._scrub(text), 300).rstrip('.')}.")
+        return result
+
+    def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
+        if isinstance(error, (subprocess.TimeoutExpired, TimeoutError)):
+            return LLMUnavailable(
+                f"`claude` did not answer within {call.request.timeout_s:g} s ({call.request.purpose})."
+            )
+        if isinstance(error, OSError):
+            return LLMUnavailable(f"`claude` could not be started ({error.strerror}).")
+        return LLMUnavailable(f"The reply of `claude` could not be read ({type(error).__name__}).")
 
 
 def _note(data: Mapping[str, Any], call: Call) -> None:

@@ -65,7 +65,6 @@ _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache
 _MOST_TOKENS = 1_000_000_000
 """No call reads or writes more; a larger count is an error of the endpoint."""
 _MOST_PROBLEMS = 20
-_LEAST_SECRET_CHARS = 8
 _log = logging.getLogger("nugget")
 
 
@@ -117,9 +116,6 @@ class Reply:
 
     value: dict[str, Any]
     usd: float
-    input_tokens: int
-    output_tokens: int
-    stop_reason: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,7 +128,7 @@ class Call:
     request: Request
     body: Mapping[str, Any]
     started: float = field(default_factory=time.monotonic)
-    noted: dict[str, int] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=dict)
     stop_reason: str = ""
     error: str | None = None
     free: bool = False
@@ -149,12 +145,7 @@ class Call:
         """Take the valid token counts of a reply over."""
         for name, count in usage.items() if isinstance(usage, Mapping) else ():
             if name in _USAGE and type(count) is int and 0 <= count <= _MOST_TOKENS:
-                self.noted[name] = count
-
-    @property
-    def tokens(self) -> dict[str, int]:
-        """The token counts under all four names."""
-        return {name: self.noted.get(name, 0) for name in _USAGE}
+                self.tokens[name] = count
 
     def usd_at_most(self) -> float:
         """Return the most that the call can cost, estimated from its text before it is sent."""
@@ -164,14 +155,13 @@ class Call:
 
     def cost(self) -> tuple[float | None, float]:
         """Return the cost, None if it is unknown, and the cost that counts for caps, an upper estimate then."""
-        if self.free:
-            return 0.0, 0.0
-        if self.reported_usd is not None:
-            return round(self.reported_usd, 8), round(self.reported_usd, 8)
-        if not self.stop_reason or not self.noted.keys() >= {"input_tokens", "output_tokens"}:
-            return None, round(self.usd_at_most(), 8)
-        usd = round(cost_usd(self.request.model, self.tokens), 8)
-        return usd if price_of(self.request.model) else None, usd
+        usd = 0.0 if self.free else self.reported_usd
+        if usd is None and self.stop_reason and self.tokens.keys() >= {"input_tokens", "output_tokens"}:
+            usd = _cost_usd(self.request.model, self.tokens)
+            if price_of(self.request.model) is None:
+                return None, round(usd, 8)
+        counted = round(self.usd_at_most() if usd is None else usd, 8)
+        return None if usd is None else counted, counted
 
 
 class Spending(NamedTuple):
@@ -247,8 +237,7 @@ class Gate:
         The text can neither close nor open a fence: a `<` before the name of any becomes `&lt;`. Redacting here, and
         not only when the prompt is sent, keeps an unclosed `<private>` inside its fence.
         """
-        cleaned = redact(text, allow=self._allow).text
-        inner = _FENCE_TAG.sub("&lt;", cleaned)
+        inner = _FENCE_TAG.sub("&lt;", redact(text, allow=self._allow).text)
         named = "".join(f' {name}="{html.escape(" ".join(str(value).split()))}"' for name, value in attributes.items())
         return f"<{tag}{named}>\n{inner}\n</{tag}>"
 
@@ -258,8 +247,8 @@ class Gate:
 
     def _scrub(self, text: str) -> str:
         """Redact text from outside for a message: it might hold the key, or any other secret."""
-        known = len(self._secret) >= _LEAST_SECRET_CHARS
-        return redact(text.replace(self._secret, "[key]") if known else text, allow=self._allow).text
+        known = text.replace(self._secret, "[key]") if len(self._secret) >= 8 else text
+        return redact(known, allow=self._allow).text
 
     @contextmanager
     def _recorded(self, call: Call) -> Iterator[None]:
@@ -298,7 +287,8 @@ class Gate:
         line = {
             "time": datetime.now(UTC).isoformat(), "purpose": call.request.purpose, "model": call.request.model,
             "session": call.request.session, **({"face": self._budget.face} if self._budget else {}),
-            "ok": call.error is None, "error": call.error, **call.tokens, "usd": usd, "usd_counted": usd_counted,
+            "ok": call.error is None, "error": call.error,
+            **{name: call.tokens.get(name, 0) for name in _USAGE}, "usd": usd, "usd_counted": usd_counted,
             "seconds": round(time.monotonic() - call.started, 3),
         }  # fmt: skip
         try:
@@ -328,9 +318,7 @@ class Gate:
             said = shorten(self._scrub("; ".join(problems)), 300)
             message = f"{call.request.model} did not reply as asked ({call.request.purpose}): {said}."
             raise BadReply(message, text=text, value=value, problems=problems, usd=usd)
-        written = call.tokens["output_tokens"]
-        read = sum(call.tokens.values()) - written
-        return Reply(value=value, usd=usd, input_tokens=read, output_tokens=written, stop_reason=call.stop_reason)
+        return Reply(value=value, usd=usd)
 
 
 def price_of(model: str) -> Price | None:
@@ -338,10 +326,10 @@ def price_of(model: str) -> Price | None:
     return PRICES.get(re.sub(r"-20\d{6}$", "", model))
 
 
-def cost_usd(model: str, tokens: Mapping[str, int]) -> float:
+def _cost_usd(model: str, tokens: Mapping[str, int]) -> float:
     """Return the cost of a call from the token counts of its reply; an unknown model counts as the dearest one."""
     price = price_of(model) or _DEAREST
-    plain, output, written, cached = (tokens[name] for name in _USAGE)
+    plain, output, written, cached = (tokens.get(name, 0) for name in _USAGE)
     read = plain + _CACHE_WRITE * written + price.cache_read * cached
     factor = price.long_prompt if plain + written + cached > _LONG_PROMPT_TOKENS else 1.0
     return factor * (price.input * read + price.output * output) / 1e6
@@ -355,7 +343,7 @@ def estimate_cost_usd(model: str, text: str, *, max_output_tokens: int) -> float
     """
     ascii_chars = len(text.encode("ascii", "ignore"))
     prompt_tokens = -(-ascii_chars // _CHARS_PER_TOKEN) + len(text) - ascii_chars
-    return cost_usd(model, dict(zip(_USAGE, (0, max_output_tokens, prompt_tokens, 0), strict=True)))
+    return _cost_usd(model, {"output_tokens": max_output_tokens, "cache_creation_input_tokens": prompt_tokens})
 
 
 def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply") -> list[str]:

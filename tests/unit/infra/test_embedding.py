@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -206,53 +205,6 @@ def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_n
         server.script[:] = [(200, hostile)]
         with pytest.raises(EmbeddingUnavailable):
             model.embed_query("abc")
-
-
-NUMBERS = (0, 1, -1.5, 1e30, 1e308, -1e308, 10**400, float("inf"), float("nan"), None, "1", "x", True, [], [1], {})
-INDEXES = (0, 1, -1, 99, 1e999, float("nan"), None, "0", 1.5, 10**30, True, [])
-VECTORS = ("AAAAAA==", None, {}, [], 7, "0.5", [[1, 2, 3]], [1, 2], [1, 2, 3, 4])
-
-
-def _odd_reply(random: Random, count: int) -> bytes:
-    """A reply to so many texts with some of it wrong, in most cases."""
-    entries: list[Any] = [{"index": i, "embedding": [random.random() + 0.1 for _ in range(3)]} for i in range(count)]
-    for entry in entries:
-        match random.randrange(12):
-            case 0:
-                entry["index"] = random.choice(INDEXES)
-            case 1:
-                entry["embedding"] = random.choice(VECTORS)
-            case 2:
-                entry["embedding"][random.randrange(3)] = random.choice(NUMBERS)
-            case 3:
-                del entry[random.choice(["index", "embedding"])]
-    random.shuffle(entries)
-    data = random.choice([entries] * 8 + [entries[1:], entries * 2, entries[0], None, {}])  # type: ignore[operator]
-    whole = json.dumps({"data": data}).encode()
-    broken = (whole[:-9], b"[" * 100_000, b"9" * 5_000, b"\xff\xfe", b"null", b"[]", b'{"data": "x"}', b"")
-    return random.choice([whole] * 9 + [random.choice(broken)])
-
-
-@pytest.mark.proves("EMB-HTTP")
-@pytest.mark.filterwarnings("error")
-def test_whatever_an_endpoint_answers_there_are_sound_vectors_or_one_sentence(
-    openai: tuple[Embedder, type[_Endpoint]],
-) -> None:
-    model, server = openai
-    random, came = Random(7), 0
-    for _ in range(150):
-        count = random.choice([1, 2, 3])
-        server.script[:] = [(200, _odd_reply(random, count))]
-        try:
-            vectors = list(model.embed(["a text"] * count))
-        except EmbeddingUnavailable as failure:
-            assert "\n" not in str(failure) and str(failure).isprintable()
-            continue
-        came += 1
-        assert [vector.shape for vector in vectors] == [(3,)] * count
-        assert all(vector.dtype == np.float32 for vector in vectors)
-        assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
-    assert 10 < came < 140
 
 
 @pytest.mark.proves("EMB-HTTP")

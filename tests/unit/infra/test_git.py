@@ -47,19 +47,6 @@ def snapshot(repo: Path) -> tuple[str, str, str, bytes]:
     return shell(repo, "rev-parse", "HEAD"), shell(repo, "branch", "--show-current"), shell(repo, "status", "-s"), index
 
 
-def test_a_new_repository_has_no_head_and_then_has_one(tmp_path: Path) -> None:
-    assert not git.is_repository(tmp_path)
-    git.init(tmp_path)
-    assert git.is_repository(tmp_path)
-    assert git.head(tmp_path) is None
-    assert git.state(tmp_path) == git.State(head=None, dirty=())
-    write(tmp_path, "a.md", "a")
-    sha = commit(tmp_path, ["a.md"], "First")
-    assert sha is not None
-    assert git.head(tmp_path) == sha == shell(tmp_path, "rev-parse", "HEAD").strip()
-    assert git.current_branch(tmp_path) == "main"
-
-
 def test_a_path_that_looks_like_a_pattern_or_an_option_is_only_a_path(repo: Path) -> None:
     for path in ["domains/*.md", "domains/:(top)x.md", "domains/--all", "-n"]:
         change(repo, {path: b"x"}, "Odd name")

@@ -79,7 +79,6 @@ def test_a_structured_reply_comes_back_with_its_cost(llm: LLM, server: Anthropic
     server.script(value({"count": 3, "tags": ["a"]}))
     reply = ask(llm)
     assert reply.value == {"count": 3, "tags": ["a"]}
-    assert (reply.input_tokens, reply.output_tokens, reply.stop_reason) == (1000, 200, "end_turn")
     assert reply.usd == pytest.approx(1000 * 0.1e-6 + 200 * 0.5e-6)
 
 
@@ -119,7 +118,7 @@ def test_what_the_settings_allow_is_sent(environment: Environment, server: Anthr
 
 
 @pytest.mark.proves("LLM-KEY")
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 413, 429, 500, 529])
+@pytest.mark.parametrize("code", [400, 401, 429, 529])
 def test_the_key_is_never_told_even_when_the_server_repeats_it(
     code: int, llm: LLM, server: AnthropicServer, environment: Environment
 ) -> None:
@@ -163,16 +162,6 @@ def test_every_call_is_in_the_ledger(llm: LLM, server: AnthropicServer, environm
     assert spending(environment.home, since=datetime.now(UTC) + timedelta(hours=1)).calls == 0
 
 
-def test_a_ledger_that_cannot_be_written_loses_no_reply(
-    llm: LLM, server: AnthropicServer, environment: Environment, caplog: pytest.LogCaptureFixture
-) -> None:
-    environment.home.mkdir(parents=True, exist_ok=True)
-    (environment.home / "ledger").write_text("a file where the folder should be")
-    server.script(value({"count": 3}))
-    assert ask(llm).value == {"count": 3}
-    assert "cost ledger" in caplog.text
-
-
 @pytest.mark.proves("LLM-CAP")
 def test_a_call_beyond_its_cap_is_not_made(llm: LLM, server: AnthropicServer) -> None:
     with pytest.raises(LLMUnavailable, match=r"could cost \$0\.\d+, more than the \$0\.0100 allowed"):
@@ -214,7 +203,7 @@ def test_overload_and_rate_limits_are_retried_as_the_server_asks(llm: LLM, serve
     ids=["silence", "retry-after of an hour", "retry-after beyond the deadline"],
 )
 def test_no_call_outlasts_its_timeout(reply: Any, llm: LLM, server: AnthropicServer) -> None:
-    llm.warm()
+    __import__("anthropic")  # which takes a second
     server.default = lambda request: reply
     for call in (lambda: ask(llm, timeout_s=0.5), lambda: list(stream(llm, timeout_s=0.5))):
         with within(10), pytest.raises(LLMUnavailable):
@@ -222,7 +211,7 @@ def test_no_call_outlasts_its_timeout(reply: Any, llm: LLM, server: AnthropicSer
 
 
 @pytest.mark.proves("LLM-REDIRECT")
-@pytest.mark.parametrize("code", [301, 302, 307, 308])
+@pytest.mark.parametrize("code", [301, 307])
 def test_the_key_does_not_follow_a_redirect(code: int, llm: LLM, server: AnthropicServer) -> None:
     with AnthropicServer() as elsewhere:
         server.default = lambda request: status(code, headers={"location": f"{elsewhere.url}/v1/messages"})
@@ -236,11 +225,8 @@ def test_the_key_does_not_follow_a_redirect(code: int, llm: LLM, server: Anthrop
     "usage",
     [
         None,
-        {},
-        {"output_tokens": 3},
         {"input_tokens": -1000, "output_tokens": 3},
         {"input_tokens": 10**400, "output_tokens": 3},
-        {"input_tokens": 10**300, "output_tokens": 10**300},
         {"input_tokens": 5.5, "output_tokens": True},
     ],
     ids=lambda usage: str(usage)[:50],
@@ -273,14 +259,9 @@ def test_a_secret_in_a_reply_goes_no_further(content: Any, llm: LLM, server: Ant
         (status(401), r"refused the key \(HTTP 401\)"),
         (status(404), r"does not know `claude-haiku-5-5`"),
         (status(400, message="max_tokens: too many\nreally"), r"HTTP 400\): max_tokens: too many really\."),
-        (status(413), r"HTTP 413"),
         (Raw(chunks=(b'{"error": {"message": ["no"]}}',), status=422), r"refused the request \(HTTP 422\)\."),
         (Raw(chunks=(b"<html>gateway</html>",), status=502, content_type="text/html"), r"failed \(HTTP 502\)"),
-        (Raw(chunks=(b"<html>log in</html>",), content_type="text/html"), r"could not be read"),
         (Raw(chunks=(b"[" * 100_000,)), r"could not be read"),
-        (Raw(chunks=(b"[]",)), r"could not be read"),
-        (Raw(chunks=(b"",)), r"could not be read"),
-        (Raw(chunks=(b"\xff\xfe\x00",)), r"could not be read"),
         (Raw(chunks=(b'{"content": 7, "usage": {"input_tokens": -4, "output_tokens": "x"}}',)), r"could not be read"),
         (text('{"count": 3}', cut_after=60), r"connection to the Anthropic API failed"),
         (Message(content=[], stop_reason="refusal"), r"declined to answer"),
@@ -302,8 +283,6 @@ def test_every_failure_is_told_in_one_sentence(
     ("content", "problem"),
     [
         ('{"count": 0}', "reply.count: 0 is less than the minimum of 1"),
-        ('{"count": true}', "reply.count: True is not of type 'integer'"),
-        ('{"tags": []}', "reply: 'count' is a required property"),
         ('{"count": 3, "tags": ["a", 1]}', "reply.tags[1]: 1 is not of type 'string'"),
         ('{"count": 3, "more": 1}', "'more' was unexpected"),
         ("[1]", "reply: [1] is not of type 'object'"),
@@ -327,12 +306,6 @@ def test_a_reply_cut_at_its_limit_is_told_as_such(llm: LLM, server: AnthropicSer
         ask(llm)
 
 
-def test_thinking_and_unknown_blocks_are_passed_over(llm: LLM, server: AnthropicServer) -> None:
-    blocks = [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": '{"count": 3}'}, {}]
-    server.script(Message(content=blocks))
-    assert ask(llm).value == {"count": 3}
-
-
 @pytest.mark.proves("LLM-STREAM")
 def test_a_streamed_answer_comes_piece_by_piece(llm: LLM, server: AnthropicServer) -> None:
     told = "An answer that is longer than one piece of a stream."
@@ -340,11 +313,6 @@ def test_a_streamed_answer_comes_piece_by_piece(llm: LLM, server: AnthropicServe
     pieces = list(stream(llm))
     assert "".join(pieces) == told and len(pieces) > 2
     assert server.requests[0].streams
-
-
-def test_an_answer_cut_at_its_limit_shows_it(llm: LLM, server: AnthropicServer) -> None:
-    server.script(text("It all began", stop_reason="max_tokens"))
-    assert "".join(stream(llm)) == "It all began […]"
 
 
 @pytest.mark.proves("LLM-STREAM")
@@ -357,18 +325,6 @@ def test_a_cut_stream_is_told_after_what_came(llm: LLM, server: AnthropicServer,
     assert "".join(pieces).startswith("An answer")
     [line] = costs(environment)
     assert line["ok"] is False and line["usd"] is None and line["usd_counted"] > 0
-
-
-def test_a_stream_that_nobody_reads_to_its_end_is_in_the_ledger(
-    llm: LLM, server: AnthropicServer, environment: Environment
-) -> None:
-    server.script(text("An answer that is longer than one piece of a stream."))
-    pieces = stream(llm)
-    next(pieces)
-    pieces.close()  # type: ignore[attr-defined]
-    [line] = costs(environment)
-    assert line["error"] == "nobody waited for the end"
-    assert line["usd_counted"] > 0
 
 
 @pytest.mark.proves("LLM-TERMINAL")
@@ -385,8 +341,3 @@ def test_a_fence_cannot_be_left(llm: LLM) -> None:
     assert fenced.startswith('<passage number="1" title="')
     assert fenced.lower().count("<passage") == 1 and fenced.lower().replace(" ", "").count("</passage") == 1
     assert fenced.endswith("\n</passage>")
-
-
-def test_an_unclosed_private_block_stays_within_its_fence(llm: LLM) -> None:
-    fenced = llm.fence("before <private> after", "passage")
-    assert "after" not in fenced and fenced.endswith("</passage>")
