@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 MAX_CHARS = 256_000
 """Longer YAML is refused, unless the caller says otherwise."""
@@ -19,24 +19,8 @@ _DEEP_LINE = re.compile(rf"^[ \t?:-]{{{_MAX_DEPTH},}}", re.MULTILINE)
 _YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
 """Characters that end a line in YAML 1.1 and nowhere else; taken as spaces, so that lines are counted alike."""
 NULL_TAG = "tag:yaml.org,2002:null"
-
-
-class Mark(Protocol):
-    """A place in a YAML text, both counted from 0."""
-
-    line: int
-    column: int
-
-
-class Node(Protocol):
-    """A YAML node; `id` is `scalar`, `sequence` or `mapping`."""
-
-    id: str
-    tag: str
-    value: Any
-    start_mark: Mark
-    end_mark: Mark
-    flow_style: bool | None
+Node = Any
+"""A YAML node; `id` is `scalar`, `sequence` or `mapping`, and its marks count lines and columns from 0."""
 
 
 class YAMLRefused(ValueError):
@@ -66,7 +50,7 @@ def read_mapping(text: str, *, max_chars: int = MAX_CHARS) -> list[tuple[Node, N
     is_deep = text.count("[") + text.count("{") > _MAX_DEPTH or _DEEP_LINE.search(text)
     loader = yaml.SafeLoader if is_deep else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        node = cast("Node | None", yaml.compose(text, Loader=loader))
+        node: Node = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         # For what was opened and never closed, the place that helps is where it was opened.
         is_unclosed = any(word in str(error.context) for word in ("flow", "quoted"))
@@ -84,7 +68,7 @@ def read_mapping(text: str, *, max_chars: int = MAX_CHARS) -> list[tuple[Node, N
         return []
     if node.id != "mapping":
         raise YAMLRefused("has no `key: value` lines", node.start_mark.line + 1)
-    return cast("list[tuple[Node, Node]]", node.value)
+    return list(node.value)
 
 
 def read_entries(file: Path) -> dict[str, Entry]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nugget.config import Environment, load_settings, read_environment
+from nugget.hooks.session import note
 from nugget.infra import files
 
 _MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         with files.time_limit(_GIVEN_UP_AFTER_S):
             _write(environment, *arguments[2:4])
     except Exception as error:  # whatever it is, it must not stop a commit
-        _note(environment, error)
+        note(environment.home, error, hook="commit hook: ")
     return 0
 
 
@@ -71,12 +72,3 @@ def _comment_mark(repo: Path) -> str:
     keys = ("core.commentString", "core.commentChar")
     named = (git.run(repo, "config", "--get", key, check=False).decode("utf-8", "replace").strip() for key in keys)
     return next((mark for mark in named if mark and mark != "auto"), "#")
-
-
-def _note(environment: Environment, error: Exception) -> None:
-    try:
-        with files.open_private(environment.home / "log" / "hook.log", "a") as log:
-            line = f"{datetime.now(UTC).isoformat(timespec='seconds')} commit hook: {type(error).__name__}: {error}"
-            log.write(" ".join(line.split()) + "\n")
-    except OSError:
-        return

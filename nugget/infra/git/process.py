@@ -153,12 +153,12 @@ def start(
     return _execute(repo, (verb, *_OPTIONS.get(verb, ()), *rest), whole, stdin, timeout_s)
 
 
-def user_settings(repo: Path, pattern: str, *, variables: Mapping[str, str] | None = None) -> list[Setting]:
+def user_settings(repo: Path, pattern: str) -> list[Setting]:
     """Return the settings whose keys match, of the system and the user, without those of the repository itself.
 
     Sections that the user's file includes for this repository (includeIf) count as the user's.
     """
-    listed = start(repo, ("config", "-z", "--show-scope", "--get-regexp", pattern), variables=variables).stdout
+    listed = start(repo, ("config", "-z", "--show-scope", "--get-regexp", pattern)).stdout
     tokens = [os.fsdecode(token) for token in listed.split(b"\0")]
     entries = zip(tokens[0::2], tokens[1::2], strict=False)
     own = [entry.partition("\n") for scope, entry in entries if scope in ("system", "global")]

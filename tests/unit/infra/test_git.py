@@ -173,12 +173,6 @@ def test_unfinished_operations_are_seen(repo: Path) -> None:
     subprocess.run(["git", "-C", str(repo), "rebase", "side"], check=False, capture_output=True)
     assert git.unsettled(repo) == ("in the middle of a rebase", "`git rebase --continue` or `git rebase --abort`")
     shell(repo, "rebase", "--abort")
-    linked = repo.parent / "linked"
-    shell(repo, "worktree", "add", "-q", str(linked), "side")
-    assert git.is_repository(linked)
-    subprocess.run(["git", "-C", str(linked), "merge", "main"], check=False, capture_output=True)
-    assert git.unsettled(linked) == ("in the middle of a merge", "`git merge --continue` or `git merge --abort`")
-    assert git.unsettled(repo) is None
 
 
 def test_failures_are_one_sentence(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
