@@ -234,7 +234,7 @@ class Logs:
         )
 
     def _latest(self) -> str:
-        log = max(evidence.all_logs(self.environment), key=lambda log: (log.mtime, log.id), default=None)
+        log = max(evidence.all_logs(self.environment), key=lambda log: (log.mtime_ns, log.id), default=None)
         if log is None:
             raise NuggetError("There are no logs of any session yet.", hint=self._where())
         return log.id

@@ -28,8 +28,7 @@ from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.feedback import note_uses
 from nugget.infra import files
 from nugget.redaction import redact
-from nugget.sources import archive
-from nugget.sources.sessions import find_session_by_id, find_sessions
+from nugget.sources.sessions import Redone, find_session_by_id, find_sessions, redact_again
 from nugget.upkeep.trust import default_brain, find_brain
 
 if TYPE_CHECKING:
@@ -186,9 +185,9 @@ def explain_claims(transcript: Path, brain: Brain) -> tuple[str, list[str]]:
     return session.id, list(explain(session, embed=_embed(brain)))
 
 
-def redact_archive(environment: Environment, brain: Path) -> archive.Redone:
+def redact_archive(environment: Environment, brain: Path) -> Redone:
     """Redact the archived sessions again, by the rules of today."""
-    return archive.redact_again(environment.home, load_settings(environment, brain))
+    return redact_again(environment.home, load_settings(environment, brain))
 
 
 def keep_provenance(transcript: Path, capture: Capture) -> None:

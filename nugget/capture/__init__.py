@@ -24,8 +24,7 @@ from nugget.extraction.proposals import Extraction
 from nugget.infra import files, git
 from nugget.models import EventKind, Session
 from nugget.redaction import is_excluded_project, redact_session, rules_stamp
-from nugget.sources import archive
-from nugget.sources.sessions import read_any
+from nugget.sources.sessions import archive_file, read_any, read_archive, write_archive
 
 MAX_NOTED = 20
 """Of so many units that were left out the ledger keeps the reason."""
@@ -78,7 +77,7 @@ def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
         "size": size, "cwd": session.cwd, "redacted": dict(redacted),
     }  # fmt: skip
     if not capture.dry_run and session.events:
-        archive.write_archive(home, session, stamps=[rules_stamp(capture.settings)])
+        write_archive(home, session, stamps=[rules_stamp(capture.settings)])
     with files.locked(home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
         fresh = _not_captured_yet(session, capture, key)
         if reason := _nothing_to_do(session, fresh, capture):
@@ -92,10 +91,10 @@ def read_redacted(transcript: Path, capture: Capture) -> tuple[Session, Mapping[
     try:
         session = read_any(transcript)
     except TranscriptError:
-        kept = archive.archive_file(capture.home, transcript.stem)
+        kept = archive_file(capture.home, transcript.stem)
         if transcript.exists() or not kept.exists():
             raise
-        session = archive.read_archive(kept)
+        session = read_archive(kept)
     if _is_excluded(session, capture):
         return replace(session, events=()), {}
     return redact_session(session, settings=capture.settings)

@@ -26,11 +26,11 @@ from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, LogSession
 from nugget.index.sync import chunks_of
 from nugget.models import Problem, Scope, SourceName, Unit
-from nugget.sources.sessions import SessionFile, find_session_by_id, find_sessions, log_of
-from nugget.sources.shell_logs import ShellLog, find_shell_session, require_session_id, shell_sessions
+from nugget.sources.files import Log
+from nugget.sources.sessions import find_session_by_id, find_sessions, log_of
+from nugget.sources.shell_logs import find_shell_session, find_shell_sessions, require_session_id
 from nugget.text import shorten
 
-Log = ShellLog | SessionFile
 _WINDOW_EVENTS = 1200
 """So many events before the first new one are looked at again: what is new may have fixed what failed there."""
 _MAX_LINES_OF_COMMAND = 80
@@ -60,13 +60,16 @@ class IngestedSession:
 def find_log(environment: Environment, session_id: str) -> Log | None:
     """Return the logs of a session: a shell's folder, else an agent's transcript. Raises UsageError for a bad id."""
     require_session_id(session_id)
-    return find_shell_session(environment.shell_logs, session_id) or find_session_by_id(environment, session_id)
+    if shell := find_shell_session(environment.shell_logs, session_id):
+        return shell
+    found = find_session_by_id(environment, session_id)
+    return log_of(found) if found else None
 
 
 def all_logs(environment: Environment) -> Iterator[Log]:
     """Yield every session of shells and agents that has logs, those of shells first, each oldest first."""
-    yield from shell_sessions(environment.shell_logs)
-    yield from find_sessions(environment)
+    yield from find_shell_sessions(environment.shell_logs)
+    yield from map(log_of, find_sessions(environment))
 
 
 def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> IngestedSession:
@@ -74,13 +77,12 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
 
     Raises NuggetError for logs that cannot be read.
     """
-    source = SourceName.SHELL if isinstance(log, ShellLog) else SourceName.SESSIONS
-    read = logs.ingest_log(connection, log_of(log), settings, now=now)
-    session = store.find_log_session(connection, log.id, source)
+    read = logs.ingest_log(connection, log, settings, now=now)
+    session = store.find_log_session(connection, log.id, log.source)
     incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
     return IngestedSession(
-        session=log.id, source=source, malformed=read.malformed, bytes_read=read.bytes_read, reread=tuple(read.reread),
-        redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
+        session=log.id, source=log.source, malformed=read.malformed, bytes_read=read.bytes_read,
+        reread=tuple(read.reread), redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
         **{table: max(0, read.rows[table]) for table in store.TABLES[:4]},
     )  # fmt: skip
 
@@ -105,7 +107,7 @@ def ingest_all(
         except sqlite3.Error:
             raise
         except Exception as error:
-            problems.append(Problem(path=str(log.path), reason=reason_of(error)))
+            problems.append(Problem(path=log.path, reason=reason_of(error)))
     return [one for one in done if one.bytes_read], problems
 
 

@@ -22,7 +22,7 @@ from nugget.infra import git
 from nugget.infra.git import Change, commit_before, committed_between, committed_in
 from nugget.models import Event, EventKind, Session
 from nugget.models.nuggets import FileTouch, TouchAction
-from nugget.sources.claude_records import SHELL_TOOLS
+from nugget.sources.claude_code import SHELL_TOOLS
 from nugget.sources.event_builder import MAX_TEXT_CHARS
 from nugget.text import apply_edit, content_hash, line_hash
 

@@ -40,8 +40,8 @@ from nugget.redaction import allow_list, is_excluded_project, rules_stamp
 from nugget.redaction.batches import redacted_all
 from nugget.sources.channels import channel_of_session, read_channel
 from nugget.sources.claude_code import TranscriptPart, read_part
-from nugget.sources.files import LogFile, place_of, resumed
-from nugget.sources.sessions import Log, Reader, SessionFile, find_logs, read_any
+from nugget.sources.files import Log, LogFile, Reader, place_of, resumed
+from nugget.sources.sessions import SessionFile, find_logs, read_any, read_archive
 
 READING_VERSION = 1
 """Raise it when what is read of a file changes: everything is then read again."""
@@ -333,8 +333,6 @@ def _read_channel(run: IngestRun, log: Log, file: LogFile, state: ReadState) -> 
 def _read_whole(run: IngestRun, log: Log, file: LogFile, state: ReadState) -> bool:
     """Read a session of another agent, or from the archive: it has no lines to go on from."""
     if log.reader is Reader.ARCHIVE:
-        from nugget.sources.archive import read_archive
-
         read = read_archive(Path(log.path))
     else:
         read = read_any(SessionFile(

@@ -18,8 +18,7 @@ from nugget.index.events import Ids, ReadState
 from nugget.index.session_rows import IngestRun, workspace_of
 from nugget.models import SourceName
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, redacted_lines, within
-from nugget.sources.files import FilePlace, LogFile
-from nugget.sources.sessions import Log
+from nugget.sources.files import FilePlace, Log, LogFile
 from nugget.sources.shell_logs import (
     EVENTS,
     INPUT,

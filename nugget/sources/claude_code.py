@@ -1,31 +1,256 @@
 """Claude Code transcripts: JSONL files, read whole as a Session or on from where the last reading ended.
 
-Format (clients 1.0 to 2.1): every line is an object with a `type`. Only `user`, `assistant`, `system` and
-`attachment` records carry conversation; the rest is the client's own state. Records form a tree by
-`parentUuid`: going back to an earlier prompt leaves a dead branch, whose events are dropped. A line that
-cannot be read is counted in `Session.skipped_records` and never stops the reading. Subagents have transcripts of
-their own, in a folder beside that of the session.
+Format (clients 1.0 to 2.1): every line is an object with a `type`. Only `user`, `assistant` and `attachment` records
+carry conversation; the rest is the client's own state. One assistant record holds one content block; a tool's result
+stands in a user record that names the call. Records form a tree by `parentUuid`: going back to an earlier prompt leaves
+a dead branch, whose events are dropped. A line that cannot be read is counted in `Session.skipped_records` and never
+stops the reading; nothing in a record is trusted to have the type that it should have. Subagents have transcripts of
+their own, in a folder beside it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from nugget.errors import TranscriptError
-from nugget.models import Event, EventKind, Session
-from nugget.sources import channels
-from nugget.sources.claude_records import AGENT as AGENT
-from nugget.sources.claude_records import TranscriptReader, read_line
-from nugget.sources.files import LogFile, find_file, list_folder, read_document, read_lines, text_of, unreadable
+from nugget.models import Event, EventKind, Session, SpeechOrigin
+from nugget.sources import channels, speakers
+from nugget.sources.event_builder import MAX_TEXT_CHARS, USER_SHELL, Call, EventBuilder, read_call, text_call
+from nugget.sources.files import (
+    LogFile,
+    blocks_of,
+    find_file,
+    joined_text,
+    list_folder,
+    mapping_of,
+    parse_record,
+    parse_timestamp,
+    read_document,
+    read_lines,
+    records_of,
+    storable,
+    text_of,
+)  # fmt: skip
+from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash
 
+AGENT = "claude-code"
 PART_BYTES = 16 * 1024 * 1024
 """Read between two commits: what an interruption loses, and what bounds the memory."""
-
 SAID = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
-_STATE = (b'"type":"progress"', b'"type":"file-history-snapshot"', b'"type":"file-history-delta"')
+ANSWERED_TOOL = "AskUserQuestion"
+SHELL_TOOLS = ("Bash", "PowerShell")
+_EDIT_TOOLS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+
+_EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code (\d{1,9})\d*\n?")
+_NEVER_RAN = ("<tool_use_error>", "Claude requested permissions", "Permission to use ", "Sibling tool call errored")
+_STATE_TYPES = frozenset(
+    "agent-name ai-title api-request api-request-blob api-request-shape atis-latch attachment bridge-session"
+    " content-replacement continued-in cost-state custom-title file-history-delta file-history-snapshot last-prompt"
+    " mode permission-mode pr-link progress queue-operation relocated summary system tag tools-used".split()
+)
+_BULKY = (b'"type":"progress"', b'"type":"file-history-snapshot"', b'"type":"file-history-delta"')
+
+
+@dataclass(slots=True)
+class TranscriptReader(EventBuilder):
+    """Collect the events of one file, record by record."""
+
+    agent: str = AGENT
+    recognised: int = 0
+    session_ids: Counter[str] = field(default_factory=Counter)
+    parents: dict[str, str | None] = field(default_factory=dict)
+    prompts: list[str] = field(default_factory=list)
+    queued: set[str] = field(default_factory=set)
+    titles: dict[str, str] = field(default_factory=dict)
+    summaries: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def best_title(self) -> str | None:
+        """Title given by the person, else by the client, else the last summary of this session."""
+        own = [text for leaf, text in self.summaries if leaf in self.parents]
+        return self.titles.get("custom-title") or self.titles.get("ai-title") or (own[-1] if own else None)
+
+    def live_events(self) -> list[Event]:
+        """Return the events without those of dead branches."""
+        dead = self.dead_records()
+        return [event for event in self.events if event.uuid not in dead] if dead else self.events
+
+    def dead_records(self) -> set[str]:
+        """Return the records of dead branches.
+
+        Two prompts with one parent mean that the person went back and asked again: the last one counts.
+        """
+        followed = {uuid: parent for uuid in self.prompts if (parent := self.parents.get(uuid))}
+        last = {parent: uuid for uuid, parent in followed.items()}
+        dead = {uuid for uuid, parent in followed.items() if last[parent] != uuid}
+        for uuid, parent in self.parents.items() if dead else ():
+            if parent in dead:
+                dead.add(uuid)
+        return dead
+
+
+def _read_record(record: Mapping[str, Any], reader: TranscriptReader) -> None:
+    """Add the content of one record of a transcript; count anything else as skipped."""
+    kind, uuid = text_of(record.get("type")), text_of(record.get("uuid"))
+    known = "message" in record if kind in ("user", "assistant") else kind in _STATE_TYPES or "sessionId" in record
+    if not kind or not known:
+        reader.skipped += 1
+        return
+    reader.recognised += 1
+    if uuid:
+        if uuid in reader.parents:
+            return
+        reader.parents[uuid] = text_of(record.get("parentUuid")) or None
+    reader.uuid, reader.moment = uuid, parse_timestamp(record.get("timestamp"))
+    reader.agent_id = (text_of(record.get("agentId")) or "sidechain") if record.get("isSidechain") else None
+    if name := text_of(record.get("sessionId")):
+        reader.session_ids[name] += 1
+    if folder := text_of(record.get("cwd")):
+        reader.folders[folder] = None
+    if (branch := text_of(record.get("gitBranch"))) and branch != "HEAD":
+        reader.branch = branch
+    if kind in ("ai-title", "custom-title"):
+        if title := next(
+            (text for key in ("customTitle", "aiTitle", "title") if (text := text_of(record.get(key)))), ""
+        ):
+            reader.titles[kind] = storable(title)
+    elif kind == "summary" and record.get("summary"):
+        reader.summaries.append((text_of(record.get("leafUuid")), storable(text_of(record.get("summary")))))
+    elif read := _READERS.get(kind):
+        read(record, reader)
+
+
+def _read_attachment(record: Mapping[str, Any], reader: TranscriptReader) -> None:
+    """Add a prompt typed while the agent was working, which often stands in no user record."""
+    attachment = mapping_of(record.get("attachment"))
+    is_prompt = attachment.get("type") == "queued_command" and attachment.get("commandMode", "prompt") == "prompt"
+    is_typed = is_prompt and speakers.is_human(attachment) and speakers.is_human(record)
+    if is_typed and (text := speakers.typed_text(joined_text(attachment.get("prompt")))):
+        reader.queued.add(text)
+        reader.said(text, is_paste=record.get("promptSource") == "paste")
+
+
+def _read_assistant(record: Mapping[str, Any], reader: TranscriptReader) -> None:
+    if record.get("isApiErrorMessage") or mapping_of(record["message"]).get("model") == "<synthetic>":
+        return
+    for block in blocks_of(record):
+        if block.get("type") == "text":
+            reader.reply(text_of(block.get("text")))
+        elif block.get("type") == "tool_use":
+            tool, given = text_of(block.get("name")), mapping_of(block.get("input"))
+            if tool in SHELL_TOOLS:
+                call = Call(tool=tool, command=text_of(given.get("command")))
+            else:
+                call = read_call(tool, given) if tool in _EDIT_TOOLS else text_call(tool, given)
+            reader.call(call, text_of(block.get("id")))
+
+
+def _read_user(record: Mapping[str, Any], reader: TranscriptReader) -> None:
+    texts = []
+    for block in blocks_of(record):
+        if block.get("type") == "tool_result":
+            _read_result(block, record, reader)
+        elif block.get("type") == "text":
+            texts.append(text_of(block.get("text")))
+    text = "\n".join(texts)
+    if texts and (record.get("isCompactSummary") or text.startswith(speakers.COMPACTION_OPENING)):
+        reader.add(EventKind.SUMMARY, text)
+    elif not texts or not speakers.is_human(record):
+        return
+    elif command := speakers.shell_input(text):
+        reader.shell(command)
+    elif (printed := speakers.shell_output(text)) is not None:
+        reader.add(EventKind.OUTPUT, printed, tool=USER_SHELL)
+    elif typed := "\n".join(part for part in map(speakers.typed_text, texts) if part):
+        if typed in reader.queued:
+            reader.queued.remove(typed)
+            return
+        reader.said(typed, is_paste=record.get("promptSource") == "paste")
+        if reader.uuid:
+            reader.prompts.append(reader.uuid)
+
+
+_READERS = {"attachment": _read_attachment, "assistant": _read_assistant, "user": _read_user}
+
+
+def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: TranscriptReader) -> None:
+    call_id = text_of(block.get("tool_use_id"))
+    tool, positions = reader.calls.get(call_id, ("", []))
+    text = speakers.strip_injected(joined_text(block.get("content")))
+    details = mapping_of(record.get("toolUseResult"))
+    failed = bool(block.get("is_error"))
+    refused = speakers.refused_by_person(text, block, record, tool=tool)
+    by_hook = speakers.refused_by_hook(record)
+    about: dict[str, Any] = {"tool": tool or None, "call_id": call_id, "ok": not failed}
+    is_output = tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN)
+    is_edit = any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions)
+    if is_output:
+        code = _EXIT_CODE.match(text) if failed else None
+        about["exit_code"] = int(code[1]) if code else None if failed else 0
+        if not failed and (details.get("interrupted") or details.get("backgroundTaskId")):
+            about |= {"ok": False if details.get("interrupted") else None, "exit_code": None}
+        reader.add(EventKind.OUTPUT, text[code.end() :] if code else text, **about)
+    elif is_edit:
+        _note_outcome(positions, details, reader, ok=not failed)
+    if not is_output and (failed or not is_edit):
+        origin = SpeechOrigin.HOOK if by_hook else SpeechOrigin.TOOL_RESULT
+        reader.add(EventKind.TOOL_RESULT, text, origin=origin, **about)
+    answer = speakers.refusal_reason(text) if refused else ""
+    if tool == ANSWERED_TOOL and not failed:
+        answer = speakers.answer_in(details, text)
+    if answer and positions and not record.get("isSidechain"):
+        del reader.calls[call_id]
+        if tool == ANSWERED_TOOL:
+            reader.add(EventKind.PROMPT, answer, tool=tool, call_id=call_id)
+        else:
+            reader.said(answer, is_paste=record.get("promptSource") == "paste", tool=tool, call_id=call_id)
+
+
+def _note_outcome(positions: list[int], details: Mapping[str, Any], reader: TranscriptReader, *, ok: bool) -> None:
+    """Note the outcome of a call's edits, and the file's hashes before and after if the result tells them."""
+    original, notebook = details.get("originalFile"), details.get("original_file")
+    is_new = details.get("type") == "create" or ("originalFile" in details and original is None)
+    before = original if isinstance(original, str) else "" if is_new else None
+    edits = [(reader.events[position].before, reader.events[position].after or "") for position in positions]
+    whole = notebook if isinstance(notebook, str) else before
+    first_hash, last_hash = _edited_hashes(whole, edits, details) if ok else (None, None)
+    for position in positions:
+        event = reader.events[position]
+        reader.events[position] = replace(
+            event, ok=ok,
+            before=storable(before) if event.before is None and before is not None else event.before,
+            before_hash=first_hash if position == positions[0] else None,
+            after_hash=last_hash if position == positions[-1] else None,
+        )  # fmt: skip
+
+
+def _edited_hashes(
+    original: str | None, edits: Sequence[tuple[str | None, str]], details: Mapping[str, Any]
+) -> tuple[str | None, str | None]:
+    """Return the hashes of a file before and after a call's edits, (old, new) each; None for unknown content.
+
+    `original` is empty for a file that did not exist. An edit without an old text gives the whole file.
+    """
+    if original is not None and len(original) > MAX_HASHED_CHARS:
+        return None, None
+    content = original
+    for before, after in edits:
+        if before is None:
+            content = after if "cell_type" not in details and "new_source" not in details else None
+        elif content is not None:
+            content = apply_edit(content, before, after, everywhere=details.get("replaceAll") is True)
+    if any(len(after) > MAX_TEXT_CHARS for _, after in edits):  # the event holds the beginning only
+        content = None
+    if isinstance(whole := details.get("updated_file"), str):
+        content = whole
+    known = content is not None and len(content) <= MAX_HASHED_CHARS
+    return content_hash(original) if original else None, content_hash(content or "") if known else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,9 +258,8 @@ class TranscriptPart:
     """What was read of a transcript in one go.
 
     `events` have the number of their exchange beside them in `numbers`. `parents` are the records that typed prompts
-    follow, by the uuid of the prompt: two prompts with one parent mean that the person went back. `dead` are the
-    records that the person went back on within this part. `settled` are the edits whose result was awaited, with their
-    outcome. `taken` is where to read on; `is_last` says that the file ended there.
+    follow, by the uuid of the prompt. `dead` are the records that the person went back on within this part. `settled`
+    are the edits whose result was awaited. `taken` is where to read on; `is_last` says that the file ended there.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -71,8 +295,7 @@ def find_files(projects: Path) -> Iterator[tuple[str, LogFile]]:
 def find_subagents(transcript: str) -> Iterator[LogFile]:
     """Yield the transcripts of the subagents of a session, by its own transcript."""
     for entry in list_folder(f"{transcript.removesuffix('.jsonl')}/subagents"):
-        is_subagent = entry.name.startswith("agent-") and entry.name.endswith(".jsonl")
-        if is_subagent and (file := find_file(entry, entry.name[6:-6])):
+        if re.fullmatch(r"agent-.*\.jsonl", entry.name) and (file := find_file(entry, entry.name[6:-6])):
             yield file
 
 
@@ -87,7 +310,9 @@ def read_session(path: Path, *, subagents: bool = True) -> Session:
     reader.events = reader.live_events()
     if subagents:
         _add_subagents(reader, path)
-    reader.session, reader.title = reader.session_id(path), reader.best_title()
+    ids = reader.session_ids  # the file has the name of its session, unless it was renamed
+    reader.session = path.stem if path.stem in ids or not ids else ids.most_common(1)[0][0]
+    reader.title = reader.best_title
     reader.stamps = [event.timestamp for event in reader.events if event.timestamp]
     return reader.build(path)
 
@@ -106,9 +331,9 @@ def read_part(path: Path, *, taken: int = 0, exchanges: int = 0, waiting: Sequen
     with path.open("rb") as file:
         file.seek(taken)
         for length, line in read_lines(file):
-            if line and line.strip() and not any(sign in line for sign in _STATE):
+            if line and line.strip() and not any(sign in line for sign in _BULKY):
                 first, skipped = len(reader.events), reader.skipped
-                read_line(line, reader)
+                _read_record(parse_record(line) or {}, reader)
                 if reader.skipped > skipped and not line.endswith(b"\n"):
                     reader.skipped = skipped
                     break
@@ -123,23 +348,16 @@ def read_part(path: Path, *, taken: int = 0, exchanges: int = 0, waiting: Sequen
                 break
     if not taken:
         _require_records(path, reader)
-    _finish_part(part, reader, numbers, waiting=len(waiting))
-    return part
-
-
-def _finish_part(part: TranscriptPart, reader: TranscriptReader, numbers: Sequence[int], *, waiting: int) -> None:
-    """Fill the part from the reader; of dead branches only what was said is kept."""
-    part.dead = reader.dead_records()
-    kept = [
-        n
-        for n in range(waiting, len(reader.events))
-        if reader.events[n].kind in SAID or reader.events[n].uuid not in part.dead
-    ]
-    part.events, part.numbers = [reader.events[n] for n in kept], [numbers[n] for n in kept]
+    part.dead, first = reader.dead_records(), len(waiting)
+    for event, number in zip(reader.events[first:], numbers[first:], strict=True):
+        if event.kind in SAID or event.uuid not in part.dead:  # of dead branches only what was said is kept
+            part.events.append(event)
+            part.numbers.append(number)
     part.parents = {uuid: parent for uuid in reader.prompts if (parent := reader.parents.get(uuid))}
-    part.folders, part.title, part.skipped = tuple(reader.folders), reader.best_title() or "", reader.skipped
+    part.folders, part.title, part.skipped = tuple(reader.folders), reader.best_title or "", reader.skipped
     settled = {event.call_id for event in reader.events if event.kind is EventKind.FILE_EDIT and event.ok is not None}
-    part.settled = [call for call in reader.events[:waiting] if call.call_id in settled]
+    part.settled = [call for call in reader.events[:first] if call.call_id in settled]
+    return part
 
 
 def exchange_numbers(path: Path) -> dict[str, int]:
@@ -158,14 +376,9 @@ def _require_records(path: Path, reader: TranscriptReader) -> None:
 
 def _read_file(path: Path) -> TranscriptReader:
     reader = TranscriptReader()
-    try:
-        with path.open("rb") as file:
-            for _, line in read_lines(file):
-                if line is None or line.strip():
-                    reader.records += 1
-                    read_line(line or b"", reader)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    for record in records_of(path):
+        reader.records += 1
+        _read_record(record or {}, reader)
     return reader
 
 

@@ -21,7 +21,7 @@ from nugget.models import Session, SessionFile
 from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, arguments, read_call
 from nugget.sources.files import (
     AgentFolders,
-    has_table,
+    columns_of,
     joined_text,
     mapping_of,
     objects_in,
@@ -78,7 +78,7 @@ def stored(database: Path) -> list[SessionFile]:
     with open_database(database) as connection:
         sql = "SELECT key, value FROM cursorDiskKV WHERE key >= ? AND key < ?"
         keys = (_COMPOSER, f"{_COMPOSER[:-1]};")
-        for key, value in connection.execute(sql, keys) if has_table(connection, "cursorDiskKV") else ():
+        for key, value in connection.execute(sql, keys) if columns_of(connection, "cursorDiskKV") else ():
             about = parse_record(value or "") or {}
             if about.get("fullConversationHeadersOnly") or about.get("conversation"):
                 moment = parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt"))
@@ -199,7 +199,7 @@ def _change(path: str, diff: str) -> FileChange:
 
 def _text(connection: sqlite3.Connection, key: str, table: str = "cursorDiskKV") -> str | None:
     """Return the value of a key as text; None if there is none."""
-    if not key or not has_table(connection, table):
+    if not key or not columns_of(connection, table):
         return None
     row = connection.execute(f"SELECT value FROM {table} WHERE key = ?", (key,)).fetchone()
     value = row[0] if row else None

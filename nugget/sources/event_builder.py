@@ -92,7 +92,21 @@ def read_call(tool: str, given: Mapping[str, Any]) -> Call:
         return Call(tool=TODOS, text=todos)
     elif kind == DELETE and path:
         return Call(tool=DELETE, changes=(FileChange(path=path, after="", tool=DELETE),))
-    return Call(tool=tool, text=call_text(tool, given), path=path or None)
+    return text_call(tool, given)
+
+
+def text_call(tool: str, given: Mapping[str, Any]) -> Call:
+    """Return a call as text for people: the to-do list, the plan, else `key: value` lines."""
+    if tool == TODOS and isinstance(given.get("todos"), list):
+        text = _todos(given["todos"])
+    elif tool == "ExitPlanMode":
+        text = text_of(given.get("plan"))
+    else:
+        values = (
+            (key, one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)) for key, one in given.items()
+        )
+        text = "\n".join(f"{key}: {value}" for key, value in values)
+    return Call(tool=tool, text=text, path=first_text(given, _PATHS) or None)
 
 
 @dataclass(slots=True)
@@ -245,16 +259,6 @@ def patch_changes(patch: str) -> Iterator[FileChange]:
         else:
             old += [] if mark == "+" else [text]
             new += [] if mark == "-" else [text]
-
-
-def call_text(tool: str, given: Mapping[str, Any]) -> str:
-    """Return a tool call as text for people: the to-do list, the plan, else `key: value` lines."""
-    if tool == TODOS and isinstance(given.get("todos"), list):
-        return _todos(given["todos"])
-    if tool == "ExitPlanMode":
-        return text_of(given.get("plan"))
-    shown = {key: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for key, one in given.items()}
-    return "\n".join(f"{key}: {value}" for key, value in shown.items())
 
 
 def first_text(given: Mapping[str, Any], keys: tuple[str, ...]) -> str:

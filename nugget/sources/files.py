@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +24,7 @@ from typing import Any, BinaryIO
 
 from nugget.config import AgentSettings, Environment, absolute_folder, load_settings
 from nugget.errors import TranscriptError
-from nugget.models import SessionFile
+from nugget.models import SessionFile, SourceName
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is skipped: no record that a client writes comes near it."""
@@ -56,6 +57,36 @@ class LogFile:
     mtime_ns: int
     mtime: float = 0.0
     part: str = ""
+
+
+class Reader(StrEnum):
+    """How the files of a log are read."""
+
+    LINES = "lines"
+    WHOLE = "whole"
+    ARCHIVE = "archive"
+    CHANNEL = "channel"
+    SHELL = "shell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A session, shell or channel with its files.
+
+    `path` is the transcript, the archive, the folder of a shell or the file of a channel.
+    """
+
+    reader: Reader
+    source: SourceName
+    id: str
+    path: str
+    agent: str = ""
+    files: tuple[LogFile, ...] = ()
+
+    @property
+    def mtime_ns(self) -> int:
+        """Time of the file that was written to last."""
+        return max((file.mtime_ns for file in self.files), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +138,6 @@ def find_file(entry: os.DirEntry[str] | Path, part: str = "") -> LogFile | None:
     return LogFile(
         path=os.fspath(entry), size=state.st_size, mtime_ns=state.st_mtime_ns, mtime=state.st_mtime, part=part
     )
-
-
-def archived_sessions(home: Path) -> dict[str, Path]:
-    """Return the files of the archive by the names of their sessions."""
-    files = sorted((home / "archive").glob(f"*{ARCHIVE_ENDING}"))
-    return {file.name.removesuffix(ARCHIVE_ENDING): file for file in files if file.is_file()}
 
 
 def session_file(path: Path, *, agent: str, name: str) -> SessionFile | None:
@@ -210,6 +235,13 @@ def objects_in(value: object) -> list[dict[str, Any]]:
     return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
 
 
+def blocks_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the content blocks of a record's message; a plain string is one text block."""
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, Mapping) else message
+    return [{"type": "text", "text": content}] if isinstance(content, str) else objects_in(content)
+
+
 def joined_text(content: object, keys: Iterable[str] = ("text",)) -> str:
     """Return the text of a content: a string, or the texts of its parts."""
     parts = []
@@ -265,9 +297,9 @@ def open_database(path: Path) -> Iterator[sqlite3.Connection]:
         raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
 
 
-def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Return whether the database has the table."""
-    return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone())
+def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:
+    """Return the names of a table's columns; none if the database lacks the table."""
+    return {row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
 
 
 def _parts(path: Path) -> tuple[Path, Path]:

@@ -1,7 +1,8 @@
 """Walk a folder of notes without hidden, generated and ignored files.
 
-`.gitignore`, `.ignore` and `.nuggetignore` have the syntax of https://git-scm.com/docs/gitignore; a deeper file and a
-later line decide. Above the folder, the ignore files of the git repository that it is in count too.
+`.gitignore`, `.ignore` and `.nuggetignore` have the syntax of
+https://git-scm.com/docs/gitignore; a deeper file and a later line decide. Above the folder, the ignore files of the git
+repository that it is in count too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,40 +22,28 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 IGNORE_FILES = (".gitignore", ".ignore", ".nuggetignore")
-NEVER = frozenset(
+MAX_ENTRIES = 300_000
+"""A walk that has seen so many files and folders ends."""
+_MAX_RULES_BYTES = 1_000_000
+_GENERATED = frozenset(
     "node_modules bower_components vendor venv env __pycache__ site-packages dist build target out coverage "
     "Pods DerivedData".split()
 )
 """Folders that other programs fill. Hidden ones (`.git`, `.obsidian`, `.trash`, `.venv`…) are never entered either."""
-MAX_ENTRIES = 300_000
-"""A walk that has seen so many files and folders ends."""
-
 _CONFLICT_COPY = re.compile(r"\([^()]{0,80}conflicted copy[^()]{0,80}\)|\.sync-conflict-\d{8}-\d{6}", re.IGNORECASE)
 """How Dropbox, Nextcloud and Syncthing name one side's copy of a note that two sides changed."""
-_MAX_RULES_BYTES = 1_000_000
 
-Rules = tuple[str, "GitIgnoreSpec"]
+_Rules = tuple[str, "GitIgnoreSpec"]
 """An ignore file: its folder, with `/` at the end, and what it says."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Private:
-    """Files and folders that only their identity may read: names in lower case, and real paths."""
-
-    names: frozenset[str] = frozenset()
-    folders: frozenset[str] = frozenset()
-
-    def holds(self, folder: str) -> bool:
-        """Return whether a real folder is private, or lies in one that is."""
-        return any(folder == own or folder.startswith(own + os.sep) for own in self.folders)
 
 
 @dataclass(slots=True, kw_only=True)
 class Walk:
     """A walk through a folder. `problems` tell what could not be read, `left_out` what was left out on purpose.
 
-    `named` are files wanted and hidden folders entered by their whole name. A walk that leaves out what is private also
-    leaves out the memory in a brain that is its root. Brains below the root are left out.
+    `named` are files wanted and hidden folders entered by their whole name. `private_names` and `private_folders` (real
+    paths) are memory, which only its identity may read: with names, the memory in a brain that is the root is left out
+    too. Brains below the root are left out.
     """
 
     root: Path
@@ -61,7 +51,8 @@ class Walk:
     max_files: int
     max_entries: int = MAX_ENTRIES
     named: frozenset[str] = frozenset()
-    private: Private = Private()
+    private_names: frozenset[str] = frozenset()
+    private_folders: frozenset[str] = frozenset()
     problems: list[Problem] = field(default_factory=list)
     left_out: list[Problem] = field(default_factory=list)
     ignored: int = 0
@@ -72,11 +63,10 @@ class Walk:
         Links to folders are not followed, links to files only if they stay below the root.
         """
         root, real_root = str(self.root.absolute()), os.path.realpath(self.root)
-        if not self.root.is_dir():
-            self._note(self.problems, self.root, "is not a folder (any more); nothing in it is found")
-            return
-        if self.private.holds(real_root):
-            self._note(self.problems, root, "holds memory, which is private to its identity; nothing in it is found")
+        if not self.root.is_dir() or self._is_private(real_root):
+            reason = "holds memory, which is private to its identity" if self.root.is_dir() else "is not a folder"
+            end = "" if self.root.is_dir() else " (any more)"
+            self._note(self.problems, root, f"{reason}{end}; nothing in it is found")
             return
         entries = files = 0
         inherited = {root: _rules_above(Path(root))}
@@ -85,7 +75,7 @@ class Walk:
             entries += len(folders) + len(names)
             if entries > self.max_entries:
                 hint = "the rest is left out. Name a smaller folder, or leave parts out in a .nuggetignore"
-                self._note(self.left_out, self.root, f"holds more than {counted(self.max_entries, 'file')}; {hint}")
+                self._note(self.left_out, root, f"holds more than {counted(self.max_entries, 'file')}; {hint}")
                 return
             is_brain = "brain.yaml" in names and not {"domains", ".git"}.isdisjoint((*folders, *names))
             if is_brain and path:
@@ -106,18 +96,21 @@ class Walk:
                         return
                     yield f"{path}{name}", place
 
+    def _is_private(self, folder: str) -> bool:
+        """Return whether a real folder is private, or lies in one that is."""
+        return any(folder == own or folder.startswith(own + os.sep) for own in self.private_folders)
+
     def _is_entered(self, name: str, real: str, is_brain: bool) -> bool:
-        is_other = (name.startswith(".") and name not in self.named) or name in NEVER
-        is_memory = is_brain and name == "memory" and bool(self.private.names)
-        return not is_other and not is_memory and not self.private.holds(real)
+        is_other = (name.startswith(".") and name not in self.named) or name in _GENERATED
+        is_memory = is_brain and name == "memory" and bool(self.private_names)
+        return not is_other and not is_memory and not self._is_private(real)
 
     def _is_wanted(self, name: str) -> bool:
-        if name in self.named:
-            return True
         wanted = name.lower().endswith(self.suffixes) and not name.startswith(".")
-        return wanted and name.lower() not in self.private.names and not _CONFLICT_COPY.search(name)
+        is_other = name.lower() in self.private_names or _CONFLICT_COPY.search(name)
+        return name in self.named or (wanted and not is_other)
 
-    def _is_ignored(self, path: str, rules: Sequence[Rules]) -> bool:
+    def _is_ignored(self, path: str, rules: Sequence[_Rules]) -> bool:
         ignored = _is_ignored(path, rules)
         self.ignored += ignored
         return ignored
@@ -127,24 +120,24 @@ class Walk:
         if not file.is_symlink():
             return file.is_file()
         real = Path(os.path.realpath(place))
-        is_private = real.name.lower() in self.private.names or self.private.holds(str(real.parent))
+        is_private = real.name.lower() in self.private_names or self._is_private(str(real.parent))
         return real.is_file() and real.is_relative_to(real_root) and not is_private
 
     def _note_unlisted(self, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):  # gone since the folder above was listed
             self._note(self.problems, error.filename, f"cannot be listed ({error.strerror or error})")
 
-    def _note(self, problems: list[Problem], place: Path | str, reason: str) -> None:
-        problems.append(Problem(path=str(place), reason=reason, severity=Severity.WARNING))
+    def _note(self, problems: list[Problem], place: str, reason: str) -> None:
+        problems.append(Problem(path=place, reason=reason, severity=Severity.WARNING))
 
 
-def _is_ignored(path: str, rules: Sequence[Rules]) -> bool:
+def _is_ignored(path: str, rules: Sequence[_Rules]) -> bool:
     """Return whether the deepest ignore file that decides on this path ignores it; a folder's path ends in `/`."""
     decided = (spec.check_file(path.removeprefix(folder)).include for folder, spec in reversed(rules))
     return next((include for include in decided if include is not None), False)
 
 
-def _rules_above(root: Path) -> tuple[Rules, ...]:
+def _rules_above(root: Path) -> tuple[_Rules, ...]:
     """Return the ignore files above a root in its repository, from the top down, unless they ignore the root itself."""
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
     above = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
@@ -152,14 +145,12 @@ def _rules_above(root: Path) -> tuple[Rules, ...]:
     return tuple(rule for rule in rules if not _is_ignored(f"{root}/", [rule]))
 
 
-def _rules_in(folder: str, names: Collection[str]) -> Iterator[Rules]:
+def _rules_in(folder: str, names: Collection[str]) -> Iterator[_Rules]:
     """Yield the ignore files of a folder that are among `names`, unless git would not take them either."""
     for file in (Path(folder, name) for name in IGNORE_FILES if name in names):
         from pathspec import GitIgnoreSpec
 
-        try:
+        with suppress(OSError, ValueError):
             if file.is_file() and file.stat().st_size <= _MAX_RULES_BYTES:
                 lines = file.read_text("utf-8-sig", "replace").splitlines()
                 yield f"{folder}/", GitIgnoreSpec.from_lines(line for line in lines if line.strip())
-        except (OSError, ValueError):
-            continue

@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
@@ -28,12 +28,10 @@ from nugget.markdown import left_out, title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
 from nugget.sources import ReadDocument
 from nugget.sources.files import list_folder, mapping_of, read_document
-from nugget.sources.ignore_files import Private, Walk
+from nugget.sources.ignore_files import Walk
 from nugget.text import shorten, slugify
 
 SUFFIXES = (".md", ".markdown", ".mdx", ".mdc")
-MAX_BYTES = 2_000_000
-"""A larger file is refused before it is read."""
 MAX_LINKS = 2_000
 """Links of a note that are followed."""
 INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {
@@ -48,9 +46,9 @@ INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {
 
 _OF_USER = {"codex": ".codex/AGENTS.md", "gemini-cli": ".gemini/GEMINI.md", "opencode": ".config/opencode/AGENTS.md"}
 _MAX_MEMORY_FILES = 5000
+_MAX_BYTES = 2_000_000
 _TITLE_CHARS = 120
 _DECISION_FOLDERS = frozenset({"adr", "adrs", "decisions", "decision-records", "architecture-decisions"})
-_IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(
     r"\[\[(?P<wiki>[^\[\]|#^\n]{1,200})(?:[#^][^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]"
@@ -58,84 +56,57 @@ _LINK = re.compile(
 )
 _INLINE_TAG = re.compile(r"(?:^|(?<=\s))#([^\W\d_][\w/-]{1,40})(?=\s|$|[.,;])", re.MULTILINE)
 
-Redact = Callable[[str], str]
-"""Takes the secrets out of a text."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """The notes of a folder by the names that links use: whole keys, and the last part alone, in lower case."""
-
-    by_name: dict[str, str] = field(default_factory=dict)
-
-    def add(self, key: str) -> None:
-        """Add a note. Of two with one name, the one that sorts first has it."""
-        name = _link_name(key)
-        self.by_name[name] = min(key, self.by_name.get(name, key))
-        self.by_name[key.lower()] = key
-
-    def resolve(self, link: str, *, source: str) -> str:
-        """Return the key that a link from note `source` leads to, whether or not that note exists."""
-        beside = os.path.normpath(f"/{PurePosixPath(source).parent}/{link}")[1:]
-        whole = [beside] if "/" in link or link.lower().endswith(SUFFIXES) else []
-        from_root = f"{source.split('/', 1)[0]}/{link.strip('/')}"
-        tried = [*whole, f"{beside}.md", *([from_root, f"{from_root}.md"] if "/" in link else []), _link_name(link)]
-        found = next((self.by_name[name.lower()] for name in tried if name.lower() in self.by_name), None)
-        return found or f"{beside}.md"
-
 
 def read_note(
-    text: str, *, key: str, source: SourceName, names: Names, modified: date | None = None
+    text: str, *, key: str, source: SourceName, names: Mapping[str, str], modified: date | None = None
 ) -> tuple[Unit, tuple[Problem, ...]]:
-    """Return the unit of a note with the id `key`. Unreadable frontmatter is a warning: the text counts."""
+    """Return the unit of a note with the id `key`; `names` are the notes by the names that links use.
+
+    Unreadable frontmatter is a warning: the text counts.
+    """
     fields, body, problems = _frontmatter(plain_line_ends(text), key)
-    aliases = _listed(fields, "aliases", "alias")
+
+    def listed(*keys: str) -> list[str]:
+        return list(dict.fromkeys(name for one in keys for name in fields.listed(one, Severity.WARNING)))
+
+    def day(*keys: str) -> date | None:
+        return next((day for one in keys if (day := fields.day(one, Severity.WARNING))), None)
+
+    aliases = listed("aliases", "alias")
     prose = _FENCED.sub("", body) if "#" in body or "](" in body or "[[" in body else ""
-    tags = (tag.lstrip("#").strip() for tag in (*_listed(fields, "tags", "tag"), *_INLINE_TAG.findall(prose)))
+    tags = (tag.lstrip("#").strip() for tag in (*listed("tags", "tag"), *_INLINE_TAG.findall(prose)))
     links = _links(prose)
     reasons = [left_out(body)]
     if len(links) > MAX_LINKS:
         reasons.append(f"has {len(links):,} links, of which the first {MAX_LINKS:,} are followed")
     problems += [Problem(path=key, reason=why, severity=Severity.WARNING) for why in reasons if why]
-    title = fields.text("title", Severity.WARNING) if fields else None
-    targets = dict.fromkeys(names.resolve(link, source=key) for link in links[:MAX_LINKS])
+    title = fields.text("title", Severity.WARNING) or title_of(body) or PurePosixPath(key).stem
+    targets = dict.fromkeys(_resolved(link, key, names) for link in links[:MAX_LINKS])
     is_decision = not _DECISION_FOLDERS.isdisjoint(key.lower().split("/")[:-1])
     unit = Unit(
-        id=key,
-        source=source,
-        type="decision" if is_decision else "document",
-        title=shorten(title or title_of(body) or PurePosixPath(key).stem, _TITLE_CHARS),
-        body=f"{body.strip()}\n\nAlso called: {', '.join(aliases)}" if aliases else body.strip(),
-        path=key,
-        tags=tuple(dict.fromkeys(tag for tag in tags if tag))[:50],
+        id=key, source=source, type="decision" if is_decision else "document", title=shorten(title, _TITLE_CHARS),
+        body=f"{body.strip()}\n\nAlso called: {', '.join(aliases)}" if aliases else body.strip(), path=key,
+        tags=tuple(dict.fromkeys(filter(None, tags)))[:50],
         related=tuple(Relation(id=one, relation=RelationType.INFORMED_BY) for one in targets if one != key),
-        created=_day(fields, "created", "date"),
-        last_modified=_day(fields, "updated", "modified", "last_modified", "lastmod") or modified,
-    )
-    return unit, (*problems, *(fields.problems if fields else ()))
+        created=day("created", "date"),
+        last_modified=day("updated", "modified", "last_modified", "lastmod") or modified,
+    )  # fmt: skip
+    return unit, (*problems, *fields.problems)
 
 
-def _frontmatter(text: str, key: str) -> tuple[Fields | None, str, list[Problem]]:
-    if not text.lstrip("\n").startswith("---"):
-        return None, text, []
+def _frontmatter(text: str, key: str) -> tuple[Fields, str, list[Problem]]:
+    absent = Fields(path=key, first_line=1, nodes={})
     try:
-        parts = split(text)
+        parts = split(text) if text.lstrip("\n").startswith("---") else None
     except FrontmatterError:
-        return None, text, []  # a horizontal rule, or conflict markers, which are text here
+        parts = None  # a horizontal rule, or conflict markers, which are text here
+    if parts is None:
+        return absent, text, []
     try:
         return Fields(path=key, first_line=parts.first_line, nodes=nodes(parts)), parts.body, []
     except FrontmatterError as error:
         problem = Problem(path=key, reason=error.reason, line=error.line, severity=Severity.WARNING)
-        return None, parts.body, [problem]
-
-
-def _listed(fields: Fields | None, *keys: str) -> tuple[str, ...]:
-    found = [name for key in keys for name in (fields.listed(key, Severity.WARNING) if fields else ())]
-    return tuple(dict.fromkeys(found))
-
-
-def _day(fields: Fields | None, *keys: str) -> date | None:
-    return next((day for key in keys if fields and (day := fields.day(key, Severity.WARNING))), None)
+        return absent, parts.body, [problem]
 
 
 def _links(prose: str) -> list[str]:
@@ -151,14 +122,54 @@ def _link_name(name: str) -> str:
     return next((last.removesuffix(suffix) for suffix in SUFFIXES if last.endswith(suffix)), last)
 
 
+def _resolved(link: str, source: str, names: Mapping[str, str]) -> str:
+    """Return the key that a link from note `source` leads to, whether or not that note exists."""
+    beside = os.path.normpath(f"/{PurePosixPath(source).parent}/{link}")[1:]
+    whole = [beside] if "/" in link or link.lower().endswith(SUFFIXES) else []
+    from_root = f"{source.split('/', 1)[0]}/{link.strip('/')}"
+    tried = [*whole, f"{beside}.md", *([from_root, f"{from_root}.md"] if "/" in link else []), _link_name(link)]
+    return next((names[name.lower()] for name in tried if name.lower() in names), f"{beside}.md")
+
+
+class _Notes:
+    """Notes of some folders as a source of units, each with its key as id."""
+
+    name: SourceName
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._names: dict[str, str] = {}
+
+    def read(self, key: str, file: Path) -> ReadDocument:
+        """Return the unit of a note. Raises KnowledgeError if the file is not a note, OSError if unreadable."""
+        if (size := file.stat().st_size) > _MAX_BYTES:
+            raise KnowledgeError(f"it is {size / 1e6:.1f} MB; a note may be {_MAX_BYTES // 1_000_000} MB at most")
+        content = file.read_bytes()
+        is_wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+        if b"\0" in content and not is_wide:
+            raise KnowledgeError("it is a binary file, not markdown")
+        text = self._redact(content.decode("utf-16" if is_wide else "utf-8-sig", "replace"))
+        unit, problems = read_note(text, key=key, source=self.name, names=self._names, modified=self._day(key, file))
+        return ReadDocument(units=(unit,), problems=problems)
+
+    def _add(self, key: str) -> None:
+        """Note the names of a note. Of two with one name, the one that sorts first has it."""
+        name = _link_name(key)
+        self._names[name] = min(key, self._names.get(name, key))
+        self._names[key.lower()] = key
+
+    def _day(self, key: str, file: Path) -> date:
+        """Return the day of a file's time, in UTC."""
+        return datetime.fromtimestamp(max(0, min(file.stat().st_mtime, 253402300799)), UTC).date()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanonFolder:
-    """A folder of canon, and the name by which its units are known."""
+    """A folder of canon, and the name by which its units are known; it may not lead out of `inside`, if given."""
 
     name: str
     path: Path
     inside: Path | None = None
-    """The folder that `path` may not leave, not even by a link."""
 
 
 def canon_folders(given: Sequence[str], *, base: Path) -> list[CanonFolder]:
@@ -173,117 +184,11 @@ def canon_folders(given: Sequence[str], *, base: Path) -> list[CanonFolder]:
         path = given_path if given_path.is_absolute() else base / given_path
         inside = None if given_path.is_absolute() or ".." in given_path.parts else base
         wanted = [slugify(name)] if equals else [_plain(path.name), _plain(f"{path.parent.name}-{path.name}")]
-        unique = f"{wanted[0]}-{hashlib.sha256(str(path).encode('utf-8', 'replace')).hexdigest()[:6]}"
+        unique = f"{wanted[0]}-{_digest(path)}"
         chosen = next((name for name in (*wanted, unique) if name and name not in folders), None)
         if chosen and path not in [folder.path for folder in folders.values()]:
             folders[chosen] = CanonFolder(name=chosen, path=path, inside=inside)
     return list(folders.values())
-
-
-def check_identity(text: str) -> str:
-    """Return the identity if it is valid as a part of paths. Raises UsageError."""
-    if not _IDENTITY.fullmatch(text) or ".." in text:
-        raise UsageError(
-            f"{text!r} cannot be an identity.",
-            hint="Use 1 to 64 letters, digits, `-`, `_` and `.`, such as claude-code.",
-        )
-    return text
-
-
-def private_places(environment: Environment, brain: Path | None) -> Private:
-    """Return the places that are memory of any identity: no other source may read them."""
-    folders = [
-        environment.home / "memory",
-        environment.claude_config / "projects",
-        *([brain / "memory"] if brain else []),
-    ]
-    files = {Path(name).name.lower() for names in INSTRUCTIONS.values() for name in names}
-    return Private(names=frozenset(files), folders=frozenset(map(os.path.realpath, folders)))
-
-
-class _Notes:
-    """Notes of some folders as a source of units, each with its key as id."""
-
-    name: SourceName
-
-    def __init__(self, redact: Redact) -> None:
-        self._redact = redact
-        self._names = Names()
-
-    def read(self, key: str, file: Path) -> ReadDocument:
-        """Return the unit of a note. Raises KnowledgeError if the file is not a note, OSError if unreadable."""
-        text = self._redact(_read_text(file))
-        unit, problems = read_note(text, key=key, source=self.name, names=self._names, modified=self._day(key, file))
-        return ReadDocument(units=(unit,), problems=problems)
-
-    def _day(self, key: str, file: Path) -> date:
-        """Return the day of a file's time, in UTC."""
-        return datetime.fromtimestamp(max(0, min(file.stat().st_mtime, 253402300799)), UTC).date()
-
-
-def _read_text(file: Path) -> str:
-    """Return the text of a file. Raises KnowledgeError if it is not text or too large, OSError if it cannot be read."""
-    if (size := file.stat().st_size) > MAX_BYTES:
-        raise KnowledgeError(f"it is {size / 1e6:.1f} MB; a note may be {MAX_BYTES // 1_000_000} MB at most")
-    content = file.read_bytes()
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return content.decode("utf-16", "replace").removeprefix("\ufeff")
-    if b"\0" in content:
-        raise KnowledgeError("it is a binary file, not markdown")
-    return content.decode("utf-8-sig", "replace")
-
-
-class Canon(_Notes):
-    """The files of the canon folders, without what is `private`.
-
-    `problems` of the last walk are reported with every search, `left_out` only when a person syncs.
-    """
-
-    name = SourceName.CANON
-
-    def __init__(
-        self, folders: Sequence[CanonFolder], *, redact: Redact, max_files: int, private: Private | None = None
-    ) -> None:
-        self.folders = folders
-        self.problems: list[Problem] = []
-        self.left_out: list[Problem] = []
-        super().__init__(redact)
-        self._max_files = max_files
-        self._private = private or Private()
-        self._committed: dict[str, dict[str, date]] = {}
-
-    def files(self) -> Iterator[tuple[str, str]]:
-        """Yield every note as (`<folder name>/<path>`, place)."""
-        self.problems.clear()
-        self.left_out.clear()
-        self._names = Names()
-        for folder in self.folders:
-            # os.path.realpath, since that of pathlib raises for links in a circle
-            if folder.inside and not Path(os.path.realpath(folder.path)).is_relative_to(
-                os.path.realpath(folder.inside)
-            ):
-                reason = f"leads out of {folder.inside}, so it is not read; name it by its absolute path"
-                self.problems.append(Problem(path=str(folder.path), reason=reason))
-                continue
-            walk = Walk(
-                root=folder.path, suffixes=SUFFIXES, max_files=self._max_files, problems=self.problems,
-                left_out=self.left_out, private=self._private,
-            )  # fmt: skip
-            for path, file in walk.files():
-                key = f"{folder.name}/{path}"
-                self._names.add(key)
-                yield key, file
-
-    def _day(self, key: str, file: Path) -> date:
-        """Return when a note was last committed, else its file's day: after a checkout, files have the day of that."""
-        name, _, path = key.partition("/")
-        if name not in self._committed:
-            self._committed[name] = {}
-            for folder in self.folders:
-                with suppress(GitError):
-                    if folder.name == name:
-                        self._committed[name] = git.last_commit_days(folder.path)
-        return self._committed[name].get(path) or super()._day(key, file)
 
 
 def _plain(name: str) -> str:
@@ -292,79 +197,67 @@ def _plain(name: str) -> str:
     return kept[:80] or slugify(name)
 
 
-class Memory(_Notes):
-    """The notes of one identity; their ids are `<identity>/<path>`."""
+def _digest(path: Path) -> str:
+    return hashlib.sha256(str(path).encode("utf-8", "replace")).hexdigest()[:6]
 
-    name = SourceName.MEMORY
+
+class Canon(_Notes):
+    """The files of the canon folders, without what is `private`: the names and real folders of memory.
+
+    `problems` of the last walk are reported with every search, `left_out` only when a person syncs.
+    """
+
+    name = SourceName.CANON
 
     def __init__(
-        self,
-        identity: str,
-        environment: Environment,
-        *,
-        redact: Redact,
-        brain: Path | None = None,
-        workspaces: Sequence[Path] = (),
-    ) -> None:
+        self, folders: Sequence[CanonFolder], *, redact: Callable[[str], str], max_files: int,
+        private: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()),
+    ) -> None:  # fmt: skip
         super().__init__(redact)
-        self.identity = check_identity(identity)
-        self._environment = environment
-        self._brain = brain
-        self._workspaces = workspaces
+        self.folders = folders
+        self.problems: list[Problem] = []
+        self.left_out: list[Problem] = []
+        self._max_files, self._private = max_files, private
+        self._committed: dict[str, dict[str, date]] = {}
 
-    def files(self) -> Iterator[tuple[str, Path]]:
-        """Yield every note as (`<identity>/<path>`, place), each once: `AGENTS.md` is often a link to `CLAUDE.md`."""
-        self._names = Names()
-        seen: set[str | tuple[int, int]] = set()
-        for path, file in self._places():
-            key = f"{self.identity}/{path}"
-            try:
-                state = file.stat()
-            except OSError:
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Yield every note as (`<folder name>/<path>`, place)."""
+        self.problems.clear()
+        self.left_out.clear()
+        self._names = {}
+        for folder in self.folders:
+            # os.path.realpath, since that of pathlib raises for links in a circle
+            real, inside = os.path.realpath(folder.path), os.path.realpath(folder.inside or "/")
+            if not Path(real).is_relative_to(inside):
+                reason = f"leads out of {folder.inside}, so it is not read; name it by its absolute path"
+                self.problems.append(Problem(path=str(folder.path), reason=reason))
                 continue
-            if not S_ISREG(state.st_mode):
-                continue
-            same = (state.st_dev, state.st_ino)
-            if key not in seen and same not in seen:
-                seen |= {key, same}
-                self._names.add(key)
+            walk = Walk(
+                root=folder.path, suffixes=SUFFIXES, max_files=self._max_files, problems=self.problems,
+                left_out=self.left_out, private_names=self._private[0], private_folders=self._private[1],
+            )  # fmt: skip
+            for path, file in walk.files():
+                self._add(key := f"{folder.name}/{path}")
                 yield key, file
 
-    def _places(self) -> Iterator[tuple[str, Path]]:
-        yield from self._walked(self._environment.home / "memory" / self.identity, "")
-        if self._brain:
-            yield from self._walked(self._brain / "memory" / self.identity, "@brain/")
-        user_home = Path(self._environment.variables.get("HOME") or Path.home())
-        if self.identity in _OF_USER:
-            own = user_home / _OF_USER[self.identity]
-            yield f"@user/{own.name}", own
-        is_claude, config = self.identity == "claude-code", self._environment.claude_config
-        if is_claude:
-            yield "@user/CLAUDE.md", config / "CLAUDE.md"
-            yield from self._walked(config / "rules", "@user/rules/")
-            for project in list_folder(config / "projects"):
-                yield from self._walked(Path(project.path, "memory"), f"@project/{project.name}/")
-        for folder in self._known_workspaces() if self.identity in INSTRUCTIONS else ():
-            digest = hashlib.sha256(str(folder).encode("utf-8", "replace")).hexdigest()[:6]
-            prefix = f"@workspace/{slugify(folder.name or 'root')}-{digest}/"
-            yield from ((f"{prefix}{name}", folder / name) for name in INSTRUCTIONS[self.identity])
-            if is_claude:
-                yield from self._walked(folder / ".claude" / "rules", f"{prefix}.claude/rules/")
+    def _day(self, key: str, file: Path) -> date:
+        """Return when a note was last committed, else its file's day: after a checkout, files have the day of that."""
+        name, _, path = key.partition("/")
+        if name not in self._committed:
+            self._committed[name] = {}
+            with suppress(GitError, StopIteration):
+                folder = next(folder.path for folder in self.folders if folder.name == name)
+                self._committed[name] = git.last_commit_days(folder)
+        return self._committed[name].get(path) or super()._day(key, file)
 
-    def _walked(self, root: Path, prefix: str) -> Iterator[tuple[str, Path]]:
-        walk = Walk(root=root, suffixes=SUFFIXES, max_files=_MAX_MEMORY_FILES)
-        yield from ((f"{prefix}{path}", Path(file)) for path, file in walk.files())
 
-    def _known_workspaces(self) -> list[Path]:
-        """Return the given workspaces, then those that Claude Code has been used in."""
-        user_home = Path(self._environment.variables.get("HOME") or Path.home())
-        beside = self._environment.claude_config / ".claude.json"
-        try:
-            client = read_document(beside if beside.is_file() else user_home / ".claude.json") or {}
-        except TranscriptError:
-            client = {}
-        named = [Path(name) for name in mapping_of(client.get("projects")) if Path(name).is_absolute()]
-        return [folder for folder in dict.fromkeys([*self._workspaces, *named]) if folder.is_dir()]
+def open_canon(environment: Environment, settings: Settings, brain: Path) -> Canon:
+    """Return the folders of canon that the settings name, without what is memory of any identity."""
+    folders = canon_folders(settings.canon.folders, base=brain)
+    memories = (environment.home / "memory", environment.claude_config / "projects", brain / "memory")
+    names = frozenset(Path(name).name.lower() for names in INSTRUCTIONS.values() for name in names)
+    private = names, frozenset(map(os.path.realpath, memories))
+    return Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files, private=private)
 
 
 def redacting(settings: Settings) -> Callable[[str], str]:
@@ -378,8 +271,71 @@ def redacting(settings: Settings) -> Callable[[str], str]:
     return redact_text
 
 
-def open_canon(environment: Environment, settings: Settings, brain: Path) -> Canon:
-    """Return the folders of canon that the settings name, without what is memory."""
-    folders = canon_folders(settings.canon.folders, base=brain)
-    private = private_places(environment, brain)
-    return Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files, private=private)
+def check_identity(text: str) -> str:
+    """Return the identity if it is valid as a part of paths. Raises UsageError."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text) or ".." in text:
+        hint = "Use 1 to 64 letters, digits, `-`, `_` and `.`, such as claude-code."
+        raise UsageError(f"{text!r} cannot be an identity.", hint=hint)
+    return text
+
+
+class Memory(_Notes):
+    """The notes of one identity; their ids are `<identity>/<path>`."""
+
+    name = SourceName.MEMORY
+
+    def __init__(
+        self, identity: str, environment: Environment, *, redact: Callable[[str], str], brain: Path | None = None,
+        workspaces: Sequence[Path] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(redact)
+        self.identity = check_identity(identity)
+        self._environment, self._brain, self._workspaces = environment, brain, workspaces
+        self._user_home = Path(environment.variables.get("HOME") or Path.home())
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """Yield every note as (`<identity>/<path>`, place), each once: `AGENTS.md` is often a link to `CLAUDE.md`."""
+        self._names = {}
+        seen: set[str | tuple[int, int]] = set()
+        for path, file in self._places():
+            key = f"{self.identity}/{path}"
+            with suppress(OSError):
+                state = file.stat()
+                same = (state.st_dev, state.st_ino)
+                if S_ISREG(state.st_mode) and key not in seen and same not in seen:
+                    seen |= {key, same}
+                    self._add(key)
+                    yield key, file
+
+    def _places(self) -> Iterator[tuple[str, Path]]:
+        config, agent_files = self._environment.claude_config, INSTRUCTIONS.get(self.identity, ())
+        is_claude = self.identity == "claude-code"
+        yield from self._walked(self._environment.home / "memory" / self.identity, "")
+        if self._brain:
+            yield from self._walked(self._brain / "memory" / self.identity, "@brain/")
+        if self.identity in _OF_USER:
+            own = self._user_home / _OF_USER[self.identity]
+            yield f"@user/{own.name}", own
+        if is_claude:
+            yield "@user/CLAUDE.md", config / "CLAUDE.md"
+            yield from self._walked(config / "rules", "@user/rules/")
+            for project in list_folder(config / "projects"):
+                yield from self._walked(Path(project.path, "memory"), f"@project/{project.name}/")
+        for folder in self._known_workspaces() if agent_files else ():
+            prefix = f"@workspace/{slugify(folder.name or 'root')}-{_digest(folder)}/"
+            yield from ((f"{prefix}{name}", folder / name) for name in agent_files)
+            if is_claude:
+                yield from self._walked(folder / ".claude" / "rules", f"{prefix}.claude/rules/")
+
+    def _walked(self, root: Path, prefix: str) -> Iterator[tuple[str, Path]]:
+        walk = Walk(root=root, suffixes=SUFFIXES, max_files=_MAX_MEMORY_FILES)
+        yield from ((f"{prefix}{path}", Path(file)) for path, file in walk.files())
+
+    def _known_workspaces(self) -> list[Path]:
+        """Return the given workspaces, then those that Claude Code has been used in."""
+        client: Mapping[str, object] = {}
+        beside = self._environment.claude_config / ".claude.json"
+        with suppress(TranscriptError):
+            client = read_document(beside if beside.is_file() else self._user_home / ".claude.json") or {}
+        named = [Path(name) for name in mapping_of(client.get("projects")) if Path(name).is_absolute()]
+        return [folder for folder in dict.fromkeys([*self._workspaces, *named]) if folder.is_dir()]

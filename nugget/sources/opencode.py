@@ -7,7 +7,6 @@ tables session, message and part, the latter two with the same objects as JSON i
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from nugget.models import EventKind, Session, SessionFile
 from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, read_call
 from nugget.sources.files import (
     AgentFolders,
-    has_table,
+    columns_of,
     mapping_of,
     open_database,
     parse_record,
@@ -58,10 +57,10 @@ def recognises(document: Mapping[str, Any]) -> bool:
 def stored(database: Path) -> list[SessionFile]:
     """Return the sessions that a database holds, without those of subagents. Raises TranscriptError."""
     with open_database(database) as connection:
-        if not has_table(connection, "message"):
+        if not columns_of(connection, "message"):
             return []
         subagents: set[str] = set()
-        if "parent_id" in _columns(connection):
+        if "parent_id" in columns_of(connection, "session"):
             subagents = {row[0] for row in connection.execute("SELECT id FROM session WHERE parent_id IS NOT NULL")}
         rows = connection.execute(
             "SELECT session_id, max(time_updated), sum(length(data)) FROM part GROUP BY session_id"
@@ -98,7 +97,7 @@ def read_stored(database: Path, name: str) -> Session:
     """Read one session of a database. Raises TranscriptError if it is not there or cannot be read."""
     builder = EventBuilder(agent=AGENT, session=name)
     with open_database(database) as connection:
-        if columns := sorted({"title", "directory"} & _columns(connection)):
+        if columns := sorted({"title", "directory"} & columns_of(connection, "session")):
             row = connection.execute(f"SELECT {', '.join(columns)} FROM session WHERE id = ?", (name,)).fetchone()
             _read_about(dict(zip(columns, row or (), strict=False)), builder)
         messages = connection.execute(
@@ -159,10 +158,6 @@ def _read_tool(part: Mapping[str, Any], builder: EventBuilder) -> None:
     code = code if isinstance(code, int) and not isinstance(code, bool) else None
     text = text_of(state.get("output")) if ok else text_of(state.get("error"))
     builder.result(call_id, text, ok=code == 0 if code is not None else ok, exit_code=code)
-
-
-def _columns(connection: sqlite3.Connection) -> set[str]:
-    return {row[1] for row in connection.execute("PRAGMA table_info(session)")}
 
 
 def _document(file: Path) -> dict[str, Any]:

@@ -1,31 +1,42 @@
 """The sessions of every agent: where they are kept, and how each becomes a models.Session. The logs of any kind.
 
 Each agent has a module that finds, recognises and reads its own files; `_OTHERS` lists them.
+
+Claude Code deletes its transcripts after 30 days; from the archive knowledge can be extracted again. A file of it holds
+one session as gzipped JSON lines: a line about the session, then one line an event. Only what redaction let through is
+in it, and its first line names the rules it was redacted by: `redact_again` applies stricter ones later.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from nugget.config import Environment, Settings
 from nugget.errors import TranscriptError, UsageError
-from nugget.models import Event, EventKind, Session, SourceName
+from nugget.infra import files
+from nugget.models import Event, EventKind, Session, SourceName, Speaker, SpeechOrigin
 from nugget.models import SessionFile as SessionFile
 from nugget.sources import channels, claude_code, codex, cursor, gemini, opencode, shell_logs
 from nugget.sources.files import (
+    ARCHIVE_ENDING,
     DATABASE_MAGIC,
     MAX_DOCUMENT_BYTES,
     AgentFolders,
+    Log,
     LogFile,
+    Reader,
     agent_folders,
-    archived_sessions,
     find_file,
-    list_folder,
     parse_record,
     read_document,
     split_locator,
@@ -34,6 +45,10 @@ from nugget.sources.files import (
 CLAUDE_CODE = claude_code.AGENT
 ALL_AGENTS = "all"
 
+_ARCHIVE_FORMAT = 1
+_MAX_STAMPS = 8
+"""Several brains share an archive, each with rules of its own."""
+_MAX_HEADER_CHARS = 1_000_000
 _PEEKED_LINES = 20
 _PEEKED_BYTES = 4 * 1024 * 1024
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -70,36 +85,6 @@ class WholeSession:
     session: Session
     exchanges: tuple[NumberedExchange, ...]
     is_archived: bool = False
-
-
-class Reader(StrEnum):
-    """How the files of a log are read."""
-
-    LINES = "lines"
-    WHOLE = "whole"
-    ARCHIVE = "archive"
-    CHANNEL = "channel"
-    SHELL = "shell"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    """A session, shell or channel with its files.
-
-    `path` is the transcript, the archive, the folder of a shell or the file of a channel.
-    """
-
-    reader: Reader
-    source: SourceName
-    id: str
-    path: str
-    agent: str = ""
-    files: tuple[LogFile, ...] = ()
-
-    @property
-    def mtime_ns(self) -> int:
-        """Time of the file that was written to last."""
-        return max((file.mtime_ns for file in self.files), default=0)
 
 
 _OTHERS: tuple[Source, ...] = (codex, gemini, cursor, opencode)
@@ -212,7 +197,6 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
     TranscriptError if there is no such session or several.
     """
     from nugget.redaction import is_excluded_project, redact_session
-    from nugget.sources.archive import read_archive
 
     ref = _REF.fullmatch(name)
     prefix = ref["id"] if ref else name
@@ -259,13 +243,11 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
     """
     if not settings.history.enabled:
         return []
-    grouped: list[tuple[str, list[LogFile]]] = []
-    for session, file in claude_code.find_files(environment.claude_config / "projects"):
-        if file.part:
-            grouped[-1][1].append(file)
-        else:
-            grouped.append((session, [file]))
-    found = [_session_log(Reader.LINES, name, own[0].path, CLAUDE_CODE, *own) for name, own in grouped]
+    grouped: dict[str, list[LogFile]] = {}
+    for _, file in claude_code.find_files(environment.claude_config / "projects"):
+        main = file.path if not file.part else next(reversed(grouped))
+        grouped.setdefault(main, []).append(file)
+    found = [_session_log(Reader.LINES, Path(main).stem, main, CLAUDE_CODE, *own) for main, own in grouped.items()]
     others = [agent for agent in AGENTS if agent != CLAUDE_CODE]
     found += map(log_of, find_sessions(environment, others))
     present = {log.id for log in found}
@@ -273,23 +255,16 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
         if session not in present and (archived := find_file(path)):
             found.append(_session_log(Reader.ARCHIVE, session, archived.path, CLAUDE_CODE, archived))
     for channel, path in channels.channel_files(environment.home, *([brain] if brain else [])):
-        if own_file := find_file(path):
-            files = (own_file,)
-            found.append(
-                Log(reader=Reader.CHANNEL, source=SourceName.BRIDGE, id=channel, path=own_file.path, files=files)
-            )
-    for entry in list_folder(environment.shell_logs):
-        if shell_logs.is_session_id(entry.name) and entry.is_dir(follow_symlinks=False):
-            found += [log for log in [_shell_log(entry.name, entry.path)] if log.files]
+        if own := find_file(path):
+            found.append(Log(reader=Reader.CHANNEL, source=SourceName.BRIDGE, id=channel, path=own.path, files=(own,)))
+    found += shell_logs.find_shell_sessions(environment.shell_logs)
     found.sort(key=lambda log: (log.mtime_ns, log.path))
     newest = {(log.source, log.id): log for log in found}  # of a transcript and its copy the newest counts
     return sorted(newest.values(), key=lambda log: (log.mtime_ns, log.path))
 
 
-def log_of(found: SessionFile | shell_logs.ShellLog) -> Log:
+def log_of(found: SessionFile) -> Log:
     """Return the log with all files of a session that was found otherwise."""
-    if isinstance(found, shell_logs.ShellLog):
-        return _shell_log(found.id, str(found.path))
     if found.agent == CLAUDE_CODE and not found.is_shared:
         own = find_file(found.path)
         files = (*([own] if own else []), *claude_code.find_subagents(str(found.path)))
@@ -302,9 +277,117 @@ def _session_log(reader: Reader, session: str, path: str, agent: str, *files: Lo
     return Log(reader=reader, source=SourceName.SESSIONS, id=session, path=path, agent=agent, files=files)
 
 
-def _shell_log(name: str, folder: str) -> Log:
-    """Return the log of a shell session with its files; a link is not a file of it."""
-    entries = {entry.name: entry for entry in list_folder(folder) if not entry.is_symlink()}
-    known = [entries[file] for file in (shell_logs.EVENTS, shell_logs.INPUT, *shell_logs.STREAMS) if file in entries]
-    files = tuple(file for entry in known if (file := find_file(entry)))
-    return Log(reader=Reader.SHELL, source=SourceName.SHELL, id=name, path=folder, agent="shell", files=files)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redone:
+    """Counts of `redact_again`: sessions looked at, rewritten, removed as excluded, and files that cannot be read."""
+
+    looked_at: int
+    rewritten: int
+    removed: int
+    unreadable: tuple[Path, ...]
+
+
+def archive_file(home: Path, session_id: str) -> Path:
+    """Return the path of an archived session; an id that is not a plain file name is replaced by its hash."""
+    plain = re.fullmatch(r"[A-Za-z0-9_-]{1,100}", session_id)
+    name = session_id if plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return home / "archive" / f"{name}{ARCHIVE_ENDING}"
+
+
+def archived_sessions(home: Path) -> dict[str, Path]:
+    """Return the files of the archive by the names of their sessions."""
+    found = sorted((home / "archive").glob(f"*{ARCHIVE_ENDING}"))
+    return {file.name.removesuffix(ARCHIVE_ENDING): file for file in found if file.is_file()}
+
+
+def write_archive(home: Path, session: Session, *, stamps: Sequence[str] = ()) -> Path:
+    """Archive a redacted session in place of an earlier archive of it, unless that one already holds it all.
+
+    `stamps` name the rules that it was redacted by (`redaction.rules_stamp`).
+    """
+    file = archive_file(home, session.id)
+    with files.locked(home / "locks" / "archive.lock"):
+        with suppress(TranscriptError):
+            held = {(event.uuid, event.kind) for event in read_archive(file).events}
+            if held.issuperset((event.uuid, event.kind) for event in session.events):
+                return file
+        _write_archive(file, session, stamps)
+    return file
+
+
+def outdated_archives(home: Path, settings: Settings) -> list[Path]:
+    """Return the archived sessions that were not redacted by the rules of today. Reads the first line of each only."""
+    from nugget.redaction import rules_stamp
+
+    stamp = rules_stamp(settings)
+    return [file for file in archived_sessions(home).values() if stamp not in _stamps(file)]
+
+
+def redact_again(home: Path, settings: Settings) -> Redone:
+    """Redact what `outdated_archives` names by the rules of today; sessions of excluded projects are removed.
+
+    What an earlier rule took out stays out. Each file is replaced as a whole, so this can be stopped at any time.
+    """
+    from nugget.redaction import is_excluded_project, redact_session, rules_stamp
+
+    outdated, rewritten, removed = outdated_archives(home, settings), 0, 0
+    unreadable: list[Path] = []
+    for file in outdated:
+        with files.locked(home / "locks" / "archive.lock"):
+            try:
+                session = read_archive(file)
+                if is_excluded_project(session, settings=settings):
+                    file.unlink()
+                    removed += 1
+                    continue
+                cleaned, _ = redact_session(session, settings=settings)
+                _write_archive(file, cleaned, [*_stamps(file)[-_MAX_STAMPS + 1 :], rules_stamp(settings)])
+                rewritten += cleaned != session
+            except Exception:
+                unreadable.append(file)
+    return Redone(looked_at=len(outdated), rewritten=rewritten, removed=removed, unreadable=tuple(unreadable))
+
+
+def _stamps(file: Path) -> list[str]:
+    """Return the stamps in an archive's first line; none in one that cannot be read."""
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            named = (parse_record(lines.readline(_MAX_HEADER_CHARS)) or {}).get("redacted_by")
+    except (OSError, EOFError, zlib.error, ValueError):
+        return []
+    return [str(stamp) for stamp in named] if isinstance(named, list) else []
+
+
+def _write_archive(file: Path, session: Session, stamps: Sequence[str]) -> None:
+    about = {"format": _ARCHIVE_FORMAT, "redacted_by": list(stamps)} | asdict(replace(session, events=()))
+    # An empty `before` says that the file was empty, none that nobody knows.
+    kept = ("before", "after")
+    filled = (asdict(event).items() for event in session.events)
+    events = ({key: one for key, one in event if one is not None and (one != "" or key in kept)} for event in filled)
+    lines = [json.dumps(one, ensure_ascii=False, default=datetime.isoformat) for one in (about, *events)]
+    packed = gzip.compress("\n".join([*lines, ""]).encode("utf-8", "replace"), compresslevel=6, mtime=0)
+    files.replace(file, packed)
+    files.sync_folder(file.parent)
+
+
+def read_archive(file: Path) -> Session:
+    """Return the archived session. Raises TranscriptError when the file is absent, damaged or of a newer format."""
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            about = json.loads(next(lines))
+            if about.pop("format") != _ARCHIVE_FORMAT:
+                raise TranscriptError(f"{file} was written by a newer Nugget.", hint="Update Nugget.")
+            about.pop("redacted_by", None)
+            events = tuple(_archived_event(json.loads(line)) for line in lines)
+        about |= {key: datetime.fromisoformat(about[key]) for key in ("started", "ended") if about.get(key)}
+        return Session(**{**about, "folders": tuple(about.get("folders", ())), "events": events})
+    except FileNotFoundError as error:
+        raise TranscriptError(f"{file} does not exist.") from error
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise TranscriptError(f"{file} is damaged and cannot be read ({error}).") from error
+
+
+def _archived_event(line: dict[str, Any]) -> Event:
+    kinds = {"kind": EventKind, "speaker": Speaker, "origin": SpeechOrigin, "timestamp": datetime.fromisoformat}
+    typed: dict[str, Any] = {key: read(line[key]) for key, read in kinds.items() if key in line}
+    return Event(**{"text": "", **line, **typed})

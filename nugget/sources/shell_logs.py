@@ -14,13 +14,25 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
-from nugget.sources.files import FilePlace, list_folder, mapping_of, parse_record, place_of, read_lines, resumed
+from nugget.models import SourceName
+from nugget.sources.files import (
+    FilePlace,
+    Log,
+    Reader,
+    find_file,
+    list_folder,
+    mapping_of,
+    parse_record,
+    place_of,
+    read_lines,
+    resumed,
+)
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
 STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}
@@ -79,16 +91,6 @@ class LogLine:
     is_failure: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellLog:
-    """The log folder of one session; `mtime` is the newest of its files (seconds), `size` their sum in bytes."""
-
-    id: str
-    path: Path
-    mtime: float
-    size: int
-
-
 class LogEvent(NamedTuple):
     """A line of events.jsonl: `given` is its untrusted `data`; `offset` is where it stands."""
 
@@ -135,25 +137,22 @@ def require_session_id(text: str) -> str:
     return text
 
 
-def shell_sessions(log_dir: Path) -> Iterator[ShellLog]:
-    """Yield the sessions with logs below `log_dir`, the one written to last at the end."""
+def find_shell_sessions(log_dir: Path) -> Iterator[Log]:
+    """Yield the shell sessions with logs below `log_dir`, the one written to last at the end."""
     found = [log for entry in list_folder(log_dir) if (log := find_shell_session(log_dir, entry.name))]
-    yield from sorted(found, key=lambda log: (log.mtime, log.id))
+    yield from sorted(found, key=lambda log: (log.mtime_ns, log.id))
 
 
-def find_shell_session(log_dir: Path, session_id: str) -> ShellLog | None:
-    """Return the logs of a session; None if there are none, or if the id could lead out of the folder."""
-    folder = log_dir / session_id
-    if not is_session_id(session_id) or folder.is_symlink() or not folder.is_dir():
+def find_shell_session(log_dir: Path, name: str) -> Log | None:
+    """Return the log of a shell session with its files, which no link is; None if the id could lead elsewhere."""
+    folder = log_dir / name
+    if not is_session_id(name) or folder.is_symlink() or not folder.is_dir():
         return None
-    states = []
-    for name in (EVENTS, INPUT, *STREAMS):
-        with suppress(OSError):
-            states.append(os.lstat(folder / name))
-    if not (plain := [state for state in states if stat.S_ISREG(state.st_mode)]):
-        return None
-    size, mtime = sum(state.st_size for state in plain), max(state.st_mtime for state in plain)
-    return ShellLog(id=session_id, path=folder, mtime=mtime, size=size)
+    entries = {entry.name: entry for entry in list_folder(folder) if not entry.is_symlink()}
+    known = [entries[file] for file in (EVENTS, INPUT, *STREAMS) if file in entries]
+    files = tuple(file for entry in known if (file := find_file(entry)))
+    log = Log(reader=Reader.SHELL, source=SourceName.SHELL, id=name, path=str(folder), agent="shell", files=files)
+    return log if files else None
 
 
 def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
@@ -207,17 +206,15 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
 
 def rotated_rest(file: Path, place: FilePlace) -> Path | None:
     """Return the file that a log was rotated to (`output.log.1`), if that goes on from a place."""
-    if not place.offset:
-        return None
-    with _opened(file) as opened:
-        if opened is not None and not resumed(opened, place, os.fstat(opened.fileno()).st_size)[1]:
-            return None
     moved = file.with_name(f"{file.name}.1")
-    with _opened(moved) as opened:
-        if opened is None:
-            return None
-        size = os.fstat(opened.fileno()).st_size
-        return moved if size > place.offset and not resumed(opened, place, size)[1] else None
+    is_moved = place.offset and not _goes_on(file, place, place.offset) and _goes_on(moved, place, place.offset + 1)
+    return moved if is_moved else None
+
+
+def _goes_on(file: Path, place: FilePlace, size: int) -> bool:
+    """Return whether a file of at least this size begins as it did when it was read to a place."""
+    with _opened(file) as opened:
+        return opened is not None and os.fstat(opened.fileno()).st_size >= size and not resumed(opened, place, size)[1]
 
 
 @contextmanager
@@ -247,9 +244,7 @@ def _event(line: bytes | None, offset: int) -> LogEvent | None:
 
 def looks_failed(text: str) -> bool:
     """Return whether a line of output reports a failure; `0 errors` and a file called errors.py do not."""
-    if not _FAILED.search(text):
-        return False
-    return _FAILED.search(_HARMLESS.sub("", text)) is not None
+    return bool(_FAILED.search(text) and _FAILED.search(_HARMLESS.sub("", text)))
 
 
 def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
@@ -272,14 +267,13 @@ def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
         text = "".join(shown)
     if text.count("�") * 10 > len(text):
         return ""
-    if not text.isprintable():
-        text = _CONTROL.sub("", text)
+    text = _CONTROL.sub("", text)
     return "" if is_opaque(text) else text[:most_chars]
 
 
 def is_opaque(text: str) -> bool:
     """Return whether a line is nothing but base64: a part of a key or an image."""
-    return len(text) >= 40 and " " not in text.strip() and _KEY_LIKE.fullmatch(text) is not None
+    return _KEY_LIKE.fullmatch(text) is not None
 
 
 def _keep_lines(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterator[LogLine]:
@@ -289,13 +283,15 @@ def _keep_lines(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterat
     tail = end if is_whole else max(head, _next_line(file, end - _TAIL_BYTES))
     yield from _every_line(file, start, head, most_chars)
     seen: Counter[str] = Counter()
-    for offset, raw in _suspects(file, head, tail):
-        text = clean_line(raw, most_chars=most_chars)
-        if len(seen) < _MAX_FAILURES and looks_failed(text):
+    file.seek(offset := head)
+    while offset < tail and (raw := file.readline(_MAX_RAW_BYTES)):
+        text = clean_line(raw, most_chars=most_chars) if _SIGNS.search(raw.lower()) else ""
+        if text and len(seen) < _MAX_FAILURES and looks_failed(text):
             kind = _DIGITS.sub("0", text)
             seen[kind] += 1
             if seen[kind] <= _SAME_KIND:
                 yield LogLine(offset, text, True)
+        offset += len(raw)
     yield from _every_line(file, tail, end, most_chars)
 
 
@@ -313,20 +309,6 @@ def _next_line(file: BinaryIO, offset: int) -> int:
     file.seek(offset)
     file.readline(_MAX_RAW_BYTES)
     return file.tell()
-
-
-def _suspects(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, line) of each line with one of the signs, without looking at the others one by one."""
-    while start < end:
-        file.seek(start)
-        block = file.read(min(_BLOCK_BYTES, end - start))
-        block += file.readline(min(_BLOCK_BYTES, end - start - len(block)))
-        lowered, close = block.lower(), 0
-        while found := _SIGNS.search(lowered, close):
-            begin, newline = block.rfind(b"\n", 0, found.start()) + 1, block.find(b"\n", found.end())
-            close = newline if newline >= 0 else len(block)
-            yield start + begin, block[begin:close]
-        start += len(block)
 
 
 def _last_border(file: BinaryIO, start: int, end: int) -> int:

@@ -24,7 +24,7 @@ from nugget.index.connection import find_damage, index_folder
 from nugget.index.sync import pending_changes
 from nugget.infra import files, git, github
 from nugget.models import Problem, Severity, SourceName
-from nugget.sources import archive
+from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
 from nugget.upkeep.trust import default_brain
 
@@ -369,7 +369,7 @@ def _check_capture(seen: Status, settings: Settings, environment: Environment) -
         yield _odd("capture", f"nobody works on {waiting} in the queue", "nugget capture")
     else:
         yield _good("capture", f"last: {(state.last_captured or 'never')[:16].replace('T', ' ')}")
-    if old := archive.outdated(environment.home, settings):
+    if old := outdated_archives(environment.home, settings):
         yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget capture --re-redact")
     if seen.proposals:
         yield _odd("review", f"waiting for you: {counted(seen.proposals, 'proposal')}", "nugget review")

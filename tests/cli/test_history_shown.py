@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from nugget.cli import run
-from nugget.sources.archive import write_archive
 from nugget.sources.claude_code import read_session
+from nugget.sources.sessions import write_archive
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 SESSION = "5e551011-0000-4000-8000-000000000001"

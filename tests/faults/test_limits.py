@@ -10,7 +10,7 @@ from commands import Nugget
 from nugget.brain.knowledge_file import MAX_RELATIONS, parse
 from nugget.markdown import MAX_CHUNKS, MAX_LINES, chunk_markdown, left_out, title_of
 from nugget.models import SourceName
-from nugget.sources.notes import MAX_LINKS, Names, read_note
+from nugget.sources.notes import MAX_LINKS, read_note
 
 HEAD = "id: {0}/{1}\ntype: {0}\ndomain: coding\nconfidence: 0.5\nsource: manual\ncreated: 2026-01-01"
 N = 100_000
@@ -68,7 +68,7 @@ def test_relations_and_links_above_the_limit_are_named() -> None:
         "`related` has 2,001 entries, of which the first 2,000 count"
     ]
     text = "".join(f"[[note {number}]]\n" for number in range(2001))
-    note, problems = read_note(text, key="notes/a.md", source=SourceName.CANON, names=Names())
+    note, problems = read_note(text, key="notes/a.md", source=SourceName.CANON, names={})
     assert len(note.related) == MAX_LINKS and "2,001 links" in problems[0].reason
 
 

@@ -19,7 +19,7 @@ from nugget.config import CaptureSettings, Settings
 from nugget.errors import GitError, TranscriptError
 from nugget.infra import files, git
 from nugget.models import Relation, RelationType, Unit
-from nugget.sources import archive
+from nugget.sources import sessions as archive
 
 RETRY = unit(
     "Retry only idempotent calls", "Retry a payment call only with an idempotency key. Otherwise it charges twice."

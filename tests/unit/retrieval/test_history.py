@@ -19,8 +19,8 @@ from nugget.errors import TranscriptError, UsageError
 from nugget.index.ingest import ingest_all, is_outdated
 from nugget.models import SourceName
 from nugget.retrieval.refs import read_excerpt
-from nugget.sources.archive import write_archive
 from nugget.sources.claude_code import read_session
+from nugget.sources.sessions import write_archive
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

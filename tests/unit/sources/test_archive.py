@@ -14,7 +14,7 @@ from nugget.cli import run
 from nugget.config import CaptureSettings, RedactionSettings, Settings, load_settings, read_environment
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import redact_session, rules_stamp
-from nugget.sources import archive
+from nugget.sources import sessions as archive
 from nugget.sources.claude_code import read_session
 from nugget.upkeep.doctor import doctor
 
@@ -44,13 +44,13 @@ PAY = (
 def test_stricter_settings_take_out_of_the_archive_what_they_exclude(home: Path) -> None:
     file = kept(home, "one", *PAY)
     gone = kept(home, "two", *PAY, cwd="/srv/secret/deep")
-    assert "90000" in text_of(file) and archive.outdated(home, Settings()) == []
-    assert archive.outdated(home, STRICT) == [file, gone]
+    assert "90000" in text_of(file) and archive.outdated_archives(home, Settings()) == []
+    assert archive.outdated_archives(home, STRICT) == [file, gone]
     done = archive.redact_again(home, STRICT)
     assert (done.looked_at, done.rewritten, done.removed, done.unreadable) == (2, 1, 1, ())
     assert "90000" not in text_of(file) and not gone.exists()
     assert archive.read_archive(file).events[2] == PAY[2]
-    assert archive.outdated(home, STRICT) == []
+    assert archive.outdated_archives(home, STRICT) == []
     assert archive.redact_again(home, STRICT).looked_at == 0
 
 

@@ -16,11 +16,11 @@ from nugget.sources.shell_logs import (
     TextPart,
     clean_line,
     find_shell_session,
+    find_shell_sessions,
     looks_failed,
     read_events,
     read_text,
     require_session_id,
-    shell_sessions,
 )
 
 LATER_MS = 4_000_000_000_000
@@ -200,11 +200,11 @@ def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path: Path) -
     (logs / "half" / "stderr.log").symlink_to(outside / "stdin.log")
     os.mkfifo(logs / "half" / "stdout.log")
     (logs / "empty").mkdir()
-    assert [log.id for log in shell_sessions(logs)] == ["good"]
+    assert [log.id for log in find_shell_sessions(logs)] == ["good"]
     for name in ("../outside", "linked", "..", ".", "", "a/b", "a\0b", "x" * 200, "half"):
         assert find_shell_session(logs, name) is None
     assert read_text(logs / "half" / "stderr.log", FilePlace(), now_ms=LATER_MS) is None
     assert read_text(logs / "half" / "stdout.log", FilePlace(), now_ms=LATER_MS) is None
-    assert list(shell_sessions(tmp_path / "absent")) == []
+    assert list(find_shell_sessions(tmp_path / "absent")) == []
     with pytest.raises(UsageError, match="is not a session id"):
         require_session_id("../../etc")
