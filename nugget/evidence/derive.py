@@ -26,7 +26,7 @@ from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, LogSession
 from nugget.index.sync import chunks_of
 from nugget.models import Problem, Scope, SourceName, Unit
-from nugget.sources.files import Log
+from nugget.sources import Log
 from nugget.sources.sessions import find_session_by_id, find_sessions, log_of
 from nugget.sources.shell_logs import find_shell_session, find_shell_sessions, require_session_id
 from nugget.text import shorten

@@ -18,7 +18,7 @@ from typing import Any
 from nugget.errors import TranscriptError
 from nugget.importing.notes import TOO_LITTLE, LeftOut, Note, day_of, kind_of_sentence, named_kind
 from nugget.models import KnowledgeType
-from nugget.sources.files import mapping_of, objects_in, open_database, text_of
+from nugget.sources import mapping_of, objects_in, open_database, text_of
 from nugget.text import shorten
 
 _MIN_CHARS, _TITLE_CHARS, _MAX_ROWS = 30, 120, 50_000

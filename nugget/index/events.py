@@ -16,7 +16,7 @@ from nugget.index.fulltext import asked_word
 from nugget.index.units import select_in
 from nugget.models import SourceName
 from nugget.models.speech import Speaker, SpeechOrigin
-from nugget.sources.files import FilePlace
+from nugget.sources import FilePlace
 
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")

@@ -38,9 +38,9 @@ from nugget.infra import files
 from nugget.models import EventKind, Problem, Session, SourceName
 from nugget.redaction import allow_list, is_excluded_project, rules_stamp
 from nugget.redaction.batches import redacted_all
+from nugget.sources import Log, LogFile, Reader, place_of, resumed
 from nugget.sources.channels import channel_of_session, read_channel
 from nugget.sources.claude_code import TranscriptPart, read_part
-from nugget.sources.files import Log, LogFile, Reader, place_of, resumed
 from nugget.sources.sessions import SessionFile, find_logs, read_any, read_archive
 
 READING_VERSION = 1

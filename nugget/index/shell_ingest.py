@@ -18,7 +18,7 @@ from nugget.index.events import Ids, ReadState
 from nugget.index.session_rows import IngestRun, workspace_of
 from nugget.models import SourceName
 from nugget.redaction.batches import MARGIN_CHARS, redacted_all, redacted_lines, within
-from nugget.sources.files import FilePlace, Log, LogFile
+from nugget.sources import FilePlace, Log, LogFile
 from nugget.sources.shell_logs import (
     EVENTS,
     INPUT,

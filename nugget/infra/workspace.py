@@ -11,12 +11,13 @@ import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from nugget.errors import GitError
 from nugget.infra import git
+from nugget.models import EventKind, Session
 
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^/@]*@)?(?P<host>\[[^\]]*\]|[^/:]*)(?::\d*)?/*(?P<path>.*)", re.I
@@ -69,6 +70,54 @@ def vanished_workspace(folder: Path) -> Workspace:
     left = next((parent for parent in folder.parents if parent.is_dir()), Path(folder.anchor))
     found = _repository(left) if left != Path(left.anchor) else None
     return found or _by_path(folder)
+
+
+@dataclass(slots=True)
+class WorkspaceFinder:
+    """Find the workspaces of folders, asking git once for each repository.
+
+    `known` has the identities of folders that workspaces were seen in, for those that are gone.
+    """
+
+    known: Mapping[str, str]
+    found: dict[Path, Workspace] = field(default_factory=dict)
+
+    def of_folder(self, folder: str) -> Workspace:
+        """Return the workspace of a folder, even if the folder is gone."""
+        top = (_top(Path(folder)) if Path(folder).is_dir() else None) or Path(folder)
+        if top not in self.found:
+            self.found[top] = find_workspace(top) or self._vanished(top)
+        return self.found[top]
+
+    def of_session(self, session: Session) -> dict[str, list[Workspace]]:
+        """Return the workspaces that a session worked in with their checkouts, that of its own folder first.
+
+        Files that it edited in another repository count, whether it ever went there or not.
+        """
+        edited = (Path(event.path or "").parent for event in session.events
+                  if event.kind is EventKind.FILE_EDIT and event.ok is not False)  # fmt: skip
+        tops = (_top(folder) for folder in dict.fromkeys(edited) if folder.is_absolute())
+        grouped: dict[str, list[Workspace]] = {}
+        for folder in dict.fromkeys(filter(None, (session.cwd, *session.folders, *map(str, filter(None, tops))))):
+            checkouts = grouped.setdefault((place := self.of_folder(folder)).identity, [])
+            if all(place.root != one.root for one in checkouts):
+                checkouts.append(place)
+        return grouped
+
+    def _vanished(self, folder: Path) -> Workspace:
+        place = vanished_workspace(folder)
+        known = next((one for one in (folder, *folder.parents) if str(one) in self.known), None)
+        if known is None or place.common_dir is not None:
+            return place
+        return replace(place, identity=self.known[str(known)], root=known, name=known.name)
+
+
+def _top(folder: Path) -> Path | None:
+    """Return the nearest folder upwards that holds a `.git`."""
+    try:
+        return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
+    except OSError:
+        return None
 
 
 def relative_path(workspace: Workspace, path: str, *, folder: str | None = None) -> str | None:

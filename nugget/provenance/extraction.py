@@ -7,11 +7,13 @@ transcript stand in `$NUGGET_HOME/provenance/seen.json`. That file is only a mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable, reason_of
@@ -20,14 +22,14 @@ from nugget.extraction.places import Places
 from nugget.extraction.reasons import heuristic_nuggets
 from nugget.extraction.requests import cleaned, is_request, one_line
 from nugget.extraction.tuning import find_tunings
-from nugget.infra.workspace import Workspace
+from nugget.infra import files
+from nugget.infra.workspace import Workspace, WorkspaceFinder
 from nugget.models import EventKind, Session, SessionFile
 from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
 from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
 from nugget.sources import nugget_store as store
-from nugget.sources.files import session_file as describe_file
-from nugget.sources.files import split_locator
-from nugget.sources.session_workspaces import SeenSessions, WorkspaceFinder
+from nugget.sources import parse_record, split_locator
+from nugget.sources import session_file as describe_file
 from nugget.sources.sessions import read_any
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ _NOTHING = "nothing"
 """How a session counts that left nothing to keep."""
 NOTHING_NEW = "nothing new since it was extracted"
 _PROMPT_CHARS = 2000
+
+_SEEN_VERSION = 1
+"""Version of what the heuristics find. A session that an earlier version read is read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +81,40 @@ class ExtractedSession:
     method: str = "heuristic"
 
 
+@dataclass(slots=True)
+class SeenSessions:
+    """The sessions read for provenance (`seen.json`), by locator: [size, mtime, version, workspaces, how].
+
+    `how` is the method of extraction, `nothing` if nothing is kept of the session, empty if it is of other workspaces.
+    """
+
+    file: Path
+    entries: dict[str, list[Any]]
+
+    @classmethod
+    def load(cls, home: Path) -> SeenSessions:
+        """Load the state of earlier runs, empty at first."""
+        file, entries = home / "provenance" / "seen.json", dict[str, Any]()
+        with suppress(OSError):
+            entries = parse_record(file.read_bytes()) or {}
+        return cls(file, {key: one for key, one in entries.items() if isinstance(one, list) and len(one) == 5})
+
+    def find(self, found: SessionFile) -> tuple[list[str] | None, str]:
+        """Return the workspaces of a session and how it was extracted; None if it has to be read (again)."""
+        *state, names, how = self.entries.get(found.locator) or (None, "")
+        is_current = state == [found.size, found.mtime, _SEEN_VERSION] and isinstance(names, list)
+        return (names, str(how)) if is_current else (None, "")
+
+    def note(self, found: SessionFile, workspaces: Iterable[str], *, how: str) -> None:
+        """Remember a session as read."""
+        self.entries[found.locator] = [found.size, found.mtime, _SEEN_VERSION, list(workspaces), how]
+
+    def save(self) -> None:
+        """Write the state; after a failure the sessions are read again."""
+        with suppress(OSError):
+            files.replace(self.file, json.dumps(self.entries).encode())
+
+
 def extract_sessions(
     found: Sequence[SessionFile],
     extractor: Extractor,
@@ -87,7 +126,7 @@ def extract_sessions(
 
     Sessions of other workspaces have no outcome. One that fails stops nothing.
     """
-    seen, finder = SeenSessions.load(extractor.home), WorkspaceFinder(extractor.home)
+    seen, finder = SeenSessions.load(extractor.home), WorkspaceFinder(store.known_workspaces(extractor.home))
     method = "generative" if extractor.llm is not None else "heuristic"
     # A checkout that got a remote is a new workspace: what was read before tells nothing.
     is_new = workspace is not None and not store.provenance_folder(extractor.home, workspace).is_dir()
@@ -131,8 +170,8 @@ def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: d
     extractor = Extractor(home=home, settings=settings, now=now)
     try:
         outcome = next(extract_sessions([replace(file, path=transcript)], extractor), None)
-        finder = WorkspaceFinder(home)
-        for place in map(finder.of_folder, store.known_workspaces(home)):
+        known = store.known_workspaces(home)
+        for place in map(WorkspaceFinder(known).of_folder, known):
             if outcome and outcome.state == "extracted" and place.identity in outcome.workspaces:
                 note_tunings(place, extractor)
     except Exception:

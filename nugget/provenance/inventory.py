@@ -18,13 +18,13 @@ from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.index import provenance as stored
 from nugget.index.provenance import IndexedSession
 from nugget.infra import git
-from nugget.infra.workspace import Workspace
+from nugget.infra.workspace import Workspace, WorkspaceFinder
 from nugget.models import EventKind, Scope, SessionFile, Unit
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.provenance.checkout import Checkout, follow_renames
 from nugget.provenance.symbols import can_read, find_definitions
 from nugget.redaction import redact_session
-from nugget.sources.session_workspaces import WorkspaceFinder
+from nugget.sources.nugget_store import known_workspaces
 from nugget.sources.sessions import find_sessions, read_any
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def workspace_sessions(
     extracted = stored.sessions(connection, workspace.identity)
     shown = stored.sessions(connection, workspace.identity, since=since)
     known = [KnownSession(record=one.record, indexed=one, file=files.get(one.record.session)) for one in shown]
-    finder = WorkspaceFinder(environment.home)
+    finder = WorkspaceFinder(known_workspaces(environment.home))
     for id_ in files.keys() - {one.record.session for one in extracted}:
         file, ended = files[id_], datetime.fromtimestamp(files[id_].mtime, UTC)
         folder = _folder_of(file) if since is None or ended >= since else None

@@ -1,14 +1,42 @@
-"""Sources: where units and sessions come from. A module each; none of them knows the index."""
+"""Sources: where units and sessions come from. A module each; none of them knows the index.
+
+Here: the values that they give, and how other programs keep what Nugget reads: their folders and files, JSON that may
+hold anything, and databases. A database of another program is read without touching it: no lock is taken, no file is
+made beside it. At rest it is opened as `immutable`. If a write-ahead log waits beside it, both are copied first, since
+reading the log in place would take locks and write to its index. The copies of a process are kept until it ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Protocol
 
-from nugget.models import Problem, SourceName, Unit
+from nugget.config import AgentSettings, Environment, absolute_folder, load_settings
+from nugget.errors import TranscriptError
+from nugget.models import Problem, SessionFile, SourceName, Unit
 from nugget.models.nuggets import SessionRecord
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""A longer line is skipped: no record that a client writes comes near it."""
+MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
+"""A session in one JSON document is read whole: a bigger one is refused."""
+MAX_COPIED_BYTES = 512 * 1024 * 1024
+"""A bigger database is read without its log: the last minutes are missing until the program folds them in."""
+DATABASE_MAGIC = b"SQLite format 3\0"
+ARCHIVE_ENDING = ".jsonl.gz"
+_PRINT_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +60,284 @@ class DocumentSource(Protocol):
 
     def read(self, key: str, file: Path) -> ReadDocument:
         """Return the content of a file. May raise NuggetError, OSError or ValueError, which become a Problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFolders:
+    """Folders where the agents other than Claude Code keep their sessions."""
+
+    codex: Path
+    gemini: Path
+    cursor_projects: Path
+    cursor_user: Path
+    opencode: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFile:
+    """A file with its size and times. `part` names the subagent whose transcript it is."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    mtime: float = 0.0
+    part: str = ""
+
+
+class Reader(StrEnum):
+    """How the files of a log are read."""
+
+    LINES = "lines"
+    WHOLE = "whole"
+    ARCHIVE = "archive"
+    CHANNEL = "channel"
+    SHELL = "shell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A session, shell or channel with its files.
+
+    `path` is the transcript, the archive, the folder of a shell or the file of a channel.
+    """
+
+    reader: Reader
+    source: SourceName
+    id: str
+    path: str
+    agent: str = ""
+    files: tuple[LogFile, ...] = ()
+
+    @property
+    def mtime_ns(self) -> int:
+        """Time of the file that was written to last."""
+        return max((file.mtime_ns for file in self.files), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlace:
+    """How far a file has been read: `offset` bytes, with prints of its first bytes and of those before the offset."""
+
+    offset: int = 0
+    head: str = ""
+    before: str = ""
+
+
+def agent_folders(environment: Environment, settings: AgentSettings | None = None) -> AgentFolders:
+    """Return the folders by the settings (by default this machine's), else by the agents' own variables."""
+    env = environment.variables
+    chosen = load_settings(environment).agents if settings is None else settings
+    user_home = Path(env.get("HOME") or Path.home())
+
+    def place(setting: str, fallback: Path) -> Path:
+        return absolute_folder(setting, user_home=user_home) if setting else fallback
+
+    on_mac = user_home / "Library/Application Support/Cursor/User"
+    config = Path(env.get("XDG_CONFIG_HOME") or user_home / ".config")
+    return AgentFolders(
+        codex=place(chosen.codex, Path(env.get("CODEX_HOME") or user_home / ".codex")),
+        gemini=place(chosen.gemini, Path(env.get("GEMINI_CLI_HOME") or user_home) / ".gemini"),
+        cursor_projects=user_home / ".cursor/projects",
+        cursor_user=place(chosen.cursor, on_mac if on_mac.is_dir() else config / "Cursor/User"),
+        opencode=place(chosen.opencode, Path(env.get("XDG_DATA_HOME") or user_home / ".local/share") / "opencode"),
+    )
+
+
+def list_folder(folder: str | os.DirEntry[str] | Path) -> Iterator[os.DirEntry[str]]:
+    """Yield the entries of a folder by name; none if it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            yield from sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
+
+
+def find_file(entry: os.DirEntry[str] | Path, part: str = "") -> LogFile | None:
+    """Return the file of an entry; None if it is not a plain file or cannot be looked at."""
+    try:
+        state = entry.stat()
+        if not entry.is_file():
+            return None
+    except OSError:
+        return None
+    return LogFile(
+        path=os.fspath(entry), size=state.st_size, mtime_ns=state.st_mtime_ns, mtime=state.st_mtime, part=part
+    )
+
+
+def session_file(path: Path, *, agent: str, name: str) -> SessionFile | None:
+    """Return the value for a file with a session of its own; None if it cannot be looked at."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return SessionFile(path=path, agent=agent, id=name, mtime=stat.st_mtime, size=stat.st_size)
+
+
+def split_locator(path: Path) -> tuple[Path, str | None]:
+    """Split `FILE#ID` into the file and the id; a path that exists is never split."""
+    file, mark, name = str(path).rpartition("#")
+    return (Path(file), name) if mark and name and not path.exists() and Path(file).is_file() else (path, None)
+
+
+def resumed(file: BinaryIO, place: FilePlace, size: int) -> tuple[FilePlace, bool]:
+    """Return where to go on, and whether the file was replaced and has to be read from its beginning."""
+    if place.offset and (size < place.offset or place_of(file, place.offset) != place):
+        return FilePlace(), True
+    return place, False
+
+
+def place_of(file: BinaryIO, offset: int) -> FilePlace:
+    """Return the place at an offset of a file, with its prints."""
+    prints = []
+    for start in (0, max(0, offset - _PRINT_BYTES)):
+        file.seek(start)
+        prints.append(hashlib.sha256(file.read(min(_PRINT_BYTES, offset))).hexdigest()[:16])
+    return FilePlace(offset=offset, head=prints[0], before=prints[1])
+
+
+def read_lines(file: BinaryIO, *, limit: int = MAX_LINE_BYTES) -> Iterator[tuple[int, bytes | None]]:
+    """Yield each line with its length in the file; None instead of a line longer than `limit`."""
+    while line := file.readline(limit):
+        length = len(line)
+        is_long = length == limit and not line.endswith(b"\n")
+        while is_long and (rest := file.readline(limit)):
+            length += len(rest)
+            if rest.endswith(b"\n"):
+                break
+        yield length, None if is_long else line
+
+
+def records_of(path: Path) -> Iterator[dict[str, Any] | None]:
+    """Yield the JSON object in each line that is not blank; None for any other line. Raises TranscriptError."""
+    try:
+        with path.open("rb") as file:
+            for _, line in read_lines(file):
+                if line is None or line.strip():
+                    yield parse_record(line) if line else None
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> TranscriptError:
+    """Return the error for a file that the system does not let us read."""
+    if isinstance(error, FileNotFoundError):
+        return TranscriptError(f"There is no transcript at {path}.", hint="The client may have deleted it.")
+    return TranscriptError(f"{path} cannot be read ({error.strerror or error}).")
+
+
+def read_document(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object that a file holds; None if it holds something else. Raises TranscriptError."""
+    try:
+        if path.stat().st_size > MAX_DOCUMENT_BYTES:
+            raise TranscriptError(f"{path} is too big to be read ({path.stat().st_size >> 20} MB).")
+        return parse_record(path.read_bytes())
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def parse_record(line: str | bytes) -> dict[str, Any] | None:
+    """Parse the JSON object in a line or document; return None for anything else."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """Return the value if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def text_of(value: object) -> str:
+    """Return the value if it is a text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def objects_in(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a list; none if the value is not a list."""
+    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+
+
+def blocks_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the content blocks of a record's message; a plain string is one text block."""
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, Mapping) else message
+    return [{"type": "text", "text": content}] if isinstance(content, str) else objects_in(content)
+
+
+def joined_text(content: object, keys: Iterable[str] = ("text",)) -> str:
+    """Return the text of a content: a string, or the texts of its parts."""
+    parts = []
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, str):
+            parts.append(part)
+        elif isinstance(part, Mapping):
+            parts += [part[key] for key in keys if isinstance(part.get(key), str)]
+    return "\n".join(parts)
+
+
+def storable(text: str) -> str:
+    """Return the text without NUL and lone surrogates, which neither UTF-8 files nor the index can hold."""
+    return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
+
+
+def parse_timestamp(value: object) -> datetime | None:
+    """Parse an ISO 8601 time as an aware datetime; return None for anything else."""
+    try:
+        stamp = datetime.fromisoformat(text_of(value))
+    except ValueError:
+        return None
+    aware = stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
+    return aware if date.min.year < stamp.year < date.max.year else None
+
+
+def parse_moment(value: object) -> datetime | None:
+    """Parse a time as agents write it: ISO 8601, or milliseconds since the epoch."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return datetime.fromtimestamp(value / 1000, UTC)
+        except (OverflowError, ValueError, OSError):
+            return None
+    return parse_timestamp(value)
+
+
+@contextmanager
+def open_database(path: Path) -> Iterator[sqlite3.Connection]:
+    """Yield a connection to another program's database as it is now, for reading.
+
+    Raises TranscriptError if it is absent, damaged or no database, also for what fails inside the block.
+    """
+    try:
+        sizes = [(file.stat().st_mtime_ns, file.stat().st_size) if file.exists() else (0, 0) for file in _parts(path)]
+        is_copied = sizes[1][1] and sum(size for _, size in sizes) <= MAX_COPIED_BYTES
+        file = Path(_copy(path, tuple(sizes)).name) / path.name if is_copied else path
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            connection.text_factory = lambda value: value.decode("utf-8", "replace")
+            yield connection
+    except sqlite3.Error as error:
+        raise TranscriptError(f"{path} cannot be read as a database ({error}).") from error
+    except OSError as error:
+        raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:
+    """Return the names of a table's columns; none if the database lacks the table."""
+    return {row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+
+
+def _parts(path: Path) -> tuple[Path, Path]:
+    return path, path.with_name(f"{path.name}-wal")
+
+
+@lru_cache(maxsize=4)
+def _copy(path: Path, state: tuple[tuple[int, int], ...]) -> TemporaryDirectory[str]:
+    """Return a folder with a copy of a database in this state, its log folded in."""
+    folder = TemporaryDirectory(prefix="nugget-")
+    for file in reversed(_parts(path)):
+        shutil.copyfile(file, Path(folder.name) / file.name)
+    with closing(sqlite3.connect(Path(folder.name) / path.name)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA journal_mode = DELETE")
+    return folder

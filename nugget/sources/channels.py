@@ -16,8 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from nugget.sources import blocks_of, mapping_of, parse_moment, parse_record, read_lines, storable, text_of
 from nugget.sources.event_builder import first_text
-from nugget.sources.files import blocks_of, mapping_of, parse_moment, parse_record, read_lines, storable, text_of
 
 SIGNS = (b"SendMessage", b"-message", b"coordinator")
 """A line of a transcript that holds none of these holds no message."""

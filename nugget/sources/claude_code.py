@@ -20,11 +20,10 @@ from typing import Any
 
 from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session, SpeechOrigin
-from nugget.sources import channels, speakers
-from nugget.sources.event_builder import MAX_TEXT_CHARS, USER_SHELL, Call, EventBuilder, read_call, text_call
-from nugget.sources.files import (
+from nugget.sources import (
     LogFile,
     blocks_of,
+    channels,
     find_file,
     joined_text,
     list_folder,
@@ -34,9 +33,11 @@ from nugget.sources.files import (
     read_document,
     read_lines,
     records_of,
+    speakers,
     storable,
     text_of,
 )  # fmt: skip
+from nugget.sources.event_builder import MAX_TEXT_CHARS, USER_SHELL, Call, EventBuilder, read_call, text_call
 from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash
 
 AGENT = "claude-code"
@@ -299,7 +300,7 @@ def find_subagents(transcript: str) -> Iterator[LogFile]:
             yield file
 
 
-def read_session(path: Path, *, subagents: bool = True) -> Session:
+def read_session(path: Path) -> Session:
     """Read a transcript, with the transcripts of its subagents beside it.
 
     Raises TranscriptError if the file is absent, unreadable, or holds no record that Claude Code writes.
@@ -308,8 +309,7 @@ def read_session(path: Path, *, subagents: bool = True) -> Session:
     reader = _read_file(path)
     _require_records(path, reader)
     reader.events = reader.live_events()
-    if subagents:
-        _add_subagents(reader, path)
+    _add_subagents(reader, path)
     ids = reader.session_ids  # the file has the name of its session, unless it was renamed
     reader.session = path.stem if path.stem in ids or not ids else ids.most_common(1)[0][0]
     reader.title = reader.best_title

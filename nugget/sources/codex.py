@@ -14,8 +14,7 @@ from typing import Any
 
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
-from nugget.sources.event_builder import SHELL, USER_SHELL, Call, EventBuilder, arguments, read_call, shell_words
-from nugget.sources.files import (
+from nugget.sources import (
     MAX_LINE_BYTES,
     AgentFolders,
     joined_text,
@@ -26,6 +25,7 @@ from nugget.sources.files import (
     text_of,
     unreadable,
 )
+from nugget.sources.event_builder import SHELL, USER_SHELL, Call, EventBuilder, arguments, read_call, shell_words
 
 AGENT = "codex"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

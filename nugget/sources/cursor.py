@@ -18,8 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from nugget.errors import TranscriptError
 from nugget.models import Session, SessionFile
-from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, arguments, read_call
-from nugget.sources.files import (
+from nugget.sources import (
     AgentFolders,
     columns_of,
     joined_text,
@@ -33,6 +32,7 @@ from nugget.sources.files import (
     session_file,
     text_of,
 )
+from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, arguments, read_call
 
 AGENT = "cursor"
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
-from nugget.sources import speakers
-from nugget.sources.files import objects_in, parse_moment, parse_record, storable, text_of
+from nugget.sources import objects_in, parse_moment, parse_record, speakers, storable, text_of
 from nugget.sources.speakers import SAID_BY, prompt_parts
 
 MAX_TEXT_CHARS = 1_000_000
@@ -138,6 +137,11 @@ class EventBuilder:
         if self.moment:
             self.stamps.append(self.moment)
 
+    def work_in(self, folder: object) -> None:
+        """Add a folder that the session ran in; anything but a text that is not empty is none."""
+        if name := text_of(folder):
+            self.folders.setdefault(name)
+
     def add(self, kind: EventKind, text: str, **values: Any) -> None:
         """Append an event of the current record."""
         speaker, origin = SAID_BY[kind]
@@ -173,8 +177,7 @@ class EventBuilder:
         """Append the command, the edits or the call."""
         first = len(self.events)
         named = call_id or None
-        if call.folder:
-            self.folders.setdefault(call.folder)
+        self.work_in(call.folder)
         if call.command is not None:
             self.add(EventKind.COMMAND, call.command, tool=call.tool, call_id=named)
         for change in call.changes:
@@ -189,9 +192,9 @@ class EventBuilder:
             self.calls[call_id] = (call.tool, list(range(first, len(self.events))))
 
     def result(self, call_id: str, text: str, *, ok: bool | None, exit_code: int | None = None) -> None:
-        """Append the output of a call; of edits, note whether they succeeded."""
+        """Append the output of a call; of edits, note whether they succeeded. A command's exit code decides on `ok`."""
         tool, positions = self.calls.get(call_id, ("", []))
-        named = call_id or None
+        named, ok = call_id or None, ok if exit_code is None else exit_code == 0
         text = speakers.strip_injected(text)
         edits = [position for position in positions if self.events[position].kind is EventKind.FILE_EDIT]
         for position in edits:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.models import Session, SessionFile
-from nugget.sources.event_builder import SHELL, EventBuilder, read_call
-from nugget.sources.files import (
+from nugget.sources import (
     AgentFolders,
     joined_text,
     mapping_of,
@@ -27,6 +26,7 @@ from nugget.sources.files import (
     session_file,
     text_of,
 )
+from nugget.sources.event_builder import SHELL, EventBuilder, read_call
 
 AGENT = "gemini-cli"
 
@@ -43,34 +43,27 @@ _SHELL_RESULT = re.compile(
 def find(folders: AgentFolders) -> Iterator[SessionFile]:
     """Yield the chats of every project below `.gemini`; the id stands in the first bytes of each."""
     for file in (folders.gemini / "tmp").glob("*/chats/session-*.json*"):
-        try:
+        with suppress(OSError):
             with file.open("rb") as opened:
                 name = _ID.search(opened.read(_HEAD_BYTES))
-        except OSError:
-            continue
-        if found := session_file(file, agent=AGENT, name=name.group(1).decode() if name else file.stem):
-            yield found
+            if found := session_file(file, agent=AGENT, name=name.group(1).decode() if name else file.stem):
+                yield found
 
 
 def recognises(record: Mapping[str, Any]) -> bool:
     """Return whether a document, or a line, is one that Gemini CLI writes."""
-    if isinstance(record.get("messages"), list) and "sessionId" in record:
-        return True
-    if "projectHash" in record or "$set" in record:
-        return True
-    return record.get("type") in _KINDS and "content" in record and "message" not in record and "uuid" not in record
+    is_document = (isinstance(record.get("messages"), list) and "sessionId" in record) or "projectHash" in record
+    is_message = record.get("type") in _KINDS and "content" in record and not record.keys() & {"message", "uuid"}
+    return is_document or "$set" in record or is_message
 
 
 def read(path: Path) -> Session:
     """Read a chat in either form. Raises TranscriptError when it cannot be read."""
     builder = EventBuilder(agent=AGENT, session=path.stem)
-    document = read_document(path) if path.suffix != ".jsonl" else None
-    about: dict[str, Any] = {}
-    if document is not None and isinstance(document.get("messages"), list):
-        about.update(document)
-        _read_messages(document["messages"], builder, about)
-    else:
-        _read_messages(records_of(path), builder, about)
+    about = (read_document(path) if path.suffix != ".jsonl" else None) or {}
+    messages = about.get("messages")
+    about = about if isinstance(messages, list) else {}
+    _read_messages(messages if isinstance(messages, list) else records_of(path), builder, about)
     builder.session = text_of(about.get("sessionId")) or builder.session
     builder.title = text_of(about.get("summary")) or None
     if folder := _folder(path, text_of(about.get("projectHash")), builder):
@@ -80,18 +73,14 @@ def read(path: Path) -> Session:
 
 def _read_messages(messages: Iterable[object], builder: EventBuilder, about: dict[str, Any]) -> None:
     for message in messages:
-        if not isinstance(message, dict):
-            builder.records += 1
-            builder.skipped += 1
-        elif message.get("type") in _KINDS:
+        if isinstance(message, dict) and message.get("type") in _KINDS:
             builder.begin(moment=message.get("timestamp"), uuid=message.get("id"))
             _read_message(message, builder)
-        else:
-            builder.records += 1
-            changed = message.get("$set")
-            if not isinstance(changed, dict) and not recognises(message):
-                builder.skipped += 1
-            about.update(changed if isinstance(changed, dict) else message)
+            continue
+        builder.records += 1
+        changed = message.get("$set") if isinstance(message, dict) else None
+        builder.skipped += not isinstance(changed, dict) and not (isinstance(message, dict) and recognises(message))
+        about.update(changed if isinstance(changed, dict) else mapping_of(message))
 
 
 def _read_message(message: Mapping[str, Any], builder: EventBuilder) -> None:
@@ -100,12 +89,10 @@ def _read_message(message: Mapping[str, Any], builder: EventBuilder) -> None:
         shown = joined_text(message.get("displayContent")) or text
         if not shown.lstrip().startswith(_INJECTED):
             builder.prompt(_REFERENCED.sub("", shown))
-        return
-    if kind not in ("gemini", "model"):
-        return
-    builder.reply(text)
-    for call in objects_in(message.get("toolCalls")):
-        _read_call(call, builder)
+    elif kind in ("gemini", "model"):
+        builder.reply(text)
+        for call in objects_in(message.get("toolCalls")):
+            _read_call(call, builder)
 
 
 def _read_call(call: Mapping[str, Any], builder: EventBuilder) -> None:
@@ -119,9 +106,7 @@ def _read_call(call: Mapping[str, Any], builder: EventBuilder) -> None:
     code = None
     if parsed.tool == SHELL and (found := _SHELL_RESULT.search(text)):
         code = int(found["code"]) if found["code"] != "(none)" else None
-        ok = code == 0 if code is not None else ok
-        parts = (found["output"], found["error"] or "")
-        text = "\n".join(part for part in parts if part not in ("", "(empty)", "(none)"))
+        text = "\n".join(part for part in found.group("output", "error") if part not in (None, "", "(empty)", "(none)"))
     builder.result(call_id, text, ok=ok, exit_code=code)
 
 
@@ -129,11 +114,9 @@ def _result_text(result: object) -> str:
     """Return the texts of `[{functionResponse: {response: {output | error}}}, ...]`."""
     texts = []
     for part in result if isinstance(result, list) else [result]:
-        if response := mapping_of(mapping_of(mapping_of(part).get("functionResponse")).get("response")):
-            texts.append(joined_text([response], ("output", "error")))
-        elif isinstance(part, str | Mapping):
-            texts.append(joined_text([part]))
-    return "\n".join(text for text in texts if text)
+        response = mapping_of(mapping_of(mapping_of(part).get("functionResponse")).get("response"))
+        texts.append(joined_text(response, ("output", "error")) if response else joined_text(part))
+    return "\n".join(filter(None, texts))
 
 
 def _folder(path: Path, project_hash: str, builder: EventBuilder) -> str | None:

@@ -26,8 +26,7 @@ from nugget.errors import GitError, KnowledgeError, TranscriptError, UsageError
 from nugget.infra import git
 from nugget.markdown import left_out, title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
-from nugget.sources import ReadDocument
-from nugget.sources.files import list_folder, mapping_of, read_document
+from nugget.sources import ReadDocument, list_folder, mapping_of, read_document
 from nugget.sources.ignore_files import Walk
 from nugget.text import shorten, slugify
 

@@ -21,8 +21,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import date
 from enum import Enum
 from functools import cache
@@ -34,8 +34,7 @@ from nugget.infra import files
 from nugget.infra.workspace import Workspace
 from nugget.models import Origin, Problem, SourceName, Unit
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, SessionRecord
-from nugget.sources import ReadDocument
-from nugget.sources.files import parse_record, parse_timestamp, read_lines, storable, text_of
+from nugget.sources import ReadDocument, parse_record, parse_timestamp, read_lines, storable, text_of
 from nugget.text import shorten
 
 if TYPE_CHECKING:
@@ -87,8 +86,7 @@ def read_session_file(path: Path) -> tuple[SessionRecord, tuple[Problem, ...]]:
     TranscriptError if the file cannot be read at all.
     """
     session: SessionRecord | None = None
-    nuggets: dict[str, Nugget] = {}
-    touches: dict[str, FileTouch] = {}
+    held: dict[tuple[str, str], Nugget | FileTouch] = {}
     problems: list[Problem] = []
     try:
         with path.open("rb") as file:
@@ -101,18 +99,20 @@ def read_session_file(path: Path) -> tuple[SessionRecord, tuple[Problem, ...]]:
                 if isinstance(value, SessionRecord):
                     session = value
                 elif isinstance(value, Nugget):
-                    nuggets[value.id] = value
+                    held["nugget", value.id] = value
                 elif isinstance(value, FileTouch):
-                    touches[value.path] = value
-                elif value:
-                    nuggets.pop(text_of(value.get("nugget")), None)
-                    touches.pop(text_of(value.get("touch")), None)
+                    held["touch", value.path] = value
+                else:
+                    for kind in ("nugget", "touch"):
+                        held.pop((kind, text_of((value or {}).get(kind))), None)
     except OSError as error:
         raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
     if session is None and not problems:
         problems.append(Problem(path=str(path), reason="no line tells of the session"))
     session = session or SessionRecord(session=path.stem, workspace=path.parent.name)
-    return replace(session, nuggets=tuple(nuggets.values()), touches=tuple(touches.values())), tuple(problems)
+    nuggets = tuple(one for one in held.values() if isinstance(one, Nugget))
+    touches = tuple(one for one in held.values() if isinstance(one, FileTouch))
+    return replace(session, nuggets=nuggets, touches=touches), tuple(problems)
 
 
 def read_line(line: bytes | None) -> SessionRecord | Nugget | FileTouch | Mapping[str, Any] | None:
@@ -150,10 +150,15 @@ def read_line(line: bytes | None) -> SessionRecord | Nugget | FileTouch | Mappin
 def line_of(value: SessionRecord | Nugget | FileTouch) -> dict[str, Any]:
     """Return the line of a session (without its nuggets and touches), a nugget or a touch."""
     kind = next(kind for kind, type_ in _KINDS.items() if isinstance(value, type_))
-    line = ({"format": FORMAT} if kind == "session" else {}) | {"kind": kind} | _json_value(value)
-    if isinstance(value, FileTouch) and value.line_hashes:
-        line["line_hashes"] = "".join(value.line_hashes)
-    return {key: held for key, held in line.items() if key not in ("nuggets", "touches")}
+    bare = replace(value, nuggets=(), touches=()) if isinstance(value, SessionRecord) else value
+    line = ({"format": FORMAT} if kind == "session" else {}) | {"kind": kind} | asdict(bare, dict_factory=_filled)
+    return line | ({"line_hashes": "".join(line["line_hashes"])} if "line_hashes" in line else {})
+
+
+def _filled(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return what is not empty, with dates as text."""
+    kept = ((key, value) for key, value in pairs if value not in (None, "", (), {}))
+    return {key: value.isoformat() if isinstance(value, date) else value for key, value in kept}
 
 
 @cache
@@ -174,15 +179,12 @@ def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | 
         raise Unreadable(f"`{'.'.join(map(str, first['loc']))}` is invalid ({first['msg']})") from None
     if missing := next((name for name in ("session", "workspace", "summary", "path") if given.get(name) == ""), ""):
         raise Unreadable(f"`{missing}` is missing")
-    paths = {"path": value.scope.path} if kind == "nugget" else {}
-    if kind == "touch":
-        paths = {"path": value.path, "previous_path": value.previous_path}
-    for key, path in paths.items():
-        is_absolute = path and (path.startswith(("/", "\\", "~")) or path[1:2] == ":")
-        if path and (is_absolute or not {"", ".", ".."}.isdisjoint(path.split("/"))):
-            raise Unreadable(f"`{key}` leads out of the workspace")
-        if path and ("\n" in path or "\r" in path):
-            raise Unreadable(f"`{key}` holds a line end")
+    place = value.scope if kind == "nugget" else value
+    for key in ("path", "previous_path"):
+        path = getattr(place, key, None) or "-"
+        is_outside = path.startswith(("/", "\\", "~")) or path[1:2] == ":" or {"", ".", ".."} & {*path.split("/")}
+        if is_outside or "\n" in path or "\r" in path:
+            raise Unreadable(f"`{key}` leads out of the workspace or holds a line end")
     if kind == "nugget" and not (_ID.fullmatch(value.id) and math.isfinite(value.confidence)):
         raise Unreadable("`id` is not valid, or `confidence` is not a number")
     return value  # type: ignore[no-any-return]
@@ -195,18 +197,6 @@ def _bounded(value: Any) -> Any:
     if isinstance(value, list):
         return [_bounded(part) for part in value[:_MAX_PARTS]]
     return {key: _bounded(part) for key, part in value.items()} if isinstance(value, dict) else value
-
-
-def _json_value(value: Any) -> Any:
-    """Return a value as JSON, a dataclass without what is empty in it."""
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, tuple):
-        return [_json_value(part) for part in value]
-    if not is_dataclass(value):
-        return value
-    values = {field.name: _json_value(getattr(value, field.name)) for field in fields(value)}
-    return {key: held for key, held in values.items() if held not in (None, "", [], {})}
 
 
 def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Pattern[str]] = ()) -> Path:
@@ -279,16 +269,16 @@ def _difference(known: SessionRecord | None, record: SessionRecord) -> list[byte
     added: list[dict[str, Any]] = []
     if known is None or replace(known, nuggets=(), touches=()) != replace(record, nuggets=(), touches=()):
         added.append(line_of(record))
-    for kind, held in (("nugget", "nuggets"), ("touch", "touches")):
-        old = {_name_of(one): one for one in (getattr(known, held) if known else ())}
-        new = {_name_of(one): one for one in getattr(record, held)}
-        added += [{"kind": "retracted", kind: name} for name in old if name not in new]
-        added += [line_of(one) for name, one in new.items() if name not in old or not _is_same(old[name], one)]
+    old, new = _by_key(known), _by_key(record)
+    added += [{"kind": "retracted", kind: name} for kind, name in old if (kind, name) not in new]
+    added += [line_of(one) for key, one in new.items() if key not in old or not _is_same(old[key], one)]
     return [json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n" for line in added]
 
 
-def _name_of(one: Nugget | FileTouch) -> str:
-    return one.id if isinstance(one, Nugget) else one.path
+def _by_key(record: SessionRecord | None) -> dict[tuple[str, str], Nugget | FileTouch]:
+    """Return the nuggets and touches of a session by what retracts them."""
+    nuggets, touches = (record.nuggets, record.touches) if record else ((), ())
+    return {("nugget", one.id): one for one in nuggets} | {("touch", one.path): one for one in touches}
 
 
 def _is_same(known: Nugget | FileTouch, one: Nugget | FileTouch) -> bool:

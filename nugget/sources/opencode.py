@@ -8,13 +8,13 @@ tables session, message and part, the latter two with the same objects as JSON i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
-from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, read_call
-from nugget.sources.files import (
+from nugget.sources import (
     AgentFolders,
     columns_of,
     mapping_of,
@@ -24,10 +24,9 @@ from nugget.sources.files import (
     session_file,
     text_of,
 )
+from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, read_call
 
 AGENT = "opencode"
-
-_STATUS = {"completed": True, "error": False}
 
 
 def find(folders: AgentFolders) -> Iterator[SessionFile]:
@@ -42,10 +41,8 @@ def find(folders: AgentFolders) -> Iterator[SessionFile]:
             known.add(found.id)
             yield found
     for database in sorted(folders.opencode.glob("opencode*.db")):
-        try:
+        with suppress(TranscriptError):
             yield from (found for found in stored(database) if found.id not in known)
-        except TranscriptError:
-            continue
 
 
 def recognises(document: Mapping[str, Any]) -> bool:
@@ -59,17 +56,14 @@ def stored(database: Path) -> list[SessionFile]:
     with open_database(database) as connection:
         if not columns_of(connection, "message"):
             return []
-        subagents: set[str] = set()
-        if "parent_id" in columns_of(connection, "session"):
-            subagents = {row[0] for row in connection.execute("SELECT id FROM session WHERE parent_id IS NOT NULL")}
+        has_parents = "parent_id" in columns_of(connection, "session")
+        subagents = "SELECT id FROM session WHERE parent_id IS NOT NULL" if has_parents else "SELECT NULL WHERE 0"
         rows = connection.execute(
-            "SELECT session_id, max(time_updated), sum(length(data)) FROM part GROUP BY session_id"
+            "SELECT session_id, coalesce(max(time_updated), 0) / 1000.0, coalesce(sum(length(data)), 0) FROM part"
+            f" WHERE session_id NOT IN ({subagents}) GROUP BY session_id"
         ).fetchall()
-    return [
-        SessionFile(path=database, agent=AGENT, id=name, mtime=(moment or 0) / 1000, size=size or 0, is_shared=True)
-        for name, moment, size in rows
-        if name not in subagents
-    ]
+    return [SessionFile(path=database, agent=AGENT, id=name, mtime=mtime, size=size, is_shared=True)
+            for name, mtime, size in rows]  # fmt: skip
 
 
 def read(path: Path) -> Session:
@@ -86,7 +80,7 @@ def read(path: Path) -> Session:
     _read_about(about, builder)
     files = [(file, read_document(file)) for file in (storage / "message" / name).glob("*.json")]
     messages = [({"id": file.stem} | message, file) for file, message in files if message is not None]
-    builder.skipped += sum(message is None for _, message in files)
+    builder.skipped += len(files) - len(messages)
     for message, file in sorted(messages, key=lambda pair: (_created(pair[0]), str(pair[0]["id"]))):
         parts = sorted((storage / "part" / file.stem).glob("*.json"))
         _read_message(message, ({"id": part.stem} | _document(part) for part in parts), builder)
@@ -105,7 +99,7 @@ def read_stored(database: Path, name: str) -> Session:
         ).fetchall()
         for message_id, text in messages:
             rows = connection.execute("SELECT id, data FROM part WHERE message_id = ? ORDER BY id", (message_id,))
-            parts = ({"id": part_id} | (parse_record(part) or {}) for part_id, part in rows.fetchall())
+            parts = ({"id": part_id} | (parse_record(part) or {}) for part_id, part in rows)
             _read_message({"id": message_id} | (parse_record(text) or {}), parts, builder)
     if not messages:
         raise TranscriptError(f"{database} holds no session {name}.")
@@ -114,35 +108,34 @@ def read_stored(database: Path, name: str) -> Session:
 
 def _read_about(about: Mapping[str, Any], builder: EventBuilder) -> None:
     builder.title = text_of(about.get("title")) or None
-    if folder := text_of(about.get("directory")):
-        builder.folders.setdefault(folder)
+    builder.work_in(about.get("directory"))
 
 
 def _read_message(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]], builder: EventBuilder) -> None:
     builder.begin(moment=_created(message) or None, uuid=message.get("id"))
     for key in ("path", "root"):
-        if folder := text_of(mapping_of(message.get(key)).get("cwd")):
-            builder.folders.setdefault(folder)
-    role = message.get("role")
-    if role not in ("user", "assistant"):
+        builder.work_in(mapping_of(message.get(key)).get("cwd"))
+    is_agent = message.get("role") == "assistant"
+    if not is_agent and message.get("role") != "user":
         builder.skipped += 1
         return
     for part in parts:
-        if "type" not in part:
-            builder.skipped += 1
-        elif part["type"] == "text" and not part.get("synthetic") and not part.get("ignored"):
-            builder.begin(moment=_started(part), uuid=part.get("id"))
-            if message.get("summary") is True and role == "assistant":
-                builder.add(EventKind.SUMMARY, text_of(part.get("text")))
-            else:
-                (builder.prompt if role == "user" else builder.reply)(text_of(part.get("text")))
-        elif part["type"] == "tool":
-            _read_tool(part, builder)
+        kind, text = part.get("type"), text_of(part.get("text"))
+        state = mapping_of(part.get("state"))
+        builder.skipped += kind is None
+        if (kind == "text" and not part.get("synthetic") and not part.get("ignored")) or kind == "tool":
+            builder.begin(moment=_started(part) or _started(state), uuid=part.get("id"))
+        else:
+            continue
+        if kind == "tool":
+            _read_tool(part, state, builder)
+        elif is_agent and message.get("summary") is True:
+            builder.add(EventKind.SUMMARY, text)
+        else:
+            (builder.reply if is_agent else builder.prompt)(text)
 
 
-def _read_tool(part: Mapping[str, Any], builder: EventBuilder) -> None:
-    state = mapping_of(part.get("state"))
-    builder.begin(moment=_started(part) or _started(state), uuid=part.get("id"))
+def _read_tool(part: Mapping[str, Any], state: Mapping[str, Any], builder: EventBuilder) -> None:
     details = mapping_of(state.get("metadata"))
     parsed = read_call(text_of(part.get("tool")), mapping_of(state.get("input")))
     noted = mapping_of(details.get("filediff"))  # the file before and after an edit
@@ -151,13 +144,10 @@ def _read_tool(part: Mapping[str, Any], builder: EventBuilder) -> None:
         parsed = Call(tool=EDIT, changes=(FileChange(path=parsed.changes[0].path, before=before, after=after),))
     call_id = text_of(part.get("callID")) or builder.uuid
     builder.call(parsed, call_id)
-    ok = _STATUS.get(text_of(state.get("status")))
-    if ok is None:
-        return
-    code = details.get("exit") if parsed.tool == SHELL else None
-    code = code if isinstance(code, int) and not isinstance(code, bool) else None
-    text = text_of(state.get("output")) if ok else text_of(state.get("error"))
-    builder.result(call_id, text, ok=code == 0 if code is not None else ok, exit_code=code)
+    ok = {"completed": True, "error": False}.get(text_of(state.get("status")))
+    if ok is not None:
+        code = details.get("exit") if parsed.tool == SHELL and type(details.get("exit")) is int else None
+        builder.result(call_id, text_of(state.get("output" if ok else "error")), ok=ok, exit_code=code)
 
 
 def _document(file: Path) -> dict[str, Any]:

@@ -26,8 +26,7 @@ from nugget.errors import TranscriptError, UsageError
 from nugget.infra import files
 from nugget.models import Event, EventKind, Session, SourceName, Speaker, SpeechOrigin
 from nugget.models import SessionFile as SessionFile
-from nugget.sources import channels, claude_code, codex, cursor, gemini, opencode, shell_logs
-from nugget.sources.files import (
+from nugget.sources import (
     ARCHIVE_ENDING,
     DATABASE_MAGIC,
     MAX_DOCUMENT_BYTES,
@@ -36,9 +35,16 @@ from nugget.sources.files import (
     LogFile,
     Reader,
     agent_folders,
+    channels,
+    claude_code,
+    codex,
+    cursor,
     find_file,
+    gemini,
+    opencode,
     parse_record,
     read_document,
+    shell_logs,
     split_locator,
 )
 

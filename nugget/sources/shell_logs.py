@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
 from nugget.models import SourceName
-from nugget.sources.files import (
+from nugget.sources import (
     FilePlace,
     Log,
     Reader,

@@ -15,7 +15,7 @@ from sessions import write_transcript
 
 from nugget.brain.golden import parse
 from nugget.infra.git import branches
-from nugget.sources.files import parse_timestamp
+from nugget.sources import parse_timestamp
 
 
 @pytest.mark.proves("CLI-ERRORS")

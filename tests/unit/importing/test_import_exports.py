@@ -9,7 +9,6 @@ import sqlite3
 from contextlib import closing
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 from import_stage import bring_in
@@ -17,48 +16,6 @@ from paths import TESTS
 
 EXPORTS = TESTS / "exports"
 """Written by the programs themselves: claude-mem 13.25.3, mem0ai 2.2.1, basic-memory 0.24.1."""
-
-
-@pytest.mark.proves("IMPORT-FORMATS", "IMPORT-EVIDENCE")
-def test_an_export_of_claude_mem_gives_what_was_learned_and_not_what_was_done(
-    brain: Path, home: Path, tmp_path: Path
-) -> None:
-    def observation(number: int, kind: str, title: str, concepts: list[str]) -> dict[str, object]:
-        return {
-            "id": number, "memory_session_id": "s", "project": "shop", "text": None, "type": kind, "title": title,
-            "subtitle": "A line below", "facts": json.dumps([f"{title} has a first fact.", "And a second one."]),
-            "narrative": f"{title}: what was found out while the code was read, in a few words.",
-            "concepts": json.dumps(concepts), "files_read": "[]", "files_modified": '["a.py"]', "prompt_number": 1,
-            "created_at": "2026-01-05T10:00:00.000Z", "created_at_epoch": 1,
-        }  # fmt: skip
-
-    export: dict[str, Any] = {
-        "exportedAt": "2026-02-01T00:00:00Z", "query": "all", "totalObservations": 5, "sessions": [], "summaries": [],
-        "prompts": [], "observations": [
-            observation(1, "bugfix", "Pool exhausted by early return", ["problem-solution"]),
-            observation(2, "decision", "Sessions live in Postgres", ["trade-off"]),
-            observation(3, "discovery", "How the router matches", ["how-it-works"]),
-            observation(4, "feature", "Added the export button", ["what-changed"]),
-            observation(5, "change", "Cache keys carry the tenant", ["pattern"]),
-            observation(6, "refactor", "Moved the parser", ["how-it-works", "what-changed"]),
-            observation(7, "sensitive", "What Ann said about Bob", ["gotcha"]),
-        ],
-    }  # fmt: skip
-    file = tmp_path / "memories.json"
-    file.write_text(json.dumps(export, indent=2))
-    result = bring_in(file, brain, home, domain="shop")
-    found = {change.unit.title: change.unit for change in result.changes}
-    assert {title: unit.type for title, unit in found.items()} == {
-        "Pool exhausted by early return": "bug", "Sessions live in Postgres": "decision",
-        "How the router matches": "concept", "Cache keys carry the tenant": "pattern",
-    }  # fmt: skip
-    assert [entry.reason for entry in result.left_out] == [
-        "only says what was done (feature)", "only says what was done (refactor)", "is marked as sensitive",
-    ]  # fmt: skip
-    entries = [entry["title"] for entry in export["observations"]]
-    for title, unit in found.items():
-        assert unit.evidence[0].session == f"{tmp_path.name}/memories.json:{entries.index(title) + 1}"
-        assert "- And a second one." in unit.body and unit.domain == "shop" and unit.created == date(2026, 1, 5)
 
 
 @pytest.mark.proves("IMPORT-FORMATS")

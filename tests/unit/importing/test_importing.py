@@ -189,16 +189,6 @@ def test_python_imports_as_the_command_does(
             opened.import_notes(folder, limit=0)
 
 
-def test_a_limit_leaves_the_rest_for_the_next_import(brain: Path, home: Path, tmp_path: Path) -> None:
-    files = {
-        f"{name}.md": f"# {name}\n\n" + f"The {name} is what this is about. " * 3 for name in ("oak", "ash", "elm")
-    }
-    folder = write(tmp_path / "notes", files)
-    first, second = (bring_in(folder, brain, home, limit=2) for _ in "12")
-    assert (len(first.changes), first.waiting) == (2, 1)
-    assert (len(second.changes), second.known, second.branch) == (1, 2, f"{first.branch}-2")
-
-
 def test_what_cannot_be_imported_is_one_sentence(brain: Path, home: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         bring_in(tmp_path / "nowhere", brain, home)

@@ -80,19 +80,6 @@ def test_the_content_tells_whose_a_transcript_is_and_the_name_does_not(shared_da
             assert (session.agent, counted(session)) == (agent, events)
 
 
-@pytest.mark.proves("AGT-TORN")
-@pytest.mark.parametrize("name", sorted(name for name in GOLDEN if name.endswith(".jsonl")))
-def test_torn_and_unknown_lines_stop_nothing(name: str, shared_data: Path, tmp_path: Path) -> None:
-    whole = (shared_data / SAMPLES / name).read_bytes().splitlines()
-    junk = [b'{"torn": ', b"[1, 2]", b"\xff\xfe\x00", b'"text"']
-    file = tmp_path / "torn.jsonl"
-    file.write_bytes(b"\n".join([whole[0], *junk, *whole[1:], whole[-1][: len(whole[-1]) // 2]]))
-    session = read_any(file)
-    expected = GOLDEN[name][2]
-    assert session.skipped_records >= len(junk)
-    assert counted(session) == expected
-
-
 KEYS = (
     "type payload content role message text name arguments output git toolCalls args result input call_id id time state"
     " plan edits todos uuid parentUuid timestamp sessionId cwd attachment origin toolUseResult summary tool_use_id"

@@ -11,7 +11,7 @@ import pytest
 from sessions import write_transcript
 
 from nugget.cli import run
-from nugget.config import CaptureSettings, RedactionSettings, Settings, load_settings, read_environment
+from nugget.config import CaptureSettings, Settings, load_settings, read_environment
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources import sessions as archive
@@ -52,19 +52,6 @@ def test_stricter_settings_take_out_of_the_archive_what_they_exclude(home: Path)
     assert archive.read_archive(file).events[2] == PAY[2]
     assert archive.outdated_archives(home, STRICT) == []
     assert archive.redact_again(home, STRICT).looked_at == 0
-
-
-@pytest.mark.proves("CAPTURE-RE-REDACT")
-def test_an_archive_of_before_there_were_stamps_is_redacted_by_the_rules_of_today(home: Path) -> None:
-    allowed = Settings(redaction=RedactionSettings(allow=("ghp_",)))
-    said = (Event(kind=EventKind.REPLY, text=f"token {KEY}", uuid="1"),)
-    file = kept(home, "one", *said, settings=allowed)
-    header, *rest = text_of(file).splitlines()
-    old = {name: value for name, value in json.loads(header).items() if name != "redacted_by"}
-    file.write_bytes(gzip.compress("\n".join([json.dumps(old), *rest, ""]).encode()))
-    assert KEY in text_of(file) and archive.read_archive(file).id == "one"
-    assert archive.redact_again(home, Settings()).rewritten == 1
-    assert KEY not in text_of(file) and "[redacted:" in archive.read_archive(file).events[0].text
 
 
 @pytest.mark.proves("CAPTURE-RE-REDACT")

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
-from nugget.index.connection import open_home
-from nugget.index.sync import sync_documents
 from nugget.models import Relation, RelationType, Unit
 from nugget.sources import ReadDocument
 from nugget.sources.ignore_files import Walk
@@ -171,39 +167,6 @@ def test_copies_and_placeholders_of_cloud_clients_are_left_out(vault: Path) -> N
         (vault / name).write_text("x")
     (vault / "Conflict of interest.md").write_text("A note like any other.")
     assert keys(canon(vault)) == sorted([*before, "vault/Conflict of interest.md"])
-
-
-@pytest.mark.proves("CANON-CLOUD")
-def test_a_vault_that_a_client_is_syncing_stops_nothing_and_is_taken_in_when_it_settles(
-    vault: Path, tmp_path: Path
-) -> None:
-    class Syncing(Canon):
-        """What another process does to the files between the moment they are listed and the moment they are read."""
-
-        def files(self) -> Iterator[tuple[str, str]]:
-            listed = list(super().files())
-            (vault / "Retry Policy.md").unlink(missing_ok=True)
-            yield from listed
-
-        def read(self, key: str, file: Path) -> ReadDocument:
-            found = super().read(key, file)
-            if key.endswith("Rates.md") and len((vault / "ops/Rates.md").read_text()) < 500:
-                (vault / "ops/Rates.md").write_text("# Rate limits\n\n" + "The rest has arrived. " * 30)
-            return found
-
-    folders = canon_folders([str(vault)], base=Path("/"))
-    source = Syncing(folders, redact=str, max_files=100)
-    with closing(open_home(tmp_path / "home")) as connection:
-        first = sync_documents(source, connection, embedder=None, cache_folder=tmp_path / "cache")
-        assert (first.added, first.problems) == (1, ()), "what is not whole yet waits, what is gone is no problem"
-        second = sync_documents(source, connection, embedder=None, cache_folder=tmp_path / "cache")
-        assert (second.added, second.problems) == (1, ())
-        found = "SELECT count(*) FROM units_fts WHERE units_fts MATCH 'arrived'"
-        assert connection.execute(found).fetchone()[0] == 1
-        (vault / "ops/Rates.md").write_text("")
-        assert sync_documents(canon(vault), connection, embedder=None, cache_folder=tmp_path / "cache").modified == 1
-        third = sync_documents(canon(vault), connection, embedder=None, cache_folder=tmp_path / "cache")
-        assert (third.changed, third.unchanged) == (False, 2)
 
 
 @pytest.mark.proves("CANON-READ")

@@ -90,16 +90,6 @@ def test_task_and_outcome_stay_when_the_middle_goes(shared_data: Path) -> None:
     assert "[…]" in text
 
 
-def test_windows_hold_every_prompt_and_reply(shared_data: Path) -> None:
-    (file,) = (shared_data / "transcripts" / "claude-code").glob("2026-01-27_3b1b6293_*[0-9a-f].jsonl")
-    session = read_session(file)
-    joined = " ".join("".join(windows(session, max_chars=8_000)).split())
-    for event in session.events:
-        if event.kind in (EventKind.PROMPT, EventKind.REPLY):
-            for line in event.text.splitlines():
-                assert " ".join(line.split())[:60] in joined or len(line) > 4_000
-
-
 def test_a_failed_command_shows_its_exit_code_and_the_end_of_its_output() -> None:
     output = "\n".join(f"line {n}" for n in range(500)) + "\nFATAL: out of memory"
     session = session_of(

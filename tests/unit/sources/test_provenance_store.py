@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -165,20 +164,3 @@ def test_no_session_id_leads_out_of_the_folder(tmp_path: Path, session: str) -> 
     assert file.is_file()
     assert file.parent.parent == tmp_path / "provenance"
     assert list(session_files(tmp_path, "../../up")) == [file]
-
-
-@pytest.mark.proves("PROVENANCE-STORE")
-def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
-    def write(number: int) -> None:
-        name = f"{number}aaaaaaa-{number}"
-        write_session(tmp_path, replace(FULL, session=name, nuggets=(nugget("same", session=name),)))
-        write_session(tmp_path, replace(FULL, records=number))
-
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    records = [read(file) for file in session_files(tmp_path)]
-    assert len(records) == 7
-    assert len({one.id for record in records for one in record.nuggets}) == 8

@@ -181,14 +181,6 @@ def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_foun
         assert [opened.readline().decode().strip() for _ in "12"] == [found.text, "error: attempt 0 failed"]
 
 
-@pytest.mark.proves("EVI-SHELL-BOUNDED")
-def test_a_line_without_end_holds_nothing_up(tmp_path: Path) -> None:
-    out = tmp_path / "output.log"
-    out.write_bytes(b"x" * 9_000_000)
-    now_ms = int(out.stat().st_mtime * 1000)
-    assert text_of(out, now_ms=now_ms).place.offset == 9_000_000
-
-
 @pytest.mark.proves("EVI-SHELL-PATHS")
 def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path: Path) -> None:
     logs, outside = tmp_path / "logs", tmp_path / "outside"
