@@ -206,6 +206,14 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+def current_folder() -> Path:
+    """Return the folder this was called in. Raises UsageError if it is gone."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError("The current folder does not exist any more.", hint="Change to another folder.") from error
+
+
 def expanded(path: Path | str) -> Path:
     """Return a path with the home folder for `~`; of an unknown user it stays as it is."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises RuntimeError there
@@ -222,7 +230,6 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     user_home = Path(env.get("HOME") or Path.home())
 
     def folder(name: str, otherwise: Path) -> Path:
-        """A folder that a variable names: `~` is the user's home, a relative one starts where we are."""
         value = env.get(name)
         return absolute_folder(value, user_home=user_home) if value else otherwise
 
@@ -291,9 +298,7 @@ def read_brain_file(brain: Path) -> BrainFile:
     from nugget.models import Problem, Severity
 
     file = brain / "brain.yaml"
-    values: dict[str, Any] = {}
-    problems: list[Problem] = []
-    misplaced: dict[str, Entry] = {}
+    values, problems, misplaced = dict[str, Any](), list[Problem](), dict[str, Entry]()
     try:
         entries = read_entries(file) if file.is_file() else {}
     except YAMLRefused as refused:
@@ -330,12 +335,12 @@ def taken(key: str, value: Any) -> Any:
         result = _adapter(key).validate_python(value)
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Input should be ").partition(", unable")[0]
-        raise ValueError(f"{'given' if ' should have ' in reason else reason}, not {_shown(value)}") from None
+        raise ValueError(f"{'given' if ' should have ' in reason else reason}, not {repr(value)[:60]}") from None
     for pattern in result if key == "redaction.allow" else ():
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"a list of regular expressions ({_shown(pattern)}: {error})") from None
+            raise ValueError(f"a list of regular expressions ({repr(pattern)[:60]}: {error})") from None
     return result
 
 
@@ -358,11 +363,6 @@ def _is_inside(folder: str) -> bool:
     """Return whether a folder of canon is a path that stays below the brain, as far as its words tell."""
     path = PurePath(folder.partition("=")[2] or folder)
     return not (path.is_absolute() or ".." in path.parts or str(path).startswith("~"))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 @functools.cache

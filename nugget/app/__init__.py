@@ -5,15 +5,16 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from nugget.app.params import check_identity, checked, source_names
-from nugget.config import Environment, Settings, expanded, load_settings, read_environment
+from nugget.app import local_sources, writing
+from nugget.app.params import check_identity, checked
+from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError
 from nugget.evaluation.query_log import Face, QuestionLog
 from nugget.index import Index, IndexState, SyncResult, Unusable, read_home
@@ -22,16 +23,15 @@ from nugget.index.sync import pending_changes, sync
 from nugget.index.vectors import Progress
 from nugget.infra import git
 from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
-from nugget.models import Bundle, Depth, Query, SourceName
+from nugget.infra.llm import open_llm
+from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
-from nugget.retrieval import profiles, retrieve
-from nugget.retrieval.reranking import Reranker
+from nugget.retrieval import answering, profiles, retrieve
+from nugget.retrieval.reranking import Reranker, choose_reranker
 from nugget.retrieval.search import DEFAULT_LIMIT
 from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
-    from nugget.app.local_sources import PendingChanges
-    from nugget.importing import ImportResult
     from nugget.infra.llm import LLM
     from nugget.retrieval.refs import Shown
     from nugget.retrieval.search import Indexes, Results
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-IMPORT_LIMIT = 100
-"""Units that an import proposes at once."""
 SEARCH = Query("", limit=DEFAULT_LIMIT, depth=Depth.SUMMARY, profile="search")
 """Defaults of a search."""
 INLINE_CHANGES = 50
@@ -52,6 +50,17 @@ class Brain:
 
     Questions that come through a `face` are kept in the query log, unless `retrieval.log_queries` is false.
     """
+
+    add, forget, move, lint = writing.add, writing.forget, writing.move, writing.lint
+    import_notes, promote, pull = writing.import_notes, writing.promote, writing.pull
+    proposals, proposal, proposal_diff = writing.proposals, writing.proposal, writing.proposal_diff
+    accept, reject = writing.accept, writing.reject
+    secret_lines, leaks, scrub = writing.secret_lines, writing.leaks, writing.scrub
+    evaluate, suggest_questions = writing.evaluate, writing.suggest_questions
+    asked_questions, similar_units, neighbours = writing.asked_questions, writing.similar_units, writing.neighbours
+    sync_local_sources = local_sources.sync_local_sources
+    refresh_local_sources = local_sources.refresh_local_sources
+    sync_in_background = local_sources.sync_in_background
 
     def __init__(
         self,
@@ -89,7 +98,6 @@ class Brain:
         """Return the reason why a configured embedding model is missing."""
         return self._model.problem
 
-    @property
     def _question_embedder(self) -> QuestionEmbedder | None:
         return self._model.for_one_question() if self._asks_once else self._model.embedder
 
@@ -118,7 +126,7 @@ class Brain:
             in_passing=in_passing, progress=progress,
         )  # fmt: skip
         if result.rebuilt:
-            self._reopen()
+            self._index = None
         return result
 
     def refresh(self, *, progress: Progress | None = None) -> IndexState:
@@ -167,11 +175,11 @@ class Brain:
         state = self.refresh() if fresh else IndexState()
         profile = profiles.configured(query.profile or "task", defaults)
 
-        def once() -> Bundle:
-            embedder = self._question_embedder
-            return retrieve(query, profile, self.index, embedder=embedder, reranker=reranker, now=moment)
-
-        bundle = self._guarded(once)
+        bundle = self._guarded(
+            lambda: retrieve(
+                query, profile, self.index, embedder=self._question_embedder(), reranker=reranker, now=moment
+            )
+        )
         if state.is_behind:
             bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
         if self.query_log and log:
@@ -207,7 +215,7 @@ class Brain:
         results = self._guarded(
             lambda: search_everything(
                 parsed, asked, self.indexes(asked.identity), sources=chosen, settings=self.settings.retrieval,
-                embedder=self._question_embedder, now=moment,
+                embedder=self._question_embedder(), now=moment,
             )
         )  # fmt: skip
         if state.is_behind or (pending and pending.total):
@@ -222,39 +230,58 @@ class Brain:
 
     def related(self, question: Query | str, *, fresh: bool = True, log: bool = True) -> tuple[Bundle, Results]:
         """Return what is similar to a ref or a thought, as one Bundle and by source. Raises NuggetError for no ref."""
-        from nugget.app.similar_units import related
+        from nugget.retrieval.search import as_bundle, chosen_sources
+        from nugget.retrieval.suggestions import related
 
-        return related(self, checked(question, SEARCH), fresh=fresh, log=log)
+        query, started, moment = checked(question, SEARCH), time.perf_counter(), datetime.now(UTC)
+        chosen = chosen_sources(query.filter.sources, identity=query.identity)
+        results = related(
+            self._named(query, fresh=fresh), self.indexes(query.identity), sources=chosen, now=moment,
+            settings=self.settings.retrieval, embedder=self.embedder, limit=query.limit or DEFAULT_LIMIT,
+            today=moment.date(),
+        )  # fmt: skip
+        results = replace(results, query=replace(results.query, given=query.text))
+        bundle = as_bundle(results, query)
+        of_memory = query.text.strip().startswith(f"{SourceName.MEMORY}:") or chosen == (SourceName.MEMORY,)
+        if self.query_log and log and not of_memory:
+            self.query_log.note(bundle, started=started, now=moment, related=True)
+        return bundle, results
+
+    def _named(self, query: Query, *, fresh: bool) -> Unit | str:
+        """Return the unit a ref names, or the words of its exchange; a text that is not a ref is a thought in words."""
+        given = query.text
+        try:
+            shown = self.get(given, identity=query.identity, around=0, fresh=fresh)
+        except NuggetError:
+            source, colon, _ = given.partition(":")
+            looks_like_an_id = "/" in given and " " not in given.strip()
+            if (colon and source in (*SourceName, "session")) or looks_like_an_id:
+                raise
+            return given
+        if shown.unit is not None:
+            return shown.unit
+        assert shown.excerpt is not None
+        return " ".join(passage.text for passage in shown.excerpt.passages if passage.is_target)[:2000]
 
     def llm(self) -> LLM | None:
         """Return the LLM of the settings; None without a key."""
-        from nugget.infra.llm import open_llm
-
         return open_llm(self.settings, self.environment)
 
     def reranker(self, llm: LLM | None) -> Reranker | None:
         """Return the re-ranker of the settings, which may be the LLM."""
-        from nugget.retrieval.reranking import choose_reranker
-
         return choose_reranker(self.settings, llm, self.environment)
 
     def answer(self, bundle: Bundle, llm: LLM | None) -> Bundle:
         """Return the bundle with a written answer, if there is an LLM and something to answer from."""
-        from nugget.retrieval.answering import answered
-
-        return answered(bundle, llm, self.settings)
+        return answering.answered(bundle, llm, self.settings)
 
     def stream_answer(self, bundle: Bundle, llm: LLM) -> Iterator[str]:
         """Yield a written answer in parts. Raises LLMUnavailable."""
-        from nugget.retrieval.answering import answer
-
-        return answer(bundle.query.text, bundle.hits, llm, self.settings)
+        return answering.answer(bundle.query.text, bundle.hits, llm, self.settings)
 
     def citations(self, answer: str, bundle: Bundle) -> list[str]:
         """Return the ids of the units that an answer cites, in its order."""
-        from nugget.retrieval.answering import citations_in
-
-        return citations_in(answer, bundle.hits)
+        return answering.citations_in(answer, bundle.hits)
 
     def get(self, ref: str, *, identity: str | None = None, around: int = 1, fresh: bool = True) -> Shown:
         """Return what a ref names: a unit or a section of it, an exchange or message with its neighbours.
@@ -285,7 +312,6 @@ class Brain:
 
     def indexes(self, identity: str | None = None) -> Indexes:
         """Return the indexes a search reads: the brain's, that of local sources, an identity's memory if named."""
-        from nugget.app.local_sources import open_memory_of
         from nugget.retrieval.search import Indexes
 
         brain = self.index
@@ -293,25 +319,8 @@ class Brain:
             if self._local is None:
                 with suppress(Unusable):
                     self._local = read_home(self.environment.home)
-            memory = open_memory_of(self, identity) if identity is not None else None
+            memory = local_sources.open_memory_of(self, identity) if identity is not None else None
             return Indexes(brain=brain, machine=self._local, memory=memory)
-
-    def refresh_local_sources(self, sources: Sequence[SourceName]) -> PendingChanges:
-        """Index the little that changed beside the brain; return how much was left to `sync_local_sources`."""
-        from nugget.app.local_sources import PendingChanges, refresh_local_sources
-
-        try:
-            return refresh_local_sources(self, sources)
-        except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
-            return PendingChanges()
-
-    def sync_local_sources(
-        self, sources: Sequence[SourceName | str] = (), *, progress: Progress | None = None
-    ) -> dict[SourceName, SyncResult]:
-        """Bring what is searched beside the brain in line with its files; return what was done, by source."""
-        from nugget.app.local_sources import LOCAL_SOURCES, sync_local_sources
-
-        return sync_local_sources(self, source_names(sources) or LOCAL_SOURCES, progress=progress)
 
     def _guarded(self, ask: Callable[[], T]) -> T:
         """Ask; if the brain's index turns out to be damaged, rebuild it and ask once more."""
@@ -325,7 +334,7 @@ class Brain:
             if discard_damaged(self.environment.home):  # the files are the truth
                 self._local = None
             elif isinstance(error, (sqlite3.Error, Unusable)) or find_damage(self.index_folder / "index.db"):
-                self._reopen()
+                self._index = None
                 self.sync(rebuild=True)
             else:
                 raise
@@ -337,13 +346,12 @@ class Brain:
         A string is a path, meant from `folder`, by default the current one. Raises UsageError for a place or symbol
         that cannot be found.
         """
-        from nugget.app.provenance import explain_code
+        from nugget.app.provenance import Provenance
 
-        return explain_code(
-            {"path": query} if isinstance(query, str) else query, self.environment, self.settings,
-            folder=folder or Path.cwd(), face=self.query_log.face if self.query_log else None, brain_index=self.index,
-            embedder=lambda: self.embedder,
-        ).bundle  # fmt: skip
+        self.index  # noqa: B018 - made if there is none
+        face = self.query_log.face if self.query_log else None
+        seen = Provenance(environment=self.environment, folder=folder or current_folder(), brain=self, face=face)
+        return seen.explain({"path": query} if isinstance(query, str) else query).bundle
 
     def repair(self) -> list[str]:
         """Put right what killed processes and failing disks left, rebuild what had to go, and return what was done."""
@@ -356,18 +364,6 @@ class Brain:
             self.sync_local_sources()
         return done
 
-    def import_notes(
-        self, path: Path | str, *, domain: str | None = None, limit: int = IMPORT_LIMIT, dry_run: bool = False
-    ) -> ImportResult:
-        """Propose units from a folder of notes or an export, on a branch, with a pull request as for sessions.
-
-        `domain` files all of it; otherwise folders do. At most `limit` units are proposed; `dry_run` writes nothing.
-        Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
-        """
-        from nugget.app.importing import propose
-
-        return propose(self, expanded(path), domain=domain, limit=limit, dry_run=dry_run)
-
     def close(self) -> None:
         """Let go of the index, which closes itself when the last thread is done, and log what is not logged yet."""
         if self.query_log:
@@ -375,16 +371,22 @@ class Brain:
         with self._lock:
             self._index = self._local = None
 
-    def _reopen(self) -> None:
-        with self._lock:
-            self._index = None
+
+def brain_in_use(path: Path | str | None = None, environment: Environment | None = None) -> Path:
+    """Return the folder of the brain in use, after finishing a change that a killed process left.
+
+    Raises BrainError if there is none.
+    """
+    flag = expanded(path) if path is not None else None
+    found = find_brain(environment or read_environment(), flag=flag, cwd=current_folder())
+    git.finish_pending(found)
+    return found
 
 
-def open(path: Path | str | None = None) -> Brain:
+def open(path: Path | str | None = None, *, face: str = Face.PYTHON) -> Brain:
     """The brain at `path`, or the one in use: `NUGGET_BRAIN`, the current folder's, the user's default.
 
-    Raises BrainError when there is none.
+    `face` is what the query log calls whoever asks. Raises BrainError when there is none.
     """
     environment = read_environment()
-    flag = expanded(path) if path is not None else None
-    return Brain(find_brain(environment, flag=flag, cwd=Path.cwd()), environment=environment, face=Face.PYTHON)
+    return Brain(brain_in_use(path, environment), environment=environment, face=Face(face))

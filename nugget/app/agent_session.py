@@ -162,7 +162,7 @@ class AgentSession:
 
     def explain_code(self, *, with_sessions: bool = False, **asked: Any) -> CodeAnswer:
         """Return what is known of a piece of code, with the brain's units if there is a brain. Raises NuggetError."""
-        from nugget.app.provenance import explain_code
+        from nugget.app.provenance import Provenance
 
         try:
             brain = self.ready()
@@ -170,11 +170,8 @@ class AgentSession:
             raise
         except NuggetError:
             brain = None
-        return explain_code(
-            asked, self.environment, brain.settings if brain else load_settings(self.environment), folder=self.cwd,
-            face=Face.MCP, brain_index=brain.index if brain else None,
-            embedder=(lambda: brain.embedder) if brain else None, with_sessions=with_sessions,
-        )  # fmt: skip
+        seen = Provenance(environment=self.environment, folder=self.cwd, brain=brain, face=Face.MCP)
+        return seen.explain(asked, with_sessions=with_sessions)
 
     def caught_up(self, bundle: Bundle) -> Bundle:
         """Return the bundle, and sync in the background what it does not know yet."""

@@ -6,16 +6,19 @@ and returns how many it left to a sync. Memory is synced only for the identity t
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nugget.app.params import source_names
 from nugget.config import expanded
+from nugget.errors import IndexUnavailable
 from nugget.index import Index, SyncResult, read_memory
 from nugget.index.connection import discard_damaged, home_index_file, open_home, open_memory
 from nugget.index.sync import document_changes, sync_documents, sync_provenance
@@ -61,23 +64,23 @@ class PendingChanges:
 
 
 def sync_local_sources(
-    brain: Brain, sources: Sequence[SourceName] = LOCAL_SOURCES, *, progress: Progress | None = None
+    brain: Brain, sources: Sequence[SourceName | str] = (), *, progress: Progress | None = None
 ) -> dict[SourceName, SyncResult]:
-    """Bring the machine's index in line with these sources; return what was done, by source.
+    """Bring what is searched beside the brain in line with its files; return what was done, by source.
 
     Sessions, shells and channels are read in one go and reported as sessions. A damaged index is rebuilt. Raises
     IndexUnavailable if it cannot be written.
     """
-    home = brain.environment.home
+    home, chosen = brain.environment.home, source_names(sources) or LOCAL_SOURCES
     with files.locked(home / LOCAL_LOCK):  # one process at a time, the others wait
         try:
-            return _sync_all(brain, sources, progress)
+            return _sync_all(brain, chosen, progress)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
             if not discard_damaged(home):
                 raise
-            return _sync_all(brain, sources, progress)
+            return _sync_all(brain, chosen, progress)
 
 
 def _sync_all(brain: Brain, sources: Sequence[SourceName], progress: Progress | None) -> dict[SourceName, SyncResult]:
@@ -120,21 +123,20 @@ def _sync_history(brain: Brain, connection: sqlite3.Connection, progress: Progre
 
 
 def refresh_local_sources(brain: Brain, sources: Sequence[SourceName]) -> PendingChanges:
-    """Index what little changed of these sources since the last search; do nothing if this machine has none."""
-    if not _anything(brain):
+    """Index the little that changed beside the brain; return how much was left to `sync_local_sources`."""
+    parts = dict.fromkeys(SourceName.SESSIONS if source in _HISTORY else source for source in sources)
+    if not {*parts} & {*LOCAL_SOURCES} or not _anything(brain):
         return PendingChanges()
-    with ExitStack() as stack:
-
-        @cache
-        def connect() -> sqlite3.Connection:
-            return stack.enter_context(closing(open_home(brain.environment.home)))
-
-        parts = dict.fromkeys(SourceName.SESSIONS if source in _HISTORY else source for source in sources)
-        found = [
-            _refresh_history(brain, connect()) if part is SourceName.SESSIONS
-            else _refresh_documents(part, brain, connect())
-            for part in parts if part in LOCAL_SOURCES
-        ]  # fmt: skip
+    found: list[PendingChanges] = []
+    try:
+        with closing(open_home(brain.environment.home)) as connection:
+            for part in parts:
+                if part is SourceName.SESSIONS:
+                    found.append(_refresh_history(brain, connection))
+                elif part in LOCAL_SOURCES:
+                    found.append(_refresh_documents(part, brain, connection))
+    except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
+        return PendingChanges()
     return PendingChanges(
         files={source: count for one in found for source, count in one.files.items()},
         lacks_vectors=any(one.lacks_vectors for one in found),
@@ -203,6 +205,28 @@ def open_memory_of(brain: Brain, identity: str) -> Index:
                 source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", changes=changes
             )
     return read_memory(environment.home, identity)
+
+
+def sync_in_background(brain: Brain, *, source: str = "brain") -> bool:
+    """Start a `nugget sync` of the brain, or of `machine`, that outlives this process; False if one is at work.
+
+    The new process takes the lock of that sync as soon as it has started. Until then, and for as long as it lives, it
+    holds another one, which is taken here and inherited: of any number of commands at once one starts a process.
+    """
+    lock_file = brain.index_folder / "sync.lock" if source == "brain" else brain.environment.home / LOCAL_LOCK
+    lock = files.try_lock(lock_file.with_suffix(".started"))
+    if lock is None:
+        return False
+    try:
+        others = files.try_lock(lock_file)
+        if others is None:
+            return False
+        os.close(others)
+        arguments = ["--brain", str(brain.path), "sync", "--source", source]
+        files.start_detached([sys.executable, "-P", "-m", "nugget", *arguments], keep=lock)
+    finally:
+        os.close(lock)
+    return True
 
 
 def _model_of(connection: sqlite3.Connection) -> str | None:

@@ -52,6 +52,11 @@ class UnknownSession(NuggetError):
     """There are no logs of the session that was named."""
 
 
+def shell_hook(shell: str) -> str:
+    """Return the hook that records a shell: bash, zsh or fish."""
+    return files.resource(f"shell_hooks/nugget.{shell}").read_text("utf-8")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
     """Access to the logs of this machine. Thread-safe: every call opens the machine's index for itself.

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nugget.config import Environment, Settings, load_settings
-from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError
+from nugget.errors import GitError, LLMUnavailable, TranscriptError
 from nugget.evaluation import query_log
 from nugget.index import Index, Unusable
 from nugget.index import provenance as stored
-from nugget.index.connection import index_folder
 from nugget.index.vectors import Progress
-from nugget.infra.embedding import Embedder, open_embedder
-from nugget.infra.llm import LLM, ClaudeCli, open_extractor
+from nugget.infra import git
+from nugget.infra.embedding import ConfiguredModel, Embedder
+from nugget.infra.llm import LLM, ClaudeCli, open_extractor, open_llm
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import SessionFile, StaleReason
-from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
+from nugget.models.nuggets import Nugget, NuggetQuery
 from nugget.provenance import (
     CodeAnswer,
     answer_code,
@@ -41,6 +41,11 @@ from nugget.provenance.checkout import Checkout, find_workspace_of
 from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions, note_tunings
 from nugget.sources.nugget_store import provenance_folder
 from nugget.sources.sessions import WholeSession, find_session_by_id, find_sessions, read_whole_session
+from nugget.upkeep.trust import default_brain
+
+if TYPE_CHECKING:
+    from nugget.app import Brain
+    from nugget.commits import Commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,25 +61,31 @@ class Extraction:
 class Provenance:
     """Provenance as seen from a folder, with the reviewed units of a brain if there is one.
 
-    `note` is called with what a person should know, such as a missing model.
+    Questions are logged as those of `face`, if there is one. `note` is called with what a person should know, such as
+    a missing model.
     """
 
     environment: Environment
     folder: Path
-    brain: Path | None
-    note: Callable[[str], None]
+    brain: Brain | None
+    face: str | None = None
+    note: Callable[[str], None] = lambda text: None
 
     @property
     def settings(self) -> Settings:
         """Settings of the brain, or those of the user without one."""
-        return load_settings(self.environment, self.brain)
+        return self.brain.settings if self.brain else load_settings(self.environment)
 
-    def context(self, **asked: Any) -> NuggetBundle:
-        """Explain code, from nuggets and from the brain's index as it is. Raises UsageError for an unknown place."""
-        return explain_code(
-            asked, self.environment, self.settings, folder=self.folder, face=query_log.Face.CLI,
-            brain_index=self._brain_index(), embedder=self._embedder,
-        ).bundle  # fmt: skip
+    def explain(self, query: NuggetQuery | Mapping[str, Any], *, with_sessions: bool = False) -> CodeAnswer:
+        """Explain code, from nuggets and the brain's units. Raises UsageError for an unknown place."""
+        now, asked = datetime.now(UTC), query if isinstance(query, NuggetQuery) else code_query(**query)
+        answer = answer_code(
+            asked, home=self.environment.home, folder=self.folder, now=now, brain_index=self._index(),
+            embedder=self._embedder, with_sessions=with_sessions,
+        )  # fmt: skip
+        if self.face is not None:
+            query_log.log_answer(answer, self.environment, self.settings, face=query_log.Face(self.face), now=now)
+        return answer
 
     def nuggets(
         self, file: str | None, types: Sequence[str], *, stale: bool, limit: int
@@ -106,7 +117,7 @@ class Provenance:
 
     def missing(self) -> tuple[list[known.Missing], int]:
         """Return paths and symbols that are named and no longer exist, and how many nuggets and units were checked."""
-        index, today = self._brain_index(), datetime.now(UTC).date()
+        index, today = self._index(), datetime.now(UTC).date()
         with self._workspace() as (connection, workspace):
             units = [one.unit for one in reviewed_units(index, workspace, text=None, today=today)] if index else []
             return known.check_names(connection, Checkout(workspace), units)
@@ -177,21 +188,22 @@ class Provenance:
             is_known = partial(has_nuggets, connection)
             yield connection, find_workspace_of(None, folder=self.folder, has_nuggets=is_known)[0]
 
-    def _brain_index(self) -> Index | None:
+    def _index(self) -> Index | None:
         """Return the brain's index as it is: an answer about code does not wait for a sync of the brain."""
-        if self.brain is None:
-            return None
-        try:
-            return Index(index_folder(self.brain, self.environment) / "index.db")
-        except Unusable:
-            return None
+        if self.brain is not None:
+            with suppress(Unusable):
+                return Index(self.brain.index_folder / "index.db")
+        return None
 
     def _embedder(self) -> Embedder | None:
-        try:
-            return open_embedder(self.settings, self.environment)
-        except EmbeddingUnavailable as error:
-            self.note(f"{error} Searching by words alone.")
-            return None
+        if self.brain is not None:
+            embedder, problem = self.brain.embedder, self.brain.embedder_problem
+        else:
+            model = ConfiguredModel(self.settings, self.environment)
+            embedder, problem = model.embedder, model.problem
+        if problem:
+            self.note(f"{problem} Searching by words alone.")
+        return embedder
 
     def _llm(self, method: str) -> LLM | ClaudeCli | None:
         llm = None if method == "heuristic" else open_extractor(self.settings, self.environment)
@@ -214,24 +226,31 @@ class Provenance:
         return [found]
 
 
-def explain_code(
-    asked: NuggetQuery | Mapping[str, Any],
-    environment: Environment,
-    settings: Settings,
-    *,
-    folder: Path,
-    face: query_log.Face | None,
-    brain_index: Index | None = None,
-    embedder: Callable[[], Embedder | None] | None = None,
-    with_sessions: bool = False,
-) -> CodeAnswer:
-    """Answer a question about code; log it if it came through a face. Raises UsageError for an unknown place."""
-    now = datetime.now(UTC)
-    query = asked if isinstance(asked, NuggetQuery) else code_query(**asked)
-    answer = answer_code(
-        query, home=environment.home, folder=folder, now=now, brain_index=brain_index, embedder=embedder,
-        with_sessions=with_sessions,
-    )  # fmt: skip
-    if face is not None:
-        query_log.log_answer(answer, environment, settings, face=face, now=now)
-    return answer
+def prepare_commit(environment: Environment, folder: Path, *, offline: bool, model: str | None) -> Commit:
+    """Return the commit of what is staged, with a message from the sessions that wrote it. Raises GitError."""
+    from nugget import commits
+
+    settings = load_settings(environment, environment.brain or default_brain(environment))
+    llm = None if offline else open_llm(settings, environment)
+    made = commits.prepare(
+        folder, environment, settings, commits.CommitOptions(now=datetime.now(UTC), llm=llm, model=model)
+    )
+    assert made is not None
+    if model and llm is None and not offline:
+        text = "There is no key for a model (ANTHROPIC_API_KEY): the message is made by rules."
+        made = replace(made, notes=(text, *made.notes))
+    return made
+
+
+def commit_staged(folder: Path, message: str, *, edit: bool) -> Path | None:
+    """Commit what is staged; return the file that keeps the message if nothing was committed. Raises GitError."""
+    top = git.top_folder(folder)
+    if (git.git_dir(top) / "MERGE_MSG").exists():
+        hint = "Finish it with git; --dry-run shows ours."
+        raise GitError("A merge, cherry-pick or rebase is under way: git has a message for it.", hint=hint)
+    file = git.git_dir(top) / "NUGGET_EDITMSG"
+    file.write_text(message, "utf-8")
+    if git.commit_staged(top, file, edit=edit):
+        return file
+    file.unlink(missing_ok=True)
+    return None

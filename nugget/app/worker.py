@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.app import Brain
-from nugget.app.similar_units import neighbours, similar_units
 from nugget.capture import Capture, CaptureResult, capture_transcript, queue
 from nugget.capture import publish as publishing
 from nugget.capture.publish import Published
@@ -111,12 +110,25 @@ def work(
             settings = load_settings(environment, flag or environment.brain or default_brain(environment))
             sessions = find_sessions(environment, settings.capture.agents)
             found = len(queue.catch_up(home, sessions, now=_now(), since=since))
-        with _Brains(environment, flag) as brains:
+        with ExitStack() as stack:
+            opened: dict[Path, Brain] = {}
+
+            def brain_for(job: Job | None) -> Brain:
+                named = Path(job.brain) if job and job.brain else environment.brain
+                place = replace(environment, brain=named)
+                brain = find_brain(place, flag=flag, cwd=None)
+                if brain not in opened:
+                    opened[brain] = stack.enter_context(Brain(brain, environment=place))
+                return opened[brain]
+
             queue.drain(
-                home, brains.capture, now=_now, report=note, log=partial(write_log, home),
-                redact=lambda text: redact(text).text, max_jobs=MAX_JOBS if background else None,
+                home, lambda job: _capture_job(job, brain_for(job)), now=_now, report=note,
+                log=partial(write_log, home), redact=lambda text: redact(text).text,
+                max_jobs=MAX_JOBS if background else None,
             )  # fmt: skip
-            published = {brain.path: _keep_up(brain, publish=publish) for brain in brains.in_use()}
+            with suppress(NuggetError):
+                brain_for(None)
+            published = {brain.path: _keep_up(brain, publish=publish) for brain in opened.values()}
     finally:
         os.close(held)
     # What was queued between the last look and here found the lock taken, and what is beyond `MAX_JOBS` is left.
@@ -155,10 +167,10 @@ def open_capture(brain: Brain, *, now: datetime, method: str | None = None, dry_
     bound = partial(
         extract, method=chosen, settings=settings, now=now, embed=_embed(brain),
         llm=open_extractor(settings, environment) if chosen != "heuristic" else None,
-        nearest=lambda text: [hit.unit for hit in neighbours(brain, text)],
+        nearest=lambda text: [hit.unit for hit in brain.neighbours(text)],
     )  # fmt: skip
     return Capture(
-        brain=brain.path, home=environment.home, settings=settings, extract=bound, similar=similar_units(brain),
+        brain=brain.path, home=environment.home, settings=settings, extract=bound, similar=brain.similar_units(),
         now=now, dry_run=dry_run,
     )  # fmt: skip
 
@@ -230,45 +242,16 @@ def write_log(home: Path, text: str) -> None:
             log.write(f"{_now().isoformat(timespec='seconds')} {redact(text).text.rstrip()}\n")
 
 
-class _Brains:
-    """The brains that jobs go to, each opened at its first job."""
-
-    def __init__(self, environment: Environment, flag: Path | None) -> None:
-        self._environment = environment
-        self._flag = flag
-        self._opened: dict[Path, Brain] = {}
-
-    def __enter__(self) -> _Brains:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for brain in self._opened.values():
-            brain.close()
-
-    def in_use(self) -> list[Brain]:
-        """Return every brain that a job went to, and the default one if there is one."""
-        with suppress(NuggetError):
-            self._open(self._environment.brain)
-        return list(self._opened.values())
-
-    def capture(self, job: Job) -> Outcome:
-        """Capture a job's session, within the time that one job may take."""
-        transcript = Path(job.transcript) if job.transcript else find_transcript(self._environment, job.session)
-        brain = self._open(Path(job.brain) if job.brain else self._environment.brain)
-        with files.time_limit(MAX_JOB_S):
-            capture = open_capture(brain, now=_now().astimezone())
-            result = capture_transcript(transcript, capture)
-            keep_provenance(transcript, capture)
-            with suppress(NuggetError, OSError, sqlite3.Error):  # the session is captured, whatever becomes of this
-                note_uses(transcript, result.session, capture=capture, index=brain.index)
-        return Outcome(branch=result.branch, skipped=result.skipped)
-
-    def _open(self, named: Path | None) -> Brain:
-        environment = replace(self._environment, brain=named)
-        folder = find_brain(environment, flag=self._flag, cwd=None)
-        if folder not in self._opened:
-            self._opened[folder] = Brain(folder, environment=environment)
-        return self._opened[folder]
+def _capture_job(job: Job, brain: Brain) -> Outcome:
+    """Capture a job's session, within the time that one job may take."""
+    transcript = Path(job.transcript) if job.transcript else find_transcript(brain.environment, job.session)
+    with files.time_limit(MAX_JOB_S):
+        capture = open_capture(brain, now=_now().astimezone())
+        result = capture_transcript(transcript, capture)
+        keep_provenance(transcript, capture)
+        with suppress(NuggetError, OSError, sqlite3.Error):  # the session is captured, whatever becomes of this
+            note_uses(transcript, result.session, capture=capture, index=brain.index)
+    return Outcome(branch=result.branch, skipped=result.skipped)
 
 
 def _leave_the_session(home: Path) -> None:

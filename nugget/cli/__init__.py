@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from nugget import __version__
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError, UsageError
+from nugget.render.terminal import console
 from nugget.text import printable
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -38,7 +39,7 @@ _COMMANDS = {
     "Write": {"add": "knowledge", "forget": "knowledge", "mv": "knowledge", "lint": "knowledge"},
     "Set up and look after": {
         "init": "admin", "clone": "admin", "trust": "admin", "install": "install", "uninstall": "install",
-        "sync": "upkeep", "rebuild": "upkeep", "eval": "evaluation", "queries": "evaluation", "config": "install",
+        "sync": "upkeep", "rebuild": "upkeep", "eval": "upkeep", "queries": "upkeep", "config": "install",
         "status": "upkeep", "doctor": "upkeep", "redact": "upkeep", "scrub": "upkeep",
     },
 }  # fmt: skip
@@ -101,6 +102,7 @@ def nugget(
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; expected failures and wrong usage go to stderr."""
     accept_any_text()
+    console.cache_clear()
     try:
         code = app(args=_documents_last(arguments), prog_name="nugget", standalone_mode=False)
         sys.stdout.flush()

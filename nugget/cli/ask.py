@@ -10,48 +10,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from nugget.cli import terminal
 from nugget.cli.terminal import (
     BrainOption,
     ExplainOption,
     JsonOption,
     PagerOption,
-    complete_any_type,
-    complete_domain,
-    complete_ref,
-    complete_tag,
-    complete_type,
-    current_folder,
-    day,
     listed,
     open_brain,
-    paged,
     print_json,
-    refresh,
-    refresh_local_sources,
-    types_among,
-    words,
+    show,
 )
-from nugget.config import read_environment
+from nugget.config import current_folder, read_environment
 from nugget.errors import LLMUnavailable, NuggetError, UsageError
 from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES
+from nugget.render import terminal as render
 from nugget.render.json import bundle_json, shown_json, timeline_json
-from nugget.render.terminal import (
-    console,
-    note,
-    print_answer,
-    print_excerpt,
-    print_footer,
-    print_results,
-    print_sources,
-    print_timeline,
-    print_unit,
-)
+from nugget.render.terminal import note, put
 from nugget.text import DATE_FORMS, clean, estimate_tokens, one_line
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.infra.llm import LLM
 
 commands = typer.Typer(add_completion=False)
 
@@ -62,17 +42,19 @@ def _types(known: Sequence[str]) -> str:
 
 TypeOption = Annotated[
     list[str] | None,
-    Option("--type", metavar="T,..", help=_types(list(KnowledgeType)), autocompletion=complete_type),
+    Option("--type", metavar="T,..", help=_types(list(KnowledgeType)), autocompletion=terminal.complete_type),
 ]
 AnyTypeOption = Annotated[
-    list[str] | None, Option("--type", metavar="T,..", help=_types(TYPES), autocompletion=complete_any_type)
+    list[str] | None, Option("--type", metavar="T,..", help=_types(TYPES), autocompletion=terminal.complete_any_type)
 ]
 DomainOption = Annotated[
     list[str] | None,
-    Option("--domain", metavar="D,..", help="Only these domains and those below.", autocompletion=complete_domain),
-]
+    Option("--domain", metavar="D,..", help="Only these domains and those below.",
+           autocompletion=terminal.complete_domain),
+]  # fmt: skip
 TagOption = Annotated[
-    list[str] | None, Option("--tag", metavar="T,..", help="Only what has all these tags.", autocompletion=complete_tag)
+    list[str] | None,
+    Option("--tag", metavar="T,..", help="Only what has all these tags.", autocompletion=terminal.complete_tag),
 ]
 SinceOption = Annotated[
     str | None, Option("--since", metavar="DATE", help=f"Only what was made or changed since then: {DATE_FORMS}.")
@@ -103,45 +85,40 @@ def ask(
     With an LLM key (ANTHROPIC_API_KEY) the answer is written out, with its sources; without one you get the best
     passages themselves.
     """
-    text = words(question, "a question")
+    text = terminal.words(question, "a question")
     with open_brain(brain) as opened:
         llm = None if no_llm else opened.llm()
-        behind = refresh(opened)
+        behind = terminal.refresh(opened)
         query = Query(
-            text, filter=_filter(types_among(KnowledgeType, types), domains, tags, since), limit=limit,
-            budget_tokens=budget, depth=depth, explain=explain,
+            text, filter=_filter(KnowledgeType, types, domains, tags, since), limit=limit, budget_tokens=budget,
+            depth=depth, explain=explain,
         )  # fmt: skip
         bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
         missing = "no_llm" if not llm and (as_json or not no_llm) else ""
         bundle = _with_degraded(bundle, "index_behind" if behind else "", missing)
         if as_json:
             print_json(bundle_json(opened.answer(bundle, llm)))
-        elif llm and bundle.hits and not bundle.weak:
-            _print_written_answer(opened, bundle, llm, explain=explain)
-        else:
-            print_answer(console(), bundle, explain=explain)
+            return
+        written = ""
+        try:  # the answer is streamed; if the LLM fails, the passages stand in
+            for part in opened.stream_answer(bundle, llm) if llm and bundle.hits and not bundle.weak else ():
+                written += part
+                render.console().print(clean(part), end="")
+        except LLMUnavailable as error:
+            if written:
+                lost = "The answer broke off here. The passages it was being written from:"
+                put(f"\n\n{lost}\n", style="yellow")
+            bundle, written = _with_degraded(bundle, f"no_answer: {error}"), ""
+        if not written:
+            render.put_answer(bundle, explain=explain)
+            return
+        put("")
+        render.put_sources(bundle.hits, opened.citations(written, bundle))
+        render.put_footer(bundle, explain=explain)
 
 
 def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
     return replace(bundle, degraded=tuple(dict.fromkeys((*bundle.degraded, *filter(None, names)))))
-
-
-def _print_written_answer(brain: Brain, bundle: Bundle, llm: LLM, *, explain: bool) -> None:
-    """Stream the answer, then name its sources; if the LLM fails, the passages stand in."""
-    out = console()
-    written = ""
-    try:
-        for part in brain.stream_answer(bundle, llm):
-            written += part
-            out.print(clean(part), end="")
-    except LLMUnavailable as error:
-        if written:
-            out.print("\n\nThe answer broke off here. The passages it was being written from:\n", style="yellow")
-        print_answer(out, _with_degraded(bundle, f"no_answer: {error}"), explain=explain)
-        return
-    out.print()
-    print_sources(out, bundle.hits, brain.citations(written, bundle))
-    print_footer(out, bundle, explain=explain)
 
 
 @commands.command()
@@ -165,7 +142,7 @@ def search(
             "--related",
             metavar="REF",
             help="What is near this ref, or these words, instead of QUERY.",
-            autocompletion=complete_ref,
+            autocompletion=terminal.complete_ref,
         ),
     ] = None,
     timeline: Annotated[bool, Option("--timeline", help="In the order of time: how an idea evolved.")] = False,
@@ -180,19 +157,23 @@ def search(
     understood; anything else is searched by words and by meaning. Filters alone list all that they admit, the newest
     first. Memory is private: it takes --as IDENTITY.
     """  # fmt: skip
+    from nugget.app.params import source_names
+
     is_narrowed = any((related, source, types, domains, tags, since))
     if related and any((query, types, domains, tags, since)):
         raise UsageError("--related stands for words and filters.", hint="It goes with --source, --as and --limit.")
-    text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
+    text = " ".join(query or []) if is_narrowed else terminal.words(query or [], "something to look for")
     with open_brain(brain) as opened:
-        behind = refresh(opened)
-        sources = _sources(source)
-        filter_ = _filter(types_among(TYPES, types), domains, tags, since, sources=sources if source else ())
-        asked = Query(related or text, filter=filter_, limit=limit, identity=identity, explain=explain)
+        behind = terminal.refresh(opened)
+        named = source_names([name.lower() for name in listed(source)])
+        sources, given = named or tuple(SourceName), _filter(TYPES, types, domains, tags, since)
+        asked = Query(
+            related or text, filter=replace(given, sources=named), limit=limit, identity=identity, explain=explain
+        )
         if related is not None:
             bundle, found = opened.related(asked, fresh=False)
         else:
-            behind = refresh_local_sources(opened, sources, is_quiet=quiet) or behind
+            behind = terminal.refresh_local_sources(opened, sources, is_quiet=quiet) or behind
             bundle, found = opened.search_groups(asked, fresh=False)
     bundle = _with_degraded(bundle, "index_behind" if behind else "")
     if sources == (SourceName.CANON,) and not opened.settings.canon.folders:
@@ -204,26 +185,18 @@ def search(
         for hit in [hit for _, hit in days] if timeline else bundle.hits:
             typer.echo(clean(hit.ref))
     elif timeline:
-        print_timeline(console(), found, days)
+        render.put_timeline(found, days)
     else:
-        print_results(console(), bundle, found, explain=explain)
+        render.put_results(bundle, found, explain=explain)
 
 
 def _filter(
-    types: tuple[str, ...],
-    domains: Sequence[str] | None,
-    tags: Sequence[str] | None,
-    since: str | None,
-    sources: tuple[SourceName, ...] = (),
-) -> Filter:
-    return Filter(sources=sources, types=types, domains=listed(domains), tags=listed(tags), since=day(since))
-
-
-def _sources(given: Sequence[str] | None) -> tuple[SourceName, ...]:
-    """Return the sources that an option names, all for none. Raises UsageError for one that does not exist."""
-    from nugget.app.params import source_names
-
-    return source_names([name.lower() for name in listed(given)]) or tuple(SourceName)
+    known: Sequence[str] | type[KnowledgeType], types: Sequence[str] | None, domains: Sequence[str] | None,
+    tags: Sequence[str] | None, since: str | None,
+) -> Filter:  # fmt: skip
+    return Filter(
+        types=terminal.types_among(known, types), domains=listed(domains), tags=listed(tags), since=terminal.day(since)
+    )
 
 
 @commands.command()
@@ -232,7 +205,7 @@ def get(
         str,
         Argument(
             metavar="REF", help="A ref or id, such as pattern/retry-once or session:4f1c#3.",
-            autocompletion=complete_ref,
+            autocompletion=terminal.complete_ref,
         ),
     ],
     identity: AsOption = None,
@@ -246,30 +219,28 @@ def get(
     On a terminal that is too small for it, it is shown in a pager.
     """
     with open_brain(brain) as opened:
-        refresh(opened)
+        terminal.refresh(opened)
         try:
             shown = opened.get(ref, identity=identity, around=max(0, around), fresh=":" in ref)
         except UsageError:
             raise
         except NuggetError as error:
-            raise _with_near(opened, ref, error) from None
+            raise _with_near(opened, ref.removeprefix("brain:"), error) from None
     if as_json:
         print_json(shown_json(shown))
         return
-    out = console()
-    with paged(out, is_wanted=pager):
+    with terminal.paged(is_wanted=pager):
         if shown.unit is not None:
-            print_unit(out, shown.unit, today=datetime.now(UTC).date())
+            render.put_unit(shown.unit, today=datetime.now(UTC).date())
         elif shown.excerpt is not None:
-            print_excerpt(out, shown.excerpt)
+            render.put_excerpt(shown.excerpt)
 
 
-def _with_near(opened: Brain, ref: str, error: NuggetError) -> NuggetError:
+def _with_near(opened: Brain, name: str, error: NuggetError) -> NuggetError:
     """Return the error with what is near in the brain as its hint if the ref was one of the brain."""
-    name = ref.removeprefix("brain:")
     if ":" not in name:
-        text = name.replace("/", " ").replace("-", " ")
-        if near := opened.ask(Query(text, limit=3, profile="search"), fresh=False, log=False).hits:
+        query = Query(name.replace("/", " ").replace("-", " "), limit=3, profile="search")
+        if near := opened.ask(query, fresh=False, log=False).hits:
             error.hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
     return error
 
@@ -283,18 +254,17 @@ def suggest(
 ) -> None:
     """Show what can be asked for: domains, tags, types, paths, people and frequent words, with counts."""
     with open_brain(brain) as opened:
-        refresh(opened)
+        terminal.refresh(opened)
         found = opened.suggest(prefix.strip(), limit=limit)
     kinds = {name: getattr(found, name) for name in ("domains", "tags", "types", "paths", "people", "terms")}
     if as_json:
         print_json({name: [{"name": text, "count": count} for text, count in kind] for name, kind in kinds.items()})
         return
-    out = console()
     if not any(kinds.values()):
-        out.print("Nothing begins like that.", style="yellow")
+        put("Nothing begins like that.", style="yellow")
     for name, kind in kinds.items():
         if kind:
-            out.print(f"{name.title():<8} {', '.join(f'{one_line(text)} ({count})' for text, count in kind)}")
+            put(f"{name.title():<8} {', '.join(f'{one_line(text)} ({count})' for text, count in kind)}")
 
 
 @commands.command()
@@ -322,12 +292,11 @@ def recall(
     """
     from nugget.upkeep import briefing
 
-    text = briefing.recall(read_environment(), words(prompt, "a prompt"), current_folder(), now=datetime.now(UTC))
+    text = briefing.recall(
+        read_environment(), terminal.words(prompt, "a prompt"), current_folder(), now=datetime.now(UTC)
+    )
     _show_text(text, "Nothing is likely to help with this.", as_json=as_json)
 
 
 def _show_text(text: str | None, nothing: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"text": text, "tokens": estimate_tokens(text or "")})
-    else:
-        console().print(clean(text or nothing))
+    show({"text": text, "tokens": estimate_tokens(text or "")} if as_json else None, lambda: put(text or nothing))

@@ -12,18 +12,11 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, brain_folder, current_folder, print_json
-from nugget.config import (
-    Environment,
-    documented_keys,
-    load_settings,
-    read_brain_file,
-    read_environment,
-    read_user_file,
-    variable_of,
-)
+from nugget import config as settings_of
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, print_json
+from nugget.config import Environment, current_folder, documented_keys, read_environment, read_user_file
 from nugget.errors import BrainError, UsageError
-from nugget.render.terminal import console, note
+from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
 from nugget.upkeep.install import Scope, SettingsFile
 from nugget.upkeep.trust import set_values
@@ -48,15 +41,6 @@ PlaceArgument = Annotated[
 ScopeOption = Annotated[Scope, Option("--scope", help="Your settings, or those of the project in this folder.")]
 
 
-def prepare_redaction() -> None:
-    """Compile the rules of redaction now, so that neither the first command nor the first hook waits for them."""
-    from nugget.redaction.engine import is_prepared, prepare
-
-    if not is_prepared():
-        note("Preparing redaction: its rules are compiled once, which takes up to half a minute ...")
-    prepare()
-
-
 @commands.command()
 def install(
     place: PlaceArgument = Place.CLAUDE_CODE,
@@ -75,23 +59,24 @@ def install(
     in the settings stays as it is; safe to run again. Nothing is put into a session unasked: --brief and --recall do.
     With git-hook: have git propose the messages of commits.
     """
+    from nugget.app.setup import prepare_redaction
     from nugget.upkeep.install import own_command, plan_install
 
-    environment, out = read_environment(), console()
+    environment = read_environment()
     command = own_command(environment)
     if place is Place.GIT_HOOK:
         _install_git_hook(command, dry_run=dry_run)
         return
     changes = plan_install(scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall)
     if not dry_run:
-        prepare_redaction()
+        prepare_redaction(note)
     if _carry_out(changes, environment, dry_run=dry_run):
-        out.print("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")
+        put("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")
         if scope is Scope.PROJECT:
-            out.print(f"These files start {clean(str(command))}, the place on this machine: think before you commit "
-                      "them. Claude Code asks once whether the server of a project may start: say yes.")  # fmt: skip
+            put(f"These files start {command}, the place on this machine: think before you commit them. Claude Code "
+                "asks once whether the server of a project may start: say yes.")  # fmt: skip
     elif not changes:
-        out.print("Claude Code is connected already; nothing to change.")
+        put("Claude Code is connected already; nothing to change.")
 
 
 @commands.command()
@@ -111,29 +96,29 @@ def uninstall(
     environment = read_environment()
     changes = plan_uninstall(scope, environment, cwd=current_folder())
     if not _carry_out(changes, environment, dry_run=dry_run) and not changes:
-        console().print("Nugget is not in these settings; nothing to change.")
+        put("Nugget is not in these settings; nothing to change.")
 
 
 def _install_git_hook(command: Path, *, dry_run: bool) -> None:
     from nugget.upkeep.git_hook import KEPT, inspect_hook, install_hook
 
-    out, here = console(), current_folder()
+    here = current_folder()
     state = inspect_hook(here, command)
-    path = clean(str(state.path))
+    path = state.path
     if state.is_current:
-        out.print(f"{path} is there already; nothing to change.")
+        put(f"{path} is there already; nothing to change.")
         return
     if dry_run:
         kept = f"keep the hook that is there as {KEPT} and " if state.path.exists() and not state.is_ours else ""
-        out.print(f"Would {kept}write {path}")
+        put(f"Would {kept}write {path}")
         return
     state = install_hook(here, command=command)
-    out.print(f"Wrote {path}")
+    put(f"Wrote {path}")
     if state.kept:
-        out.print(f"The hook that was there is kept as {KEPT} beside it, and runs first.")
+        put(f"The hook that was there is kept as {KEPT} beside it, and runs first.")
     if state.scope in ("global", "system"):
-        out.print(f"core.hooksPath is set for all repositories ({state.scope}): the hook runs in each of them.")
-    out.print("`git commit` proposes a message if an agent had a part. `nugget uninstall git-hook` undoes this.")
+        put(f"core.hooksPath is set for all repositories ({state.scope}): the hook runs in each of them.")
+    put("`git commit` proposes a message if an agent had a part. `nugget uninstall git-hook` undoes this.")
 
 
 def _uninstall_git_hook(*, dry_run: bool) -> None:
@@ -141,10 +126,10 @@ def _uninstall_git_hook(*, dry_run: bool) -> None:
 
     state = inspect_hook(current_folder()) if dry_run else uninstall_hook(current_folder())
     if state is None or (dry_run and not state.is_ours):
-        console().print("Nugget's hook is not in this repository; nothing to change.")
+        put("Nugget's hook is not in this repository; nothing to change.")
     else:
         back = "; the hook that was there before is back" if state.kept and not dry_run else ""
-        console().print(f"{'Would remove' if dry_run else 'Removed'} {clean(str(state.path))}{back}.")
+        put(f"{'Would remove' if dry_run else 'Removed'} {state.path}{back}.")
 
 
 def offer_install(environment: Environment) -> bool:
@@ -163,14 +148,13 @@ def _carry_out(changes: Sequence[SettingsFile], environment: Environment, *, dry
     """Write the changes, or show them; return whether anything was written."""
     from nugget.upkeep.install import apply, diff
 
-    out = console()
     if dry_run:
-        out.print(clean(diff(changes)), end="\n" if changes else "")
+        console().print(clean(diff(changes)), end="\n" if changes else "")
         return False
     apply(changes, environment)
     for change in changes:
         verb = "Removed" if change.after is None else "Made" if change.before is None else "Changed"
-        out.print(f"{verb} {clean(str(change.path))}")
+        put(f"{verb} {change.path}")
     return bool(changes)
 
 
@@ -183,18 +167,20 @@ def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainO
     """Show your settings, or change them. Alone: list each setting, its value, and where that comes from."""
     if ctx.invoked_subcommand is not None:
         return
+    from nugget.app import brain_in_use
+
     environment = read_environment()
     try:
-        folder: Path | None = brain_folder(brain, environment)
+        folder: Path | None = brain_in_use(brain, environment)
     except BrainError:
         if brain:
             raise
         folder = None
-    settings, mine = load_settings(environment, folder), read_user_file(environment)
-    shared = read_brain_file(folder)[0] if folder else {}
+    settings, mine = settings_of.load_settings(environment, folder), read_user_file(environment)
+    shared = settings_of.read_brain_file(folder)[0] if folder else {}
     rows = []
     for key in documented_keys():
-        variable = variable_of(key)
+        variable = settings_of.variable_of(key)
         origins = [
             (variable, environment.variables.get(variable)),
             ("config.yaml", key in mine and mine[key].value is not None),
@@ -207,7 +193,7 @@ def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainO
         return
     for key, value, origin in rows:
         text = ", ".join(value) if isinstance(value, tuple) else str("" if value is None else value)
-        console().print(f"{key:<28}{one_line(text):<28} {origin}".rstrip())
+        put(f"{key:<28}{one_line(text):<28} {origin}".rstrip())
 
 
 @config.command("set")
@@ -228,7 +214,7 @@ def set_setting(
         raise UsageError(f"`{key}` takes one value, not {len(values or ())}.", hint=hint)
     set_values(environment, {key: values if is_list and values else next(iter(values or ()), None)})
     done = "is set" if values else "is at its default"
-    console().print(f"{key} {done} in {one_line(str(environment.home / 'config.yaml'))}.")
+    put(f"{key} {done} in {one_line(str(environment.home / 'config.yaml'))}.")
 
 
 @config.command("move")
@@ -240,18 +226,19 @@ def move_settings(
     Shows each with its value and asks first: such settings decide where texts and keys are sent. What you have set
     yourself stays.
     """
+    from nugget.app import brain_in_use
+
     environment = read_environment()
-    mine, folder = read_user_file(environment), brain_folder(brain, environment)
-    found = {key: entry for key, entry in read_brain_file(folder)[2].items() if key not in mine}
-    out = console()
+    mine, folder = read_user_file(environment), brain_in_use(brain, environment)
+    found = {key: entry for key, entry in settings_of.read_brain_file(folder)[2].items() if key not in mine}
     if not found:
-        out.print("There is nothing to move.")
+        put("There is nothing to move.")
         return
     for key, entry in found.items():
-        out.print(f"{key}: {one_line(str(entry.value))}   (brain.yaml:{entry.line})")
-    out.print("These decide where your texts and keys are sent and what runs. Move only what you chose yourself.")
+        put(f"{key}: {one_line(str(entry.value))}   (brain.yaml:{entry.line})")
+    put("These decide where your texts and keys are sent and what runs. Move only what you chose yourself.")
     if not yes and not sys.stdin.isatty():
         raise UsageError("Nobody can be asked here.", hint="`--yes` moves these settings without asking.")
     if yes or typer.confirm(f"Use these, in {environment.home / 'config.yaml'}?"):
         set_values(environment, {key: entry.value for key, entry in found.items()})
-        out.print(f"Moved {counted(len(found), 'setting')}. Now delete what moved from brain.yaml.")
+        put(f"Moved {counted(len(found), 'setting')}. Now delete what moved from brain.yaml.")

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from nugget.cli.terminal import (
-    BrainOption,
-    DryRunOption,
-    JsonOption,
-    brain_folder,
-    current_folder,
-    listed,
-    open_brain,
-    print_json,
-)
-from nugget.config import expanded, load_settings, read_environment
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, show
+from nugget.config import current_folder, expanded
 from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Severity
+from nugget.render import reports
 from nugget.render.json import fields, import_json, problem_json
-from nugget.render.reports import print_import, print_problems, print_published, redacted_words
-from nugget.render.terminal import console, note
-from nugget.text import clean, counted
-
-if TYPE_CHECKING:
-    from nugget.brain.filing import ForgetResult, MoveResult
+from nugget.render.terminal import put
+from nugget.text import counted
 
 commands = typer.Typer(add_completion=False)
 
@@ -56,24 +43,16 @@ def add(
 
     It becomes one new file, committed. A text with frontmatter is a finished knowledge file and kept as it is.
     """
-    from nugget.brain import load
-    from nugget.brain.filing import add_unit
-    from nugget.redaction import allow_list
-
     given = _stdin() if text == ["-"] else " ".join(text)
     if len(given) > _MAX_STDIN_CHARS:
         raise UsageError(f"The text is longer than {_MAX_STDIN_CHARS:,} characters.", hint="Keep it in parts.")
-    folder = brain_folder(brain)
-    path = add_unit(
-        folder, given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
-        now=datetime.now(UTC), allow=allow_list(load_settings(read_environment(), folder)), report=_note_redacted,
-    )  # fmt: skip
-    unit = load(folder, path).unit
-    unit_id = unit.id if unit else path
-    if as_json:
-        print_json({"id": unit_id, "path": path})
-    else:
-        console().print(f"Kept as {clean(unit_id)} in {clean(path)}.")
+    hint = " (`nugget config set redaction.allow` lets more through)"
+    with open_brain(brain) as opened:
+        unit, path = opened.add(
+            given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
+            report=lambda counts: reports.note_redacted(counts, hint),
+        )  # fmt: skip
+    show({"id": unit, "path": path} if as_json else None, lambda: put(f"Kept as {unit} in {path}."))
 
 
 def _stdin() -> str:
@@ -87,11 +66,6 @@ def _stdin() -> str:
         raise UsageError(f"Standard input is not UTF-8 text (line {line}).", hint=hint) from None
 
 
-def _note_redacted(counts: Mapping[str, int]) -> None:
-    if counts:
-        note(f"{redacted_words(counts)} (`nugget config set redaction.allow` lets more through)")
-
-
 @commands.command()
 def forget(unit_id: UnitArgument, as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Take a unit out of the brain and keep it from coming back.
@@ -99,21 +73,16 @@ def forget(unit_id: UnitArgument, as_json: JsonOption = False, brain: BrainOptio
     Its file goes, with the relations to it, and it is not proposed again. Its text stays in git's history
     (`git filter-repo` rewrites that), and what it was learned from in the archive of sessions ($NUGGET_HOME/archive).
     """
-    from nugget.brain.filing import forget_unit
-    from nugget.brain.golden import expecting
-
     with open_brain(brain) as opened:
-        result = forget_unit(opened.path, unit_id.removeprefix("brain:"))
-        opened.refresh()
-        golden, archive = expecting(opened.path, result.id), opened.environment.home / "archive"
+        result, golden = opened.forget(unit_id)
+        archive = opened.environment.home / "archive"
     if as_json:
         print_json(_change_json(result, golden, "id", "path"))
         return
-    console().print(f"Forgot {clean(result.id)}; it will not be proposed again.")
-    _print_followed(result, golden, "Relations to it were taken out of",
-                    "expects it: take it out there, or name another unit.")  # fmt: skip
-    text = f"What it said may still be in git's history and archived sessions ({clean(str(archive))})."
-    console().print(text, style="dim")
+    put(f"Forgot {result.id}; it will not be proposed again.")
+    _put_followed(result.relinked, golden, "Relations to it were taken out of",
+                  "expects it: take it out there, or name another unit.")  # fmt: skip
+    put(f"What it said may still be in git's history and archived sessions ({archive}).", style="dim")
 
 
 @commands.command("mv")
@@ -128,35 +97,29 @@ def move(
 
     Relations to it follow.
     """
-    from nugget.brain.filing import move_unit
-    from nugget.brain.golden import expecting
-
     if domain is None and name is None:
         raise UsageError("Say where to: --domain, --name, or both.")
-    folder = brain_folder(brain)
-    result = move_unit(folder, unit_id.removeprefix("brain:"), domain=domain, slug=name)
-    golden = expecting(folder, result.old_id) if result.new_id != result.old_id else []
+    with open_brain(brain) as opened:
+        result, golden = opened.move(unit_id, domain=domain, name=name)
     if as_json:
         print_json(_change_json(result, golden, "old_id", "new_id", "old_path", "new_path"))
         return
-    console().print(f"{clean(result.new_id)} is in {clean(result.new_path)} now.")
-    _print_followed(result, golden, "Relations to it were changed in",
-                    f"expects {clean(result.old_id)}: name {clean(result.new_id)} there.")  # fmt: skip
+    put(f"{result.new_id} is in {result.new_path} now.")
+    _put_followed(result.relinked, golden, "Relations to it were changed in",
+                  f"expects {result.old_id}: name {result.new_id} there.")  # fmt: skip
 
 
-def _change_json(result: object, golden: Sequence[tuple[str, int]], *names: str) -> dict[str, object]:
+def _change_json(result: object, golden: Sequence[tuple[str, int]], *names: str) -> dict[str, Any]:
     questions = [{"path": path, "line": line} for path, line in golden]
     return fields(result, *names, "relinked", "commit") | {"golden": questions}
 
 
-def _print_followed(
-    result: ForgetResult | MoveResult, golden: Sequence[tuple[str, int]], relations: str, question: str
-) -> None:
+def _put_followed(relinked: Sequence[str], golden: Sequence[tuple[str, int]], relations: str, question: str) -> None:
     """Print which files changed with a unit, and a line for each golden question that expects it."""
-    if result.relinked:
-        console().print(f"{relations} {', '.join(clean(path) for path in result.relinked)}.")
+    if relinked:
+        put(f"{relations} {', '.join(relinked)}.")
     for path, line in golden:
-        console().print(f"{clean(path)}:{line} {question}", style="yellow")
+        put(f"{path}:{line} {question}", style="yellow")
 
 
 @commands.command()
@@ -169,20 +132,16 @@ def lint(
 
     Made for the brain's own CI: the exit code is 1 when a file has an error.
     """
-    from nugget.brain.lint import lint as check
-
     here = current_folder()
-    folder, environment = brain_folder(brain), read_environment()
-    wanted = [here / expanded(path) for path in paths or ()]
-    problems = check(folder, wanted, settings=load_settings(environment, folder))
+    with open_brain(brain) as opened:
+        problems = opened.lint([here / expanded(path) for path in paths or ()])
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     warnings = len(problems) - errors
     if as_json:
         print_json({"errors": errors, "warnings": warnings, "problems": [problem_json(found) for found in problems]})
     else:
-        out = console()
-        print_problems(out, problems)
-        out.print(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}." if problems else "All is well.")
+        reports.put_problems(problems)
+        put(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}." if problems else "All is well.")
     raise typer.Exit(1 if errors else 0)
 
 
@@ -207,5 +166,5 @@ def import_notes(
     if as_json:
         print_json(import_json(result) | {"published": [asdict(entry) for entry in result.published.publications]})
     else:
-        print_import(console(), result, dry_run=dry_run)
-        print_published(console(), result.published, is_requested=False)
+        reports.put_import(result, dry_run=dry_run)
+        reports.put_published(result.published, is_requested=False)

@@ -4,45 +4,31 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
+from nugget.cli import terminal
 from nugget.cli.capture import Method
 from nugget.cli.terminal import (
     BrainOption,
     DryRunOption,
     ExplainOption,
     JsonOption,
-    current_folder,
     listed,
-    moment,
-    open_brain,
     print_json,
-    progress,
     provenance,
+    show,
 )
-from nugget.config import expanded, load_settings, read_environment
-from nugget.errors import GitError
+from nugget.config import current_folder, expanded, read_environment
 from nugget.models import Depth, KnowledgeType
 from nugget.models.nuggets import NuggetType
+from nugget.render import history
 from nugget.render.json import context_json, extraction_json, fields, gaps_json, listed_json, whole_json
-from nugget.render.provenance import (
-    print_code_answer,
-    print_coverage,
-    print_extraction,
-    print_gaps,
-    print_imported,
-    print_missing,
-    print_nugget,
-    print_nuggets,
-)
-from nugget.render.terminal import console, note
+from nugget.render.terminal import note, put
 from nugget.text import DATE_FORMS, counted, one_line
-from nugget.upkeep.trust import default_brain
 
 commands = typer.Typer(add_completion=False)
 nuggets = typer.Typer(help="List nuggets of this workspace, newest session first.", invoke_without_command=True)
@@ -72,17 +58,15 @@ def extract(
     The workspace is the repository that the current folder is in; any worktree or clone of it counts. A session that
     was extracted is skipped until it has grown.
     """
-    with progress() as tell:
+    with terminal.progress() as tell:
         done = provenance().extract(
             session, method=method, everything=everything, force=force, dry_run=dry_run, progress=tell
         )
-    outcomes = done.outcomes
-    if as_json:
-        print_json(extraction_json(outcomes, done.workspace, done.tunings, dry_run=dry_run, everything=everything))
-    else:
-        is_all = everything or session is not None
-        print_extraction(outcomes, done.workspace, done.tunings, dry_run=dry_run, everything=is_all)
-    raise typer.Exit(1 if any(outcome.state == "failed" for outcome in outcomes) else 0)
+    found = (done.outcomes, done.workspace, done.tunings)
+    is_all = everything or session is not None
+    show(extraction_json(*found, dry_run=dry_run, everything=everything) if as_json else None,
+         lambda: history.put_extraction(*found, dry_run=dry_run, everything=is_all))  # fmt: skip
+    raise typer.Exit(1 if any(outcome.state == "failed" for outcome in done.outcomes) else 0)
 
 
 @commands.command("context")
@@ -105,16 +89,16 @@ def code_context(
     Give a path, a --query, or both: what matches both then comes first. The answer holds what earlier sessions decided,
     tried and turned down, and what a person reviewed and kept in the brain.
     """
-    bundle = provenance(brain).context(
-        path=path, symbol=symbol, text=query, types=[name.lower() for name in listed(types)],
-        since=moment(since, now=datetime.now(UTC)), depth=depth, budget_tokens=budget,
-    )  # fmt: skip
+    bundle = provenance(brain).explain({
+        "path": path, "symbol": symbol, "text": query, "types": [name.lower() for name in listed(types)],
+        "since": terminal.moment(since), "depth": depth, "budget_tokens": budget,
+    }).bundle  # fmt: skip
     if as_json:
         for text in bundle.notes:
             note(text)
         print_json(context_json(bundle, explain=explain))
     else:
-        print_code_answer(console(), bundle, explain=explain)
+        history.put_code_answer(bundle, explain=explain)
 
 
 @commands.command("coverage")
@@ -126,16 +110,13 @@ def show_coverage(
     """Show how many nuggets each file has, or with --gaps where they are missing."""
     if gaps:
         found = provenance().gaps()
-        if as_json:
-            print_json(gaps_json(found, limit))
-        else:
-            print_gaps(console(), found, limit)
+        show(gaps_json(found, limit) if as_json else None, lambda: history.put_gaps(found, limit))
         return
     covered = provenance().coverage()
     if as_json:
         print_json({"files": [fields(one, "path", "nuggets") for one in covered[:limit]], "total": len(covered)})
     else:
-        print_coverage(console(), covered, limit)
+        history.put_coverage(covered, limit)
 
 
 @commands.command()
@@ -157,33 +138,17 @@ def commit(
         from nugget.hooks import commit as commit_hook
 
         raise typer.Exit(commit_hook.main(["commit", "--hook", str(hook)]))
-    from nugget import commits
-    from nugget.infra import git
-    from nugget.infra.llm import open_llm
+    from nugget.app.provenance import commit_staged, prepare_commit
 
-    environment, here = read_environment(), current_folder()
-    settings = load_settings(environment, environment.brain or default_brain(environment))
-    llm = None if offline else open_llm(settings, environment)
-    if model and llm is None and not offline:
-        note("There is no key for a model (ANTHROPIC_API_KEY): the message is made by rules.")
-    options = commits.CommitOptions(now=datetime.now(UTC), llm=llm, model=model)
-    made = commits.prepare(here, environment, settings, options)
-    assert made is not None
+    here = current_folder()
+    made = prepare_commit(read_environment(), here, offline=offline, model=model)
     for text in made.notes:
         note(text)
     if dry_run:
         typer.echo(made.message, nl=False)
-        return
-    top = git.top_folder(here)
-    if (git.git_dir(top) / "MERGE_MSG").exists():
-        hint = "Finish it with git; --dry-run shows ours."
-        raise GitError("A merge, cherry-pick or rebase is under way: git has a message for it.", hint=hint)
-    file = git.git_dir(top) / "NUGGET_EDITMSG"
-    file.write_text(made.message, "utf-8")
-    if git.commit_staged(top, file, edit=not auto):
+    elif file := commit_staged(here, made.message, edit=not auto):
         note(f"Nothing was committed. The message is in {file}")
         raise typer.Exit(1)
-    file.unlink(missing_ok=True)
 
 
 @commands.command("promote")
@@ -201,27 +166,18 @@ def promote_nugget(
 
     It waits on a branch, as what capture finds does; `nugget review` shows, accepts or rejects it.
     """
-    from nugget.app.similar_units import similar_units
-    from nugget.capture.promotion import Promotion, promote
-
-    with open_brain(brain) as opened:
-        home, now = opened.environment.home, datetime.now(UTC)
+    with terminal.open_brain(brain) as opened:
         found, stale = provenance(opened.path).nugget(nugget)
-        bound = Promotion(
-            brain=opened.path, home=home, settings=opened.settings, similar=similar_units(opened), now=now,
-            type=type.lower() if type else None, domain=domain, dry_run=dry_run,
-        )  # fmt: skip
-        result = promote(found, bound, stale=stale)
+        result = opened.promote(found, stale=stale, type=type.lower() if type else None, domain=domain, dry_run=dry_run)
     if as_json:
         changes = [fields(one, "path", "unit.id", "reason") for one in result.changes]
         print_json({"nugget": result.nugget, "branch": result.branch, "changes": changes})
         return
-    out = console()
     for one in result.changes:
         verb = "would be proposed" if dry_run else "is proposed"
-        out.print(f"{one_line(found.id)} {verb} as {one_line(one.unit.id)} ({one_line(one.path)}).")
+        put(f"{one_line(found.id)} {verb} as {one_line(one.unit.id)} ({one_line(one.path)}).")
     if result.branch:
-        out.print(f"It waits on {result.branch}; `nugget review show` shows it.")
+        put(f"It waits on {result.branch}; `nugget review show` shows it.")
 
 
 @nuggets.callback()
@@ -252,24 +208,21 @@ def list_nuggets(
             found = [fields(one, "ref", "summary", "kind", "name") for one in missing]
             print_json({"checked": looked_at, "missing": found})
         else:
-            print_missing(console(), missing, looked_at)
+            history.put_missing(missing, looked_at)
         raise typer.Exit(1 if missing else 0)
     names = [name.lower() for name in listed(types)]
     chosen, reasons, total = known.nuggets(file, names, stale=stale, limit=limit)
     if as_json:
         print_json({"nuggets": [listed_json(one, reasons.get(one.id)) for one in chosen], "total": total})
     else:
-        print_nuggets(console(), chosen, reasons, total)
+        history.put_nuggets(chosen, reasons, total)
 
 
 @nuggets.command("inspect")
 def inspect_nugget(nugget: NuggetArgument, as_json: JsonOption = False) -> None:
     """Show one nugget with everything that is known about it."""
     found, reason = provenance().nugget(nugget)
-    if as_json:
-        print_json(whole_json(found, reason))
-    else:
-        print_nugget(console(), found, reason)
+    show(whole_json(found, reason) if as_json else None, lambda: history.put_nugget(found, reason))
 
 
 @nuggets.command("export")
@@ -303,5 +256,5 @@ def import_nuggets(
     if as_json:
         print_json(asdict(done) | {"dry_run": dry_run, "problems": [str(problem) for problem in done.problems]})
     else:
-        print_imported(console(), done, dry_run=dry_run)
+        history.put_imported(done, dry_run=dry_run)
     raise typer.Exit(1 if done.problems and not done.sessions else 0)

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from nugget.cli.terminal import (
-    ExplainOption,
-    JsonOption,
-    PagerOption,
-    current_folder,
-    moment,
-    paged,
-    print_json,
-    progress,
-    provenance,
-)
-from nugget.config import load_settings, read_environment
+from nugget.cli import terminal
+from nugget.cli.terminal import ExplainOption, JsonOption, PagerOption, print_json, progress, provenance, show
+from nugget.config import current_folder, load_settings, read_environment
 from nugget.errors import UsageError
+from nugget.render import history
 from nugget.render.json import ingested_json, log_session_json, session_detail_json, session_json, whole_session_json
-from nugget.render.sessions import print_ingested, print_log_sessions, print_session, print_session_detail
-from nugget.render.sessions import print_sessions as print_known
-from nugget.render.terminal import console, note, print_evidence
+from nugget.render.terminal import note, put_evidence
 from nugget.text import DATE_FORMS, counted
 
 if TYPE_CHECKING:
@@ -50,11 +39,11 @@ def list_sessions(ctx: typer.Context, since: SinceOption = None, as_json: JsonOp
     """List the agent sessions of this workspace, newest first."""
     if ctx.invoked_subcommand is not None:
         return
-    workspace, found = provenance().sessions(moment(since, now=datetime.now(UTC)))
+    workspace, found = provenance().sessions(terminal.moment(since))
     if as_json:
         print_json({"workspace": workspace.identity, "sessions": [session_json(one) for one in found]})
     else:
-        print_known(found, workspace)
+        history.put_sessions(found, workspace)
 
 
 @sessions.command()
@@ -64,14 +53,11 @@ def inspect(
 ) -> None:
     """Show one session: its prompts, the files that it touched, what was learned, a summary of its events."""
     detail = provenance().session(session)
-    if as_json:
-        print_json(session_detail_json(detail))
-    else:
-        print_session_detail(detail)
+    show(session_detail_json(detail) if as_json else None, lambda: history.put_session_detail(detail))
 
 
-@sessions.command()
-def show(
+@sessions.command("show")
+def show_session(
     session: Annotated[str, Argument(metavar="ID", help="The session's id, or its beginning, or a ref.")],
     full: Annotated[bool, Option("--full", help="Unfold what was run, printed and written.")] = False,
     pager: PagerOption = True,
@@ -85,9 +71,8 @@ def show(
     if as_json:
         print_json(whole_session_json(whole))
         return
-    out = console()
-    with paged(out, is_wanted=pager):
-        print_session(out, whole, full=full)
+    with terminal.paged(is_wanted=pager):
+        history.put_session(whole, full=full)
 
 
 @logs.command("ingest")
@@ -107,7 +92,7 @@ def ingest(
         found = [ingested_json(result) for result in done]
         print_json({"sessions": found, "problems": [str(p) for p in problems]} if session is None else found[0])
     else:
-        print_ingested(console(), done)
+        history.put_ingested(done)
 
 
 @logs.command("context")
@@ -145,10 +130,7 @@ def bundle(
             found = opened.workspace_evidence(current_folder(), text, options)
         else:
             found = opened.session_evidence(session, text, options)
-    if as_json:
-        print_json(evidence_json(found, explain=explain))
-    else:
-        print_evidence(console(), found, explain=explain)
+    show(evidence_json(found, explain=explain) if as_json else None, lambda: put_evidence(found, explain=explain))
 
 
 @logs.command("sessions")
@@ -162,7 +144,7 @@ def list_logged(
         shown = [log_session_json(one, counts[one.key]) for one in known]
         print_json({"sessions": shown, "known": total, "not_ingested": waiting})
         return
-    print_log_sessions(console(), known, counts)
+    history.put_log_sessions(known, counts)
     if waiting:
         note(f"{counted(waiting, 'session')} not read yet: `nugget logs ingest --all`.")
 
@@ -183,6 +165,6 @@ def shell_init(shell: Annotated[Shell, Argument(help="The shell to print the hoo
     Nothing is recorded until you have your shell read it, as in `eval "$(nugget shell-init bash)"`. A command that
     begins with a space, or that NUGGET_SHELL_IGNORE names, is not recorded.
     """
-    from nugget.infra.files import resource
+    from nugget.app.logs import shell_hook
 
-    typer.echo(resource(f"shell_hooks/nugget.{shell.value}").read_text("utf-8"), nl=False)
+    typer.echo(shell_hook(shell.value), nl=False)

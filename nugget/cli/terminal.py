@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer import Option
 
-from nugget.config import read_environment
+from nugget.config import current_folder, read_environment
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import KnowledgeType
-from nugget.render.terminal import console, note
-from nugget.text import DATE_FORMS, clean, counted, one_line, parse_day, parse_moment
+from nugget.models.nuggets import TYPES
+from nugget.render.terminal import console, note, put
+from nugget.text import DATE_FORMS, counted, one_line, parse_day, parse_moment
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nugget.app import Brain
     from nugget.app.provenance import Provenance
-    from nugget.config import Environment
     from nugget.index.vectors import Progress
     from nugget.models import SourceName
 
@@ -58,53 +56,38 @@ ExplainOption = Annotated[bool, Option("--explain", help="Show how each score ca
 DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would be done; write nothing.")]
 
 
-def current_folder() -> Path:
-    """Return the folder the command was called in. Raises UsageError if it is gone."""
-    try:
-        return Path.cwd()
-    except OSError as error:
-        raise UsageError("The current folder does not exist any more.", hint="Change to another folder.") from error
-
-
-def brain_folder(flag: Path | None, environment: Environment | None = None) -> Path:
-    """Return the brain in use, after finishing a change that a killed command left. Raises BrainError if none."""
-    from nugget.config import expanded
-    from nugget.infra import git
-    from nugget.upkeep.trust import find_brain
-
-    named = None if flag is None else expanded(flag)
-    found = find_brain(environment or read_environment(), flag=named, cwd=current_folder())
-    git.finish_pending(found)
-    return found
-
-
 def open_brain(flag: Path | None) -> Brain:
     """Open the brain in use. Raises BrainError if there is none, UsageError for settings it cannot take."""
-    from nugget.app import Brain
-    from nugget.evaluation.query_log import Face
+    from nugget import app
 
-    environment = read_environment()
-    return Brain(brain_folder(flag, environment), environment=environment, face=Face.CLI)
+    return app.open(flag, face="cli")
 
 
 def provenance(flag: Path | None = None) -> Provenance:
     """Return the provenance of the current folder, with the brain in use if there is one or one was named."""
     from nugget.app.provenance import Provenance
 
-    environment = read_environment()
     try:
-        brain: Path | None = brain_folder(flag, environment)
+        brain: Brain | None = open_brain(flag)
     except BrainError:
         if flag is not None:
             raise
         brain = None
-    return Provenance(environment=environment, folder=current_folder(), brain=brain, note=note)
+    return Provenance(environment=read_environment(), folder=current_folder(), brain=brain, face="cli", note=note)
 
 
 def print_json(value: Any) -> None:
     """Print the one JSON document of a command."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     sys.stdout.write(json.dumps(value, ensure_ascii=not is_unicode, indent=2) + "\n")
+
+
+def show(value: Any, otherwise: Callable[[], object]) -> None:
+    """Print a value as the command's JSON document; if it is None, print what people read."""
+    if value is None:
+        otherwise()
+    else:
+        print_json(value)
 
 
 def accept_any_text() -> None:
@@ -116,12 +99,9 @@ def accept_any_text() -> None:
 
 def complain(message: str, *, hint: str | None = None) -> None:
     """Print an error as one sentence on stderr, with what to do about it on the next line."""
-    from rich.text import Text
-
-    out = console(stderr=True)
-    out.print(Text.assemble(("Error: ", "bold red"), clean(message)))
+    put(("Error: ", "bold red"), message, stderr=True)
     if hint:
-        out.print(Text(clean(hint)))
+        put(hint, stderr=True)
 
 
 def report(error: NuggetError) -> int:
@@ -153,13 +133,13 @@ def progress() -> Iterator[Progress]:
 
 
 @contextmanager
-def paged(out: Console, *, is_wanted: bool = True) -> Iterator[None]:
-    """Show what is printed to `out` in the person's pager if both ends are a terminal."""
+def paged(*, is_wanted: bool = True) -> Iterator[None]:
+    """Show what is printed in the person's pager if both ends are a terminal."""
     if not (is_wanted and sys.stdout.isatty() and sys.stdin.isatty()):
         yield
         return
     os.environ.setdefault("LESS", "FRX")  # as git sets it: quit if it fits, keep colours, keep the screen
-    with out.pager(styles=True):
+    with console().pager(styles=True):
         yield
 
 
@@ -185,8 +165,6 @@ def complete_type(incomplete: str) -> list[str]:
 
 def complete_any_type(incomplete: str) -> list[str]:
     """Return the types of the units of any source that begin so."""
-    from nugget.models.nuggets import TYPES
-
     return _beginning(TYPES, incomplete.lower())
 
 
@@ -204,10 +182,10 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 def _suggested(ask: Callable[[Brain], list[tuple[str, str]]]) -> list[tuple[str, str]]:
     """Ask the brain in use as it is; a person who types sees no error."""
-    from nugget.app import open as open_default
+    from nugget import app
 
     try:
-        with open_default() as brain:
+        with app.open() as brain:
             return ask(brain)
     except Exception:
         return []
@@ -239,9 +217,9 @@ def day(text: str | None) -> date | None:
     return None if text is None else _date(text, parse_day(text.strip(), today=datetime.now(UTC).date()))
 
 
-def moment(text: str | None, *, now: datetime) -> datetime | None:
+def moment(text: str | None) -> datetime | None:
     """Parse the moment given by --since. Raises UsageError if it is not a date."""
-    return None if text is None else _date(text, parse_moment(text.strip(), now=now))
+    return None if text is None else _date(text, parse_moment(text.strip(), now=datetime.now(UTC)))
 
 
 def _date(text: str, found: Day | None) -> Day:
@@ -255,8 +233,6 @@ def refresh(brain: Brain) -> bool:
 
     An index without vectors of the configured model is rebuilt in the background too.
     """
-    from nugget.app.background import sync_in_background
-
     with progress() as tell:
         state = brain.refresh(progress=tell)
     if brain.embedder_problem:
@@ -264,25 +240,22 @@ def refresh(brain: Brain) -> bool:
     if state.rebuilt:
         note(f"The index was rebuilt ({one_line(state.rebuilt)}).")
     if state.behind:
-        started = sync_in_background(brain)
-        note(f"{counted(state.behind, 'file')} changed; {_indexing(started)}")
+        note(f"{counted(state.behind, 'file')} changed; {_indexing(brain.sync_in_background())}")
     elif state.model_problem:
         note(f"{state.model_problem} Searching by words alone; `nugget sync` tries the model again.")
     elif state.other_model and brain.embedder:
-        sync_in_background(brain)
+        brain.sync_in_background()
         note(f"The index is being rebuilt for {brain.embedder.model}; until then words alone are searched.")
     return state.behind > 0
 
 
 def refresh_local_sources(brain: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:
     """Index what little changed outside the brain; return True if more waits, which the background then indexes."""
-    from nugget.app.background import sync_in_background
-
     state = brain.refresh_local_sources(sources)
     for problem in () if is_quiet else state.problems:
         note(str(problem))
     if state.total or state.lacks_vectors:
-        started = sync_in_background(brain, source="machine")
+        started = brain.sync_in_background(source="machine")
         if state.total and not is_quiet:
             parts = ", ".join(f"{count} of {source}" for source, count in state.files.items())
             note(f"{counted(state.total, 'file')} changed beside the brain ({parts}); {_indexing(started)}")

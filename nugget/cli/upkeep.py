@@ -1,4 +1,4 @@
-"""Commands that look after a brain: sync, rebuild, status, doctor, redact, scrub."""
+"""Commands that look after a brain: sync, rebuild, status, doctor, redact, scrub, eval, queries."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from nugget.cli.terminal import (
     BrainOption,
     DryRunOption,
     JsonOption,
-    brain_folder,
+    day,
     listed,
     open_brain,
     print_json,
     progress,
+    show,
 )
-from nugget.config import load_settings, read_environment
+from nugget.config import current_folder, expanded
 from nugget.errors import NuggetError, UsageError, reason_of
 from nugget.models import SourceName
-from nugget.render.json import fields, status_json, sync_json
-from nugget.render.reports import print_findings, print_source_sync, print_status, print_sync
-from nugget.render.terminal import console, note
-from nugget.text import clean, counted, one_line
+from nugget.render import reports
+from nugget.render.json import evaluation_json, fields, queries_json, status_json, sync_json
+from nugget.render.terminal import note, put
+from nugget.text import DATE_FORMS, clean, counted, one_line
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.config import Environment
     from nugget.index import SyncResult
 
 commands = typer.Typer(add_completion=False)
@@ -70,11 +70,10 @@ def sync(
         value = sync_json(result) if result else {}
         print_json(value | {"sources": {str(name): sync_json(its) for name, its in beside.items()}})
     else:
-        out = console()
         if result:
-            print_sync(out, result)
+            reports.put_sync(result)
         for name, its in beside.items():
-            print_source_sync(out, name, its)
+            reports.put_source_sync(name, its)
     if obstacle is not None and pull:
         raise obstacle
 
@@ -92,17 +91,13 @@ def _chosen(given: Sequence[str] | None) -> tuple[SourceName, ...]:
 
 def _pull(opened: Brain) -> NuggetError | None:
     """Bring in what was merged on the remote; return the error if that fails."""
-    from nugget.capture import publish as publishing
-
     try:
-        commit = publishing.pull(opened.path, environment=opened.environment)
-        for settled in publishing.sync_pull_requests(
-            opened.path, environment=opened.environment, now=datetime.now(UTC)
-        ):
-            note(f"{settled.reason or settled.state}: {clean(settled.url or settled.branch)}")
+        commit, settled = opened.pull()
     except NuggetError as error:
         note(f"Not pulled: {error}")
         return error
+    for one in settled:
+        note(f"{one.reason or one.state}: {one.url or one.branch}")
     note(f"Pulled: the brain is at {commit[:10]} now." if commit else "Nothing to pull.")
     return None
 
@@ -121,13 +116,9 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Show what is indexed, captured, queued, failed and spent."""
     from nugget.upkeep.doctor import status as status_of
 
-    environment = read_environment()
-    folder = brain_folder(brain, environment)
-    seen = status_of(folder, load_settings(environment, folder), environment)
-    if as_json:
-        print_json(status_json(seen))
-    else:
-        print_status(console(), seen)
+    with open_brain(brain) as opened:
+        seen = status_of(opened.path, opened.settings, opened.environment)
+    show(status_json(seen) if as_json else None, lambda: reports.put_status(seen))
 
 
 @commands.command()
@@ -142,42 +133,34 @@ def doctor(
     Changes nothing, unless with --repair: that removes stale locks, leftovers and damaged indexes, and rebuilds these.
     The exit code is 1 when something is wrong.
     """
-    from nugget.upkeep.doctor import State
     from nugget.upkeep.doctor import doctor as diagnose
 
-    environment = read_environment()
-    folder = brain_folder(brain, environment)
-    if secrets:
-        _show_leaks(folder, environment, as_json=as_json)
-    repaired: list[str] = []
-    if mend:
-        with open_brain(brain) as opened:
-            repaired = opened.repair() or ["There was nothing to repair."]
-    found = diagnose(folder, load_settings(environment, folder), environment, now=datetime.now(UTC))
-    wrong = sum(finding.state is State.ERROR for finding in found)
+    with open_brain(brain) as opened:
+        if secrets:
+            _show_leaks(opened, as_json=as_json)
+        repaired = (opened.repair() or ["There was nothing to repair."]) if mend else []
+        found = diagnose(opened.path, opened.settings, opened.environment, now=datetime.now(UTC))
+    wrong = sum(finding.state == "error" for finding in found)
     if as_json:
         findings = [{**fields(one, "name", "state"), "said": one.message, "next_step": one.next_step} for one in found]
         more = {"repaired": repaired} if mend else {}
-        print_json({"ok": not wrong, "brain": str(folder), "findings": findings, **more})
+        print_json({"ok": not wrong, "brain": str(opened.path), "findings": findings, **more})
     else:
         for line in repaired:
-            console().print(one_line(line))
-        print_findings(console(), folder, found, wrong)
+            put(one_line(line))
+        reports.put_findings(opened.path, found, wrong)
     raise typer.Exit(1 if wrong else 0)
 
 
-def _show_leaks(folder: Path, environment: Environment, *, as_json: bool) -> None:
+def _show_leaks(opened: Brain, *, as_json: bool) -> None:
     """Print where secrets are kept, and end with 1 if there are any."""
-    from nugget.redaction import allow_list
-    from nugget.upkeep.repair import find_leaks
-
-    leaks = [*find_leaks(environment.home, folder, allow=allow_list(load_settings(environment, folder)))]
+    leaks = list(opened.leaks())
     if as_json:
         print_json({"ok": not leaks, "leaks": [fields(leak, "store", "place", "line", "kind") for leak in leaks]})
     else:
         for leak in leaks:
-            console().print(one_line(f"{leak.store}: {leak.place}:{leak.line}: {leak.kind}"))
-        console().print(f"{counted(len(leaks), 'secret')} found." + (" Next: nugget scrub" if leaks else ""))
+            put(one_line(f"{leak.store}: {leak.place}:{leak.line}: {leak.kind}"))
+        put(f"{counted(len(leaks), 'secret')} found." + (" Next: nugget scrub" if leaks else ""))
     raise typer.Exit(1 if leaks else 0)
 
 
@@ -200,31 +183,26 @@ def redact(
 
     Changes nothing. `redaction.allow` in your settings keeps what only looks like a secret.
     """
-    from nugget.redaction import allow_list, secret_lines
-    from nugget.redaction import redact as redacted
-
-    environment = read_environment()
-    allow = allow_list(load_settings(environment, brain_folder(brain, environment)))
     content = _read(file)
-    redacted("")  # the rules are opened before the time is taken
-    begin = time.perf_counter()
-    found = secret_lines(content.decode("utf-8", "replace"), allow=allow)
-    seconds = time.perf_counter() - begin
+    with open_brain(brain) as opened:
+        opened.secret_lines("")  # the rules are opened before the time is taken
+        begin = time.perf_counter()
+        found = opened.secret_lines(content.decode("utf-8", "replace"))
+        seconds = time.perf_counter() - begin
     counts = Counter(kind for _, kind in found)
     if as_json:
         lines = [{"line": line, "rule": kind} for line, kind in found]
         print_json({"file": file, "found": lines, "counts": dict(counts)})
         return
-    out = console()
     for line, kind in found:
-        out.print(f"{file}:{line}: {kind}")
+        put(f"{file}:{line}: {kind}")
     if stats:
         for kind, number in counts.most_common():
-            out.print(f"{number:6} {kind}")
+            put(f"{number:6} {kind}")
         rate = len(content) / 1e6 / seconds if seconds else 0.0
-        out.print(f"{counted(len(found), 'secret')} in {len(content) / 1e6:.1f} MB, {rate:.0f} MB/s")
+        put(f"{counted(len(found), 'secret')} in {len(content) / 1e6:.1f} MB, {rate:.0f} MB/s")
     elif not found:
-        out.print("Nothing would be taken out.")
+        put("Nothing would be taken out.")
 
 
 @commands.command()
@@ -241,27 +219,21 @@ def scrub(
     Rewrites the files below NUGGET_HOME and those of the brain; an index that holds a secret is removed, `nugget sync`
     rebuilds it. The history of the brain is yours to rewrite: the command says how. Revoke the secret first.
     """
-    from nugget.redaction import allow_list
-    from nugget.upkeep import repair
-
-    environment = read_environment()
-    folder = brain_folder(brain, environment)
     given = _read(secret_file).decode("utf-8", "replace") if secret_file else ""
     known = [line.strip() for line in given.splitlines() if line.strip()]
     if short := [line for line in known if len(line) < 6]:
         raise UsageError(f"{counted(len(short), 'secret')} of fewer than 6 characters would be found in any text.")
-    allow = allow_list(load_settings(environment, folder))
-    done = repair.scrub(environment.home, folder, known, allow=allow, dry_run=dry_run)
-    out = console()
+    with open_brain(brain) as opened:
+        done = opened.scrub(known, dry_run=dry_run)
     for verb, places in (("rewritten", done.rewritten), ("removed", done.removed)):
         for place in places:
-            out.print(one_line(f"{'to be ' if dry_run else ''}{verb}: {place}"))
+            put(one_line(f"{'to be ' if dry_run else ''}{verb}: {place}"))
     for failure in done.failed:
-        out.print(one_line(failure), style="red")
+        put(one_line(failure), style="red")
     if done.history:
-        out.print(_HISTORY.format(objects=counted(len(done.history), "object"), brain=folder))
+        put(_HISTORY.format(objects=counted(len(done.history), "object"), brain=opened.path))
     if not (done.rewritten or done.removed or done.failed or done.history):
-        out.print("Nothing to take out.")
+        put("Nothing to take out.")
     raise typer.Exit(1 if done.failed or done.history else 0)
 
 
@@ -274,3 +246,76 @@ _HISTORY = """
   git push --force --all
 
 The ledger names units by their ids, so captured and rejected units stay known."""
+
+
+@commands.command("eval")
+def evaluate(
+    files: Annotated[
+        list[Path] | None, Argument(metavar="FILE..", help="Golden questions; else the brain's evals/*.yaml.")
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        Option("--baseline", metavar="FILE", help="Compare with this run (a --json output), not the last one."),
+    ] = None,
+    threshold: Annotated[
+        float, Option("--threshold", metavar="X", min=0, max=1, help="How far a metric may fall.")
+    ] = 0.02,
+    accept: Annotated[bool, Option("--accept", help="Keep this run to compare with, even when it is worse.")] = False,
+    suggest: Annotated[
+        bool, Option("--suggest", help="Propose questions, as YAML, from headings and unanswered questions.")
+    ] = False,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """Measure how well golden questions are answered.
+
+    Made for the brain's own CI: the exit code is 1 when a metric fell by more than the threshold since the run that
+    is compared with, or when a question expects a unit that never existed or was lost. One that was forgotten on
+    purpose is reported and is not a failure. No LLM is asked.
+    """
+    if suggest and as_json:
+        raise UsageError("What is suggested is YAML.", hint="Leave --json out.")
+    here = current_folder()
+    named, compared = [here / expanded(file) for file in files or ()], here / expanded(baseline) if baseline else None
+    with open_brain(brain) as opened:
+        with progress() as tell:
+            opened.sync(progress=tell)
+        if opened.embedder_problem:
+            note(f"{opened.embedder_problem} Searching by words alone.")
+        if suggest:
+            text = opened.suggest_questions(named)
+            typer.echo(clean(text), nl=False)
+            if not text:
+                note("There is nothing to suggest: every heading and unanswered question is a golden one already.")
+            return
+        run, found, failed = opened.evaluate(named, baseline=compared, threshold=threshold, accept=accept)
+    show(evaluation_json(run, found) if as_json else None,
+         lambda: reports.put_run(run, found, threshold=threshold, accepted=accept))  # fmt: skip
+    raise typer.Exit(1 if failed else 0)
+
+
+@commands.command()
+def queries(
+    zero: Annotated[bool, Option("--zero", help="Only questions that nothing came back for.")] = False,
+    weak: Annotated[bool, Option("--weak", help="Only questions with weak answers.")] = False,
+    since: Annotated[
+        str | None, Option("--since", metavar="DATE", help=f"Asked since then: {DATE_FORMS}.")
+    ] = None,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Questions, at most.")] = 10,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:  # fmt: skip
+    """Show what was asked of the brain, most often first.
+
+    What came back, what found nothing, how long it took, and how much of the brain was ever of use.
+    """
+    with open_brain(brain) as opened:
+        found = opened.asked_questions(day(since))
+        is_kept = opened.settings.retrieval.log_queries
+    chosen = [
+        one
+        for one in found.askings
+        if not (zero or weak) or (zero and not one.units) or (weak and one.weak and one.units)
+    ][:limit]
+    show(queries_json(found, chosen) if as_json else None,
+         lambda: reports.put_query_report(found, chosen, is_kept=is_kept))  # fmt: skip

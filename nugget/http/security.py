@@ -64,20 +64,18 @@ class Access:
     def check(self, headers: Headers, path: str) -> bool:
         """Return False for a request without a token to an open path. Raises Refusal for one that may not pass."""
         host = headers.get("host", "")
-        if not self._knows(host):
-            raise Refusal(
-                421, "wrong_host", "This server does not answer to the Host of this request.",
-                hint="Call it by localhost or by its address; `http.allowed_hosts` adds names.",
-            )  # fmt: skip
+        found = _HOST.fullmatch(host)
+        name = (found[1] or found[2] or "").lower().rstrip(".") if found else ""
+        is_known = name in self.hosts or is_loopback(name) or (self.any_address and _ip(name) is not None)
+        if not name or not is_known:
+            hint = "Call it by localhost or by its address; `http.allowed_hosts` adds names."
+            raise Refusal(421, "wrong_host", "This server does not answer to the Host of this request.", hint=hint)
         if not _is_own_origin(headers, host):
-            raise Refusal(
-                403, "foreign_origin", "Web pages of another origin may not call this server.",
-                hint="Call it from a program, not from a browser.",
-            )  # fmt: skip
+            hint = "Call it from a program, not from a browser."
+            raise Refusal(403, "foreign_origin", "Web pages of another origin may not call this server.", hint=hint)
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        if self.token is None or (
-            scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.token.encode())
-        ):
+        is_same = hmac.compare_digest(given.strip().encode(), (self.token or "").encode())
+        if self.token is None or (scheme.lower() == "bearer" and is_same):
             return True
         if path in OPEN_PATHS:
             return False
@@ -86,12 +84,6 @@ class Access:
             hint="Send the header that the server named when it started.",
             headers={"www-authenticate": 'Bearer realm="nugget"'},
         )  # fmt: skip
-
-    def _knows(self, host: str) -> bool:
-        found = _HOST.fullmatch(host)
-        name = (found[1] or found[2] or "").lower().rstrip(".") if found else ""
-        is_address = self.any_address and _ip(name) is not None
-        return bool(name) and (name in self.hosts or is_loopback(name) or is_address)
 
 
 class Guard:
@@ -129,10 +121,8 @@ class Guard:
             if int(headers.get("content-length", 0)) > limit:
                 raise Refusal(413, "body_too_large", f"The body is larger than {limit:,} bytes.", hint="Send less.")
             if self.under_way >= MAX_UNDER_WAY:
-                raise Refusal(
-                    429, "busy", "The server has more to do than it can take.", hint="Try again in a moment.",
-                    headers={"retry-after": "1"},
-                )  # fmt: skip
+                busy = "The server has more to do than it can take."
+                raise Refusal(429, "busy", busy, hint="Try again in a moment.", headers={"retry-after": "1"})
         except Refusal as refusal:
             await refusal.reply()(scope, receive, send_marked)
             return
@@ -149,15 +139,13 @@ class Guard:
 def access_for(address: Address, *, token: str | None, allowed_hosts: Sequence[str]) -> Access:
     """Return who may ask at an address. Raises UsageError if others can reach it and there is no token."""
     if not address.is_loopback and not token:
-        raise UsageError(
-            f"Other machines can reach {address.host}, so a token is needed.",
-            hint="Leave out --no-token, or listen on 127.0.0.1.",
-        )
+        hint = "Leave out --no-token, or listen on 127.0.0.1."
+        raise UsageError(f"Other machines can reach {address.host}, so a token is needed.", hint=hint)
     ip = _ip(address.host)
     is_wildcard = ip is not None and ip.is_unspecified
-    named = {host.strip().lower().rstrip(".") for host in allowed_hosts}
-    own = {socket.gethostname().lower()} if is_wildcard else {address.host.lower()}
-    return Access(hosts=frozenset(named | own), any_address=is_wildcard, token=token)
+    own = socket.gethostname() if is_wildcard else address.host
+    hosts = frozenset(host.strip().lower().rstrip(".") for host in (*allowed_hosts, own))
+    return Access(hosts=hosts, any_address=is_wildcard, token=token)
 
 
 def parse_address(text: str | None) -> Address:
@@ -184,13 +172,11 @@ def _is_own_origin(headers: Headers, host: str) -> bool:
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return False
     origin = headers.get("origin")
-    if origin is None:
-        return True
     try:
-        parts = urlsplit(origin)
+        parts = urlsplit(origin or "")
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
+    return origin is None or (parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower())
 
 
 def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

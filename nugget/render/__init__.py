@@ -13,7 +13,7 @@ from nugget.models.speech import standing
 from nugget.text import one_line
 
 if TYPE_CHECKING:
-    from nugget.models import Hit, HitChunk, Speaker
+    from nugget.models import Hit, HitChunk, Speaker, StaleReason
     from nugget.models.nuggets import NuggetHit
 
 ORDERS = (
@@ -63,6 +63,11 @@ def stale_words(hit: Hit) -> str:
     """Return in words why a hit is stale, with what replaced it if the reasons name it."""
     named = next((reason for reason in hit.reasons if reason.startswith("superseded")), None)
     return _plain(named or str(hit.stale_reason or "").replace("_", " "))
+
+
+def stale_suffix(reason: StaleReason) -> str:
+    """`(stale: file changed)`."""
+    return f"(stale: {str(reason).replace('_', ' ')})"
 
 
 def _plain(text: str) -> str:

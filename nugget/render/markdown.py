@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING
 
 from nugget.models import Bundle, Hit, SourceName
 from nugget.models.speech import standing
-from nugget.render import ORDERS, _plain, degraded_sentences, fence, origin_text, stale_words, without_title
-from nugget.text import clean as clean
-from nugget.text import one_line as one_line
-from nugget.text import shorten
+from nugget.render import (
+    ORDERS,
+    _plain,
+    degraded_sentences,
+    fence,
+    origin_text,
+    stale_suffix,
+    stale_words,
+    without_title,
+)
+from nugget.text import clean, one_line, shorten
 
 if TYPE_CHECKING:
     from nugget.index.provenance import IndexedSession
     from nugget.models.nuggets import NuggetBundle, NuggetHit
-
-    pass
 
 
 MAX_CHARS = 10_000
@@ -146,7 +151,7 @@ def provenance_markdown(bundle: NuggetBundle, history: Sequence[IndexedSession],
 def nugget_lines(hit: NuggetHit) -> list[str]:
     """A nugget as plain lines: what, why, where it comes from."""
     nugget = hit.nugget
-    stale = f" (stale: {str(hit.stale_reason).replace('_', ' ')})" if hit.stale_reason else ""
+    stale = f" {stale_suffix(hit.stale_reason)}" if hit.stale_reason else ""
     lines = [f"[{hit.unit.type if hit.unit else nugget.type}] {one_line(nugget.summary)}{stale}"]
     if nugget.detail:
         lines += [f"  {line}" for line in clean(nugget.detail).split("\n") if line.strip()]

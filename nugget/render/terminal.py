@@ -1,10 +1,11 @@
-"""Answers, search results and units for people at a terminal."""
+"""Answers, search results and units for people at a terminal, and the words that every report is printed with."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date
+from functools import cache
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -18,8 +19,7 @@ from nugget.text import clean, counted, one_line, shorten
 if TYPE_CHECKING:
     from nugget.evidence import EvidenceBundle
     from nugget.retrieval.refs import Excerpt
-    from nugget.retrieval.search import Group, Results
-
+    from nugget.retrieval.search import Results
 
 IN_FULL = 3
 """So many of the best hits are shown with their passages, the rest in two lines each (all of them with `deep`)."""
@@ -28,79 +28,87 @@ MAX_WIDTH = 110
 """Longer lines are hard to read, however wide the terminal is."""
 
 _INDENT = "   "
-_RESULT_INDENT = "  "
-_CODE = r"`+[^`\n]+`+"
-_STRONG = r"\*\*[^*\n]+\*\*"
 _LIST_MARK = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+")
-_HEADING = re.compile(r"#{1,6}\s+(.*)")
 _SPEAKERS = {
     "you": "You", "agent": "Agent", "quoted": "Quoted", "tool": "Tool",
     "message": "Message", "command": "Command", "output": "Output",
 }  # fmt: skip
 _SPOKEN = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
+Piece = str | tuple[str, str]
+"""A text, or a text and its style."""
 
+
+@cache
 def console(*, stderr: bool = False) -> Console:
-    """Return a rich console that takes text as it is: no markup, no emoji codes, no guessed highlights."""
+    """Return the console of a command. It takes text as it is: no markup, no emoji codes, no guessed highlights."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+def put(*pieces: Piece, style: str = "", stderr: bool = False) -> None:
+    """Print pieces on one line, without what a terminal would obey."""
+    parts = [(piece, "") if isinstance(piece, str) else piece for piece in pieces]
+    console(stderr=stderr).print(Text.assemble(*((clean(text), own) for text, own in parts), style=style))
 
 
 def note(text: str) -> None:
     """Print one line for the person on stderr."""
-    console(stderr=True).print(clean(text), style="dim")
+    put(text, style="dim", stderr=True)
 
 
-def print_facts(out: Console, facts: Iterable[tuple[str, str | None]], *, width: int = 13) -> None:
+def put_facts(facts: Iterable[tuple[str, str | None]], *, width: int = 13) -> None:
     """Print the facts that are known, one a line, their names in a column."""
     for name, value in facts:
         if value:
-            put_parts(out, (f"{name:<{width}}", "dim"), (one_line(value), ""))
+            put((f"{name:<{width}}", "dim"), one_line(value))
 
 
-def print_answer(out: Console, bundle: Bundle, *, explain: bool = False) -> None:
+def put_answer(bundle: Bundle, *, explain: bool = False) -> None:
     """Print the passages of a bundle, or say that the brain does not know."""
-    if not bundle.hits:
-        _print_nothing_found(out, bundle)
+    full = len(bundle.hits) if bundle.query.depth is Depth.DEEP else IN_FULL
+    if bundle.weak:
+        full = 0
+    if not bundle.hits and bundle.more_context_hint:
+        put(f"Nothing that matches fits into {counted(bundle.budget.requested, 'token')}.", style="bold yellow")
+        put("Allow more with --budget.")
+    elif not bundle.hits:
+        put("Nothing in the brain matches.", style="bold yellow")
+        is_open = bundle.query.filter.is_empty
+        fewer = "Try other words, or fewer of --type, --domain, --tag, --since and --source."
+        put("Try other words. What you find out can be kept with `nugget add`." if is_open else fewer)
     elif bundle.weak:
-        put_line(out, "The brain does not seem to know this.", "bold yellow")
-        put_line(out, "Nearest, probably not it:\n", "dim")
-        _print_compact(out, bundle.hits, 1, explain=explain)
-    else:
-        full = len(bundle.hits) if bundle.query.depth is Depth.DEEP else IN_FULL
-        for position, hit in enumerate(bundle.hits[:full], 1):
-            _print_hit(out, position, hit, explain=explain)
-        if rest := bundle.hits[full:]:
-            put_line(out, "Also:\n", "dim")
-            _print_compact(out, rest, full + 1, explain=explain)
-    print_footer(out, bundle, explain=explain)
+        put("The brain does not seem to know this.", style="bold yellow")
+        put("Nearest, probably not it:\n", style="dim")
+    for position, hit in enumerate(bundle.hits, 1):
+        if position == full + 1 > 1:
+            put("Also:\n", style="dim")
+        put((f"{position}. ", "dim"), (one_line(hit.unit.title), "bold"))
+        _put_unit_facts(hit)
+        if position <= full:
+            _put_chunks(hit)
+            if explain:
+                put("")
+        else:
+            _put_indented(Text(shorten(clean(without_title(hit.chunks[0], hit.unit.title).text), EXCERPT_CHARS)))
+        _put_reasons(hit, explain=explain)
+        put("")
+    put_footer(bundle, explain=explain)
 
 
-def _print_nothing_found(out: Console, bundle: Bundle) -> None:
-    if bundle.more_context_hint:
-        put_line(out, f"Nothing that matches fits into {counted(bundle.budget.requested, 'token')}.", "bold yellow")
-        put_line(out, "Allow more with --budget.")
-        return
-    put_line(out, "Nothing in the brain matches.", "bold yellow")
-    if bundle.query.filter.is_empty:
-        put_line(out, "Try other words. What you find out can be kept with `nugget add`.")
-    else:
-        put_line(out, "Try other words, or fewer of --type, --domain, --tag, --since and --source.")
-
-
-def print_sources(out: Console, hits: Sequence[Hit], cited: Sequence[str]) -> None:
-    """The units that an answer cites, in its order; all that it was written from where it cites none."""
+def put_sources(hits: Sequence[Hit], cited: Sequence[str]) -> None:
+    """Print the units that an answer cites, in its order; all that it was written from if it cites none."""
     by_id = {hit.unit.id: hit for hit in hits}
-    put_line(out, "\nSources" if cited else "\nThe answer cites nothing; it was written from", "bold")
+    put("\nSources" if cited else "\nThe answer cites nothing; it was written from", style="bold")
     for hit in [by_id[unit_id] for unit_id in cited] or hits:
-        _facts(out, hit, before=one_line(hit.unit.title))
+        _put_unit_facts(hit, before=f"{one_line(hit.unit.title)}  ")
 
 
-def print_unit(out: Console, unit: Unit, *, today: date) -> None:
+def put_unit(unit: Unit, *, today: date) -> None:
     """Print one unit whole, with everything that is known about it."""
     expired = " (expired)" if unit.stale_after and unit.stale_after < today else ""
     scope = unit.scope
-    put_line(out, one_line(unit.title), "bold")
-    print_facts(out, [
+    put(one_line(unit.title), style="bold")
+    put_facts([
         ("ref", unit.ref), ("type", unit.type), ("domain", unit.domain), ("tags", ", ".join(unit.tags)),
         ("confidence", f"{unit.confidence:g}" if unit.is_judged else ""), ("from", unit.origin),
         ("created", str(unit.created or "")), ("changed", str(unit.last_modified or "")),
@@ -109,50 +117,50 @@ def print_unit(out: Console, unit: Unit, *, today: date) -> None:
         ("file", unit.path), ("related", "; ".join(f"{edge.relation} {edge.id}" for edge in unit.related)),
         ("alternatives", "; ".join(unit.alternatives)),
     ])  # fmt: skip
-    put_line(out, "")
-    print_markdown(out, without_heading(unit), indent="")
+    put("")
+    put_markdown(without_heading(unit), indent="")
     for entry in unit.evidence:
         said = f", {said_how(entry.speaker, entry.origin)}" if entry.speaker else ""
-        put_line(out, f"\nFrom session {one_line(entry.session)}{said}:", "dim")
-        print_markdown(out, f"“{entry.quote}”", indent=_INDENT)
+        put(f"\nFrom session {one_line(entry.session)}{said}:", style="dim")
+        put_markdown(f"“{entry.quote}”")
 
 
 def without_heading(unit: Unit) -> str:
-    """The body without a first heading that repeats the title."""
+    """Return the body without a first heading that repeats the title."""
     first, _, rest = unit.body.lstrip().partition("\n")
     return rest.strip("\n") if first.lstrip("# ").strip() == unit.title.strip() else unit.body.strip("\n")
 
 
-def print_markdown(out: Console, text: str, *, indent: str = _INDENT) -> None:
+def put_markdown(text: str, *, indent: str = _INDENT) -> None:
     """Print markdown readably: headings bold, code in colour, nothing rearranged, lines wrapped on a terminal."""
     in_code = False
     for line in clean(text).split("\n"):
-        heading = None if in_code else _HEADING.fullmatch(line.strip())
+        marks, _, heading = line.strip().partition(" ")
         if line.lstrip().startswith(("```", "~~~")):
             in_code = not in_code
             shown = Text(line, style="dim")
         elif in_code:
             shown = Text(line, style="cyan")
-        elif heading:
-            shown = Text(heading[1] if out.is_terminal else line, style="bold")
+        elif heading and marks == "#" * len(marks) and len(marks) <= 6:
+            shown = Text(heading.strip() if console().is_terminal else line, style="bold")
         else:
             shown = Text(line)
-            shown.highlight_regex(_STRONG, "bold")
-            shown.highlight_regex(_CODE, "cyan")
-        _print_indented(out, shown, indent, wrap=not in_code)
+            shown.highlight_regex(r"\*\*[^*\n]+\*\*", "bold")
+            shown.highlight_regex(r"`+[^`\n]+`+", "cyan")
+        _put_indented(shown, indent, wrap=not in_code)
 
 
-def print_footer(out: Console, bundle: Bundle, *, explain: bool) -> None:
+def put_footer(bundle: Bundle, *, explain: bool = False) -> None:
     """Print what is missing from the answer and how to get more, dim, at the end."""
     if missing := degraded_sentences(bundle.degraded):
-        put_line(out, f"Note: {'; '.join(missing)}.", "dim")
+        put(f"Note: {'; '.join(missing)}.", style="dim")
     if bundle.more_context_hint:
-        put_line(out, one_line(bundle.more_context_hint), "dim")
+        put(one_line(bundle.more_context_hint), style="dim")
     if explain and (known := bundle.explain):
         counts = ", ".join(f"{count} {name}" for name, count in known.get("counts", {}).items())
         times = ", ".join(f"{name} {ms:.1f} ms" for name, ms in known.get("timings_ms", {}).items())
         ranking = f"Ranking {known.get('profile', {}).get('ranking')}, vectors by {known.get('vector_search')}"
-        put_line(out, f"{ranking}: {counts}; {times}.", "dim")
+        put(f"{ranking}: {counts}; {times}.", style="dim")
 
 
 def explained_score(score: float, contributions: Iterable[Contribution]) -> str:
@@ -164,53 +172,44 @@ def explained_score(score: float, contributions: Iterable[Contribution]) -> str:
     return f"{score:.3f} = {' + '.join(addends)}".replace("+ -", "- ") if addends else f"{score:.3f}"
 
 
-def _print_hit(out: Console, position: int, hit: Hit, *, explain: bool) -> None:
+def _put_chunks(hit: Hit) -> None:
     title = one_line(hit.unit.title)
-    put_parts(out, (f"{position}. ", "dim"), (title, "bold"))
-    _facts(out, hit)
     for chunk in (without_title(chunk, hit.unit.title) for chunk in hit.chunks):
         place = one_line(chunk.breadcrumb)
-        put_line(out, "")
+        put("")
         if place and place != title:
-            _print_indented(out, Text(place, "italic dim"), _INDENT)
-        print_markdown(out, chunk.text.strip("\n"))
-    if explain:
-        put_line(out, "")
-    put_reasons(out, hit, explain=explain)
-    put_line(out, "")
+            _put_indented(Text(place, "italic dim"))
+        put_markdown(chunk.text.strip("\n"))
 
 
-def _print_compact(out: Console, hits: Sequence[Hit], first: int, *, explain: bool) -> None:
-    for position, hit in enumerate(hits, first):
-        put_parts(out, (f"{position}. ", "dim"), (one_line(hit.unit.title), "bold"))
-        _facts(out, hit)
-        chunk = without_title(hit.chunks[0], hit.unit.title)
-        _print_indented(out, Text(shorten(clean(chunk.text), EXCERPT_CHARS)), _INDENT)
-        put_reasons(out, hit, explain=explain)
-        put_line(out, "")
-
-
-def _facts(out: Console, hit: Hit, *, before: str = "") -> None:
+def _put_unit_facts(hit: Hit, *, before: str = "") -> None:
     unit = hit.unit
-    changed = unit.last_modified or unit.created
-    facts = [unit.type, unit.domain or "", f"confidence {unit.confidence:g}", str(changed or "")]
-    known = " · ".join(one_line(fact) for fact in facts if fact)
-    stale = f"  stale: {stale_words(hit)}" if hit.stale_reason else ""
-    named = [(_INDENT, ""), (before + "  " if before else "", ""), (one_line(unit.id), "cyan")]
-    put_parts(out, *named, (f"  {known}", "dim"), (stale, "yellow"))
+    facts = [unit.type, unit.domain or "", f"confidence {unit.confidence:g}"]
+    put(_INDENT, before, (one_line(unit.id), "cyan"), (f"  {_joined(*facts, _day(unit))}", "dim"), _stale(hit))
 
 
-def put_reasons(out: Console, hit: Hit, *, explain: bool) -> None:
-    """Print how a score came about, and by what a hit was found, if `explain` is set."""
+def _stale(hit: Hit) -> Piece:
+    return (f"  stale: {stale_words(hit)}" if hit.stale_reason else "", "yellow")
+
+
+def _day(unit: Unit) -> str:
+    return str(unit.last_modified or unit.created or "")
+
+
+def _joined(*facts: str) -> str:
+    return " · ".join(one_line(fact) for fact in facts if fact)
+
+
+def _put_reasons(hit: Hit, *, explain: bool) -> None:
     if explain:
-        put_line(out, f"{_INDENT}score {explained_score(hit.score, hit.contributions)}", "dim")
+        put(f"{_INDENT}score {explained_score(hit.score, hit.contributions)}", style="dim")
         if hit.reasons:
-            put_line(out, f"{_INDENT}found by {', '.join(one_line(reason) for reason in hit.reasons)}", "dim")
+            put(f"{_INDENT}found by {', '.join(map(one_line, hit.reasons))}", style="dim")
 
 
-def _print_indented(out: Console, text: Text, indent: str, *, wrap: bool = True) -> None:
+def _put_indented(text: Text, indent: str = _INDENT, *, wrap: bool = True) -> None:
     """Wrap on a terminal only: what goes into a file or a pipe keeps its lines."""
-    mark = _LIST_MARK.match(text.plain)
+    out, mark = console(), _LIST_MARK.match(text.plain)
     hanging = " " * len(mark[0]) if mark else ""
     width = max(20, min(out.width, MAX_WIDTH) - len(indent + hanging))
     lines = text.wrap(out, width) if wrap and out.is_terminal else [text]
@@ -220,84 +219,64 @@ def _print_indented(out: Console, text: Text, indent: str, *, wrap: bool = True)
         out.print(Text(before).append_text(line))
 
 
-def put_line(out: Console, text: str, style: str = "") -> None:
-    """Print one line in one style."""
-    out.print(Text(text, style))
-
-
-def put_parts(out: Console, *pieces: tuple[str, str]) -> None:
-    """Print one line of pieces, each with its style."""
-    out.print(Text.assemble(*pieces))
-
-
-def print_results(out: Console, bundle: Bundle, found: Results, *, explain: bool) -> None:
-    """Print the results of each source: an excerpt and a ref per result."""
+def put_results(bundle: Bundle, found: Results, *, explain: bool) -> None:
+    """Print the results of each source: an excerpt and a ref per result, those of conversations by who spoke."""
     if not found.groups:
-        put_line(out, "Nothing matches.", "bold yellow")
-        put_line(out, "Try other words, or fewer of them, of the filters and of the sources.")
+        put("Nothing matches.", style="bold yellow")
+        put("Try other words, or fewer of them, of the filters and of the sources.")
     else:
-        put_line(out, "## RESULTS\n", "bold")
+        put("## RESULTS\n", style="bold")
+    order = list(_SPEAKERS)
     for group in found.groups:
-        put_line(out, f"{str(group.source).upper()} ({len(group.hits)})", "bold")
+        put(f"{str(group.source).upper()} ({len(group.hits)})", style="bold")
         if group.weak:
-            put_line(out, f"{_RESULT_INDENT}No good match. Nearest:", "yellow")
-        if group.source in _SPOKEN:
-            _print_spoken(out, group, explain=explain)
-        else:
-            _print_hits(out, group.hits, explain=explain)
-    print_footer(out, bundle, explain=explain)
+            put("  No good match. Nearest:", style="yellow")
+        if group.source not in _SPOKEN:
+            _put_hits(group.hits, explain=explain)
+            continue
+        kinds = dict.fromkeys(hit.unit.type for hit in group.hits)
+        for kind in sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order)):
+            put(f"{_SPEAKERS.get(kind, one_line(kind).title())}:", style="italic")
+            _put_hits([hit for hit in group.hits if hit.unit.type == kind], explain=explain)
+    put_footer(bundle, explain=explain)
 
 
-def print_timeline(out: Console, found: Results, days: Sequence[tuple[date | None, Hit]]) -> None:
+def put_timeline(found: Results, days: Sequence[tuple[date | None, Hit]]) -> None:
     """Print everything found by the day it was made, the oldest first."""
     if not found.groups:
-        put_line(out, "Nothing matches.", "bold yellow")
+        put("Nothing matches.", style="bold yellow")
     if missing := degraded_sentences(found.degraded):
-        put_line(out, f"Note: {'; '.join(missing)}.\n", "dim")
+        put(f"Note: {'; '.join(missing)}.\n", style="dim")
     month = ""
     for day, hit in days:
         now = f"{day:%Y-%m}" if day else "without a date"
         if now != month:
-            put_line(out, ("\n" if month else "") + now, "bold")
+            put(("\n" if month else "") + now, style="bold")
             month = now
         spoken = _SPEAKERS.get(hit.unit.type) if hit.unit.source in _SPOKEN else None
-        when = f"{day:%Y-%m-%d}" if day else " " * 10
-        put_parts(out, (f"{_RESULT_INDENT}{when}  ", "dim"), (_summary(hit, spoken), ""))
-        put_parts(out, (f"{_RESULT_INDENT}{' ' * 10}  ref: ", "dim"), (one_line(hit.ref), "cyan"))
+        put((f"  {f'{day:%Y-%m-%d}' if day else '':<10}  ", "dim"), _summary(hit, spoken))
+        put((f"{'':14}ref: ", "dim"), (one_line(hit.ref), "cyan"))
 
 
-def print_excerpt(out: Console, excerpt: Excerpt) -> None:
+def put_excerpt(excerpt: Excerpt) -> None:
     """Print an exchange or message with what stands around it, the one that was asked for marked."""
-    put_line(out, one_line(excerpt.title or excerpt.session), "bold")
-    facts = [("ref", excerpt.ref), ("agent", excerpt.agent), ("folder", excerpt.folder), ("file", excerpt.path)]
-    print_facts(out, facts)
+    put(one_line(excerpt.title or excerpt.session), style="bold")
+    put_facts([("ref", excerpt.ref), ("agent", excerpt.agent), ("folder", excerpt.folder), ("file", excerpt.path)])
     for passage in excerpt.passages:
         who = one_line(passage.speaker or passage.role.title())
         when = f"  {passage.timestamp:%Y-%m-%d %H:%M}" if passage.timestamp else ""
         mark, style = ("▶ ", "bold") if passage.is_target else ("", "bold dim")
-        put_line(out, "")
-        put_parts(out, (f"{mark}{who}:", style), (f"{when}  {one_line(passage.ref)}", "dim"))
-        print_markdown(out, passage.text, indent=_RESULT_INDENT)
+        put("")
+        put((f"{mark}{who}:", style), (f"{when}  {one_line(passage.ref)}", "dim"))
+        put_markdown(passage.text, indent="  ")
 
 
-def _print_spoken(out: Console, group: Group, *, explain: bool) -> None:
-    """Print who spoke, in this order: You, Agent, messages, commands; and what is known of failures."""
-    order = list(_SPEAKERS)
-    kinds = dict.fromkeys(hit.unit.type for hit in group.hits)
-    for kind in sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order)):
-        put_line(out, f"{_SPEAKERS.get(kind, one_line(kind).title())}:", "italic")
-        _print_hits(out, [hit for hit in group.hits if hit.unit.type == kind], explain=explain)
-
-
-def _print_hits(out: Console, hits: Sequence[Hit], *, explain: bool) -> None:
+def _put_hits(hits: Sequence[Hit], *, explain: bool) -> None:
     for hit in hits:
-        put_line(out, f"{_RESULT_INDENT}{_summary(hit)}")
-        put_parts(
-            out, (f"{_RESULT_INDENT}ref: ", "dim"), (one_line(hit.ref), "cyan"), (f"  {_result_facts(hit)}", "dim"),
-            (f"  stale: {stale_words(hit)}" if hit.stale_reason else "", "yellow"),
-        )  # fmt: skip
-        put_reasons(out, hit, explain=explain)
-        put_line(out, "")
+        put(f"  {_summary(hit)}")
+        put(("  ref: ", "dim"), (one_line(hit.ref), "cyan"), (f"  {_result_facts(hit)}", "dim"), _stale(hit))
+        _put_reasons(hit, explain=explain)
+        put("")
 
 
 def _summary(hit: Hit, spoken: str | None = None) -> str:
@@ -317,25 +296,20 @@ def _summary(hit: Hit, spoken: str | None = None) -> str:
 
 def _result_facts(hit: Hit) -> str:
     unit = hit.unit
-    day = unit.last_modified or unit.created
     if unit.source is SourceName.CANON:
-        facts = ["file name" if "file name" in hit.reasons else "", unit.type, str(day or "")]
-    elif unit.type in _SPEAKERS:
-        facts = [shorten(clean(unit.title), 60) if unit.title != unit.session else "", str(day or "")]
-    else:
-        trust = f"confidence {unit.confidence:g}" if unit.is_judged else ""
-        facts = [unit.type, unit.domain or "", trust, str(day or "")]
-    return " · ".join(one_line(fact) for fact in facts if fact)
+        return _joined("file name" if "file name" in hit.reasons else "", unit.type, _day(unit))
+    if unit.type in _SPEAKERS:
+        return _joined(shorten(clean(unit.title), 60) if unit.title != unit.session else "", _day(unit))
+    return _joined(unit.type, unit.domain or "", f"confidence {unit.confidence:g}" * unit.is_judged, _day(unit))
 
 
-def print_evidence(out: Console, found: EvidenceBundle, *, explain: bool) -> None:
+def put_evidence(found: EvidenceBundle, *, explain: bool) -> None:
     """Print an evidence bundle, with scores and reasons if `explain` is set."""
-    out.print(clean(found.context_text))
+    put(found.context_text)
     if not explain:
         return
     caps = ", ".join(f"{name} {cap}" for name, cap in found.category_caps.items())
-    out.print(f"\n{len(found.selected)} of {counted(found.candidate_count, 'candidate')} selected; caps: {caps}")
+    put(f"\n{len(found.selected)} of {counted(found.candidate_count, 'candidate')} selected; caps: {caps}")
     for one in found.selected:
-        place = f"{one.source_table} {one.id}, ts_ms {one.ts_ms}"
-        out.print(clean(f"{one.score:.2f} {one.kind}: {shorten(one.text, 100)}"))
-        out.print(clean(f"     {place}; {', '.join(one.reasons)}"), style="dim")
+        put(f"{one.score:.2f} {one.kind}: {shorten(one.text, 100)}")
+        put(f"     {one.source_table} {one.id}, ts_ms {one.ts_ms}; {', '.join(one.reasons)}", style="dim")

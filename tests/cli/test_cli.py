@@ -117,30 +117,6 @@ def test_what_a_brain_holds_cannot_steer_the_terminal(
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown.out + shown.err)
 
 
-@pytest.mark.proves("CLI-PLAIN")
-def test_long_lines_stay_whole_where_the_output_is_no_terminal(nugget: Nugget, words: Path) -> None:
-    line = "okapi " * 80
-    write_unit(words, "pattern/okapi", f"# Okapi\n\n{line.strip()}")
-    shown = nugget("ask", "--no-llm", "okapi")
-    assert f"   {line.strip()}\n" in shown.out
-    assert "\x1b" not in shown.out
-
-
-@pytest.mark.proves("CLI-ERRORS")
-def test_stdin_that_is_no_utf8_is_one_sentence(words: Path) -> None:
-    command = [sys.executable, "-P", "-m", "nugget", "add", "-"]
-    shown = subprocess.run(command, input=b"one\ncaf\xe9", capture_output=True, timeout=60, env=dict(os.environ))
-    assert shown.returncode == 2 and shown.stdout == b""
-    assert shown.stderr.decode().splitlines() == [
-        "Error: Standard input is not UTF-8 text (line 2).", "`iconv -t UTF-8` converts it.",
-    ]  # fmt: skip
-    command.append("--json")
-    given = "# Café\n\nÜber Kaffee."
-    kept = subprocess.run(command, input=given.encode(), capture_output=True, timeout=60,
-                          env={**os.environ, "LC_ALL": "C"})  # fmt: skip
-    assert kept.returncode == 0 and json.loads(kept.stdout)["id"] == "pattern/cafe"
-
-
 @pytest.mark.proves("CLI-HAND")
 def test_a_text_that_begins_with_frontmatter_is_no_option(nugget: Nugget, words: Path) -> None:
     text = "---\nid: belief/small-steps\ntype: belief\ndomain: coding\n---\n# Small steps\n\nThey are quicker.\n"
@@ -172,15 +148,3 @@ def test_a_setting_that_makes_no_sense_is_refused_with_file_line_and_key(
         shown = nugget(*line)
         assert (shown.code, shown.out) == (2, "")
         assert shown.err.startswith(f"Error: {home}/config.yaml:1: {said}")
-
-
-@pytest.mark.proves("CLI-ERRORS")
-def test_messages_and_help_speak_of_no_python(nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert nugget("search", "x", "--source", "nope").err.startswith("Error: There is no source 'nope'.\n")
-    said = "Error: Invalid value for '--type': 'foo' is not one of"
-    assert nugget("add", "x", "--type", "foo").err.startswith(said)
-    monkeypatch.setenv("COLUMNS", "80")
-    for command in ("add", "ask", "import", "search"):
-        shown = nugget(command, "--help").out
-        assert not any(word in shown for word in ("<str>", "<bool>", "list[", "<int", "<path>", "<float"))
-    assert "bug," in nugget("add", "--help").out.split()

@@ -88,13 +88,6 @@ def test_a_model_that_cannot_be_had_is_told_and_words_still_find(
     assert "Searching by words alone." in shown.err
 
 
-def test_search_groups_excerpts_by_source(nugget: Nugget, words: Path) -> None:
-    golden("search", nugget("search", "hollandaise").out)
-    quiet = nugget("search", "hollandaise", "--quiet")
-    assert quiet.out == "brain:bug/split-hollandaise\n"
-    assert nugget("search", "hollandaise", "--json").json["query"]["profile"] == "search"
-
-
 def test_get_shows_one_unit_whole(nugget: Nugget, words: Path) -> None:
     shown = nugget("get", "brain:decision/redis-for-sessions")
     golden("get", shown.out)
@@ -119,20 +112,6 @@ def test_many_changes_do_not_block_the_answer_and_are_caught_up_with(
     assert "60 files changed; they are being indexed in the background, and this answer is from before." in shown.err
     wait_for(lambda: nugget("status", "--json").json["index"]["state"] == "ready")
     assert len(nugget("search", "wildebeest", "-q", "-n", "100").out.split()) == 60
-
-
-@pytest.mark.proves("CLI-BEHIND")
-def test_an_index_without_the_vectors_that_it_should_have_is_made_anew_behind_the_answer(
-    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    nugget("sync")
-    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
-    shown = nugget("ask", "cache invalidation", "--json")
-    assert shown.json["hits"][0]["id"] == "concept/cache-invalidation" and "no_vectors" in shown.json["degraded"]
-    assert shown.err.startswith("The index is being rebuilt for all-MiniLM-L6-v2/int8;")
-    wait_for(lambda: nugget("status", "--json").json["index"]["vectors"])
-    assert "no_vectors" not in nugget("ask", "cache invalidation", "--json").json["degraded"]
 
 
 # --- with an LLM ---

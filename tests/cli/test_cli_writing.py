@@ -108,24 +108,6 @@ def test_init_makes_a_brain_that_is_asked_from_anywhere(
     assert git.head(folder) == head and "nugget install" not in again.out
 
 
-@pytest.mark.proves("CLI-INIT")
-def test_init_without_a_path_takes_an_empty_folder_else_the_usual_one(
-    nugget: Nugget, tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    empty, full = tmp_path / "empty", tmp_path / "full"
-    empty.mkdir()
-    full.mkdir()
-    (full / "thesis.txt").write_text("mine")
-    monkeypatch.chdir(full)
-    assert nugget("init").code == 0
-    assert (isolated_home / "brain" / "brain.yaml").is_file() and [*full.iterdir()] == [full / "thesis.txt"]
-    monkeypatch.chdir(empty)
-    assert nugget("init").code == 0
-    assert (empty / "brain.yaml").is_file()
-    foreign = nugget("init", full)
-    assert foreign.code == 1 and foreign.err.startswith("Error: ") and [*full.iterdir()] == [full / "thesis.txt"]
-
-
 def test_sync_tells_what_it_did(nugget: Nugget, words: Path) -> None:
     golden("sync-first", nugget("sync").out)
     write_unit(words, "pattern/gnu", "# Gnu\n\nwildebeest")
@@ -154,17 +136,6 @@ def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) ->
     assert accepted.code == 0
     golden("review-accept", accepted.out)
     assert nugget("search", "zebra", "-q").out == "brain:pattern/zebra\n"
-
-
-@pytest.mark.proves("CLI-REVIEW")
-def test_a_proposed_edit_is_shown_as_what_changes(nugget: Nugget, words: Path) -> None:
-    path = "domains/coding/concepts/cache-invalidation.md"
-    edited = (words / path).read_bytes().replace(b"Delete, do not update.", b"Delete, never update.")
-    git.create_branch(words, "nugget/session-1", files={path: edited}, message="Knowledge from session", now=NOW)
-    shown = nugget("review", "show")
-    assert "edited  concept/cache-invalidation" in shown.out
-    assert "\n   -- Delete, do not update." in shown.out and "\n   +- Delete, never update." in shown.out
-    assert "thundering herd" not in shown.out
 
 
 @pytest.mark.proves("CLI-REVIEW")

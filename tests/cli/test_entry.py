@@ -55,20 +55,6 @@ def test_exit_codes_tell_done_failed_and_wrong_usage_apart() -> None:
     assert err == "Error: Missing argument 'QUESTION'.\n`nugget ask --help` shows how it is used.\n"
 
 
-@pytest.mark.proves("CLI-EXIT")
-def test_an_interrupt_ends_with_130(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted:
-        @property
-        def buffer(self) -> Interrupted:
-            return self
-
-        def read(self, size: int) -> str:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(sys, "stdin", Interrupted())
-    assert main(["--brain", str(brain), "add", "-"]) == 130
-
-
 class Odd(str):
     """A text that fails in the hands of whoever looks into it."""
 
@@ -161,14 +147,3 @@ def test_an_output_that_is_full_is_one_sentence(brain: Path, line: list[str]) ->
         1,
         "Error: What there is to say, or a file, cannot be written (no space left on device).\n",
     )
-
-
-@pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
-@pytest.mark.parametrize("line", [[b"get", b"\xff"], [b"forget", b"\xff"], [b"init", b"/tmp/new-\xff"]])
-def test_an_argument_that_is_no_utf8_is_wrong_usage(brain: Path, line: list[bytes]) -> None:
-    command = [os.fsencode(sys.executable), b"-m", b"nugget", b"--brain", os.fsencode(brain), *line]
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NUGGET_EMBEDDING_MODEL": "none", "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("Error: ") and r"\udcff" in done.stderr
-    assert not Path("/tmp/new-\udcff").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,24 +115,3 @@ def test_a_deleted_session_is_read_from_the_archive(transcript: Path, show: Show
     code, out, _ = show(SESSION[:8])
     assert code == 0 and "archived:" in out and "that is the lighthouse" in out
     assert SECRET not in out
-
-
-@pytest.mark.proves("HIS-SHOW")
-def test_sessions_of_excluded_projects_are_not_shown(
-    transcript: Path, show: Show, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_CAPTURE_EXCLUDE_PROJECTS", "/srv/shop")
-    code, out, err = show(SESSION)
-    assert code == 1 and not out and "excluded project" in err
-
-
-@pytest.mark.proves("HIS-SHOW", "HIS-REAL")
-def test_every_real_session_can_be_shown(show: Show, isolated_home: Path, shared_data: Path) -> None:
-    projects = isolated_home / ".claude" / "projects"
-    shutil.copytree(shared_data / "transcripts" / "claude-code", projects / "real")
-    shutil.copytree(shared_data / "transcripts" / "claude-code-2.1.329" / "teams", projects / "teams")
-    files = sorted(projects.glob("*/*.jsonl"))
-    for file in files[::5]:
-        code, out, _ = show(file.stem)
-        assert code == 0 and "You" in out, file.name
-        assert "\x1b" not in out

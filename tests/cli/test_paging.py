@@ -89,17 +89,3 @@ def test_there_is_no_pager_where_none_is_wanted(
     variables = {"PAGER": pager if pager_used == "pager" else pager_used}
     shown = at_terminal(["get", "pattern/long", option], brain, notes, variables)
     assert "PAGED" not in shown and not (notes / "seen.json").exists() and "Line 59" in shown
-
-
-@pytest.mark.proves("CLI-PAGER")
-def test_a_whole_session_is_paged_too(brain: Path, notes: Path, pager: str) -> None:
-    session = notes / ".claude" / "projects" / "shop" / "5e55.jsonl"
-    session.parent.mkdir(parents=True)
-    lines = [
-        {"type": "user", "uuid": f"u{number}", "message": {"role": "user", "content": f"Prompt {number}"}}
-        for number in range(30)
-    ]
-    session.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert "PAGED" in at_terminal(["sessions", "show", "5e55"], brain, notes, {"PAGER": pager})
-    assert "Prompt 29" in json.loads((notes / "seen.json").read_text())["text"]
-    assert "Prompt 29" in at_terminal(["sessions", "show", "5e55", "--no-pager"], brain, notes, {"PAGER": pager})

@@ -228,14 +228,6 @@ def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
     assert complete_ref("memory:") == []
 
 
-@pytest.mark.proves("SEARCH-QUERIES")
-def test_the_query_log_tells_what_each_source_contributed(world: World, nugget: Nugget) -> None:
-    nugget("search", "architecture of the walrus")
-    found = nugget("queries", "--json").json
-    assert found["sources"]["sessions"]["results"] >= 1
-    assert "canon:" in nugget("queries").out or "canon: " in nugget("queries").out
-
-
 @pytest.mark.proves("SEARCH-QUERIES", "MEMORY-ISOLATION")
 def test_what_is_near_memory_is_not_in_the_query_log(world: World, nugget: Nugget) -> None:
     home = world.home / ".nugget"
@@ -352,15 +344,6 @@ def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_ide
     assert "confidence" not in answer(None, sources=["canon", "bridge", "sessions"]), "nobody said how far to trust it"
 
 
-@pytest.mark.proves("SEARCH-LANGUAGE")
-def test_every_type_that_is_suggested_can_be_asked_for_and_another_is_told(nugget: Nugget, world: World) -> None:
-    suggested = {entry["name"] for entry in nugget("suggest", "--limit", "100", "--json").json["types"]}
-    for name in suggested | {"todo", "incident", "caveat"}:
-        assert nugget("search", "architecture", "--type", name, "--quiet").code == 0, name
-        assert "plain_text" not in str(nugget("search", f"architecture type:{name}", "--json").json["degraded"])
-    assert "there is no type 'recipe'" in nugget("search", "architecture type:recipe").out
-
-
 @pytest.mark.proves("SEARCH-FRESH")
 def test_what_changed_is_found_and_what_is_gone_is_not(nugget: Nugget, world: World) -> None:
     note = world.canon / "fresh.md"
@@ -368,22 +351,6 @@ def test_what_changed_is_found_and_what_is_gone_is_not(nugget: Nugget, world: Wo
     assert "fresh.md" in nugget("search", "narwhal").out
     note.unlink()
     assert "Nothing matches." in nugget("search", "narwhal", "--source", "canon").out
-
-
-@pytest.mark.proves("SEARCH-FRESH")
-def test_many_changed_notes_are_left_to_the_background_and_said(nugget: Nugget, world: World) -> None:
-    many = world.canon / "many"
-    many.mkdir()
-    for number in range(60):
-        (many / f"{number}.md").write_text(f"# Note {number}\n\nThe okapi of {number}.")
-    try:
-        result = nugget("search", "architecture", "--source", "canon")
-        assert "60 files changed beside the brain (60 of canon)" in result.err
-        assert nugget("sync", "--source", "canon").code == 0
-        assert "many/7.md" in nugget("search", '"okapi of 7"', "--source", "canon").out
-    finally:
-        shutil.rmtree(many)
-        nugget("sync", "--source", "canon")
 
 
 @pytest.mark.proves("SEARCH-REAL")

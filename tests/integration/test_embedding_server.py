@@ -18,7 +18,7 @@ from test_server_socket import other_end, synced
 from waiting import PATIENCE_S, wait_for
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
-from nugget.infra.embedding import BUNDLED_MODEL, Embedder, RemoteEmbedder, open_embedder, vector_for
+from nugget.infra.embedding import BUNDLED_MODEL, Embedder, RemoteEmbedder, open_embedder
 
 __all__ = ["synced"]
 
@@ -87,11 +87,3 @@ def test_whatever_the_others_answer_the_model_itself_is_fallen_back_on(own: Embe
             assert RemoteEmbedder(own, environment).embed_query(QUESTION).tobytes() == expected
             wait_for(lambda: heard)
             assert json.loads(heard[0]) == {"embed": QUESTION, "model": own.model}
-
-
-@pytest.mark.proves("ASK-BORROWED")
-def test_a_vector_of_another_model_is_not_lent(own: Embedder) -> None:
-    assert vector_for({"embed": QUESTION, "model": own.model}, own)["vector"]
-    assert vector_for({"embed": QUESTION, "model": "another"}, own) == {}
-    assert vector_for({"embed": 5, "model": own.model}, own) == {}
-    assert vector_for({"embed": QUESTION, "model": own.model}, None) == {}

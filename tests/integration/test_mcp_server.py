@@ -195,22 +195,6 @@ def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Pa
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
 
 
-@pytest.mark.proves("MCP-FRESH")
-def test_many_changes_are_synced_behind_the_answer(brain: Path) -> None:
-    async def talk(client: Client) -> None:
-        await ask(client, "cache")
-        for n in range(80):
-            write_unit(brain, f"mass-{n}", f"Note {n} about quokkas in wire formats.")
-        first = text_of(await ask(client, "how do I refresh stored copies of prices, cache invalidation"))
-        assert "concept/cache-invalidation" in first, "the old index serves while the new files are read"
-        deadline = time.monotonic() + PATIENCE_S
-        while "pattern/mass-" not in text_of(await ask(client, "quokkas in wire formats")):
-            assert time.monotonic() < deadline, "the changes were never synced"
-            await asyncio.sleep(0.1)
-
-    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
-
-
 @pytest.mark.proves("MCP-ERRORS")
 def test_without_a_brain_it_says_what_to_do_and_finds_one_made_later(brain: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"

@@ -15,7 +15,6 @@ from waiting import PATIENCE_S, wait_for
 from worker_stage import lay_out, variables
 
 import nugget
-from nugget.app.similar_units import similar_units
 from nugget.app.worker import work
 from nugget.capture import queue, review
 from nugget.capture.compare import LIKELY_DUPLICATE
@@ -158,7 +157,7 @@ def test_catch_up_takes_old_sessions_only_when_a_person_asks(tmp_path: Path, mon
 def test_what_the_brain_knows_is_found_by_meaning(brain: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUGGET_HOME", str(tmp_path))
     with nugget.open(brain) as opened:
-        similar = similar_units(opened)
+        similar = opened.similar_units()
         same = unit(
             "Retry payments with idempotency keys",
             "Use an idempotency key for each payment so that a retry after a timeout cannot charge the customer twice.",

@@ -1,0 +1,298 @@
+"""What changes a brain: the methods of `Brain` that write knowledge, decide on proposals, publish and evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nugget.config import expanded
+from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
+from nugget.models import Hit, KnowledgeType, Problem, Query, Severity, StaleReason, Unit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nugget.app import Brain
+    from nugget.brain.filing import ForgetResult, MoveResult
+    from nugget.capture.compare import Similar
+    from nugget.capture.promotion import Promoted
+    from nugget.capture.publish import Publication, Published
+    from nugget.capture.review import Accepted, ProposalBranch, ProposedFile
+    from nugget.evaluation import Run, RunComparison
+    from nugget.evaluation.feedback import Report
+    from nugget.importing import ImportResult
+    from nugget.models.nuggets import Nugget
+    from nugget.upkeep.repair import Leak, Scrubbed
+
+IMPORT_LIMIT = 100
+"""Units that an import proposes at once."""
+NEIGHBOURS = 5
+"""How many of the brain's units a new one is compared with."""
+_SUGGESTED_QUESTIONS = 20
+
+Places = Sequence[tuple[str, int]]
+"""Files with a line of each."""
+
+
+def add(
+    brain: Brain,
+    text: str,
+    *,
+    type: str = KnowledgeType.PATTERN,
+    domain: str = "general",
+    tags: Sequence[str] = (),
+    title: str | None = None,
+    confidence: float = 0.8,
+    report: Callable[[Mapping[str, int]], None] = lambda counts: None,
+) -> tuple[str, str]:
+    """Keep a text as a new unit, committed; return its id and path. `report` is told what was redacted, by kind."""
+    from nugget.brain import load
+    from nugget.brain.filing import add_unit
+    from nugget.redaction import allow_list
+
+    path = add_unit(
+        brain.path, text, type=type, domain=domain, tags=tags, title=title, confidence=confidence,
+        now=datetime.now(UTC), allow=allow_list(brain.settings), report=report,
+    )  # fmt: skip
+    unit = load(brain.path, path).unit
+    return unit.id if unit else path, path
+
+
+def forget(brain: Brain, ref: str) -> tuple[ForgetResult, Places]:
+    """Take a unit out for good; return what changed, and the golden questions that expect it."""
+    from nugget.brain.filing import forget_unit
+    from nugget.brain.golden import expecting
+
+    result = forget_unit(brain.path, ref.removeprefix("brain:"))
+    brain.refresh()
+    return result, expecting(brain.path, result.id)
+
+
+def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None = None) -> tuple[MoveResult, Places]:
+    """File a unit elsewhere or rename it; return what changed, and the golden questions that expect the old id."""
+    from nugget.brain.filing import move_unit
+    from nugget.brain.golden import expecting
+
+    result = move_unit(brain.path, ref.removeprefix("brain:"), domain=domain, slug=name)
+    return result, expecting(brain.path, result.old_id) if result.new_id != result.old_id else []
+
+
+def lint(brain: Brain, paths: Sequence[Path] = ()) -> list[Problem]:
+    """Check knowledge files, all of them by default."""
+    from nugget.brain.lint import lint as check
+
+    return check(brain.path, paths, settings=brain.settings)
+
+
+def import_notes(
+    brain: Brain,
+    path: Path | str,
+    *,
+    domain: str | None = None,
+    limit: int = IMPORT_LIMIT,
+    dry_run: bool = False,
+) -> ImportResult:
+    """Propose units from a folder of notes or an export, on a branch, with a pull request as for sessions.
+
+    `domain` files all of it; otherwise folders do. At most `limit` units are proposed; `dry_run` writes nothing.
+    Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
+    """
+    from nugget.brain import validate_domain
+    from nugget.importing import Import, import_and_publish
+
+    if limit < 1:
+        raise UsageError(f"limit must be at least 1, not {limit}.")
+    run = Import(
+        brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
+        now=datetime.now(UTC).astimezone(), domain=validate_domain(domain) if domain else None, limit=limit,
+        dry_run=dry_run,
+    )  # fmt: skip
+    return import_and_publish(expanded(path), run, brain.environment)
+
+
+def promote(
+    brain: Brain, nugget: Nugget, *, stale: StaleReason | None, type: str | None, domain: str, dry_run: bool
+) -> Promoted:
+    """Propose a nugget as a unit of the brain, on a branch."""
+    from nugget.capture.promotion import Promotion, promote
+
+    bound = Promotion(
+        brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
+        now=datetime.now(UTC), type=type, domain=domain, dry_run=dry_run,
+    )  # fmt: skip
+    return promote(nugget, bound, stale=stale)
+
+
+def proposals(brain: Brain) -> list[ProposalBranch]:
+    """Return the proposals that wait, oldest first."""
+    from nugget.capture import review
+
+    return review.proposals(brain.path)
+
+
+def proposal(brain: Brain, name: str | None) -> ProposalBranch:
+    """Return one proposal, by a part of its branch's name, or the only one. Raises ReviewError."""
+    from nugget.capture import review
+
+    return review.show(brain.path, name)
+
+
+def proposal_diff(brain: Brain, shown: ProposalBranch) -> str:
+    """Return a proposal as a diff."""
+    from nugget.capture import review
+
+    return review.diff(brain.path, shown)
+
+
+def accept(brain: Brain, name: str | None, *, units: Sequence[str] | None = None) -> Accepted:
+    """Merge a proposal, or some units of it, into the brain."""
+    from nugget.capture import review
+
+    return review.accept(brain.path, name, now=datetime.now(UTC), units=units)
+
+
+def reject(
+    brain: Brain, name: str | None, *, units: Sequence[str] | None = None
+) -> tuple[Sequence[ProposedFile], Published]:
+    """Turn down a proposal, or some units of it; return these, and what became of its pull request."""
+    from nugget.capture import publish, review
+
+    now, environment = datetime.now(UTC), brain.environment
+    gone = review.reject(brain.path, name, home=environment.home, now=now, units=units)
+    return gone, publish.close_pull_requests(brain.path, environment=environment, settings=brain.settings, now=now)
+
+
+def pull(brain: Brain) -> tuple[str | None, list[Publication]]:
+    """Bring in what was merged on the remote; return the new commit, if any, and the pull requests it settled."""
+    from nugget.capture import publish
+
+    commit = publish.pull(brain.path, environment=brain.environment)
+    now = datetime.now(UTC)
+    return commit, list(publish.sync_pull_requests(brain.path, environment=brain.environment, now=now))
+
+
+def secret_lines(brain: Brain, text: str) -> list[tuple[int, str]]:
+    """Return the line and rule of each secret that redaction would take out of a text."""
+    from nugget.redaction import allow_list
+    from nugget.redaction import secret_lines as find
+
+    return list(find(text, allow=allow_list(brain.settings)))
+
+
+def leaks(brain: Brain) -> Iterator[Leak]:
+    """Yield the places where Nugget keeps a secret."""
+    from nugget.redaction import allow_list
+    from nugget.upkeep.repair import find_leaks
+
+    return find_leaks(brain.environment.home, brain.path, allow=allow_list(brain.settings))
+
+
+def scrub(brain: Brain, known: Sequence[str], *, dry_run: bool) -> Scrubbed:
+    """Take secrets out of everything that Nugget keeps: those that rules find, and those that are `known`."""
+    from nugget.redaction import allow_list
+    from nugget.upkeep import repair
+
+    allow = allow_list(brain.settings)
+    return repair.scrub(brain.environment.home, brain.path, known, allow=allow, dry_run=dry_run)
+
+
+def evaluate(
+    brain: Brain, files: Sequence[Path], *, baseline: Path | None, threshold: float, accept: bool
+) -> tuple[Run, RunComparison | None, bool]:
+    """Ask the golden questions as `ask` does, without an LLM; return the run, its comparison, and whether it failed.
+
+    A run that is not worse than the last one, or is accepted, is kept for the next comparison. Raises NuggetError if
+    the named baseline cannot be read.
+    """
+    from nugget import evaluation
+    from nugget.brain.filing import forgotten
+    from nugget.brain.golden import read_golden
+    from nugget.retrieval import profiles
+
+    golden, kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
+    is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
+    pipeline = evaluation.Pipeline(
+        index=brain.index, profile=profiles.configured("task", brain.settings.retrieval), embedder=brain.embedder,
+        reranker=brain.reranker(None) if is_local else None, now=datetime.now(UTC),
+    )  # fmt: skip
+    gone = forgotten(brain.path).ids
+    run = evaluation.evaluate(golden.questions, pipeline, problems=golden.problems, forgotten=gone)
+    earlier = None
+    if baseline:
+        earlier = evaluation.read_baseline(baseline)
+        if earlier is None:
+            raise NuggetError(f"There is no file {baseline}.", hint=f"Make it: nugget eval --json > {baseline}")
+    else:
+        with suppress(NuggetError):  # the last run is derived: one that cannot be read is no loss
+            earlier = evaluation.read_baseline(kept)
+    found = evaluation.compare(run, earlier, threshold=threshold) if earlier else None
+    is_worse = bool(found and found.regressed)
+    if run.outcomes and not baseline and (accept or not is_worse):
+        evaluation.store(kept, run, partial=bool(files))
+    is_wrong = any(problem.severity is Severity.ERROR for problem in run.problems)
+    return run, found, is_wrong or (is_worse and not accept)
+
+
+def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
+    """Return golden questions as YAML, from headings and from questions that found nothing."""
+    from nugget.brain.golden import read_golden
+    from nugget.evaluation import feedback, query_log
+
+    known = [question.text for question in read_golden(brain.path, files).questions]
+    entries = query_log.read(brain.environment.home, brain=brain.path)
+    return feedback.suggestions(brain.index, entries, known=known, limit=_SUGGESTED_QUESTIONS)
+
+
+def asked_questions(brain: Brain, since: date | None = None) -> Report:
+    """Return what was asked of the brain, and how much of it was ever of use."""
+    from nugget.evaluation import feedback, query_log
+
+    home = brain.environment.home
+    entries = query_log.read(home, brain=brain.path, since=since)
+    return feedback.report(entries, list(query_log.read_uses(home)), unit_ids=brain.index.unit_ids())
+
+
+def similar_units(brain: Brain) -> Similar:
+    """Return a function that compares a unit with the brain by the cosine of its nearest candidates.
+
+    Without an embedding model, and while it cannot be had, every candidate has similarity 0, and the shared words
+    decide.
+    """
+
+    vectors: dict[str, NDArray[np.float32]] = {}
+
+    def vector(text: str) -> NDArray[np.float32]:
+        # The units of one session have neighbours in common.
+        if text not in vectors and brain.embedder is not None:
+            vectors[text] = next(iter(brain.embedder.embed([text])))
+        return vectors[text]
+
+    def similar(unit: Unit) -> list[tuple[Unit, float]]:
+        text = f"{unit.title}\n{unit.body[:2000]}"
+        hits = neighbours(brain, text)
+        found = [brain.index.unit(hit.unit.id) or hit.unit for hit in hits]
+        if brain.embedder is None or not found:
+            return [(near, 0.0) for near in found]
+        # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
+        wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
+        parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
+        try:
+            ours = vector(text)
+            best = [
+                max(float(ours @ vector(whole)), float(ours @ vector(part)))
+                for whole, part in zip(wholes, parts, strict=True)
+            ]
+        except EmbeddingUnavailable:
+            return [(near, 0.0) for near in found]
+        return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
+
+    return similar
+
+
+def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
+    """Return the brain's units that are nearest to a text."""
+    return brain.ask(Query(text, limit=NEIGHBOURS, budget_tokens=100_000), log=False).hits
