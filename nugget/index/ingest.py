@@ -37,7 +37,6 @@ from nugget.index.units import meta, put_meta, select_in
 from nugget.infra import files
 from nugget.models import EventKind, Problem, Session, SourceName
 from nugget.redaction import allow_list, is_excluded_project, rules_stamp
-from nugget.redaction.batches import redacted_all
 from nugget.sources import Log, LogFile, Reader, place_of, resumed
 from nugget.sources.channels import channel_of_session, read_channel
 from nugget.sources.claude_code import TranscriptPart, read_part
@@ -185,7 +184,7 @@ def _forget_other_rules(run: IngestRun) -> None:
             kept = {}
             for table, column in columns.items() if is_gone else ():
                 kept[table] = [[*row] for row in store.whole_rows(connection, table, key)]
-                texts = redacted_all([row[column] for row in kept[table]], allow=run.allow)
+                texts = run.clean_all([row[column] for row in kept[table]])
                 for row, text in zip(kept[table], texts, strict=True):
                     row[column] = text
             store.remove_session_rows(connection, key)

@@ -22,8 +22,7 @@ from nugget.index.events import Ids, ReadState, table_of
 from nugget.index.units import select_in
 from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models import Event, EventKind, Problem, SourceName
-from nugget.redaction import redact
-from nugget.redaction.batches import MARGIN_CHARS, redacted_all, within
+from nugget.redaction import MARGIN_CHARS, redact, redact_all, within
 from nugget.redaction.paths import without_excluded
 from nugget.sources.channels import Message
 from nugget.sources.claude_code import SAID
@@ -91,6 +90,13 @@ class IngestRun:
     def clean(self, text: str) -> str:
         """Return a text without secrets."""
         return redact(text, allow=self.allow).text if text else text
+
+    def clean_all(self, texts: Sequence[str]) -> list[str]:
+        """Return texts without secrets, and count these."""
+        cleaned = redact_all(texts, allow=self.allow)
+        for each in cleaned:
+            self.redacted.update(each.counts)
+        return [each.text for each in cleaned]
 
     def put_rows(self, rows: Mapping[str, Sequence[Sequence[Any]]]) -> None:
         """Write rows by table."""
@@ -227,11 +233,8 @@ def cleaned_events(run: IngestRun, events: Sequence[Event], *, calls: Sequence[E
     """
     excluded = run.settings.capture.exclude_paths
     trimmed = without_excluded([*calls, *map(_trimmed, events)], excluded)[len(calls) :]
-    texts = redacted_all([event.text for event in trimmed], allow=run.allow, counts=run.redacted)
-    names = redacted_all(
-        [name for event in trimmed for name in (event.path or "", event.tool or "")], allow=run.allow,
-        counts=run.redacted,
-    )  # fmt: skip
+    texts = run.clean_all([event.text for event in trimmed])
+    names = run.clean_all([name for event in trimmed for name in (event.path or "", event.tool or "")])
     return [
         replace(
             event, text=within(text, _TEXT_CHARS[event.kind], was=len(event.text)),

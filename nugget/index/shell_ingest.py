@@ -17,7 +17,7 @@ from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, ReadState
 from nugget.index.session_rows import IngestRun, workspace_of
 from nugget.models import SourceName
-from nugget.redaction.batches import MARGIN_CHARS, redacted_all, redacted_lines, within
+from nugget.redaction import MARGIN_CHARS, redact, within
 from nugget.sources import FilePlace, Log, LogFile
 from nugget.sources.shell_logs import (
     EVENTS,
@@ -171,8 +171,10 @@ def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: b
     if part is None:
         return
     given = [line.text for line in part.lines]
-    cleaned = redacted_lines(given, allow=run.allow, counts=run.redacted)
-    texts = [within(text, MAX_LINE_CHARS, was=len(line)) for line, text in zip(given, cleaned, strict=True)]
+    cleaned = redact("\n".join(given), allow=run.allow, keep_lines=True)
+    run.redacted.update(cleaned.counts)
+    lines = cleaned.text.split("\n") if given else []
+    texts = [within(text, MAX_LINE_CHARS, was=len(line)) for line, text in zip(given, lines, strict=True)]
     shell.refresh_ids()
     shell.ts_ms = shell.ts_ms or part.mtime_ms
     if name == INPUT:
@@ -194,7 +196,7 @@ def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: b
 def _clean(rows: list[list[Any]], column: int, most: int, run: IngestRun) -> None:
     """Take secrets out of a column of rows, and what is longer than `most`."""
     given = [row[column] or "" for row in rows]
-    texts = redacted_all(given, allow=run.allow, counts=run.redacted)
+    texts = run.clean_all(given)
     for row, text, before in zip(rows, texts, given, strict=True):
         if text is not before or len(before) > most:
             row[column] = within(text, most, was=len(before)) or row[column]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
-from nugget.redaction.structured import places
+from nugget.redaction.structured import Span, places
 
 _SHORTEST = 8
 """Characters of the shortest secret that is looked for elsewhere: a shorter one may be part of anything."""
 _FEW = 100
-"""More secrets than this are looked for in one pass, and not split over lines: each costs a pass over the text."""
+"""More secrets than this are looked for in one pass and only as they are: each form costs a pass over the text."""
 
 _BREAK = r"(?:\\[nrt]|[\s\"'\\+>|]){0,60}?"
 """What stands between two lines of a secret that is split: white space, quotes, signs of code and of quotation."""
@@ -26,7 +25,8 @@ def echoes(text: str, known: Mapping[str, str]) -> Iterator[tuple[int, int, str]
     for secret, kind in known.items():
         mixed = any(map(str.isalpha, secret)) and not (secret.isalpha() and len(secret) < 20)
         if kind != "private" and mixed and _SHORTEST <= len(secret) <= 4096:
-            forms |= dict.fromkeys((secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)), kind)
+            encoded = () if len(known) > _FEW else (quote(secret.encode("latin-1"), safe=""), *_encoded(secret))
+            forms |= dict.fromkeys((secret, *encoded), kind)
     if len(known) > _FEW:
         yield from _in_one_pass(text, forms)
         return
@@ -61,26 +61,20 @@ def _encoded(secret: str) -> Iterator[str]:
             yield core.replace("+", "-").replace("/", "_")
 
 
-class Cut(NamedTuple):
-    """Where repetition was taken out of a text, how much of it, and the length of what repeats."""
-
-    at: int
-    size: int
-    period: int
-
-
 _PROBE, _LONGEST_PERIOD, _STEP = 256, 2048, 2048
 _KEPT = 4096
 """Characters of repetition that stay, in front of the cut and again behind it."""
 
 
-def without_repetition(text: str) -> tuple[str, list[Cut]]:
-    """Return a text with long runs of one unit shortened, so that no text is slow to search; the last cut is first.
+def without_repetition(text: str) -> tuple[str, list[tuple[int, int, int]]]:
+    """Return a text with long runs of one unit shortened, so that no text is slow to search.
 
-    Each cut takes out whole units, so that what stays reads as before.
+    Of each cut, the last first, returns where it is, how much it took out, and the length of what repeats. It takes out
+    whole units, so that what stays reads as before.
     """
-    cuts: list[Cut] = []
-    at = 0
+    cuts: list[tuple[int, int, int]] = []
+    parts: list[str] = []
+    at = kept_from = removed = 0
     while at + 3 * _KEPT < len(text):
         again = text.find(text[at : at + _PROBE], at + 1, at + _LONGEST_PERIOD + _PROBE)
         if again < 0:
@@ -90,12 +84,19 @@ def without_repetition(text: str) -> tuple[str, list[Cut]]:
         while text[at + size : at + size + _STEP] == text[again + size : again + size + _STEP]:
             size += _STEP
         if size > 3 * _KEPT:
-            cuts.append(Cut(at + _KEPT, (size - 2 * _KEPT) // period * period, period))
+            gone = (size - 2 * _KEPT) // period * period
+            cuts.append((at + _KEPT - removed, gone, period))
+            parts.append(text[kept_from : at + _KEPT])
+            kept_from = at + _KEPT + gone
+            removed += gone
         at += max(size, _STEP)
-    for cut in reversed(cuts):
-        text = text[: cut.at] + text[cut.at + cut.size :]
-    shift = 0
-    for number, cut in enumerate(cuts):
-        cuts[number] = cut._replace(at=cut.at - shift)
-        shift += cut.size
-    return text, cuts[::-1]
+    return "".join([*parts, text[kept_from:]]), cuts[::-1]
+
+
+def in_whole(spans: Sequence[Span], cuts: Sequence[tuple[int, int, int]]) -> Sequence[Span]:
+    """Return spans of a shortened text as spans of the whole; repetition that holds a secret goes as a whole."""
+    for at, size, period in cuts:
+        near = [kind for start, end, kind in spans if start < at + period and end > at - period]
+        spans = [(start + size * (start >= at), end + size * (end > at), kind) for start, end, kind in spans]
+        spans += [(at, at + size, near[0])] if near else []
+    return spans

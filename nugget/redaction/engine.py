@@ -19,6 +19,7 @@ from nugget.redaction.judging import (
     is_not_placeholder,
     is_odd,
     is_phrase,
+    is_public,
     is_random,
     is_random_pair,
     is_scrambled,
@@ -27,15 +28,14 @@ from nugget.redaction.judging import (
     is_url_password,
 )
 
-FAILED = "failed-rule"
-"""The kind of what a rule failed on: it counts as a secret."""
-
 _NO_SECRET = re.compile(
     r"client-id|account-id|tenant-id|application-id|app-id|auth-id|access-id$|api-id|-(?:host|domain|username|cloud-name)$"
     r"|pub(?:lic)?-(?:key|api-key|api-token)|address|(?:project|instance|rest|jfrog)-url|account-name|token-name"
     r"|-repository$|planetscale-id|kubernetes-secret-yaml|generic-credential-uri|posthog-project|devcycle-client"
 )
 """Built-in rules that find names of accounts and hosts, or what our own rules find more closely."""
+_LAST = frozenset(["unknown-token", "environment-token", "named-token", "encoded-secret"])
+"""Kinds that name a secret only if no other kind does."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 """How a secret goes on that is longer than a rule reads."""
 _COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
@@ -78,16 +78,28 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "told-password": is_odd,
     "flag-token": lambda value: is_random(value) or is_odd(value) or is_scrambled(value),
     "given-basic": is_strong,
+    "named-token": lambda value: is_random(value) and not is_public(value) and is_not_placeholder(value),
+    "masked-value": is_given_password,
+    "upload-token": is_not_placeholder,
+    "environment-token": lambda value: is_issued(value.rpartition("_")[2]) and not is_public(value),
+    "recovery-list": bool,
+    "xml-setting": is_given_password,
+    "json-parameter": is_given_password,
+    "vpn-key": is_strong,
     "told-token": lambda value: is_generated(value, quoted=True),
 }
 
 
 @cache
 def _scanner() -> Any:
+    """Return the engine, or the error that its rules raise: compiling takes seconds even if it fails."""
     from kingfisher_sdk import Rules, Scanner  # 60 MB and .2 s that only commands that redact need
 
     paths = [str(path) for path in sorted(RULES.glob("*.yaml"))]
-    return Scanner(Rules(paths, confidence="low", cache_dir=rule_cache()), base64=False)
+    try:
+        return Scanner(Rules(paths, confidence="low", cache_dir=rule_cache()), base64=False)
+    except RuntimeError as error:
+        return error
 
 
 def is_prepared() -> bool:
@@ -110,8 +122,11 @@ def kinds() -> list[str]:
 def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and kind of what the engine's rules find, ours first; a view has a character for a byte."""
     found: list[tuple[int, int, int, str]] = []
+    scanner = _scanner()
+    if isinstance(scanner, RuntimeError):
+        raise scanner
     # Built-in rules for key blocks and curl take time by the square of their number; both are found without them.
-    for finding in _scanner().scan(view.replace("BEGIN ", "B3G1N ").replace("curl", "kurl").encode("latin-1")):
+    for finding in scanner.scan(view.replace("BEGIN ", "B3G1N ").replace("curl", "kurl").encode("latin-1")):
         family, kind = _named(finding.rule_id)
         if not kind or not finding.visible:
             continue
@@ -125,10 +140,10 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
             start += len(value[: kept.start()].encode()) if kept else 0
             value = kept.group() if kept else ""
             end = start + len(value.encode())
-        if judged := judge(family, kind, value):
+        if _accepts(family, kind)(value):
             run = _RUN.match(view, end) if len(value) >= 95 and kind != "webhook-url" else None
-            rank = 2 if kind in ("unknown-token", "encoded-secret") else int(family == "built-in")
-            found.append((rank, start, run.end() if run else end, judged))
+            rank = 2 if kind in _LAST else int(family == "built-in")
+            found.append((rank, start, run.end() if run else end, kind))
     yield from ((start, end, kind) for _, start, end, kind in sorted(found))
 
 
@@ -153,11 +168,8 @@ def _named(rule: str) -> tuple[str, str]:
     return "built-in", "" if _NO_SECRET.search(kind) else kind
 
 
-def judge(family: str, kind: str, value: str) -> str | None:
-    """Return the kind of a value that a rule found; None if it is no secret, FAILED if that cannot be said."""
-    try:
-        chosen = is_given_password if family in _JUDGES and kind.endswith("-password") else None
-        accept = _JUDGES_OF_KINDS.get(kind) or chosen or _JUDGES.get(family, is_not_placeholder)
-        return kind if accept(value) else None
-    except Exception:
-        return FAILED
+@cache
+def _accepts(family: str, kind: str) -> Callable[[str], bool]:
+    """Return what judges the values that a rule finds."""
+    given = is_given_password if family in _JUDGES and kind.endswith("-password") else None
+    return _JUDGES_OF_KINDS.get(kind) or given or _JUDGES.get(family, is_not_placeholder)

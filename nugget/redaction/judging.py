@@ -107,10 +107,15 @@ def is_camel(value: str) -> bool:
     return bool(re.search("[a-z0-9][A-Z]", value)) and not is_scrambled(value)
 
 
+def is_public(value: str) -> bool:
+    """Return True for the name of a request, customer or file, which looks like a key."""
+    return bool(_PUBLIC.match(value))
+
+
 def is_unknown_token(value: str) -> bool:
     """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
     seen = value[:_LOOKED_AT]
-    if not _PREFIX.match(seen) or _PUBLIC.match(seen) or not is_not_placeholder(seen) or are_words(seen):
+    if not _PREFIX.match(seen) or is_public(seen) or not is_not_placeholder(seen) or are_words(seen):
         return False
     parts = re.split(r"[_.=-]", seen)[1:]
     return any(map(is_random, parts)) or bool(_LONG_TOKEN.fullmatch(seen) and is_issued(parts[-1]))
@@ -118,7 +123,7 @@ def is_unknown_token(value: str) -> bool:
 
 def is_random_pair(value: str) -> bool:
     """Return True for two random parts with a sign between them."""
-    return is_random(re.split("[.:]", value)[-1]) and not _PUBLIC.match(value) and not are_words(value)
+    return is_random(re.split("[.:]", value)[-1]) and not is_public(value) and not are_words(value)
 
 
 def is_generated(value: str, *, quoted: bool) -> bool:
@@ -154,7 +159,7 @@ def is_jwt(value: str) -> bool:
     header = value.partition(".")[0]
     try:
         return isinstance(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

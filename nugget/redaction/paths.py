@@ -19,17 +19,18 @@ from nugget.models import Event, EventKind
 EXCLUDED = "[excluded]"
 """Stands where the content of an excluded file was."""
 
-_NAMED_LINE = re.compile(r"(?P<path>[^\s:][^:\n]{0,400}?)(?::|[-=]\d+[-=:])")
-"""`path:text`, `path:12:text`, `path-12-text`: how grep and rg show a line."""
-_HEADING = re.compile(r"(?:==> (?P<head>.+) <==|diff --git a/(?P<diff>.+) b/.+|(?:\+\+\+|---) [ab]/(?P<side>.+))\s*")
-_BARE_HEADING = re.compile(r"[^\s:]+")
+_SHOWN = re.compile(
+    r"(?:==> (?P<head>.+) <==|diff --git a/(?P<diff>.+) b/.+|(?:\+\+\+|---) [ab]/(?P<side>.+))\s*\Z"
+    r"|(?P<line>[^\s:][^:\n]{0,400}?)(?::|[-=]\d+[-=:])|(?P<alone>[^\s:]+)\Z"
+)
+"""A heading of `head` or a diff; `path:text`, `path:12:text`, `path-12-text` of grep; a path alone, as rg shows it."""
 _NUMBERED = re.compile(r"\d+[:-]")
 _WORDS = re.compile(r"[\s\"'`=<>|;&()]+")
 _GLOB = frozenset("*?[")
 
 
 def without_excluded(events: Sequence[Event], patterns: Sequence[str]) -> list[Event]:
-    """The events without what they show of files that one of `patterns` (globs) names."""
+    """Return the events without what they show of files that one of `patterns` (globs) names."""
     if not patterns:
         return list(events)
     hides = cache(lambda path: is_excluded(path, patterns))
@@ -48,22 +49,20 @@ def without_excluded(events: Sequence[Event], patterns: Sequence[str]) -> list[E
 
 
 def _shown_lines(text: str, hides: Callable[[str], bool]) -> Iterator[str]:
-    """The lines of an output but for those of excluded files; each run of these becomes one `EXCLUDED`."""
-    below_heading = was_hidden = False
-    under_bare = False
+    """Yield the lines of an output but for those of excluded files; each run of these becomes one `EXCLUDED`."""
+    below_heading = below_path = was_hidden = False
     for line in text.split("\n"):
-        heading, named = _HEADING.fullmatch(line), _NAMED_LINE.match(line)
-        if heading:
-            below_heading = hides(next(name for name in heading.groups() if name))
-            under_bare = False
-        elif not named and not below_heading and _BARE_HEADING.fullmatch(line) and hides(line):
-            # rg's heading: the path alone, numbered lines below it, then an empty line.
-            under_bare = True
+        shown = _SHOWN.match(line)
+        place = (shown.lastgroup or "") if shown else ""
+        named = shown is not None and hides(shown[place])
+        if place in ("head", "diff", "side"):
+            below_heading, below_path = named, False
+        elif place == "alone" and named and not below_heading:
+            below_path = True  # numbered lines follow, then an empty one
             yield line
             continue
-        elif under_bare and not _NUMBERED.match(line):
-            under_bare = False
-        is_hidden = below_heading or under_bare or (named is not None and hides(named["path"]))
+        below_path = below_path and bool(_NUMBERED.match(line))
+        is_hidden = below_heading or below_path or (place == "line" and named)
         if not is_hidden:
             yield line
         elif not was_hidden:
@@ -78,20 +77,18 @@ def _paths_of(event: Event) -> list[str]:
 
 
 def is_excluded(path: str, patterns: Sequence[str]) -> bool:
-    """Whether one of the globs names a file, or a folder that it lies in."""
-    path = path.replace("\\", "/").removeprefix("./")
+    """Return True if one of the globs names a file, or a folder that it lies in."""
+    path = path.replace("\\", "/").removeprefix("./").rstrip("/")
+    path = path if path.startswith("/") else f"/{path}"
+    last = path.rsplit("/", 1)[-1]
     for pattern in patterns:
         whole = str(expanded(pattern)) if pattern.startswith("~") else pattern
-        if fnmatchcase(path, whole) or fnmatchcase(path, f"*/{whole}") or fnmatchcase(path, f"*/{whole}/*"):
-            return True
-        if fnmatchcase(path, f"{whole}/*"):
-            return True
-        # `cd hr` or `cat -r hr` where all of `hr/*` is excluded.
-        folder = re.sub(r"/\*{1,2}$", "", whole)
-        if folder not in (whole, "") and (path.rstrip("/") == folder or path.rstrip("/").endswith(f"/{folder}")):
+        named = whole if whole.startswith("/") else f"*/{whole}"
+        folder = re.sub(r"/\*{1,2}$", "", named)  # `cd hr` where all of `hr/*` is excluded
+        if any(fnmatchcase(path, glob) for glob in (named, f"{named}/*", folder) if glob != "*"):
             return True
         # A glob of the shell that takes the file in: `cat .env*` for `.env`.
-        name, last = whole.rsplit("/", 1)[-1], path.rsplit("/", 1)[-1]
+        name = whole.rsplit("/", 1)[-1]
         if _GLOB & set(last) and last.strip("*?") and not _GLOB & set(name) and fnmatchcase(name, last):
             return True
     return False

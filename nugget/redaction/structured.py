@@ -32,13 +32,13 @@ _BEFORE, _BEHIND = 600, 700
 
 _STEMS = tuple(
     stem.encode().decode("latin-1")
-    for stem in "pass pw kennwort contrase senha clave wachtwoord parola hasło heslo lösenord пароль secret token "
-    "key credential auth hmac psk community encrypted".split()
+    for stem in "pass pw kennwort contrase senha clave wachtwoord parola hasło heslo lösenord пароль "
+    "psw mdp schlüssel chiave chave clé secret token key credential auth hmac psk community encrypted".split()
 )
 """What the name of a secret holds; each is looked for by plain search."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+|\d+")
 _PASSWORD = re.compile(
-    r"(?:passwords?|passwd|passwort|passphrase|kennwort|pwd|^(?:db|root|user|admin|my|smtp|ftp|ldap|bind|default)?pw)$"
+    r"(?:passwords?|passwd|passwort|passphrase|kennwort|pwd|psw|mdp|^(?:db|root|user|admin|my|smtp|ftp|ldap|bind|default)?pw)$"
     r"|^(?:passe|contrase.*|senha|clave|wachtwoord|psk)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$"
 )
 _KEY = re.compile(
@@ -181,7 +181,9 @@ def _given(
 _SPEAKING = re.compile(
     (
         r"(?i)(?:pass(?:word|wd|phrase|wort|code|e)?|pwd|pw|kennwort|contrase.{0,2}a|clave|senha|wachtwoord|parola|hasło"
-        r"|heslo|lösenord|пароль|secret|token|credentials?"
+        r"|heslo|lösenord|пароль|mdp|psw"
+        r"|(?:clé|clave|chiave|chave)[ ](?:de[ ]|d'|di[ ])?(?:api|licence|accès|acceso)"
+        r"|schlüssel|secret|token|credentials?"
         r"|(?:(?<=api )|(?<=access )|(?<=license )|(?<=secret )|(?<=account )|(?<=signing )|(?<=tion ))key"
         r"|community string|encrypted with)s?\b"
     )
@@ -190,7 +192,7 @@ _SPEAKING = re.compile(
 )
 _VERBS = frozenset(
     "is was are to still be now this ist war lautet auf est es en zu as with were becomes it's its "
-    "jetzt nun currently actually ahora maintenant adesso è é ã¨ ã©".split()
+    "be now: nu auf jetzt nun currently actually ahora maintenant adesso è é ã¨ ã©".split()
 )
 _TOKEN = re.compile(
     r"(?P<sign>[ \t\n]{0,4}(?:=[ ])?)(?P<open>[\"'`*(\[]{0,3}(?:[\xc2\xab\xe2\x80\x9c\x9e]{2,3}[ ]?)?)"
@@ -217,7 +219,7 @@ def _told(view: str, at: int) -> Span | None:
     close, place = True, begin.end()
     for _ in range(_TOKENS):
         token = _TOKEN.match(view, place, begin.end() + 200)
-        if not token or ("\n" in token["sign"] and last[-1] not in ":?."):
+        if not token or ("\n" in token["sign"] and last[-1] not in (":?." if last == word else ":?")):
             return None
         value = token["word"].rstrip(_CLOSING)
         value = value.rpartition(":")[2] if word.startswith("cred") and re.match(r"[\w.-]+:\w{6}", value) else value

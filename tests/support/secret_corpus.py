@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-LISTS = ("", "_wide")
-"""The list that our rules were written along, and one that was written without regard to them."""
+LISTS = ("", "_wide", "_blind")
+"""The list that our rules were written along, and two that were written without regard to them."""
 
 _HERE = Path(__file__).parent
 

@@ -24,9 +24,8 @@ from secret_corpus import expanded, lookalikes, secrets
 from nugget.config import CaptureSettings, RedactionSettings, Settings
 from nugget.errors import UsageError
 from nugget.models import Event, EventKind, Session
-from nugget.redaction import allow_list, find_secrets, is_excluded_project, redact, redact_all, redact_session
+from nugget.redaction import FAILED, allow_list, find_secrets, is_excluded_project, redact, redact_all, redact_session
 from nugget.redaction.echoes import without_repetition
-from nugget.redaction.engine import FAILED, judge
 from nugget.redaction.judging import RULES
 from nugget.redaction.paths import EXCLUDED
 from nugget.sources.claude_code import read_session
@@ -325,10 +324,6 @@ def test_a_secret_longer_than_a_rule_reads_goes_whole() -> None:
 
 @pytest.mark.proves("RED-NEVER-FAILS")
 def test_what_a_rule_fails_on_is_a_secret_and_counted() -> None:
-    token = "k3J9x2Lq8Zt5Wv1B7nM4"
-    assert [judge("settings", "x-key", value) for value in (token, "your-api-key")] == ["x-key", None]
-    assert judge("settings", "x-key", None) == FAILED  # type: ignore[arg-type]  # what no judge can read
-
     def fails(text: str) -> Iterator[tuple[int, int, str]]:
         yield 0, 1, "found"
         raise IndexError(text)
