@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extraction:
+class ExtractionReport:
     """Outcomes of an extraction by session, files changed by hand since, and the workspace it was called in."""
 
     outcomes: Sequence[ExtractedSession]
@@ -149,7 +149,7 @@ class Provenance:
 
     def extract(
         self, session: str | None, *, method: str, everything: bool, force: bool, dry_run: bool, progress: Progress
-    ) -> Extraction:
+    ) -> ExtractionReport:
         """Extract nuggets and file touches from new sessions of the workspace, from all, or from one.
 
         Raises LLMUnavailable for the generative method without a model, TranscriptError for an unknown session.
@@ -164,7 +164,7 @@ class Provenance:
         outcomes = list(extract_sessions(found, extractor, workspace=wanted, progress=progress))
         is_touched = not session or any(here.identity in one.workspaces for one in outcomes)
         tunings = note_tunings(here, extractor) if is_touched else 0
-        return Extraction(outcomes=outcomes, tunings=tunings, workspace=here)
+        return ExtractionReport(outcomes=outcomes, tunings=tunings, workspace=here)
 
     def export_lines(self, *, everything: bool) -> Iterator[str]:
         """Yield the nuggets and file touches of the workspace, or of all, as JSON lines."""

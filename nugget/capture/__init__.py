@@ -15,7 +15,7 @@ from typing import Any
 
 from nugget.capture import ledger
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import FileChange, Similar, compare
+from nugget.capture.compare import ProposedFile, Similar, compare
 from nugget.capture.identity import brain_key, remember_brain
 from nugget.capture.proposing import free_branch, known_brain, make_branch
 from nugget.config import Settings
@@ -39,7 +39,7 @@ class CaptureResult:
 
     session: str
     branch: str | None = None
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[ProposedFile, ...] = ()
     skipped: str | None = None
     dropped: tuple[str, ...] = ()
     redacted: Mapping[str, int] = field(default_factory=dict)

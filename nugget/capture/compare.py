@@ -51,7 +51,7 @@ Similar = Callable[[Unit], Sequence[tuple[Unit, float]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileChange:
+class ProposedFile:
     """One file of a proposal. `before` is None for a new file; `note` says what a reviewer should look at."""
 
     path: str
@@ -71,7 +71,7 @@ class FileChange:
 class Comparison:
     """The units to propose, and for each other unit the reason why not."""
 
-    changes: tuple[FileChange, ...]
+    changes: tuple[ProposedFile, ...]
     dropped: tuple[str, ...]
 
 
@@ -94,7 +94,7 @@ class KnownBrain:
 class _Draft:
     brain: KnownBrain
     today: date
-    changes: dict[str, FileChange] = field(default_factory=dict)
+    changes: dict[str, ProposedFile] = field(default_factory=dict)
     edits: bool = True
     dropped: list[str] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
@@ -254,7 +254,7 @@ def _place(draft: _Draft, unit: Unit, proposal: Proposal) -> None:
     notes += [f"{one.relation} {one.id}" for one in unit.related if one.relation in conflicts]
     path = unit.path or ""
     draft.paths[unit.id] = path
-    draft.changes[path] = FileChange(
+    draft.changes[path] = ProposedFile(
         path=path, unit=unit, text=knowledge.serialise(unit), reason=proposal.reason, note="; ".join(notes) or None
     )
     for relation in unit.related:
@@ -322,7 +322,7 @@ def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | Non
     merged = replace(known, evidence=unit.evidence, confidence=max(known.confidence, unit.confidence))
     said = f", which says much the same (similarity {score:.2f})" if score else ""
     note = f"adds to {known.id}{said}"
-    draft.changes[path] = FileChange(path=path, unit=merged, text=edited, reason=reason, before=before, note=note)
+    draft.changes[path] = ProposedFile(path=path, unit=merged, text=edited, reason=reason, before=before, note=note)
 
 
 def _mark_superseded(draft: _Draft, unit_id: str, by: Unit) -> None:
@@ -334,7 +334,7 @@ def _mark_superseded(draft: _Draft, unit_id: str, by: Unit) -> None:
     with suppress(KnowledgeError):  # only a person can edit it; what supersedes it says so too
         marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": draft.today})
         reason = f"superseded by {by.id}"
-        draft.changes[path] = FileChange(
+        draft.changes[path] = ProposedFile(
             path=path, unit=known, text=marked, reason=reason, before=before, note=f"marked as {reason}"
         )
 

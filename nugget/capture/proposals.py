@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nugget.capture.compare import FileChange
+from nugget.capture.compare import ProposedFile
 from nugget.models import Origin, Session, Speaker, Unit
 from nugget.models.speech import said_how
 from nugget.text import clean, counted, shorten, slugify
@@ -96,7 +96,7 @@ def session_message(
 
 
 def import_message(
-    name: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str], redacted: Mapping[str, int]
+    name: str, changes: Sequence[ProposedFile], *, branch: str, dropped: Sequence[str], redacted: Mapping[str, int]
 ) -> str:
     """Return the whole commit message of an import from a folder or file of this name."""
     files = counted(len(changes), "file")
@@ -106,7 +106,7 @@ def import_message(
 
 
 def promotion_message(
-    nugget: str, summary: str, session: str, changes: Sequence[FileChange], *, branch: str, dropped: Sequence[str]
+    nugget: str, summary: str, session: str, changes: Sequence[ProposedFile], *, branch: str, dropped: Sequence[str]
 ) -> str:
     """Return the whole commit message of a nugget of a session that is to become a unit."""
     opening = f"The nugget `{_code(nugget)}`, learned in session `{_code(session)}`, as a unit."
@@ -157,7 +157,7 @@ def _message(title: str, parts: Sequence[str], trailers: Mapping[str, str]) -> s
     return "\n\n".join([title, *filter(None, parts), ends]) + "\n"
 
 
-def _parts(changes: Sequence[FileChange], dropped: Sequence[str]) -> list[str]:
+def _parts(changes: Sequence[ProposedFile], dropped: Sequence[str]) -> list[str]:
     """Return the table of files, what to look at, the evidence, and what was left out."""
     rows = ["| file | type | domain | confidence | why |", "|---|---|---|---|---|"]
     noted: list[str] = []
@@ -179,7 +179,7 @@ def _parts(changes: Sequence[FileChange], dropped: Sequence[str]) -> list[str]:
     return parts
 
 
-def _evidence(change: FileChange) -> str:
+def _evidence(change: ProposedFile) -> str:
     evidence = change.unit.evidence
     quotes = [f"> {said_how(one.speaker, one.origin)}: `{_code(shorten(one.quote, 300))}`" for one in evidence]
     if change.unit.origin is Origin.IMPORTED:

@@ -9,7 +9,7 @@ from pathlib import Path
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.filing import forgotten
 from nugget.capture import ledger
-from nugget.capture.compare import FileChange, KnownBrain, Similar
+from nugget.capture.compare import KnownBrain, ProposedFile, Similar
 from nugget.capture.identity import brain_key
 from nugget.capture.proposals import BRANCH_PREFIX
 from nugget.infra import git
@@ -56,7 +56,7 @@ def free_branch(brain: Path, name: str) -> str:
     return free
 
 
-def make_branch(brain: Path, branch: str, changes: Sequence[FileChange], message: str, *, now: datetime) -> None:
+def make_branch(brain: Path, branch: str, changes: Sequence[ProposedFile], message: str, *, now: datetime) -> None:
     """Make the branch of a proposal, on top of the base commit."""
     files = {change.path: change.text.encode() for change in changes}
     git.create_branch(brain, branch, files=files, message=message, now=now, base=base_commit(brain))

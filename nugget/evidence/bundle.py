@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 
 from nugget.errors import NuggetError
@@ -27,7 +28,6 @@ from nugget.index.events import LogSession
 from nugget.infra.embedding import Embedder
 from nugget.models import Filter, SourceName
 from nugget.retrieval.candidates import embed_question
-from nugget.retrieval.packing import fill
 from nugget.text import ago, clean, clean_values, shorten
 
 TRUNCATED = "[… truncated]"
@@ -35,8 +35,6 @@ MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50
 """The most that options can ask for."""
 _LINE_CHARS = 400
 _SHOWN_TAIL = 12
-_TIGHT_CHARS = 400
-"""A text with less room has its head on one line."""
 
 _ABOUT, _SALIENT, _RECENT = 0.5, 0.3, 0.2
 """Weights of relevance, salience and recency; they add up to 1."""
@@ -46,7 +44,6 @@ _OFF_SUBJECT = 0.35
 """Factor on the score of a row without any word of the question's subject."""
 _LATEST = 0.95
 """Rows more recent than this are called the latest."""
-_YEAR_2000_MS = 946_684_800_000
 _ROWS_A_WORD = 2000
 _MATCHES_PER_WORD = 60
 
@@ -110,11 +107,10 @@ def evidence_bundle(
         raise NuggetError(
             f"Nothing is known of a session {session[:80]!r}.", hint="`nugget logs ingest` takes its logs in."
         )
-    found, is_whole = session_evidence(connection, known)
+    found = session_evidence(connection, known)
     matches = store.matching_ids(connection, subject_words(query), key=known.key, limit=_ROWS_A_WORD)
-    if not is_whole:
-        beyond = ([row for row in rows if row not in found][:_MATCHES_PER_WORD] for rows in matches.values())
-        found |= evidence_by_id(connection, {row for rows in beyond for row in rows}, {known.key: known.id})
+    beyond = ([row for row in rows if row not in found][:_MATCHES_PER_WORD] for rows in matches.values())
+    found |= evidence_by_id(connection, {row for rows in beyond for row in rows}, {known.key: known.id})
     return _bundle(
         found, query, options=options, matches={word: set(rows) for word, rows in matches.items()}, session=known,
         now=now,
@@ -143,7 +139,7 @@ def workspace_bundle(
     matches = {word: set(rows) for word, rows in by_word.items()}
     found: dict[int, Finding] = {}
     for one in latest:
-        found |= strongest(session_evidence(connection, one)[0].values())
+        found |= strongest(session_evidence(connection, one).values())
         for word, rows in store.matching_ids(connection, words, key=one.key, limit=_ROWS_A_WORD).items():
             matches[word].update(rows)
     vector, degraded = embed_question(query[:2000], index, embedder)
@@ -208,27 +204,27 @@ def _bundle(
 
 def bounded(options: BundleOptions) -> BundleOptions:
     """Return the options cut to what there can be."""
-    most = {
-        "max_chars": MAX_CHARS, "max_lines": MAX_LINES, "output_window": MAX_WINDOW, "max_incidents": MAX_INCIDENTS,
+    limits = {
+        "max_chars": MAX_CHARS, "max_lines": MAX_LINES, "output_window": MAX_WINDOW, "max_incidents": MAX_INCIDENTS
     }  # fmt: skip
-    return replace(options, **{name: min(max(0, getattr(options, name)), limit) for name, limit in most.items()})
+    return replace(options, **{name: min(max(0, getattr(options, name)), limit) for name, limit in limits.items()})
 
 
 def fitted(lines: Sequence[str], options: BundleOptions, *, last: Sequence[str] = ()) -> tuple[str, bool]:
     """Return the text of as many lines as there is room for, with `last` behind them, and whether any was left out."""
-    given, last = [clean(line) for line in lines], [clean(line) for line in last]
-    room = options.max_chars + 1 - sum(len(line) + 1 for line in last)
+    ends = "\n".join(map(clean, last)).split("\n") if last else []
+    room = options.max_chars - sum(len(line) + 1 for line in ends)
 
-    def fit(most: int, room: int) -> list[str]:
-        most = max(0, most - len(last))
-        return fill(given[:most], room, cost=lambda line: len(line) + 1, passes=[lambda line, now, left: line])[0]
+    def count(most: int, room: int) -> int:
+        sizes = accumulate(len(line) + 1 for line in given)
+        return min(max(0, most - len(ends)), sum(size <= room + 1 for size in sizes))
 
-    shown = fit(options.max_lines, room)
+    given = "\n".join(map(clean, lines)).split("\n")
+    shown = given[: count(options.max_lines, room)]
     is_cut = len(shown) < len(given)
     if is_cut:
-        shown = [*fit(options.max_lines - 1, room - len(TRUNCATED) - 1), TRUNCATED]
-    text = "\n".join("\n".join([*shown, *last]).split("\n")[: options.max_lines])
-    return text[: options.max_chars], is_cut
+        shown = [*given[: count(options.max_lines - 1, room - len(TRUNCATED) - 1)], TRUNCATED]
+    return "\n".join([*shown, *ends][: options.max_lines])[: options.max_chars], is_cut
 
 
 def _scored(
@@ -289,45 +285,42 @@ def _latest(found: Any, window: int) -> dict[str, list[int]]:
 
 def _active(session: LogSession, now: datetime) -> str:
     """Return when a session was last active, for people; empty if its times are not those of a clock."""
-    if session.ended_ms is None or not _YEAR_2000_MS < session.ended_ms < 1 << 42:
+    if session.ended_ms is None or not 1 << 39 < session.ended_ms < 1 << 42:
         return ""
     moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
     return f"{moment:%Y-%m-%d %H:%M} UTC, {ago(moment, now)}"
 
 
 _ORDER = {
-    "debug": "incidents evidence output notes", "resume": "incidents notes evidence output",
-    "what-changed": "evidence notes incidents", "status": "incidents notes evidence output",
-    "general": "incidents evidence notes output",
+    "debug": ("incidents", "evidence", "", "working notes"), "what-changed": ("evidence", "working notes", "incidents"),
+    "resume": ("incidents", "working notes", "evidence", ""), "status": ("incidents", "working notes", "evidence", ""),
+    "general": ("incidents", "evidence", "working notes", ""),
 }  # fmt: skip
+"""The sections by intent; the latest output stands under the empty name."""
 
 
 def _lines(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]], active: str, *, room: int) -> Iterator[str]:
     """Yield the lines of the text: its head, then the sections in the order of the intent."""
-    is_tight = room < _TIGHT_CHARS
-    head = [f"session: {bundle.session}" if bundle.session else "sessions: all of this workspace"]
-    head += [f"intent: {bundle.intent}", f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"]
-    yield from [" | ".join(head)] if is_tight else head
-    if active and not is_tight:
+    yield f"session: {bundle.session}" if bundle.session else "sessions: all of this workspace"
+    yield f"intent: {bundle.intent}"
+    yield f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"
+    if active and room > _LINE_CHARS:
         yield f"last active: {active}"
+    told = {line for one in bundle.incidents for line in (one.facts["title"], *one.facts["summary"])}
     changes = bundle.intent == "what-changed"
-    summed = {line for one in bundle.incidents for line in (one.facts["title"], *one.facts["summary"])}
-    notes = [one for one in bundle.notes if one.text not in summed and not (changes and one.kind == "note.edit")]
-    noted = {one.text for one in notes}
+    notes = [one for one in bundle.notes if one.text not in told and not (changes and one.kind == "note.edit")]
+    told |= {one.text.removeprefix("Edited ") for one in notes}
+    rest = [one for one in bundle.selected if one.category not in ("incident", "note") and one.text not in told]
     sections = {
-        "incidents": ("incidents:", [line for one in bundle.incidents for line in _incident_lines(one, bundle)]),
-        "notes": ("working notes:", [f"- {_note_line(one)}" for one in notes]),
-        "evidence": ("evidence:", [
-            f"- [{one.kind}] {shorten(one.text, _LINE_CHARS)}" for one in bundle.selected
-            if one.category not in ("incident", "note") and one.text not in summed and f"Edited {one.text}" not in noted
-        ]),
-    }  # fmt: skip
-    for section in _ORDER[bundle.intent].split():
-        if section == "output":
-            yield from output_lines({stream: lines[-_SHOWN_TAIL:] for stream, lines in latest.items()})
-        elif sections[section][1]:
-            yield sections[section][0]
-            yield from sections[section][1]
+        "incidents": [line for one in bundle.incidents for line in _incident_lines(one, bundle)],
+        "working notes": [f"- {_note_line(one)}" for one in notes],
+        "evidence": [f"- [{one.kind}] {shorten(one.text, _LINE_CHARS)}" for one in rest],
+        "": output_lines({stream: lines[-_SHOWN_TAIL:] for stream, lines in latest.items()}),
+    }
+    for section in _ORDER[bundle.intent]:
+        if sections[section]:
+            yield from [f"{section}:"] if section else []
+            yield from sections[section]
 
 
 def _incident_lines(one: Finding, bundle: EvidenceBundle) -> list[str]:

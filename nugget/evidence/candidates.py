@@ -160,15 +160,13 @@ def subject_words(query: str) -> tuple[str, ...]:
     return tuple(sorted(telling, key=len, reverse=True)[:_MAX_WORDS])
 
 
-def session_evidence(connection: sqlite3.Connection, session: LogSession) -> tuple[dict[int, Finding], bool]:
-    """Return the rows of a session that every question looks at, by id, and whether those are all there are."""
+def session_evidence(connection: sqlite3.Connection, session: LogSession) -> dict[int, Finding]:
+    """Return the rows of a session that every question looks at, by id."""
     found: dict[int, Finding] = {}
-    is_whole = True
     for table, where, limit in _VIEW:
         rows = store.rows_in(connection, table, *store.id_range(session.key), where=where, limit=limit, newest=True)
-        is_whole = is_whole and len(rows) < limit
         found |= _made(connection, table, rows, {session.key: session.id})
-    return found, is_whole
+    return found
 
 
 def evidence_by_id(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from nugget.extraction.fixes import bare_command, signature_of
+from nugget.sources.condense import plain
 from nugget.sources.shell_logs import looks_failed
 from nugget.text import shorten
 
@@ -27,6 +27,25 @@ _READERS = frozenset(
     "git-diff git-grep git-blame git-status gh-run gh-pr gh-issue gh-api docker-logs kubectl-logs journalctl".split()
 )
 """Programs whose output shows what others wrote, so that an `error:` in it is not their failure."""
+_SIGNS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r".*\b(?:unknown|unrecognized|invalid|no such|unsupported) (?:flag|option|argument|command|subcommand|key)\b",
+        r"(?:\S+_test\.\w+:\d+: |E   +\w)",
+        r".*\b(?:panic|fatal|segmentation fault)\b",
+        r".*\((?:gosec|errcheck|staticcheck|revive|nilerr|govet|gocritic|typecheck|unused)\)",
+        r".*\berror(?:\s+TS\d+|\[\w+\])?:",
+        r"(?:E\s+)?[\w.]*(?:Error|Exception|Warning)\b",
+        r".*\b(?:undefined|undeclared|not found|cannot|can't|could not|denied|refused|timed out|mismatch|conflict"
+        r"|failed)\b",
+    )
+)
+"""Forms of the line that says why something failed, the most telling first."""
+_NOISE = re.compile(
+    r"^\s*(?:--- FAIL|FAIL\b|=== |ok\s|PASS|exit status|\d+ (?:failed|passed)|npm ERR!? code|error: script|traceback)"
+    r"|task failed|could not apply|\bCONFLICT\b|automatic merge failed|merge conflict",
+    re.IGNORECASE,
+)
 _STRONG = re.compile(
     r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
     r"|✗|✘|×|CONFLICT \(|Automatic merge failed"
@@ -35,7 +54,15 @@ _STRONG = re.compile(
 )
 _LISTING = re.compile(r"\s*\d*\s*[│|]|\s*\d+ [│|]")
 """A line of code or of a difference that a tool shows around what it complains of."""
-_COUNT = re.compile(r"\b[1-9]\d* ")
+_CD = re.compile(
+    r"^(?:\s*(?:cd|export|source|set|timeout)\s+[^&;|]+(?:&&|;)\s*"
+    r"|\s*[A-Z_][A-Z0-9_]*=(?:\$\([^()]*\)|\"[^\"]*\"|'[^']*'|[^\s;&|()\"'])*(?:\s*(?:&&|;)\s*|\s+))+"
+)
+_PLUMBING = re.compile(
+    r"\s*(?:2>&1|\|\s*(?:head|tail|grep|sed|awk|tee|jq|wc|cat)\b.*$|>\s*/dev/null|<<.*$|\|\|\s*true\s*$"
+    r"|\s--?(?:body|message|m|description|title)[ =]\s*[\"'].*$)",
+    re.DOTALL,
+)
 
 
 def _programs_of(command: str) -> list[str]:
@@ -52,17 +79,22 @@ def _programs_of(command: str) -> list[str]:
     return found
 
 
-def error_lines(lines: Sequence[str]) -> list[str]:
+def error_lines(output: Sequence[str]) -> list[str]:
     """Return the lines of an output that say what went wrong, the clearest first."""
-    lines = [line for line in lines if not _LISTING.match(line)]
-    if not lines:
-        return []
-    signs = list(signature_of("\n".join(lines), limit=4))
-    strong = [line.strip() for line in lines if _STRONG.match(line.strip())]
+    lines = [line.strip() for line in plain("\n".join(output)).splitlines() if not _LISTING.match(line)]
+    telling = [line for line in lines if 8 <= len(line) <= 400 and not _NOISE.search(line)]
+    signs = next(filter(None, ([line for line in telling if sign.match(line)] for sign in _SIGNS)), [])
+    strong = [line for line in lines if _STRONG.match(line)]
     if not signs and not strong:
-        strong = [line.strip() for line in lines if looks_failed(line)]
-    last = [line.strip() for line in lines[-2:] if line.strip()]
-    return [shorten(line, 300) for line in dict.fromkeys([*signs, *strong[:MAX_LINES], *last])][:MAX_LINES]
+        strong = [line for line in lines if looks_failed(line)]
+    last = [line for line in lines[-2:] if line]
+    return [shorten(line, 300) for line in dict.fromkeys([*signs[:4], *strong[:MAX_LINES], *last])][:MAX_LINES]
+
+
+def bare_command(text: str) -> str:
+    """Return a command without `cd …`, variables, redirections and filters, on one line; whole if nothing is left."""
+    bare = " ".join(_PLUMBING.sub("", _CD.sub("", text.strip())).split())
+    return bare or text
 
 
 def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:
@@ -70,7 +102,9 @@ def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:
     if not _may_mask(command) or _is_reading(command):
         return False
     failing = (line for line in lines if _STRONG.match(line.strip()))
-    return any(not re.search(r"\b0 (?:failed|failing|errors?)\b", line) or _COUNT.search(line) for line in failing)
+    return any(
+        not re.search(r"\b0 (?:failed|failing|errors?)\b", line) or re.search(r"\b[1-9]\d* ", line) for line in failing
+    )
 
 
 def _may_mask(command: str) -> bool:
@@ -150,22 +184,18 @@ class OpenIncident:
             named = self.target[0] if self.target[0] != self.tool else next(iter(self.lines), self.target[0])
             named = named.removeprefix(f"{self.tool}").lstrip(": ") or named
             return f"{self.tool or 'tool'} failed: {shorten(named, 120)}"
-        return f"`{shorten(bare_command(self.command) or self.command, 160)}` failed{code}"
+        return f"`{shorten(bare_command(self.command), 160)}` failed{code}"
 
     @property
     def summary(self) -> list[str]:
         """Lines on what was printed, edited, tried and done."""
-        title = self.title  # of a tool's failure it holds the first line already
-        lines = [line for line in self.lines if self.command or line not in title]
-        lines = lines[:MAX_LINES]
+        lines = [line for line in self.lines if self.command or line not in self.title][:MAX_LINES]
         lines += [f"then: {text}" for text in self.chained[:3]]
         if self.failures > 1:
             lines.append(f"failed {self.failures} times")
         if self.edits:
             lines.append(f"edited since: {', '.join(self.edits[:_MAX_EDITS])}")
-        if self.fixed_by is not None:
-            lines.append(f"fixed by: {shorten(self.fixed_by, 200)}")
-        return lines
+        return lines if self.fixed_by is None else [*lines, f"fixed by: {shorten(self.fixed_by, 200)}"]
 
 
 @dataclass(slots=True)
@@ -207,7 +237,7 @@ def _note_command(row: Sequence[Any], timeline: _Timeline, lines_of: Callable[[i
     if ok and not _is_masked_failure(command, lines):
         for one in _tried_before(command, ts_ms, timeline):
             if not one.lines or one.lines[0] not in (line.strip() for line in lines):
-                _close(one, bare_command(command) or command, ts_ms, timeline)
+                _close(one, bare_command(command), ts_ms, timeline)
         return
     programs = _programs_of(command)
     if code == 1 and not errors and programs and programs[-1] in _SEARCHES:
@@ -295,11 +325,10 @@ def _close(one: OpenIncident, by: str, ts_ms: int, timeline: _Timeline) -> None:
 def _add_failure(one: OpenIncident, row: Sequence[Any], step: int, lines: Sequence[str]) -> None:
     one.failures += 1
     one.last_event, one.ts_ms, one.step = row[0], row[1], step
-    fresh = [line for line in lines if line not in one.lines]
-    one.lines = [*fresh[:MAX_LINES], *one.lines][: 2 * MAX_LINES]
+    one.lines = list(dict.fromkeys([*(line for line in lines if line not in one.lines), *one.lines]))[: 2 * MAX_LINES]
+    one.reasons.pop(f"failed {one.failures - 1} times", None)
     if one.failures > 1:
         one.reasons[f"failed {one.failures} times"] = None
-        one.reasons.pop(f"failed {one.failures - 1} times", None)
 
 
 def _tried_before(command: str, ts_ms: int, timeline: _Timeline) -> list[OpenIncident]:
@@ -322,7 +351,12 @@ def _tried_before(command: str, ts_ms: int, timeline: _Timeline) -> list[OpenInc
 @lru_cache(maxsize=4096)
 def _target_of(command: str) -> _Target:
     """Return the target of a command."""
-    arguments = _arguments(bare_command(command) or command)
+    words = bare_command(command)[:2000].lower().split()
+    while words and words[0] in _STARTERS:
+        words = words[1:]
+    if words and words[0].startswith(("/", "./", "~")):
+        words[0] = words[0].rsplit("/", 1)[-1]
+    arguments = [word.strip("\"'") for word in words if not word.startswith("-") and word not in _JOINS]
     return " ".join(arguments[:2]), frozenset(arguments[2:]) - _EVERYTHING
 
 
@@ -330,15 +364,6 @@ def _target_of(command: str) -> _Target:
 def words_of(text: str) -> frozenset[str]:
     """Return the words, flags and paths of a command."""
     return frozenset(_WORD.findall(bare_command(text)[:2000].lower()))
-
-
-def _arguments(command: str) -> list[str]:
-    words = command[:2000].lower().split()
-    while words and words[0] in _STARTERS:
-        words = words[1:]
-    if words and words[0].startswith(("/", "./", "~")):
-        words[0] = words[0].rsplit("/", 1)[-1]
-    return [word.strip("\"'") for word in words if not word.startswith("-") and word not in _JOINS]
 
 
 def _tool_target(tool: str | None, text: str) -> str:

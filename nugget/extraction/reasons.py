@@ -54,12 +54,20 @@ _NO_AIM = phrases.any_of(
     r"|investigate|figure|help|run|retry|try|commit|push|rebase|merge|hold|wait|stop|yes|no|as)\b"
 )
 """How a sentence begins that says what to look at or to do now, not what a change is for."""
+_OF_WORK = phrases.any_of(r"\b(?:i|we|our|let'?s)\b|^(?:fixed|added|removed|updated|changed|consider)\b")
+"""A title that tells of the work warns of nothing."""
 _WISHING = phrases.any_of(
     r"^(?:(?:and|so|also|then|now|but|instead|ok(?:ay)?|i think|maybe|perhaps)[, ]+)*(?:let'?s |please "
     r"|(?:we|you|i)(?:'d| would)? (?:do |really )?(?:should|need to|want to|have to|like to"
     r"|like you to|must)(?: also| just)? )"
 )
 """How a sentence begins that says what is wanted by more than the verb."""
+_PROBLEM = phrases.any_of(
+    r"\b(?:bugs?|errors?|issues?|problems?|broken|fail(?:s|ed|ing|ure)?|wrong|crash\w*|delay|slow)\b"
+)
+_NOTICED = phrases.any_of(
+    r"^(?:i think|i(?:'ve| have)? notic\w+|i (?:just )?(?:see|saw|had|found)|it (?:seems|looks like))(?: that)? "
+)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _PRINTED = re.compile(r"\S+:\d+(?::\d+)?:")
 """How a line of a compiler or linter begins that was pasted."""
@@ -99,8 +107,8 @@ class _Reading:
         self.exchanges = exchanges(self.session)
         aim: tuple[str, Event | None] = ("", None)
         for number, exchange in enumerate(self.exchanges):
-            if exchange.prompt and is_request(exchange.prompt):
-                aim = aim_of(exchange.prompt), exchange.events[0]
+            if exchange.prompt and is_request(exchange.prompt) and (wanted := aim_of(exchange.prompt)):
+                aim = wanted, exchange.events[0]
             self.aims.append(aim)
             touched: dict[str, None] = {}
             for event in exchange.events:
@@ -198,7 +206,8 @@ def aim_of(text: str) -> str:
         bare = _WISHING.sub("", sentence)
         if is_wish(sentence) and not _NO_AIM.match(bare) and not sentence.endswith("?"):
             return titles.capitalised(one_line(bare + prose[prose.index(sentence) + len(sentence) :]))
-    return ""
+    reported = (one for one in _SENTENCE_END.split(prose) if _PROBLEM.search(one) and not one.endswith("?"))
+    return titles.capitalised(one_line(_NOTICED.sub("", next(reported, ""))))
 
 
 def _slim(event: Event) -> Event:
@@ -335,7 +344,9 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
         if kind is None or counts[kind] == PER_TYPE:
             continue
         path, symbol = read.scope_of(draft)
-        if path is None and sentence.channel is not Channel.USER:
+        is_chosen = draft.anchor.features["option chosen"] or draft.anchor.features["offer accepted"]
+        is_general = sentence.channel is Channel.USER and (kind is not NuggetType.DECISION or is_chosen)
+        if path is None and not is_general:
             continue
         counts[kind] += 1
         moment = sentence.event.timestamp or read.session.started or read.now
@@ -356,12 +367,15 @@ def _kind(draft: Draft) -> NuggetType | None:
         return NuggetType.REJECTION
     if draft.kind is KnowledgeType.BELIEF:
         return NuggetType.CONSTRAINT if is_user else None
+    if _NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
+        return None
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
     if draft.kind is KnowledgeType.DECISION:
         is_meant = is_user or (is_adopted(draft) and not _NEXT_STEP.match(draft.title))
         return NuggetType.DECISION if is_meant else None
-    if not is_user and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):
+    is_task = _OF_WORK.search(draft.title) or draft.title.split(" ", 1)[0].lower() in titles.IMPERATIVES
+    if not is_user and not is_task and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):
         return NuggetType.CAVEAT
     return None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nugget.brain import is_brain
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import FileChange, Similar, compare
+from nugget.capture.compare import ProposedFile, Similar, compare
 from nugget.capture.identity import brain_key
 from nugget.capture.proposing import free_branch, known_brain, make_branch
 from nugget.capture.publish import Published, publish
@@ -70,7 +70,7 @@ class ImportResult:
 
     files: int
     branch: str | None = None
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[ProposedFile, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     dropped: tuple[str, ...] = ()
     known: int = 0

@@ -62,11 +62,12 @@ class _Candidate:
         return self.signals.text is not None or self.signals.meaning is not None
 
     @property
-    def rank(self) -> tuple[bool, float, float]:
-        """Sort key: what matches place and words first, then by score, then the newest."""
+    def rank(self) -> tuple[bool, bool, float, float]:
+        """Sort key: what matches place and words first, then what is about the very file, by score, then the newest."""
         matches_both = self.matches_text and self.signals.match is not ScopeMatch.ELSEWHERE
         score = relevance(replace(self.signals, is_stale=self.stale is not None))
-        return not matches_both, -score, -(self.learned.timestamp() if self.learned else 0.0)
+        is_exact = self.signals.match is ScopeMatch.EXACT
+        return not matches_both, not is_exact, -score, -(self.learned.timestamp() if self.learned else 0.0)
 
 
 def why(

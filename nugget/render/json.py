@@ -128,7 +128,7 @@ def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = 
     """Return an answer about code in openqed's shape (`ContextResponse`), without keys that say nothing.
 
     Every nugget has its `speaker` and whether it is `reviewed`; a unit of the brain has its `ref` and its own type.
-    `explain` adds scores. `strict` leaves out whatever openqed does not have; a unit then has the type it is ranked as.
+    `explain` adds scores. With `strict` a unit has no `ref`, and the type it is ranked as: openqed has no units.
     """
     asked = fields(bundle.query, "path", "symbol", "text", "depth")
     value: dict[str, Any] = {
@@ -161,10 +161,8 @@ def nugget_json(hit: NuggetHit, *, strict: bool = False) -> dict[str, Any]:
             del value[name]
     if hit.stale_reason:
         value |= {"stale": True, "staleReason": str(hit.stale_reason)}
-    if not strict:
-        value |= {"speaker": speaker_of_hit(hit), "reviewed": hit.unit is not None}
-        value |= {"ref": hit.unit.ref} if hit.unit else {}
-    return value
+    value |= {"speaker": speaker_of_hit(hit), "reviewed": hit.unit is not None}
+    return value | ({"ref": hit.unit.ref} if hit.unit and not strict else {})
 
 
 def file_history_json(path: str, touching: Sequence[IndexedSession], *, shown: int) -> dict[str, Any]:
@@ -179,7 +177,18 @@ def file_history_json(path: str, touching: Sequence[IndexedSession], *, shown: i
 
 def decisions_json(bundle: NuggetBundle) -> dict[str, Any]:
     """Return decisions, rejections and constraints in openqed's shape."""
-    keys = ("type", "summary", "detail", "scope", "confidence", "alternatives", "stale", "staleReason")
+    keys = (
+        "type",
+        "summary",
+        "detail",
+        "scope",
+        "confidence",
+        "alternatives",
+        "stale",
+        "staleReason",
+        "speaker",
+        "reviewed",
+    )
     shown = []
     for hit in bundle.hits:
         value = nugget_json(hit, strict=True)

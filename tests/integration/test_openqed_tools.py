@@ -85,6 +85,7 @@ def test_the_three_tools_answer_in_openqeds_shapes(shop: Shop) -> None:
         assert list(found) == ["query", "budget", "nuggets", "moreContextHint"]
         (nugget_,) = found["nuggets"]
         assert nugget_["sourcePrompt"] == "let people log in" and nugget_["scope"] == "src/auth.ts"
+        assert (nugget_["speaker"], nugget_["reviewed"]) == ("agent", False)
         found = await call(client, "openqed_context", query="cookies")
         assert [one["summary"] for one in found["nuggets"]] == ["chose JWT over session cookies"]
         history = await call(client, "openqed_file_history", path="src/auth.ts")
@@ -96,6 +97,7 @@ def test_the_three_tools_answer_in_openqeds_shapes(shop: Shop) -> None:
         decisions = await call(client, "openqed_decisions")
         assert decisions["scope"] == "workspace" and (decisions["total"], decisions["shown"]) == (2, 2)
         assert {one["type"] for one in decisions["decisions"]} == {"decision", "constraint"}
+        assert {one["speaker"] for one in decisions["decisions"]} == {"agent"}
         chosen = next(one for one in decisions["decisions"] if one["type"] == "decision")
         assert chosen["id"] == "00000001-1" and chosen["alternatives"] == ["session cookies", "OAuth tokens"]
         scoped = await call(client, "openqed_decisions", path="src/cache.ts")

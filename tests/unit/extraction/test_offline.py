@@ -16,7 +16,6 @@ from paths import REPOSITORY
 from nugget.config import Settings, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError, UsageError
 from nugget.extraction import extract as run_extraction
-from nugget.extraction.fixes import signature_of
 from nugget.extraction.offline import MAX_UNITS, extract_offline
 from nugget.extraction.phrases import end_of
 from nugget.extraction.proposals import Proposal
@@ -243,19 +242,6 @@ def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives() -> None:
 )  # fmt: skip
 def test_what_was_reverted_or_pasted_and_refused_gives_no_unit(talk: list[Event]) -> None:
     assert extract(talk) == []
-
-
-@pytest.mark.parametrize(
-    ("output", "first"),
-    [
-        ("x\nerror TS2322: Type 'a' is not assignable", "error TS2322: Type 'a' is not assignable"),
-        ("--- FAIL: TestX\n    x_test.go:12: want 1, got 2\nFAIL", "x_test.go:12: want 1, got 2"),
-        ("\x1b[31mfatal: not a git repository\x1b[0m", "fatal: not a git repository"),
-        ("all fine", None),
-    ],
-)
-def test_the_telling_line_of_a_failure_is_found(output: str, first: str | None) -> None:
-    assert next(iter(signature_of(output)), None) == first
 
 
 @pytest.mark.parametrize(
