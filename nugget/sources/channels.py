@@ -85,12 +85,10 @@ def read_channel(path: Path, *, taken: int) -> tuple[list[Message], int]:
     with path.open("rb") as file:
         file.seek(taken)
         for length, line in read_lines(file):
-            entry = parse_record(line or b"") or {}
-            text = first_text({key: one for key, one in entry.items() if one}, ("text", "message", "content", "body"))
+            entry = {key: one for key, one in (parse_record(line or b"") or {}).items() if one}
+            text = first_text(entry, ("text", "message", "content", "body"))
             if text.strip():
-                sender = next(
-                    (one for key in ("from", "sender", "agent") if (one := text_of(entry.get(key)))), "unknown"
-                )
+                sender = first_text(entry, ("from", "sender", "agent")) or "unknown"
                 stamp = next((entry[key] for key in ("timestamp", "at", "ts", "created_at") if key in entry), None)
                 messages.append(_message(sender, text, entry.get("to"), entry.get("summary"), stamp))
             elif line and not line.endswith(b"\n"):

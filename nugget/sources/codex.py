@@ -104,24 +104,17 @@ def _records(path: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def _read_record(record: Mapping[str, Any], builder: EventBuilder) -> None:
-    kind, payload = record.get("type"), record.get("payload")
-    if not isinstance(payload, Mapping):
-        builder.skipped += 1
-    elif kind == "response_item":
+    kind, payload = record.get("type"), mapping_of(record.get("payload"))
+    builder.skipped += not isinstance(record.get("payload"), Mapping)
+    if kind == "response_item":
         _read_response(payload, builder)
     elif kind in ("session_meta", "turn_context"):
-        _read_meta(payload, builder)
+        builder.work_in(payload.get("cwd"))
+        if builder.records == 1:
+            builder.session = text_of(payload.get("id")) or builder.session
+        builder.branch = builder.branch or text_of(mapping_of(payload.get("git")).get("branch")) or None
     elif kind == "compacted" and (text := text_of(payload.get("message"))):
         builder.add(EventKind.SUMMARY, text)
-
-
-def _read_meta(payload: Mapping[str, Any], builder: EventBuilder) -> None:
-    if cwd := text_of(payload.get("cwd")):
-        builder.folders.setdefault(cwd)
-    if builder.records == 1 and (name := text_of(payload.get("id"))):
-        builder.session = name
-    if isinstance(git := payload.get("git"), Mapping):
-        builder.branch = builder.branch or text_of(git.get("branch")) or None
 
 
 def _read_response(payload: Mapping[str, Any], builder: EventBuilder) -> None:
@@ -141,10 +134,9 @@ def _read_response(payload: Mapping[str, Any], builder: EventBuilder) -> None:
 def _call(name: str, given: Mapping[str, Any]) -> Call:
     call = read_call(name, given)
     # Earlier clients applied patches with a command: `apply_patch <<'EOF' ...`.
-    if call.command and "*** Begin Patch" in call.command and "apply_patch" in call.command:
-        patched = read_call("apply_patch", {"input": call.command.partition("*** Begin Patch")[2]})
-        return patched if patched.changes else call
-    return call
+    before, begun, patch = (call.command or "").partition("*** Begin Patch")
+    patched = read_call("apply_patch", {"input": patch}) if begun and "apply_patch" in before else call
+    return patched if patched.changes else call
 
 
 def _read_message(payload: Mapping[str, Any], builder: EventBuilder) -> None:
@@ -163,15 +155,12 @@ def _read_message(payload: Mapping[str, Any], builder: EventBuilder) -> None:
 
 
 def _read_output(payload: Mapping[str, Any], call_id: str, builder: EventBuilder) -> None:
-    output = payload.get("output")
-    ok: bool | None = None
+    output, ok = payload.get("output"), None
     if isinstance(output, Mapping):
         ok = output.get("success") if isinstance(output.get("success"), bool) else None
         output = output.get("content")
     text, code = _unwrapped(joined_text(output))
-    if code is not None:
-        ok = code == 0
-    elif ok is None and not _RUNNING.search(text[:_HEAD_CHARS]):
+    if ok is None and not _RUNNING.search(text[:_HEAD_CHARS]):
         ok = not text.startswith(("execution error", "apply_patch verification failed", "failed to", "aborted"))
     builder.result(call_id, _printed(text), ok=ok, exit_code=code)
 

@@ -7,7 +7,7 @@ memory never feeds on itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -33,12 +33,11 @@ _CUT = "[…]"
 class Exchange:
     """One prompt with everything up to the next.
 
-    `prompt` is empty for what came before the first prompt and if all of it was pasted; `reply` joins what the main
-    agent said; `events` are all events in order; `started` is the first known time.
+    `prompt` is empty for what came before the first prompt and if all of it was pasted; `started` is the first known
+    time.
     """
 
     prompt: str
-    reply: str
     events: tuple[Event, ...]
     started: datetime | None = None
 
@@ -50,7 +49,14 @@ def exchanges(session: Session) -> list[Exchange]:
         if event.kind is EventKind.PROMPT or not groups:
             groups.append([])
         groups[-1].append(event)
-    return [_exchange(group) for group in groups]
+    return [
+        Exchange(
+            prompt=own[0].text if own[0].kind is EventKind.PROMPT and own[0].speaker is not Speaker.QUOTED else "",
+            events=tuple(own),
+            started=next((event.timestamp for event in own if event.timestamp), None),
+        )
+        for own in groups
+    ]
 
 
 def without_recalled(events: Iterable[Event]) -> list[Event]:
@@ -75,8 +81,8 @@ def is_recall(event: Event) -> bool:
 def condense(session: Session, max_chars: int) -> str:
     """Return the session as text of at most `max_chars` characters.
 
-    Command output and edits are shortened first; if what was said is still too long, whole exchanges are left out
-    from the middle, since the task stands at the start and the outcome at the end.
+    Command output and edits are shortened first; if what was said is still too long, the middle is left out, since the
+    task stands at the start and the outcome at the end.
     """
     parts = exchanges(session)
     texts: list[str] = []
@@ -84,7 +90,7 @@ def condense(session: Session, max_chars: int) -> str:
         texts = [text for part in parts if (text := _exchange_text(part, output_chars))]
         if sum(map(len, texts)) + 2 * len(texts) <= max_chars:
             return "\n\n".join(texts)
-    return _fit(texts, max_chars)
+    return clip("\n\n".join(texts), max_chars)
 
 
 def windows(session: Session, *, max_chars: int, output_chars: int = _OUTPUT_CHARS[0]) -> list[str]:
@@ -157,16 +163,6 @@ def clip(text: str, max_chars: int) -> str:
     return f"{head}\n{_CUT}\n{text[line + 1 if line > 0 else start :]}"
 
 
-def _exchange(group: Sequence[Event]) -> Exchange:
-    replies = [event.text for event in group if event.kind is EventKind.REPLY and not event.agent_id]
-    return Exchange(
-        prompt=group[0].text if group[0].kind is EventKind.PROMPT and group[0].speaker is not Speaker.QUOTED else "",
-        reply="\n\n".join(replies),
-        events=tuple(group),
-        started=next((event.timestamp for event in group if event.timestamp), None),
-    )
-
-
 def _edit_text(event: Event, max_chars: int) -> str:
     verb = "EDIT REFUSED" if event.ok is False else "EDIT"
     if not max_chars or event.ok is False:
@@ -175,27 +171,6 @@ def _edit_text(event: Event, max_chars: int) -> str:
     removed = [f"- {line}" for line in clip(event.before or "", share).splitlines()] if event.tool != "Write" else []
     added = [f"+ {line}" for line in clip(event.after or "", share).splitlines()]
     return "\n".join([f"{verb} {event.path}", *removed, *added])
-
-
-def _fit(texts: list[str], max_chars: int) -> str:
-    """Return exchanges from both ends inwards while they fit; the first and the last are cut if they alone do not."""
-    if not texts or max_chars <= len(_CUT):
-        return ""
-    room = max_chars - len(_CUT) - 4
-    head, tail = [_head(texts[0], max(1, room // 2))], []
-    room -= len(head[0])
-    if len(texts) > 1 and room > 2:
-        tail = [clip(texts[-1], room)]
-        room -= len(tail[0])
-    middle = texts[1:-1]
-    while middle:
-        is_from_end = len(tail) <= len(head)
-        text = middle.pop(-1 if is_from_end else 0)
-        if len(text) + 2 > room:
-            break
-        (tail if is_from_end else head).append(text)
-        room -= len(text) + 2
-    return "\n\n".join([*head, _CUT, *reversed(tail)])[:max_chars]
 
 
 def _head(text: str, max_chars: int) -> str:

@@ -20,6 +20,7 @@ from nugget.errors import TranscriptError
 from nugget.models import Session, SessionFile
 from nugget.sources import (
     AgentFolders,
+    blocks_of,
     columns_of,
     joined_text,
     mapping_of,
@@ -36,7 +37,7 @@ from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileCh
 
 AGENT = "cursor"
 
-_COMPOSER, _BUBBLE = "composerData:", "bubbleId:"
+_COMPOSER = "composerData:"
 _QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
 _WOVEN_IN = re.compile(
     r"<(?P<tag>user_info|attached_files|open_and_recently_viewed_files|additional_data|system_reminder|rules|timestamp|"
@@ -44,10 +45,9 @@ _WOVEN_IN = re.compile(
     r".*?(?:</(?P=tag)>|\Z)",
     re.DOTALL,
 )
-_HIDDEN = re.compile(r"\s*\[REDACTED\]\s*\Z")
-"""What stands for the agent's thoughts."""
+_HIDDEN = "[REDACTED]"
+"""What stands for the agent's thoughts, at the end of a reply."""
 _PROJECT = re.compile(r"/projects/([^/\s\"]+)/")
-_STATUS = {"completed": True, "error": False, "cancelled": False, "rejected": False}
 
 
 def find(folders: AgentFolders) -> Iterator[SessionFile]:
@@ -58,10 +58,8 @@ def find(folders: AgentFolders) -> Iterator[SessionFile]:
             known.add(found.id)
             yield found
     for database in (user / "globalStorage/state.vscdb", *sorted(user.glob("workspaceStorage/*/state.vscdb"))):
-        try:
+        with suppress(TranscriptError):
             yield from (found for found in stored(database) if found.id not in known)
-        except TranscriptError:
-            continue
 
 
 def recognises(record: Mapping[str, Any]) -> bool:
@@ -82,8 +80,7 @@ def stored(database: Path) -> list[SessionFile]:
             about = parse_record(value or "") or {}
             if about.get("fullConversationHeadersOnly") or about.get("conversation"):
                 moment = parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt"))
-                stamp = moment.timestamp() if moment else database.stat().st_mtime
-                name = key.removeprefix(_COMPOSER)
+                stamp, name = moment.timestamp() if moment else database.stat().st_mtime, key.removeprefix(_COMPOSER)
                 found.append(
                     SessionFile(path=database, agent=AGENT, id=name, mtime=stamp, size=len(value), is_shared=True)
                 )
@@ -94,9 +91,12 @@ def read(path: Path) -> Session:
     """Read an agent transcript. Raises TranscriptError when it cannot be read."""
     builder = EventBuilder(agent=AGENT, session=path.stem)
     for record in records_of(path):
-        _read_line(record, builder)
-    if folder := _folder_by_slug(path, builder):
-        builder.folders.setdefault(folder)
+        builder.begin(moment=(record or {}).get("timestamp"))
+        if record is not None and recognises(record):
+            _read_line(record, builder)
+        else:
+            builder.skipped += 1
+    builder.work_in(_folder_by_slug(path, builder))
     return builder.build(path)
 
 
@@ -104,41 +104,35 @@ def read_stored(database: Path, name: str) -> Session:
     """Read one session of a database. Raises TranscriptError if it is not there or cannot be read."""
     builder = EventBuilder(agent=AGENT, session=name)
     with open_database(database) as connection:
-        about = _value(connection, f"{_COMPOSER}{name}")
+        about = parse_record(_value(connection, f"{_COMPOSER}{name}") or "")
         if about is None:
             raise TranscriptError(f"{database} holds no session {name}.")
         bubbles = objects_in(about.get("conversation"))
         for header in objects_in(about.get("fullConversationHeadersOnly")):
-            if bubble := _value(connection, f"{_BUBBLE}{name}:{header.get('bubbleId')}"):
+            if bubble := parse_record(_value(connection, f"bubbleId:{name}:{header.get('bubbleId')}") or ""):
                 bubbles.append({"bubbleId": header.get("bubbleId"), **bubble})
         for bubble in bubbles:
             builder.begin(moment=bubble.get("createdAt") or about.get("createdAt"), uuid=bubble.get("bubbleId"))
             _read_bubble(bubble, builder, connection)
     builder.title = text_of(about.get("name")) or None
-    if not builder.folders and (folder := _folder_of_workspace(database, name)):
-        builder.folders.setdefault(folder)
+    if not builder.folders:
+        builder.work_in(_folder_of_workspace(database, name))
     return builder.build(f"{database}#{name}")
 
 
-def _read_line(record: dict[str, Any] | None, builder: EventBuilder) -> None:
-    builder.begin(moment=None if record is None else record.get("timestamp"))
-    if record is None or not recognises(record):
-        builder.skipped += 1
-        return
-    content = record["message"].get("content")
-    for block in objects_in(content) if isinstance(content, list) else [{"type": "text", "text": content}]:
-        kind, text = block.get("type"), text_of(block.get("text"))
+def _read_line(record: Mapping[str, Any], builder: EventBuilder) -> None:
+    for block in blocks_of(record):
+        kind, text, given = block.get("type"), text_of(block.get("text")), block.get("input")
         if kind == "text" and record["role"] == "user":
             _read_prompt(text, builder)
         elif kind == "text":
-            builder.reply(_HIDDEN.sub("", text))
+            builder.reply(text.rstrip().removesuffix(_HIDDEN))
         elif kind == "tool_use":
-            given = block.get("input")
             parsed = read_call(text_of(block.get("name")), given if isinstance(given, Mapping) else {"input": given})
             builder.call(parsed, text_of(block.get("id")))
         elif kind == "tool_result":
-            failed = bool(block.get("is_error"))
-            builder.result(text_of(block.get("tool_use_id")), joined_text(block.get("content")), ok=not failed)
+            printed = joined_text(block.get("content"))
+            builder.result(text_of(block.get("tool_use_id")), printed, ok=not block.get("is_error"))
 
 
 def _read_prompt(text: str, builder: EventBuilder) -> None:
@@ -147,19 +141,16 @@ def _read_prompt(text: str, builder: EventBuilder) -> None:
 
 
 def _read_bubble(bubble: Mapping[str, Any], builder: EventBuilder, connection: sqlite3.Connection) -> None:
-    uris = bubble.get("workspaceUris")
+    uris, text = bubble.get("workspaceUris"), text_of(bubble.get("text"))
     for uri in uris if isinstance(uris, list) else []:
-        if folder := _path_of(text_of(uri)):
-            builder.folders.setdefault(folder)
+        builder.work_in(_path_of(text_of(uri)))
     if bubble.get("type") in (1, "user"):
-        _read_prompt(text_of(bubble.get("text")), builder)
+        _read_prompt(text, builder)
         return
-    builder.reply(_HIDDEN.sub("", text_of(bubble.get("text"))))
-    if isinstance(call := bubble.get("toolFormerData"), Mapping) and call.get("name"):
-        _read_tool(call, builder, connection)
-
-
-def _read_tool(call: Mapping[str, Any], builder: EventBuilder, connection: sqlite3.Connection) -> None:
+    builder.reply(text.rstrip().removesuffix(_HIDDEN))
+    call = mapping_of(bubble.get("toolFormerData"))
+    if not call.get("name"):
+        return
     given = {**arguments(call.get("params")), **arguments(call.get("rawArgs"))}
     printed, result = text_of(call.get("result")), arguments(call.get("result"))
     parsed = read_call(text_of(call.get("name")), given)
@@ -167,16 +158,15 @@ def _read_tool(call: Mapping[str, Any], builder: EventBuilder, connection: sqlit
         parsed = Call(tool=EDIT, changes=changes)
     call_id = text_of(call.get("toolCallId")) or builder.uuid
     builder.call(parsed, call_id)
-    ok = _STATUS.get(text_of(call.get("status")))
+    ok = {"completed": True, "error": False, "cancelled": False, "rejected": False}.get(text_of(call.get("status")))
     if call.get("userDecision") == "rejected" or call.get("error"):
         ok = False
-    if not printed and ok is None:
-        return
-    code = next((result[key] for key in ("exitCode", "exitCodeV2") if isinstance(result.get(key), int)), None)
-    if parsed.tool == SHELL:
-        printed = text_of(result.get("output")) or text_of(result.get("contents")) or printed
-        ok = code == 0 if code is not None else ok
-    builder.result(call_id, printed or text_of(call.get("error")), ok=ok, exit_code=code)
+    if printed or ok is not None:
+        code = next((result[key] for key in ("exitCode", "exitCodeV2") if isinstance(result.get(key), int)), None)
+        if parsed.tool == SHELL:
+            printed = text_of(result.get("output")) or text_of(result.get("contents")) or printed
+        printed = printed or text_of(call.get("error"))
+        builder.result(call_id, printed, ok=ok, exit_code=code if parsed.tool == SHELL else None)
 
 
 def _changes(parsed: Call, result: Mapping[str, Any], connection: sqlite3.Connection) -> tuple[FileChange, ...]:
@@ -186,8 +176,9 @@ def _changes(parsed: Call, result: Mapping[str, Any], connection: sqlite3.Connec
         return ()
     if chunks := objects_in(mapping_of(result.get("diff")).get("chunks")):
         return tuple(_change(path, diff) for chunk in chunks if (diff := text_of(chunk.get("diffString"))))
-    before, after = (_text(connection, text_of(result.get(key))) for key in ("beforeContentId", "afterContentId"))
-    return () if after is None else (FileChange(path=path, before=before, after=after),)
+    before, after = (text_of(result.get(key)) for key in ("beforeContentId", "afterContentId"))
+    new = _value(connection, after)
+    return () if new is None else (FileChange(path=path, before=_value(connection, before), after=new),)
 
 
 def _change(path: str, diff: str) -> FileChange:
@@ -197,17 +188,11 @@ def _change(path: str, diff: str) -> FileChange:
     return FileChange(path=path, before="\n".join(old), after="\n".join(new))
 
 
-def _text(connection: sqlite3.Connection, key: str, table: str = "cursorDiskKV") -> str | None:
+def _value(connection: sqlite3.Connection, key: str, table: str = "cursorDiskKV") -> str | None:
     """Return the value of a key as text; None if there is none."""
-    if not key or not columns_of(connection, table):
-        return None
-    row = connection.execute(f"SELECT value FROM {table} WHERE key = ?", (key,)).fetchone()
-    value = row[0] if row else None
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _value(connection: sqlite3.Connection, key: str, table: str = "cursorDiskKV") -> dict[str, Any] | None:
-    return parse_record(_text(connection, key, table) or "")
+    sql = f"SELECT CAST(value AS TEXT) FROM {table} WHERE key = ?"
+    row = connection.execute(sql, (key,)).fetchone() if columns_of(connection, table) else None
+    return row[0] if row else None
 
 
 def _path_of(uri: str) -> str:
@@ -223,9 +208,9 @@ def _folder_of_workspace(database: Path, name: str) -> str | None:
         with suppress(TranscriptError):
             folder = _path_of(text_of((read_document(file) or {}).get("folder")))
             if beside == database:
-                return folder or None
+                return folder
             with open_database(beside) as connection:
-                listed = _value(connection, "composer.composerData", "ItemTable") or {}
+                listed = parse_record(_value(connection, "composer.composerData", "ItemTable") or "") or {}
             if folder and any(one.get("composerId") == name for one in objects_in(listed.get("allComposers"))):
                 return folder
     return None

@@ -270,23 +270,22 @@ def first_text(given: Mapping[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def _edits(path: str, given: Mapping[str, Any]) -> Iterator[FileChange]:
-    def has(part: Mapping[str, Any], *names: tuple[str, ...]) -> bool:
-        return all(any(isinstance(part.get(key), str) for key in keys) for keys in names)
+    def text(part: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
+        return next((value for key in keys if isinstance(value := part.get(key), str)), None)
 
-    if not path:
-        return
-    if isinstance(edits := given.get("edits"), list):
-        parts = [part for part in objects_in(edits) if has(part, _NEW)]
-    else:
-        parts = [dict(given)] if has(given, _NEW, _OLD) else []
-    for part in parts:
-        yield FileChange(path=path, before=first_text(part, _OLD), after=first_text(part, _NEW))
-    if isinstance(edits, list) or parts:
-        return
-    if has(given, _WHOLE):
-        yield FileChange(path=path, after=first_text(given, _WHOLE), tool=WRITE)
-    elif has(given, _SKETCHES):
-        yield FileChange(path=path, before="", after=_LEFT_OUT.sub("", first_text(given, _SKETCHES)))
+    listed = given.get("edits")
+    old, new = text(given, _OLD), text(given, _NEW)
+    whole, sketch = text(given, _WHOLE), text(given, _SKETCHES)
+    if path and isinstance(listed, list):
+        for part in objects_in(listed):
+            if (new := text(part, _NEW)) is not None:
+                yield FileChange(path=path, before=text(part, _OLD) or "", after=new)
+    elif path and old is not None and new is not None:
+        yield FileChange(path=path, before=old, after=new)
+    elif path and whole is not None:
+        yield FileChange(path=path, after=whole, tool=WRITE)
+    elif path and sketch is not None:
+        yield FileChange(path=path, before="", after=_LEFT_OUT.sub("", sketch))
 
 
 def _todos(listed: object) -> str:

@@ -277,38 +277,24 @@ def is_opaque(text: str) -> bool:
 
 
 def _keep_lines(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterator[LogLine]:
-    """Yield the lines worth keeping between two borders of lines, in order."""
-    is_whole = end - start <= _WHOLE_BYTES
-    head = end if is_whole else _next_line(file, start + _HEAD_BYTES)
-    tail = end if is_whole else max(head, _next_line(file, end - _TAIL_BYTES))
-    yield from _every_line(file, start, head, most_chars)
+    """Yield the lines worth keeping between two borders of lines: head, tail, and failures in the middle."""
+    head = end if end - start <= _WHOLE_BYTES else start + _HEAD_BYTES
     seen: Counter[str] = Counter()
-    file.seek(offset := head)
-    while offset < tail and (raw := file.readline(_MAX_RAW_BYTES)):
-        text = clean_line(raw, most_chars=most_chars) if _SIGNS.search(raw.lower()) else ""
-        if text and len(seen) < _MAX_FAILURES and looks_failed(text):
-            kind = _DIGITS.sub("0", text)
-            seen[kind] += 1
-            if seen[kind] <= _SAME_KIND:
-                yield LogLine(offset, text, True)
-        offset += len(raw)
-    yield from _every_line(file, tail, end, most_chars)
-
-
-def _every_line(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterator[LogLine]:
     file.seek(start)
-    offset = start
-    for raw in file.read(end - start).split(b"\n"):
-        if text := clean_line(raw, most_chars=most_chars):
-            yield LogLine(offset, text, looks_failed(text))
-        offset += len(raw) + 1
-
-
-def _next_line(file: BinaryIO, offset: int) -> int:
-    """Return the first border of a line behind an offset, as far as one long line may reach."""
-    file.seek(offset)
-    file.readline(_MAX_RAW_BYTES)
-    return file.tell()
+    offset, is_begin = start, True
+    while offset < end and (raw := file.readline(min(_MAX_RAW_BYTES, end - offset))):
+        is_kept = offset < head or offset >= end - _TAIL_BYTES
+        if is_begin and (is_kept or _SIGNS.search(raw.lower())):
+            text = clean_line(raw, most_chars=most_chars)
+            is_failure = looks_failed(text)
+            if is_failure and not is_kept:
+                kind = _DIGITS.sub("0", text)
+                if kind in seen or len(seen) < _MAX_FAILURES:
+                    seen[kind] += 1
+                    is_kept = seen[kind] <= _SAME_KIND
+            if text and is_kept:
+                yield LogLine(offset, text, is_failure)
+        offset, is_begin = offset + len(raw), raw.endswith(b"\n")
 
 
 def _last_border(file: BinaryIO, start: int, end: int) -> int:

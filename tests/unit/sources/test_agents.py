@@ -116,20 +116,6 @@ def test_records_of_any_shape_are_read_without_a_traceback(
         read_any(lines(folder / f"{number}.jsonl", first, *records))
 
 
-@pytest.mark.proves("AGT-COMMANDS")
-def test_gemini_commands_and_edits_carry_their_outcome(shared_data: Path) -> None:
-    session = read_any(shared_data / SAMPLES / "gemini-cli-entire/ab2b9748b105.json")
-    commands, outputs = only(session, EventKind.COMMAND), only(session, EventKind.OUTPUT)
-    assert commands[0].text == "ls -l docs/blue.md" and commands[2].text == "rm docs/blue.md"
-    assert all((output.exit_code, output.ok) == (0, True) for output in outputs)
-    assert outputs[2].text == "" and outputs[1].text.startswith("On branch feat/gemini-cli-agent")
-    (edit,) = only(session, EventKind.FILE_EDIT)
-    assert (edit.tool, edit.path, edit.ok, edit.before) == ("Write", "docs/blue.md", True, None)
-    assert (edit.after or "").startswith("# Blue\n")
-    assert session.started is not None and session.started.isoformat().startswith("2026-01-15T20:51:48")
-    assert not any("update available" in event.text for event in session.events)
-
-
 @pytest.mark.proves("AGT-INJECTED")
 def test_what_gemini_weaves_in_is_no_prompt_and_its_folder_is_found_by_its_hash(tmp_path: Path) -> None:
     woven_in = "--- Content from referenced files ---\nx = 1\n--- End of content ---"

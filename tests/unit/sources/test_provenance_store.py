@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nugget.errors import TranscriptError
 from nugget.models import Evidence, Scope
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.sources.nugget_store import provenance_folder, read_session_file, session_files, write_session
@@ -134,17 +133,6 @@ def test_lines_that_cannot_be_taken_are_problems_and_the_rest_is_read(tmp_path: 
     assert "leads out of the workspace" in problems[9].reason
     torn = file.read_bytes()
     assert write_session(tmp_path, replace(record, records=99)).read_bytes().startswith(torn + b'{"format"')
-
-
-def test_a_file_without_a_session_line_is_known_by_its_name_and_an_absent_one_is_an_error(tmp_path: Path) -> None:
-    file = tmp_path / "shop-1a2b3c4d" / "abc.jsonl"
-    file.parent.mkdir()
-    file.write_text('{"kind":"touch","path":"a.py","action":"created"}\n')
-    record, problems = read_session_file(file)
-    assert (record.session, record.workspace, len(record.touches)) == ("abc", "shop-1a2b3c4d", 1)
-    assert "no line tells of the session" in str(problems[0])
-    with pytest.raises(TranscriptError, match="cannot be read"):
-        read_session_file(tmp_path / "none.jsonl")
 
 
 @pytest.mark.proves("PROVENANCE-STORE")

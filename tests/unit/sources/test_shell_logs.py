@@ -101,17 +101,6 @@ def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("EVI-SHELL-TORN")
-def test_a_last_event_without_line_break_is_an_event_all_the_same(tmp_path: Path) -> None:
-    log = tmp_path / "events.jsonl"
-    log.write_text(event(4, "command.start", cmd="x").rstrip("\n"))
-    events, _, place = all_events(log)
-    assert len(events) == 1
-    with log.open("a") as more:
-        more.write("\n" + event(5, "command.end", exit=0))
-    assert [e.ts_ms for e in all_events(log, place)[0]] == [5]
-
-
-@pytest.mark.proves("EVI-SHELL-TORN")
 def test_malformed_lines_are_counted_and_stop_nothing(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     bad = [b"{", b"[1]", b'"text"', b"\xff\xfe\x00", b'{"kind": 5}', b"[" * 5000, b'{"ts_ms": 1}']

@@ -11,7 +11,7 @@ from transcript_records import SESSION, call, read, record, result, texts, write
 
 from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session
-from nugget.sources.claude_code import find_files, read_session
+from nugget.sources.claude_code import read_session
 from nugget.sources.sessions import read_any
 
 
@@ -174,14 +174,3 @@ def test_a_missing_or_foreign_file_is_told_in_one_sentence(tmp_path: Path) -> No
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
     assert read_session(empty).events == ()
-
-
-def test_transcripts_are_found_with_those_of_their_subagents(tmp_path: Path) -> None:
-    project = tmp_path / "projects" / "-work-shop"
-    mine = write(project / f"{SESSION}.jsonl", record("user", "a"))
-    write(project / "agent-1.jsonl", record("user", "b"))
-    write(project / SESSION / "subagents" / "agent-2.jsonl", record("user", "c"))
-    found = [(name, file.part, file.path) for name, file in find_files(tmp_path / "projects")]
-    assert (SESSION, "", str(mine)) in found
-    assert sorted(part for _, part, _ in found) == ["", "2"], "what old clients put beside sessions is none"
-    assert list(find_files(tmp_path / "absent")) == []
