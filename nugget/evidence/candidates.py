@@ -222,7 +222,7 @@ def _incident(row: tuple[Any, ...]) -> Finding:
 
 
 def _event(row: tuple[Any, ...]) -> Finding | None:
-    row_id, ts_ms, kind, tool, text, ok, code, _, _ = row
+    row_id, ts_ms, kind, tool, text, ok, code, _ = row
     if ok == 0 and kind == "command.end":
         outcome = f"exit {code}" if code is not None else "failed"
         return Finding(
@@ -244,7 +244,7 @@ def _input(row: tuple[Any, ...]) -> Finding:
 
 
 def _output(row: tuple[Any, ...]) -> Finding:
-    row_id, ts_ms, stream, text, is_failure, command, _ = row
+    row_id, ts_ms, stream, text, is_failure, command = row
     return Finding(
         id=row_id, kind="output", text=text, ts_ms=ts_ms, salience=0.6 if is_failure else 0.15, command=command,
         marks=(*(["failing"] if is_failure else []), *(["stderr"] if stream == "stderr" else [])),

@@ -258,7 +258,6 @@ def _put_units(connection: sqlite3.Connection, session: LogSession) -> None:
         )  # fmt: skip
         stored.put_unit(connection, unit, chunks_of(unit))
     connection.execute("UPDATE log_sessions SET unit_generation = generation WHERE key = ?", (session.key,))
-    stored.put_statistics(connection)
 
 
 MAX_NOTE_CHARS = 300

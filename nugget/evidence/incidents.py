@@ -229,7 +229,7 @@ def build_incidents(
 
 
 def _note_command(row: Sequence[Any], timeline: _Timeline, lines_of: Callable[[int], Sequence[str]]) -> None:
-    _, ts_ms, _, _, command, ok, code, started, _ = row
+    _, ts_ms, _, _, command, ok, code, started = row
     if not command or ok is None or code == _STOPPED_BY_PERSON or (ok and not timeline.open and not _may_mask(command)):
         return
     lines = lines_of(started) if started else ()
@@ -257,7 +257,7 @@ def _note_command(row: Sequence[Any], timeline: _Timeline, lines_of: Callable[[i
 
 
 def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
-    row_id, ts_ms, _, tool, text, ok, _, _, _ = row
+    row_id, ts_ms, _, tool, text, ok, _, _ = row
     if ok is None:
         return
     target = _tool_target(tool, text)

@@ -26,7 +26,7 @@ from nugget.index.connection import (
     open_existing,
     open_memory,
 )
-from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, match_any, terms_of
+from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, chunk_count, match_any, terms_of
 from nugget.index.units import CHANGED, CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
 from nugget.models import FileState, Filter, Problem, SourceName, Unit
 from nugget.text import folded
@@ -70,7 +70,7 @@ class Index:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Everything this thread reads within is of one generation, whatever is written meanwhile."""
+        """Everything this thread reads within is of one state of the index, whatever is written meanwhile."""
         connection = self.connection
         if connection.in_transaction:
             yield
@@ -89,14 +89,9 @@ class Index:
         return str(self._local.vector_search)
 
     @property
-    def generation(self) -> int:
-        """Rises with every write."""
-        return int(self.meta("generation") or 0)
-
-    @property
     def chunk_count(self) -> int:
         """Chunks of all sources."""
-        return int(self.meta("chunks") or 0)
+        return chunk_count(self.connection)
 
     @property
     def embedding_model(self) -> str | None:
@@ -127,7 +122,7 @@ class Index:
 
     def terms(self, text: str) -> Terms:
         """Return the words of a question that are worth looking for."""
-        return terms_of(self.connection, text, chunks=self.chunk_count)
+        return terms_of(self.connection, text)
 
     def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""

@@ -24,9 +24,6 @@ from nugget.infra import files
 SCHEMA_VERSION = "5"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
 
-NO_INDEX = "there is no index yet"
-"""The reason for which a first index is made."""
-
 _BUSY_TIMEOUT_MS = 15_000
 _MMAP_BYTES = 1 << 28
 _SCHEMA = Path(__file__).with_name("schema.sql")
@@ -57,7 +54,7 @@ def create(file: Path | str, *, schemas: Sequence[str] = (), version: str = SCHE
     tables = "".join((_SCHEMA.read_text("utf-8"), *schemas))
     connection.executescript(f"BEGIN;\n{tables}")  # one transaction, for the disk is waited for once in each
     shape = "\n".join(_shape(connection))
-    facts = ("schema_version", version), ("generation", "0"), ("shape", shape)
+    facts = ("schema_version", version), ("shape", shape)
     connection.executemany("INSERT INTO meta VALUES (?, ?)", facts)
     connection.execute("COMMIT")
     return connection
@@ -79,47 +76,39 @@ def find_damage(file: Path) -> str | None:
     try:
         with closing(connect(file)) as connection:
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if found != "ok":
-                return str(found)
             tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
-            for (table,) in connection.execute(tables).fetchall():
-                for _ in connection.execute(f"SELECT * FROM {_quoted(table)}"):
+            for (table,) in connection.execute(tables).fetchall() if found == "ok" else ():
+                for _ in connection.execute(f'SELECT * FROM "{table}"'):
                     pass
+            return None if found == "ok" else str(found)
     except sqlite3.DatabaseError as error:
         return str(error) if is_damage(error) else None
-    return None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Connection:
     """Open an index for reading and writing. Raises Unusable with the reason when it must be rebuilt."""
     if not file.is_file():
-        raise Unusable(NO_INDEX)
+        raise Unusable("there is no index yet")
     connection = connect(file)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
         connection.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH 'x'").fetchone()
-        shape = connection.execute("SELECT value FROM meta WHERE key = 'shape'").fetchone()
-        missing = set(str(shape[0] if shape else "").split("\n")) - _shape(connection)
-    except sqlite3.OperationalError as error:
+        facts = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('schema_version', 'shape')"))
+        missing = set(str(facts.get("shape", "")).split("\n")) - _shape(connection)
+        if "shape" not in facts or facts.get("schema_version") != version:
+            raise Unusable("the index was made by another version of Nugget")
+        if missing:
+            raise Unusable(f"the index lacks the {max(missing)}")  # a table rather than its index
+    except sqlite3.Error as error:
         connection.close()
         if "locked" in str(error) or "readonly" in str(error):
             raise IndexUnavailable(f"{file}: {error}.", hint="Another process holds it; try again.") from error
-        raise Unusable(f"the index is not one of Nugget's ({error})") from error
-    except sqlite3.DatabaseError as error:
+        state = "not one of Nugget's" if isinstance(error, sqlite3.OperationalError) else "corrupt"
+        raise Unusable(f"the index is {state} ({error})") from error
+    except Unusable:
         connection.close()
-        raise Unusable(f"the index is corrupt ({error})") from error
-    if row is None or shape is None or row[0] != version:
-        connection.close()
-        raise Unusable("the index was made by another version of Nugget")
-    if missing:
-        connection.close()
-        raise Unusable(f"the index lacks the {max(missing)}")  # a table rather than its index
+        raise
     return connection
 
 
@@ -131,11 +120,10 @@ def _shape(connection: sqlite3.Connection) -> set[str]:
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write all or nothing, one writer at a time; raise the generation, so that readers look again."""
+    """Write all or nothing, one writer at a time."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
-        connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:  # a full disk or a broken page has SQLite roll back by itself
@@ -149,26 +137,15 @@ def load_sqlite_vec(connection: sqlite3.Connection) -> bool:
     Either the extension is loaded, if Python was built to allow that, or `connect` has registered the library as an
     auto-extension of the SQLite that Python is linked with.
     """
-    if _has_vec(connection):
-        return True
     library = _vec_library()
-    if library is None or not hasattr(connection, "enable_load_extension"):
-        return False
-    try:
-        connection.enable_load_extension(True)
-        connection.load_extension(str(library.with_suffix("")))
-        connection.enable_load_extension(False)
-    except sqlite3.Error:
-        return False
-    return _has_vec(connection)
-
-
-def _has_vec(connection: sqlite3.Connection) -> bool:
-    try:
+    with suppress(Exception):  # of whichever SQLite module made the connection
+        if library is not None and hasattr(connection, "enable_load_extension"):
+            connection.enable_load_extension(True)
+            connection.load_extension(str(library.with_suffix("")))
+            connection.enable_load_extension(False)
         connection.execute("SELECT vec_version()")
-    except Exception:  # of whichever SQLite module made the connection
-        return False
-    return True
+        return True
+    return False
 
 
 @cache
@@ -299,10 +276,9 @@ def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
     tables = ("events", "command_inputs", "pane_output", "file_edits")
     with suppress(sqlite3.Error):
         connection.execute("ATTACH ? AS old", (str(old),))
-        try:
+        with write_transaction(connection):
             rows = connection.execute("SELECT key, path FROM old.log_sessions WHERE source != 'bridge'").fetchall()
             keys = ", ".join(str(int(key)) for key, path in rows if not Path(path).exists())
-            connection.execute("BEGIN IMMEDIATE")
             for table in ("log_sessions", *tables):
                 own, theirs = (
                     [row[1] for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]
@@ -318,8 +294,3 @@ def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
             connection.execute("UPDATE log_sessions SET gone = 1, derived = 0, generation = 1, unit_generation = 0")
             if keys:  # by which rules they were redacted is not known
                 connection.execute("UPDATE meta SET value = 'unknown' WHERE key = 'events_rules'")
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            connection.execute("DETACH old")

@@ -24,9 +24,9 @@ TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_note
 _POSITIONS = {table: position for position, table in enumerate(TABLES)}
 
 _COLUMNS = {
-    "events": "id, ts_ms, kind, tool, text, ok, exit_code, started, offset",
-    "command_inputs": "id, ts_ms, text, offset",
-    "pane_output": "id, ts_ms, stream, text, is_failure, command, offset",
+    "events": "id, ts_ms, kind, tool, text, ok, exit_code, started",
+    "command_inputs": "id, ts_ms, text",
+    "pane_output": "id, ts_ms, stream, text, is_failure, command",
     "file_edits": "id, ts_ms, path, action, ok",
     "working_notes": "id, ts_ms, type, text, is_open, about",
     "incidents": "id, ts_ms, first_ms, first_event, last_event, title, text, command, failures, fixed_by, fixed_ms, "
@@ -75,8 +75,6 @@ class LogSession:
     title: str | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
-    generation: int = 0
-    malformed: int = 0
     derived: int = 0
     last_number: int = 0
     gone: int = 0
@@ -256,9 +254,7 @@ def reset_session(connection: sqlite3.Connection, key: int) -> None:
     for (file,) in connection.execute("SELECT key FROM read_files WHERE session = ?", (key,)).fetchall():
         remove_messages(connection, file)
     remove_session_rows(connection, key)
-    connection.execute(
-        "UPDATE log_sessions SET derived = 0, malformed = 0, generation = generation + 1 WHERE key = ?", (key,)
-    )
+    connection.execute("UPDATE log_sessions SET derived = 0, generation = generation + 1 WHERE key = ?", (key,))
     connection.execute(
         "UPDATE read_files SET size = -1, taken = 0, head = '', before = '', exchanges = 0, waiting = '[]' "
         "WHERE session = ?",

@@ -18,7 +18,6 @@ CREATE TABLE log_sessions (
     derived INTEGER NOT NULL DEFAULT 0, -- the last number that incidents and notes have been derived from
     generation INTEGER NOT NULL DEFAULT 0,  -- raised by every ingest that found something
     unit_generation INTEGER NOT NULL DEFAULT 0, -- the generation whose incidents and notes stand in units
-    malformed INTEGER NOT NULL DEFAULT 0,
     gone INTEGER NOT NULL DEFAULT 0,    -- 1 when the files were deleted: asked about by name, no longer searched
     UNIQUE (source, id)
 );
@@ -51,7 +50,6 @@ CREATE TABLE events (
     ok INTEGER,                         -- 0 failed, 1 well, NULL unknown
     exit_code INTEGER,
     started INTEGER,                    -- the event that this one ends
-    offset INTEGER,                     -- in events.jsonl; NULL for a transcript
     speaker TEXT,                       -- who says it (models.Speaker); of a message the sender
     origin TEXT,                        -- how the words came into the session (models.SpeechOrigin)
     number INTEGER,                     -- of the exchange, command or message; NULL for what search does not find
@@ -69,7 +67,6 @@ CREATE TABLE command_inputs (
     id INTEGER PRIMARY KEY,
     ts_ms INTEGER NOT NULL,
     text TEXT NOT NULL,
-    offset INTEGER,
     number INTEGER
 );
 
@@ -80,7 +77,6 @@ CREATE TABLE pane_output (
     text TEXT NOT NULL,                 -- one line
     is_failure INTEGER NOT NULL,        -- 1 where it looks like one
     command INTEGER,                    -- the command.start event that printed it, where that is known
-    offset INTEGER,
     number INTEGER                      -- of the passage of lines that it stands in
 );
 CREATE INDEX pane_output_failed ON pane_output (id) WHERE is_failure = 1;

@@ -167,7 +167,7 @@ def match_any(words: Sequence[str]) -> str:
 
 
 LARGE_INDEX_CHUNKS = 20_000
-"""Above this many chunks, document frequencies are kept in a table of their own and frequent words are not asked."""
+"""Above this many chunks, frequent words are not asked."""
 
 SMALL_INDEX_CHUNKS = 5_000
 """Up to this many chunks every word that tells anything at all is asked."""
@@ -205,8 +205,14 @@ class Terms:
         return sum(self.idfs.values())
 
 
-def terms_of(connection: sqlite3.Connection, text: str, *, chunks: int) -> Terms:
-    """Look the words of a question up in the vocabulary of an index of so many chunks."""
+def chunk_count(connection: sqlite3.Connection) -> int:
+    """Return how many chunks an index has."""
+    return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
+
+
+def terms_of(connection: sqlite3.Connection, text: str) -> Terms:
+    """Look the words of a question up in the vocabulary of an index."""
+    chunks = chunk_count(connection)
     words: dict[str, int] = {}
     stems: dict[str, str] = {}
     idfs: dict[str, float] = {}
@@ -296,9 +302,7 @@ def _tokens(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[
 
 
 def _frequency(connection: sqlite3.Connection, term: str) -> int:
-    row = connection.execute("SELECT chunks FROM term_frequencies WHERE term = ?", (term,)).fetchone()
-    if row is None:
-        row = connection.execute("SELECT doc FROM chunks_vocabulary WHERE term = ?", (term,)).fetchone()
+    row = connection.execute("SELECT doc FROM chunks_vocabulary WHERE term = ?", (term,)).fetchone()
     return 0 if row is None else int(row[0])
 
 

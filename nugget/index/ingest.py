@@ -310,7 +310,7 @@ def _put_part(run: IngestRun, session: LogSession, state: ReadState, part: Trans
         run.connection, ids, agent="claude-code", folder=cwd or None, workspace=workspace_of(cwd),
         title=run.clean(part.title) or None,
         started_ms=min([*moments, *([session.started_ms] if session.started_ms else [])], default=None),
-        ended_ms=max([*moments, session.ended_ms or 0]) or None, malformed=session.malformed + part.skipped,
+        ended_ms=max([*moments, session.ended_ms or 0]) or None,
     )  # fmt: skip
     put_messages(run, channel_of_session(session.id), part.messages, state)
     return replace(state, waiting=stored_calls(maker.calls))
@@ -363,7 +363,7 @@ def _read_whole(run: IngestRun, log: Log, file: LogFile, state: ReadState) -> bo
         run.rows.subtract({table: count for table, count in before.items() if table in run.rows})
         store.put_session(
             run.connection, ids, derived=0, agent=read.agent, folder=cwd or None, workspace=workspace_of(cwd),
-            title=run.clean(read.title or "") or None, malformed=read.skipped_records,
+            title=run.clean(read.title or "") or None,
             started_ms=ms_of(read.started) or None, ended_ms=ms_of(read.ended) or written_ms,
         )  # fmt: skip
         store.put_state(run.connection, replace(state, size=file.size, exchanges=number))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -56,7 +56,7 @@ class IndexedSession:
     files: int = 0
 
 
-def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord, unit_ids: Iterable[str]) -> None:
+def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord, unit_ids: Collection[str]) -> None:
     """Put what a file of the store says in place of what it said before.
 
     `unit_ids` are those nuggets that became units: an id that another file has already stays that one's.
@@ -69,17 +69,14 @@ def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord,
             _stamp(record.started), _stamp(record.ended), record.branch, record.transcript, record.records,
         ),
     )  # fmt: skip
-    indexed = set(unit_ids)
-    rows = [_nugget_row(file, record, nugget) for nugget in record.nuggets if nugget.id in indexed]
+    rows = [_nugget_row(file, record, nugget) for nugget in record.nuggets if nugget.id in unit_ids]
     connection.executemany(f"INSERT OR REPLACE INTO nuggets VALUES ({','.join('?' * 19)})", rows)
-    connection.executemany(
-        "INSERT INTO file_touches VALUES (?,?,?,?,?,?,?,?,?)",
-        [
-            (file, record.workspace, record.session, one.path, one.action, _stamp(one.at), one.before_hash,
-             one.after_hash, one.previous_path)
-            for one in record.touches
-        ],
-    )  # fmt: skip
+    touches = [
+        (file, record.workspace, record.session, one.path, one.action, _stamp(one.at), one.before_hash, one.after_hash,
+         one.previous_path)
+        for one in record.touches
+    ]  # fmt: skip
+    connection.executemany("INSERT INTO file_touches VALUES (?,?,?,?,?,?,?,?,?)", touches)
 
 
 def remove_record(connection: sqlite3.Connection, file: str) -> None:
@@ -121,11 +118,11 @@ def brief_at(
 
 
 def search_brief(
-    connection: sqlite3.Connection, workspace: str, text: str, *, chunks: int, limit: int,
+    connection: sqlite3.Connection, workspace: str, text: str, *, limit: int,
     types: Sequence[str] = (), since: datetime | None = None,
 ) -> dict[str, tuple[BriefNugget, float]]:  # fmt: skip
     """Return the nuggets of a workspace in which words of a text stand, by id, with their BM25 scores."""
-    terms = terms_of(connection, text, chunks=chunks)
+    terms = terms_of(connection, text)
     if not terms.match:
         return {}
     start, fixed = _brief_query(workspace, types, since)
@@ -205,25 +202,21 @@ def sessions(
     connection: sqlite3.Connection, workspace: str, *, since: datetime | None = None, prefix: str = ""
 ) -> list[IndexedSession]:
     """Return the sessions of a workspace, newest first, that ended at `since` or later and whose ids begin so."""
+    names = ("session", "agent", "title", "first_prompt", "branch", "transcript", "records")
     rows = connection.execute(
-        """SELECT session, agent, title, first_prompt, started, ended, branch, transcript, records, file,
-               (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
-               (SELECT count(*) FROM file_touches t WHERE t.file = s.file)
+        f"""SELECT started, ended, file, (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
+               (SELECT count(*) FROM file_touches t WHERE t.file = s.file), {", ".join(names)}
             FROM provenance_sessions s WHERE workspace = ? AND (? IS NULL OR coalesce(ended, started) >= ?)
             AND substr(session, 1, ?) = ? ORDER BY started DESC, session""",
         (workspace, _stamp(since), _stamp(since), len(prefix), prefix),
     )
-    return [
-        IndexedSession(
-            record=SessionRecord(
-                session=session, workspace=workspace, agent=agent, title=title, first_prompt=first_prompt,
-                started=_moment(started), ended=_moment(ended), branch=branch, transcript=transcript, records=records,
-            ),
-            file=file, nuggets=nuggets, files=files,
+    found = []
+    for started, ended, file, nuggets, touched, *values in rows:
+        record = SessionRecord(
+            workspace=workspace, started=_moment(started), ended=_moment(ended), **dict(zip(names, values, strict=True))
         )
-        for (session, agent, title, first_prompt, started, ended, branch, transcript, records, file, nuggets,
-             files) in rows
-    ]  # fmt: skip
+        found.append(IndexedSession(record=record, file=file, nuggets=nuggets, files=touched))
+    return found
 
 
 def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
@@ -288,10 +281,8 @@ def put_renames(
 
 def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime | None:
     """Return when the first session of a workspace began."""
-    row = connection.execute(
-        "SELECT min(started) FROM provenance_sessions WHERE workspace = ?", (workspace,)
-    ).fetchone()
-    return _moment(row[0])
+    sql = "SELECT min(started) FROM provenance_sessions WHERE workspace = ?"
+    return _moment(connection.execute(sql, (workspace,)).fetchone()[0])
 
 
 def stated_rules(connection: sqlite3.Connection, workspace: str, *, limit: int, today: date) -> list[tuple[str, str]]:

@@ -77,6 +77,3 @@ CREATE VIRTUAL TABLE units_fts USING fts5 (
     content='', tokenize='porter unicode61 remove_diacritics 2'
 );
 CREATE VIRTUAL TABLE chunks_vocabulary USING fts5vocab (chunks_fts, 'row');
-
--- Document frequencies of a large index, where asking chunks_vocabulary would cost more than the search itself.
-CREATE TABLE term_frequencies (term TEXT PRIMARY KEY, chunks INTEGER NOT NULL) WITHOUT ROWID;

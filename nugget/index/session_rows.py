@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nugget.config import Settings
 from nugget.errors import NuggetError
@@ -48,13 +48,24 @@ _RECALLED = -1
 _MOST_CALLS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call whose result has not been read: its event (bare), the row that it became, what a failure names it by."""
+class Call(NamedTuple):
+    """A call whose result has not been read: what its event says, its row, and the name of its failures.
 
-    event: Event
+    Calls are stored as JSON in this order.
+    """
+
+    call_id: str
+    kind: str
+    tool: str | None
+    path: str | None
     row: int
     label: str
+
+    @property
+    def event(self) -> Event:
+        """The event of the call, without its text."""
+        kind = EventKind(self.kind)
+        return Event(kind=kind, text=self.label, tool=self.tool, path=self.path, call_id=self.call_id)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,7 +177,7 @@ class RowMaker:
             text = event.text[start:stop]
             kind = event.kind.value + (store.MORE if place else "") + (_LEFT if event.uuid in self.dead else "")
             self.rows["events"].append([
-                self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None, None,
+                self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None,
                 event.speaker.value, event.origin.value, found, self.file, record,
                 hash_of(parent) if parent and not place else None,
             ])  # fmt: skip
@@ -205,7 +216,7 @@ class RowMaker:
             if shown := line.rstrip()[:MAX_LINE_CHARS]:
                 row = self.ids.next("pane_output")
                 self.rows["pane_output"].append(
-                    [row, self.ts_ms, "merged", shown, int(looks_failed(shown)), begun, None, None]
+                    [row, self.ts_ms, "merged", shown, int(looks_failed(shown)), begun, None]
                 )
         was_stopped = event.ok is False and event.exit_code is None and "[Request interrupted" in event.text
         ok = None if event.ok is None or was_stopped else int(event.ok)
@@ -214,13 +225,13 @@ class RowMaker:
 
     def _put(self, event: Event, row: int, kind: str, text: str, *, ok: int | None, begun: int | None) -> None:
         self.rows["events"].append([
-            row, self.ts_ms, kind, event.tool, text, ok, event.exit_code, begun, None, event.speaker.value,
+            row, self.ts_ms, kind, event.tool, text, ok, event.exit_code, begun, event.speaker.value,
             event.origin.value, None, self.file, None, None,
         ])  # fmt: skip
 
     def _open(self, event: Event, row: int, label: str) -> None:
         if event.call_id:
-            self.calls[event.call_id] = Call(_bare(event), row, label)
+            self.calls[event.call_id] = Call(event.call_id, event.kind, event.tool, event.path, row, label)
 
     def _close(self, event: Event) -> None:
         self.calls.pop(event.call_id or "", None)
@@ -271,7 +282,7 @@ def put_messages(run: IngestRun, channel: str, messages: Sequence[Message], stat
             number += 1
             known[record] = number
             rows.append([
-                ids.next("events"), ms_of(message.at), "message", None, text, None, None, None, None,
+                ids.next("events"), ms_of(message.at), "message", None, text, None, None, None,
                 run.clean(message.sender), None, number, state.key, record, None,
             ])  # fmt: skip
     store.put_rows(run.connection, "events", rows)
@@ -292,19 +303,12 @@ def workspace_of(folder: str | None) -> str | None:
 
 def stored_calls(calls: Mapping[str, Call]) -> str:
     """Return the calls without a result as JSON, the newest if they are many."""
-    return json.dumps([
-        [call.event.call_id, call.event.kind.value, call.event.tool, call.event.path, call.row, call.label]
-        for call in list(calls.values())[-_MOST_CALLS:]
-    ])  # fmt: skip
+    return json.dumps(list(calls.values())[-_MOST_CALLS:])
 
 
 def read_calls(stored: str) -> dict[str, Call]:
     """Return the calls that `stored_calls` wrote, by call id."""
-    calls: dict[str, Call] = {}
-    for call_id, kind, tool, path, row, label in json.loads(stored):
-        event = Event(kind=EventKind(kind), text=label, tool=tool, path=path, call_id=call_id)
-        calls[call_id] = Call(event, row, label)
-    return calls
+    return {values[0]: Call(*values) for values in json.loads(stored)}
 
 
 def hash_of(text: str) -> int:
@@ -337,10 +341,6 @@ def cut_text(text: str, max_chars: int) -> list[tuple[int, int]]:
         start = stop
     pieces.append((start, len(text)))
     return pieces
-
-
-def _bare(event: Event) -> Event:
-    return Event(kind=event.kind, text=event.text, tool=event.tool, path=event.path, call_id=event.call_id)
 
 
 def _trimmed(event: Event) -> Event:

@@ -82,9 +82,8 @@ class ShellSession:
         self.ids.number = self.run.connection.execute(sql, (self.ids.key,)).fetchone()[0]
 
     def write(
-        self, file: LogFile, place: FilePlace, exchanges: int, rows: Mapping[str, Sequence[Sequence[Any]]],
-        *, malformed: int = 0,
-    ) -> None:  # fmt: skip
+        self, file: LogFile, place: FilePlace, exchanges: int, rows: Mapping[str, Sequence[Sequence[Any]]]
+    ) -> None:
         """Write rows by table, and how far the file was read for them."""
         connection = self.run.connection
         with write_transaction(connection):
@@ -92,11 +91,8 @@ class ShellSession:
             state = self.state(file).moved_to(place, session=self.ids.key, size=-1, exchanges=exchanges)
             self.states[file.path] = replace(state, key=store.put_state(connection, state))
             store.put_session(connection, self.ids, ended_ms=self.ts_ms or None, folder=self.folder)
-            connection.execute(
-                "UPDATE log_sessions SET started_ms = coalesce(started_ms, ?), malformed = malformed + ? WHERE key = ?",
-                (self.ts_ms or None, malformed, self.ids.key),
-            )
-        self.run.malformed += malformed
+            sql = "UPDATE log_sessions SET started_ms = coalesce(started_ms, ?) WHERE key = ?"
+            connection.execute(sql, (self.ts_ms or None, self.ids.key))
 
 
 def read_shell(run: IngestRun, log: Log, states: dict[str, ReadState]) -> None:
@@ -159,8 +155,9 @@ def _read_events(shell: ShellSession, path: Path, file: LogFile, *, is_searched:
             is_said = is_searched and row[2] == "command.start" and bool(row[4])
             number += is_said
             row += [None, None, number if is_said else None, None, None, None]
-        shell.write(file, batch.place, number, {"events": events, "file_edits": edits}, malformed=batch.malformed)
+        shell.write(file, batch.place, number, {"events": events, "file_edits": edits})
         run.bytes_read += batch.bytes_read
+        run.malformed += batch.malformed
         run.reread += [Path(file.path).name] if batch.restarted else []
 
 
@@ -178,7 +175,7 @@ def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: b
     shell.refresh_ids()
     shell.ts_ms = shell.ts_ms or part.mtime_ms
     if name == INPUT:
-        table, rows = "command_inputs", _input_rows(part.lines, texts, shell)
+        table, rows = "command_inputs", _input_rows(texts, shell)
     else:
         table, rows = "pane_output", _output_rows(STREAMS[name], part.lines, texts, shell)
     number, room = shell.state(file).exchanges, 0
@@ -219,7 +216,7 @@ def _event_rows(events: Sequence[LogEvent], shell: ShellSession) -> tuple[list[l
     rows: list[list[Any]] = []
     edits: list[list[Any]] = []
     ts_ms = shell.ts_ms
-    for offset, own_ms, kind, given in events:
+    for own_ms, kind, given in events:
         ts_ms = shell.ts_ms = own_ms or ts_ms
         tool = _text(given["tool"])[:_PATH_CHARS] or None if given.get("tool") else None
         code = outcome = started = None
@@ -238,7 +235,7 @@ def _event_rows(events: Sequence[LogEvent], shell: ShellSession) -> tuple[list[l
             outcome = int(given["ok"]) if isinstance(given.get("ok"), bool) else None
         else:
             text = next((said for key in _SPEECH_KEYS if (said := _text(given.get(key)))), "") or _as_json(given)
-        rows.append([row_id, ts_ms, kind, tool, text.strip()[:_TEXT_CHARS], outcome, code, started, offset])
+        rows.append([row_id, ts_ms, kind, tool, text.strip()[:_TEXT_CHARS], outcome, code, started])
         if tool and kind == "tool.start" and tool in _WRITING_TOOLS:
             edits += _edit_rows(tool, given, shell)
     del shell.ranges[:-_MOST_KNOWN]
@@ -270,13 +267,12 @@ def _output_rows(stream: str, lines: Sequence[LogLine], texts: Sequence[str], sh
             owner = current
         ts_ms, command_id = (owner.ts_ms, owner.id) if owner else (shell.ts_ms, None)
         row_id = shell.ids.next("pane_output")
-        rows.append([row_id, ts_ms, stream, text, int(line.is_failure), command_id, line.offset])
+        rows.append([row_id, ts_ms, stream, text, int(line.is_failure), command_id])
     return rows
 
 
-def _input_rows(lines: Sequence[LogLine], texts: Sequence[str], shell: ShellSession) -> list[list[Any]]:
-    pairs = zip(lines, texts, strict=True)
-    return [[shell.ids.next("command_inputs"), shell.ts_ms, text, line.offset] for line, text in pairs if text]
+def _input_rows(texts: Sequence[str], shell: ShellSession) -> list[list[Any]]:
+    return [[shell.ids.next("command_inputs"), shell.ts_ms, text] for text in texts if text]
 
 
 def _begin(command: Command, given: Mapping[str, Any], shell: ShellSession) -> None:

@@ -165,12 +165,10 @@ def _install(fresh: sqlite3.Connection, file: Path) -> None:
     """
     try:
         target = open_existing(file)
-        generation = int(stored.meta(target, "generation") or 0)
     except Unusable:
         remove_database(file)
-        target, generation = connect(file), 0
+        target = connect(file)
     with closing(target):
-        fresh.execute("UPDATE meta SET value = ? WHERE key = 'generation'", (str(generation + 1),))
         fresh.backup(target)
         target.execute("PRAGMA journal_mode = WAL")
 
@@ -187,7 +185,6 @@ def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = 
     if changes or rebuilt:
         with write_transaction(connection):
             result = _apply(run, connection, changes, result)
-            stored.put_statistics(connection, everything=bool(rebuilt))
     if run.embedder:
         cache_folder = run.folder / "embeddings"
         vectors = embed_missing(connection, embedder=run.embedder, cache_folder=cache_folder, progress=run.progress)
@@ -288,7 +285,6 @@ def sync_documents(
             for key in found.removed[start : start + _FILES_A_BATCH]:
                 _remove_units(connection, source.name, key)
                 stored.remove_file(connection, source.name, key)
-            stored.put_statistics(connection)
     for start in range(0, len(found.modified), _FILES_A_BATCH):
         batch = found.modified[start : start + _FILES_A_BATCH]
         read = [entry for key, file in batch if (entry := _read(source, key, file, before.get(key), count_tokens))]
@@ -297,7 +293,6 @@ def sync_documents(
                 if document is not None:
                     state = _put_document(connection, source.name, state, document, chunks)
                 stored.put_files(connection, source.name, [state])
-            stored.put_statistics(connection)
         added += sum(state.path not in before for state, _, _ in read)
         modified += sum(state.path in before and document is not None for state, document, _ in read)
         if progress:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
-from nugget.index.fulltext import LARGE_INDEX_CHUNKS, chunk_columns, unit_columns
+from nugget.index.fulltext import chunk_columns, unit_columns
 from nugget.markdown import body_below_title
 from nugget.models import (
     Chunk,
@@ -319,25 +319,6 @@ def remove_file(connection: sqlite3.Connection, source: SourceName, path: str) -
 def put_meta(connection: sqlite3.Connection, **values: str) -> None:
     """Set facts about the index as a whole: the embedding model, the state that was synced."""
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", list(values.items()))
-
-
-def put_statistics(connection: sqlite3.Connection, *, everything: bool = False) -> None:
-    """Record how large the index is and, in a large one, in how many chunks each term stands.
-
-    Frequencies only choose which terms of a question are worth a look, so they are counted again (one pass over the
-    vocabulary) when the index has grown or shrunk by a twentieth, or when `everything` is new.
-    """
-    chunks = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
-    put_meta(connection, chunks=str(chunks))
-    if chunks <= LARGE_INDEX_CHUNKS:
-        connection.execute("DELETE FROM term_frequencies")
-        return
-    counted = meta(connection, "terms_counted_at")
-    if not everything and counted and abs(chunks - int(counted)) * 20 <= chunks:
-        return
-    connection.execute("DELETE FROM term_frequencies")
-    connection.execute("INSERT INTO term_frequencies SELECT term, doc FROM chunks_vocabulary")
-    put_meta(connection, terms_counted_at=str(chunks))
 
 
 def _unit(row: Any, related: Sequence[Relation]) -> Unit:

@@ -12,7 +12,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -138,26 +138,18 @@ def open_cache(folder: Path, model: str) -> sqlite3.Connection:
     """Open the cache of a model's vectors by the SHA-256 of their text: losing it costs time and nothing else."""
     files.private_folder(folder)
     file = folder / f"{slugify(model, max_chars=40)}-{hashlib.sha256(model.encode()).hexdigest()[:8]}.db"
-    try:
-        return _open_cache(file)
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-            raise
-        remove_database(file)
-        return _open_cache(file)
-
-
-def _open_cache(file: Path) -> sqlite3.Connection:
     connection = connect(file)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("CREATE TABLE IF NOT EXISTS vectors (hash BLOB PRIMARY KEY, vector BLOB NOT NULL)")
         connection.execute("SELECT hash, vector FROM vectors LIMIT 1").fetchone()
-    except sqlite3.Error:
-        with suppress(sqlite3.Error):
-            connection.close()
-        raise
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        if "locked" in str(error):
+            raise
+        remove_database(file)
+        return open_cache(folder, model)
     return connection
 
 

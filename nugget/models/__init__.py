@@ -194,11 +194,6 @@ class Chunk:
     heading_level: int
     position: int
 
-    @property
-    def embedded_text(self) -> str:
-        """Return the text to embed: the breadcrumb, then the text."""
-        return f"{self.breadcrumb}\n{self.text}" if self.breadcrumb else self.text
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:

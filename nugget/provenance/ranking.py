@@ -17,7 +17,6 @@ from heapq import heapify, heappop, heappush
 
 from nugget.index import provenance as stored
 from nugget.index.provenance import BriefNugget
-from nugget.index.units import meta
 from nugget.markdown import body_below_title
 from nugget.models import Scope, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
@@ -149,8 +148,7 @@ def _candidates(
     texts: dict[str, float] = {}
     if query.text:
         found = stored.search_brief(
-            connection, workspace, query.text, chunks=int(meta(connection, "chunks") or 0),
-            limit=TEXT_CANDIDATES, types=query.types, since=query.since,
+            connection, workspace, query.text, limit=TEXT_CANDIDATES, types=query.types, since=query.since,
         )  # fmt: skip
         best = max((score for _, score in found.values()), default=0.0) or 1.0
         texts = {id_: score / best for id_, (_, score) in found.items()}

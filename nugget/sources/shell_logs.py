@@ -4,7 +4,7 @@
 a line) and the streams `output.log` (what the terminal showed), `stdout.log` and `stderr.log`. Files are read on from
 where the last reading ended. A file that was rotated, cut or written again is read from its beginning. Only plain files
 in plain folders are read: a link or a pipe could lead anywhere. Of long output the beginning, the end and the lines
-that look like failures are kept; the rest can be found by its offset.
+that look like failures are kept; the rest stays in the log.
 """
 
 from __future__ import annotations
@@ -92,9 +92,8 @@ class LogLine:
 
 
 class LogEvent(NamedTuple):
-    """A line of events.jsonl: `given` is its untrusted `data`; `offset` is where it stands."""
+    """A line of events.jsonl: `given` is its untrusted `data`."""
 
-    offset: int
     ts_ms: int
     kind: str
     given: Mapping[str, Any]
@@ -168,7 +167,7 @@ def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
             malformed = 0
             opened.seek(begin)
             for length, line in read_lines(opened, limit=MAX_EVENT_BYTES):
-                event = _event(line, end)
+                event = _event(line)
                 is_torn = event is None and line is not None and not line.endswith(b"\n")
                 if is_torn or end - begin >= _BATCH_BYTES:
                     break
@@ -230,7 +229,7 @@ def _opened(file: Path) -> Iterator[BinaryIO | None]:
         yield opened if stat.S_ISREG(os.fstat(opened.fileno()).st_mode) else None
 
 
-def _event(line: bytes | None, offset: int) -> LogEvent | None:
+def _event(line: bytes | None) -> LogEvent | None:
     # Decoded leniently: a shell writes the names of files as they are.
     record = parse_record(line.decode("utf-8-sig", "replace")) if line else None
     kind = (record or {}).get("kind")
@@ -239,7 +238,7 @@ def _event(line: bytes | None, offset: int) -> LogEvent | None:
     ts_ms = record.get("ts_ms")
     if not isinstance(ts_ms, int | float) or isinstance(ts_ms, bool) or not 0 <= ts_ms < 1 << 53:
         ts_ms = 0
-    return LogEvent(offset, int(ts_ms), kind[:_MAX_KIND_CHARS], mapping_of(record.get("data")))
+    return LogEvent(int(ts_ms), kind[:_MAX_KIND_CHARS], mapping_of(record.get("data")))
 
 
 def looks_failed(text: str) -> bool:

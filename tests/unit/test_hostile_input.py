@@ -54,7 +54,7 @@ def test_a_pipe_in_the_place_of_a_subagent_hides_no_session(nugget: Nugget, word
 
 @pytest.mark.proves("SYNC-CORRUPT")
 @pytest.mark.parametrize("lost", ["DROP TABLE evidence_fts", "DROP TABLE units_fts_data", "DROP TABLE pane_output"])
-def test_a_machine_index_that_lost_any_table_is_made_anew(
+def test_a_machine_index_that_lost_any_table_is_rebuilt(
     nugget: Nugget, words: Path, isolated_home: Path, lost: str
 ) -> None:
     file = isolated_home / ".claude/projects/-shop/s.jsonl"

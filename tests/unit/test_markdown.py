@@ -22,9 +22,6 @@ def crumbs(chunks: list[Chunk]) -> list[str]:
     return [chunk.breadcrumb for chunk in chunks]
 
 
-# --- titles
-
-
 @pytest.mark.parametrize(
     ("body", "title"),
     [
@@ -51,9 +48,6 @@ def test_the_title_is_the_first_level_one_heading(body: str, title: str | None) 
     assert title_of(body) == title
 
 
-# --- where sections begin
-
-
 @pytest.mark.proves("KNOW-CHUNK-HEADINGS")
 def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings() -> None:
     body = f"# Retry\n\n{words(60)}\n\n## Why\n\n{words(60)}\n\n### Money\n\n{words(60)}\n\n## How\n\n{words(60)}\n"
@@ -62,20 +56,6 @@ def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings() -> 
     assert [chunk.heading_level for chunk in chunks] == [1, 2, 3, 2]
     assert [chunk.position for chunk in chunks] == [0, 1, 2, 3]
     assert all(chunk.text == words(60) for chunk in chunks)
-
-
-def test_the_title_of_a_unit_leads_when_no_heading_carries_it() -> None:
-    chunks = chunk_markdown(f"{words(60)}\n\n## Part\n\n{words(60)}", title="From frontmatter", limits=WIDE)
-    assert crumbs(chunks) == ["From frontmatter", "From frontmatter > Part"]
-    assert [chunk.heading_level for chunk in chunks] == [0, 2]
-
-
-def test_underlined_headings_begin_sections_and_a_rule_does_not() -> None:
-    body = f"Title\n=====\n\n{words(60)}\n\n---\n\n{words(60, 'more')}\n\nPart\n----\n\n{words(60)}"
-    chunks = chunk_markdown(body, title="Title", limits=WIDE)
-    assert crumbs(chunks) == ["Title", "Title > Part"]
-    assert "---" in chunks[0].text
-    assert words(60, "more") in chunks[0].text
 
 
 @pytest.mark.proves("KNOW-CHUNK-HEADINGS")
@@ -98,12 +78,6 @@ def test_a_hash_that_is_no_heading_begins_no_section(block: str) -> None:
     chunks = chunk_markdown(body, title="Title", limits=WIDE)
     assert crumbs(chunks) == ["Title"]
     assert block.strip("\n") in chunks[0].text
-
-
-def test_an_unclosed_fence_runs_to_the_end() -> None:
-    chunks = chunk_markdown(f"# T\n\n{words(60)}\n\n```\ncode\n\n# no heading\n", title="T", limits=WIDE)
-    assert crumbs(chunks) == ["T"]
-    assert chunks[0].text.endswith("# no heading")
 
 
 def test_a_heading_above_a_deeper_one_lives_in_the_breadcrumb_only() -> None:
@@ -137,17 +111,6 @@ def test_a_blank_body_has_no_chunks(body: str) -> None:
     assert chunk_markdown(body, title="T", limits=NARROW) == []
 
 
-def test_a_body_without_headings_is_cut_at_its_paragraphs() -> None:
-    paragraphs = [sentences(10, f"P{number}") for number in range(6)]
-    chunks = chunk_markdown("\n\n".join(paragraphs), title="T", limits=PLAIN)
-    assert len(chunks) == 3
-    assert {chunk.breadcrumb for chunk in chunks} == {"T"}
-    assert "\n\n".join(chunk.text for chunk in chunks) == "\n\n".join(paragraphs)
-
-
-# --- size
-
-
 @pytest.mark.proves("KNOW-CHUNK-SMALL")
 def test_a_small_section_joins_the_next_one_under_the_same_parent() -> None:
     body = f"# T\n\n{words(60)}\n\n## A\n\nshort\n\n## B\n\n{words(30)}\n\n## C\n\n{words(60)}\n"
@@ -157,22 +120,10 @@ def test_a_small_section_joins_the_next_one_under_the_same_parent() -> None:
     assert chunks[2].breadcrumb == "T > C"
 
 
-def test_a_small_last_section_joins_the_one_before() -> None:
-    chunks = chunk_markdown(f"# T\n\n## A\n\n{words(55)}\n\n## See also\n\nthat\n", title="T", limits=NARROW)
-    assert [chunk.text for chunk in chunks] == [f"## A\n\n{words(55)}\n\n## See also\n\nthat"]
-
-
 def test_a_small_section_does_not_join_a_deeper_one_whose_parent_is_in_the_breadcrumb_only() -> None:
     body = f"# T\n\n## Parent\n\n### Child\n\n{words(55)}\n\n## Last\n\nsmall\n"
     chunks = chunk_markdown(body, title="T", limits=NARROW)
     assert crumbs(chunks) == ["T > Parent > Child", "T > Last"]
-
-
-def test_a_small_section_does_not_join_one_of_another_parent() -> None:
-    body = f"# T\n\n## A\n\n{words(70)}\n\n### A1\n\nshort\n\n## B\n\n{words(70)}\n"
-    chunks = chunk_markdown(body, title="T", limits=NARROW)
-    assert not any("short" in chunk.text and "## B" in chunk.text for chunk in chunks)
-    assert "T > B" in crumbs(chunks)
 
 
 @pytest.mark.proves("KNOW-CHUNK-LONG")
@@ -215,15 +166,6 @@ def test_a_code_fence_that_alone_is_too_long_is_cut_into_whole_fences() -> None:
     assert kept == [line for line in code if line]
 
 
-def test_an_over_long_fence_in_a_list_keeps_its_indentation() -> None:
-    code = "\n".join(f"  value_{number} = {number}" for number in range(300))
-    chunks = chunk_markdown(f"# T\n\n- entry\n\n  ```py\n{code}\n  ```\n", title="T", limits=NARROW)
-    parts = [chunk.text for chunk in chunks if "value_" in chunk.text]
-    assert len(parts) > 5
-    assert all(part.count("```") == 2 for part in parts)
-    assert all("  ```py\n  value_" in part for part in parts)
-
-
 @pytest.mark.proves("KNOW-CHUNK-BLOCKS")
 def test_a_long_table_is_cut_between_rows_and_each_part_has_the_header() -> None:
     header = "| name | meaning |\n|------|---------|"
@@ -243,14 +185,6 @@ def test_a_long_list_is_cut_between_its_entries() -> None:
     assert "\n".join(chunk.text for chunk in chunks) == "\n".join(entries)
 
 
-def test_a_paragraph_that_is_too_long_is_cut_between_sentences_even_over_line_ends() -> None:
-    text = sentences(60)
-    wrapped = re.sub(r"(.{60}\S*) ", r"\1\n", text)
-    chunks = chunk_markdown(f"# T\n\n{wrapped}", title="T", limits=PLAIN)
-    assert all(chunk.text.endswith(".") for chunk in chunks)
-    assert squeezed("".join(chunk.text for chunk in chunks)) == squeezed(text)
-
-
 @pytest.mark.proves("KNOW-CHUNK-CJK")
 def test_text_without_spaces_is_cut_between_sentences_then_characters() -> None:
     body = "# 重試\n\n" + "。".join("冪等鍵可以防止重複扣款" * 3 for _ in range(40)) + "。\n\n" + "字" * 3000
@@ -258,15 +192,6 @@ def test_text_without_spaces_is_cut_between_sentences_then_characters() -> None:
     assert all(len(chunk.text) <= 150 for chunk in chunks)
     assert sum(chunk.text.endswith("。") for chunk in chunks) >= 5
     assert squeezed("# 重試" + "".join(chunk.text for chunk in chunks)) == squeezed(body)
-
-
-def test_link_definitions_and_comments_between_blocks_are_kept() -> None:
-    body = (
-        f"# T\n\n[a]: https://example.invalid/a\n\n```\ncode\n```\n[b]: https://example.invalid/b\n\n{sentences(40)}\n"
-    )
-    text = "\n".join(chunk.text for chunk in chunk_markdown(body, title="T", limits=NARROW))
-    assert "[a]: https://example.invalid/a" in text
-    assert "[b]: https://example.invalid/b" in text
 
 
 @pytest.mark.proves("KNOW-CHUNK-LONG")
@@ -281,15 +206,3 @@ def test_a_ten_page_document_gives_even_chunks_in_order() -> None:
     assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
     shown = "\n".join(chunk.text for chunk in chunks)
     assert all(sentence in shown for sentence in re.findall(r"[AB]\d+ number \d+ says a thing\.", body))
-
-
-def test_the_token_counter_is_asked_about_once_a_section_when_sections_fit() -> None:
-    asked: list[str] = []
-
-    def count(text: str) -> int:
-        asked.append(text)
-        return estimate_tokens(text)
-
-    body = "# T\n\n" + "\n\n".join(f"## S{number}\n\n{words(60)}" for number in range(10))
-    chunk_markdown(body, title="T", count_tokens=count, limits=WIDE)
-    assert len(asked) <= 11

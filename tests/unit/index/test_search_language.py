@@ -36,7 +36,6 @@ def index(tmp_path: Path) -> Iterator[Index]:
         for name, body in NOTES.items():
             unit = Unit(id=name, source=SourceName.CANON, type="document", title=name, body=body, path=f"x/{name}.md")
             stored.put_unit(connection, unit, chunk_markdown(body, title=name))
-        stored.put_statistics(connection)
     with closing(Index(tmp_path / "index.db")) as opened:
         yield opened
 
@@ -50,7 +49,7 @@ def found(index: Index, text: str) -> list[str]:
     query = parsed(text)
     assert query.problem is None, query.problem
     chosen = merge_filters(query.filter, Filter(match=query.match))
-    terms = terms_of(index.connection, query.text, chunks=9)
+    terms = terms_of(index.connection, query.text)
     rows = index.search_unit_text(replace(terms, match=query.match_any or terms.match), 9, chosen)
     return sorted(unit.id for unit in index.units([key for key, _ in rows]).values())
 
@@ -173,6 +172,6 @@ def test_every_string_is_a_query_that_sqlite_takes(index: Index) -> None:
         text = "".join(random.choice(scraps) + random.choice(["", " "]) for _ in range(random.randint(1, 12)))
         query = parsed(text)
         chosen = merge_filters(query.filter, Filter(match=query.match))
-        index.search_unit_text(terms_of(index.connection, query.text or "pool", chunks=9), 9, chosen)
+        index.search_unit_text(terms_of(index.connection, query.text or "pool"), 9, chosen)
         for match in filter(None, (query.match, query.match_any)):
             index.connection.execute("SELECT 1 FROM units_fts WHERE units_fts MATCH ?", (match,)).fetchall()

@@ -77,8 +77,8 @@ def test_a_ref_shows_its_exchange_with_the_neighbours(world: World) -> None:
             read_excerpt(world.connection, hostile)
 
 
-@pytest.mark.proves("HIS-LONG")
-def test_a_long_reply_is_cut_into_passages_and_shown_whole(world: World) -> None:
+@pytest.mark.proves("HIS-LONG", "HIS-REDACTED")
+def test_a_long_reply_is_cut_into_passages_and_shown_whole_without_its_secrets(world: World) -> None:
     reply = "\n\n".join(f"Paragraph {n} speaks of lighthouse{n} and of {SECRET} at length. " * 5 for n in range(20))
     world.write([("Tell me all", reply)])
     world.sync()
@@ -86,23 +86,16 @@ def test_a_long_reply_is_cut_into_passages_and_shown_whole(world: World) -> None
     shown = read_excerpt(world.connection, "session:11111111-aaaa#1").passages[1].text
     assert shown.startswith("Paragraph 0") and "lighthouse19" in shown
     assert shown.replace("[redacted:github-token]", SECRET) == reply.strip()
-
-
-@pytest.mark.proves("HIS-REDACTED")
-def test_a_secret_is_neither_found_nor_shown(world: World) -> None:
-    world.write([(f"Deploy with {SECRET} please", "Deployed the lighthouse.")])
-    world.sync()
-    assert world.found(SECRET) == []
-    assert world.excerpts("deploy please") == ["Deploy with [redacted:github-token] please", "Deployed the lighthouse."]
-    assert SECRET not in str(read_excerpt(world.connection, "session:11111111-aaaa#1"))
+    assert SECRET not in shown
     assert SECRET.encode() not in (world.environment.home / "index.db").read_bytes()
 
 
-@pytest.mark.proves("HIS-INCREMENTAL")
-def test_a_session_that_grew_is_read_on_and_a_rewritten_one_anew(world: World) -> None:
+@pytest.mark.proves("HIS-INCREMENTAL", "HIS-UNCHANGED")
+def test_a_session_that_grew_is_read_on_and_a_rewritten_one_again(world: World) -> None:
     file = world.write([("First question", "First answer")])
     assert world.sync().added == 1
-    assert world.sync().changed is False
+    again = world.sync()
+    assert (again.changed, again.bytes_read, again.unchanged) == (False, 0, 1)
     size = file.stat().st_size
     world.write([("Second lighthouse", "Second answer")])
     grown = world.sync()
@@ -110,7 +103,7 @@ def test_a_session_that_grew_is_read_on_and_a_rewritten_one_anew(world: World) -
     assert world.found("lighthouse") == ["session:11111111-aaaa#2"]
     assert world.found("first question") == ["session:11111111-aaaa#1"]
     file.unlink()
-    world.write([("Another beacon, written anew and much longer than what was there before " * 30, "ok")])
+    world.write([("Another beacon, written again and much longer than what was there before " * 30, "ok")])
     world.sync()
     assert world.found("lighthouse") == []
     assert world.found("beacon") == ["session:11111111-aaaa#1"]
@@ -369,14 +362,6 @@ def test_sessions_of_other_agents_are_found_and_shown(world: World, shared_data:
     for number, file in enumerate(sorted((samples / "gemini-cli-entire").glob("*.json"))):
         shutil.copy(file, chats / f"session-2026-02-0{number + 1}.json")
     world.sync()
-    said = {
-        (agent, kind)
-        for agent, kind in world.connection.execute(
-            "SELECT DISTINCT s.agent, e.kind FROM events e JOIN log_sessions s ON s.key = e.id >> 34 "
-            "WHERE e.number IS NOT NULL AND e.kind != 'paste'"
-        )
-    }
-    assert said == {("codex", "prompt"), ("codex", "reply"), ("gemini-cli", "prompt"), ("gemini-cli", "reply")}
     for agent in ("codex", "gemini-cli"):
         stored = world.connection.execute(
             "SELECT s.id, e.number FROM events e JOIN log_sessions s ON s.key = e.id >> 34 "
@@ -415,15 +400,6 @@ def test_one_process_reads_at_a_time_and_the_other_may_go_on(world: World) -> No
     with FileLock(world.environment.home / "history.lock"):
         assert ingest_all(world.connection, world.environment, Settings(), wait=False).is_busy
     assert world.sync().added == 1
-
-
-@pytest.mark.proves("HIS-UNCHANGED")
-def test_a_sync_of_unchanged_transcripts_reads_none(world: World) -> None:
-    for number in range(30):
-        world.write_line(number, f"hello {number}")
-    world.sync()
-    again = world.sync()
-    assert (again.changed, again.bytes_read, again.unchanged) == (False, 0, 30)
 
 
 @pytest.mark.proves("HIS-BAD-INPUT")
