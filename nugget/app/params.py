@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nugget.errors import UsageError
-from nugget.models import Depth, Filter, Query, SourceName
+from nugget.models import Depth, Query, SourceName
 
 
 def checked(question: Query | str, usual: Query) -> Query:
@@ -16,24 +16,20 @@ def checked(question: Query | str, usual: Query) -> Query:
     """
     query = Query(question) if isinstance(question, str) else question
     check_identity(query.identity)
+    given = query.filter
     return replace(
         query,
         text=query.text.encode("utf-8", "replace").decode("utf-8"),  # lone surrogates cannot be stored
-        filter=checked_filter(query.filter),
+        filter=replace(
+            given, sources=source_names(given.sources), types=tuple(given.types), tags=tuple(given.tags),
+            domains=tuple(domain.strip("/") for domain in given.domains), sessions=tuple(given.sessions),
+        ),
         limit=_at_least_one("limit", usual.limit if query.limit is None else query.limit),
         budget_tokens=_at_least_one(
             "budget", usual.budget_tokens if query.budget_tokens is None else query.budget_tokens
         ),
         depth=depth_named(query.depth or usual.depth or Depth.STANDARD),
         profile=query.profile or usual.profile,
-    )
-
-
-def checked_filter(given: Filter) -> Filter:
-    """Return the filter with its values in their forms. Raises UsageError for a source that does not exist."""
-    return replace(
-        given, sources=source_names(given.sources), types=tuple(given.types), tags=tuple(given.tags),
-        domains=tuple(domain.strip("/") for domain in given.domains), sessions=tuple(given.sessions),
     )  # fmt: skip
 
 

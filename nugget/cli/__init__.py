@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from nugget import __version__
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
-from nugget.errors import NuggetError, UsageError
+from nugget.errors import NuggetError
 from nugget.render.terminal import console
 from nugget.text import printable
 
@@ -116,11 +116,6 @@ def run(arguments: Sequence[str]) -> int:
         raise
     except OSError as error:
         return _refused(error)
-    except UnicodeEncodeError:
-        named = next((text for text in arguments if not text.isascii() and printable(text) != text), None)
-        if named is None:
-            raise
-        return report(UsageError(f"{printable(named)} is not UTF-8 text, so nothing can have that name."))
     return code if isinstance(code, int) else 0
 
 

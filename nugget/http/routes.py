@@ -183,32 +183,30 @@ async def _refused(_: Request, refusal: Refusal) -> Response:
 async def _invalid(_: Request, error: RequestValidationError) -> Response:
     """Describe the first problem of a request in a sentence."""
     problems = error.errors()
-    first = problems[0]
-    place, kind, message = first["loc"], first["type"], str(first["msg"]).removeprefix("Value error, ")
+    place, kind = problems[0]["loc"], problems[0]["type"]
     name = ".".join(str(part) for part in place[1:])[:60] or "the body"
-    hint = "/openapi.json describes every parameter."
-    if kind == "json_invalid":
-        return Refusal(400, "malformed_json", "The body is not valid JSON.").reply()
-    if isinstance(error.body, bytes):
-        example = "Send `Content-Type: application/json`."
-        return Refusal(415, "unsupported_media_type", "The body must be JSON.", hint=example).reply()
-    if kind in ("model_attributes_type", "dict_type") and len(place) == 1:
-        return Refusal(400, "malformed_json", "The body must be a JSON object.", hint='Write {"q": "..."}.').reply()
-    if kind == "extra_forbidden":
-        return Refusal(422, "unknown_parameter", f"There is no parameter `{name}`.", hint=hint).reply()
-    if kind == "missing":
-        return Refusal(422, "missing_parameter", f"The parameter `{name}` is missing.", hint=hint).reply()
-    if place[:2] == ("path", "ref"):
-        example = "Refs look like pattern/retry-once or session:4f1c#3."
-        return Refusal(422, "invalid_ref", "This is not a ref.", hint=example).reply()
-    if place[-1] in ("session", "session_id"):
-        return Refusal(
-            422, "invalid_session_id", "This is not a session id.",
-            hint="An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most.",
-        ).reply()  # fmt: skip
+    message = str(problems[0]["msg"]).removeprefix("Value error, ")
     more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+    status, code, hint = 422, "invalid_parameter", "/openapi.json describes every parameter."
     text = f"`{name}`: {message[:1].lower()}{message[1:150]}{more}."
-    return Refusal(422, "invalid_parameter", text, hint=hint).reply()
+    if kind == "json_invalid":
+        status, code, text, hint = 400, "malformed_json", "The body is not valid JSON.", ""
+    elif isinstance(error.body, bytes):
+        status, code, hint = 415, "unsupported_media_type", "Send `Content-Type: application/json`."
+        text = "The body must be JSON."
+    elif kind in ("model_attributes_type", "dict_type") and len(place) == 1:
+        status, code, text, hint = 400, "malformed_json", "The body must be a JSON object.", 'Write {"q": "..."}.'
+    elif kind == "extra_forbidden":
+        code, text = "unknown_parameter", f"There is no parameter `{name}`."
+    elif kind == "missing":
+        code, text = "missing_parameter", f"The parameter `{name}` is missing."
+    elif place[:2] == ("path", "ref"):
+        code, text = "invalid_ref", "This is not a ref."
+        hint = "Refs look like pattern/retry-once or session:4f1c#3."
+    elif place[-1] in ("session", "session_id"):
+        code, text = "invalid_session_id", "This is not a session id."
+        hint = "An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most."
+    return Refusal(status, code, text, hint=hint or None).reply()
 
 
 async def _wrong(request: Request, error: HTTPException) -> Response:

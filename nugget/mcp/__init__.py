@@ -11,6 +11,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -132,11 +133,11 @@ def _add_openqed_tools(server: "MCPServer[Any]", session: AgentSession) -> None:
     def reply(make: Callable[[], dict[str, Any]]) -> CallToolResult:
         return _result(lambda: json.dumps(make(), ensure_ascii=False))
 
-    @server.tool(
+    tool = partial(server.tool, annotations=_read_only(), structured_output=False)
+
+    @tool(
         description="Query context/provenance for a file or topic. Returns ranked nuggets explaining WHY code is the "
-        "way it is.",
-        annotations=_read_only(),
-        structured_output=False,
+        "way it is."
     )
     def openqed_context(
         path: Annotated[str | None, Field(description="File path to query context for")] = None,
@@ -154,22 +155,14 @@ def _add_openqed_tools(server: "MCPServer[Any]", session: AgentSession) -> None:
             )
         )
 
-    @server.tool(
-        description="Get the AI session history for a specific file: which sessions touched it and when.",
-        annotations=_read_only(),
-        structured_output=False,
-    )
+    @tool(description="Get the AI session history for a specific file: which sessions touched it and when.")
     def openqed_file_history(
         path: Annotated[str, Field(description="Relative file path to look up")],
         token_budget: Annotated[float, Field(description="Max tokens in response")] = 1500,
     ) -> CallToolResult:
         return reply(lambda: answers.openqed_file_history(session, path=path, budget=token_budget))
 
-    @server.tool(
-        description="Get architectural decisions, rejections, and constraints from AI sessions.",
-        annotations=_read_only(),
-        structured_output=False,
-    )
+    @tool(description="Get architectural decisions, rejections, and constraints from AI sessions.")
     def openqed_decisions(
         path: Annotated[str | None, Field(description="File path to scope the query")] = None,
         token_budget: Annotated[float, Field(description="Max tokens in response")] = 2000,
