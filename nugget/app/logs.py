@@ -103,7 +103,7 @@ class Logs:
     def ingest_all(self) -> tuple[Sequence[IngestedSession], Sequence[Problem]]:
         """Read what is new in all logs."""
         with self._index() as connection:
-            found = self._read_all(connection)
+            found = self._read_all(connection, self.progress)
             self._embed_units(connection)
         return found
 
@@ -159,7 +159,7 @@ class Logs:
     def workspace_evidence(self, folder: Path, question: str, options: BundleOptions) -> EvidenceBundle:
         """Answer from all sessions of the repository that a folder is in, after reading all new logs."""
         with self._index() as connection:
-            self._read_all(connection)
+            self._read_all(connection, self.progress)
 
             def is_known(identity: str) -> bool:
                 return bool(log_sessions(connection, workspace=identity, limit=1))
@@ -191,27 +191,25 @@ class Logs:
         threading.Thread(target=self._backfill, name="nugget-backfill", daemon=True).start()
 
     def _backfill(self) -> None:
-        state, problems = self.backfill, self.backfill["problems"]
+        state, began = self.backfill, time.monotonic()
+
+        def tell(_: str, done: int, total: int) -> None:
+            nonlocal began
+            state.update(done=done, total=total)
+            if self.stopping.wait(min(_MAX_REST_S, _REST_SHARE * (time.monotonic() - began))):
+                raise InterruptedError
+            began = time.monotonic()
+
         try:
-            logs = list(evidence.all_logs(self.environment))
-            state["total"] = len(logs)
             with self._index() as connection:
-                for log in logs:
-                    began = time.monotonic()
-                    try:
-                        evidence.ingest(connection, log, settings=self.settings, now=datetime.now(UTC))
-                    except Exception as error:  # one log must not keep the others out
-                        if len(problems) < _MAX_PROBLEMS:
-                            problems.append(f"{Path(log.path).name}: {redact(str(error)).text}")
-                    state["done"] += 1
-                    if self.stopping.wait(min(_MAX_REST_S, _REST_SHARE * (time.monotonic() - began))):
-                        state["state"] = "stopped"
-                        return
+                _, problems = self._read_all(connection, tell)
                 evidence.put_evidence_units(connection)
-            state["state"] = "done"
+            told = [f"{Path(one.path).name}: {redact(one.reason).text}" for one in problems[:_MAX_PROBLEMS]]
+            state.update(state="done", done=state["total"], problems=told)
+        except InterruptedError:
+            state["state"] = "stopped"
         except Exception as error:  # nobody waits for this thread: `/healthz` shows what went wrong
-            state["state"] = "failed"
-            problems.append(f"{type(error).__name__}: {redact(str(error)).text}")
+            state.update(state="failed", problems=[f"{type(error).__name__}: {redact(str(error)).text}"])
 
     @contextmanager
     def _index(self) -> Iterator[sqlite3.Connection]:
@@ -233,10 +231,11 @@ class Logs:
             raise self._unknown(session)
         return log.id if log else session
 
-    def _read_all(self, connection: sqlite3.Connection) -> tuple[Sequence[IngestedSession], Sequence[Problem]]:
-        return evidence.ingest_all(
-            connection, self.environment, settings=self.settings, now=datetime.now(UTC), progress=self.progress
-        )
+    def _read_all(
+        self, connection: sqlite3.Connection, progress: Progress
+    ) -> tuple[Sequence[IngestedSession], Sequence[Problem]]:
+        now = datetime.now(UTC)
+        return evidence.ingest_all(connection, self.environment, settings=self.settings, now=now, progress=progress)
 
     def _latest(self) -> str:
         log = max(evidence.all_logs(self.environment), key=lambda log: (log.mtime_ns, log.id), default=None)

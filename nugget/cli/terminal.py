@@ -148,36 +148,24 @@ def complete_ref(incomplete: str) -> list[tuple[str, str]]:
     return _suggested(lambda brain: brain.refs_beginning(incomplete, limit=_MOST))
 
 
-def complete_domain(incomplete: str) -> list[str]:
-    """Return domains that begin so."""
-    return _named("domains", incomplete)
+def _completing(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a completion of the last of several names, separated by commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names(last) if name.startswith(last)]
+
+    return complete
 
 
-def complete_tag(incomplete: str) -> list[str]:
-    """Return tags that begin so."""
-    return _named("tags", incomplete)
+def _named(kind: str, last: str) -> list[str]:
+    return [name for name, _ in _suggested(lambda brain: getattr(brain.suggest(last, limit=_MOST), kind))]
 
 
-def complete_type(incomplete: str) -> list[str]:
-    """Return the types of knowledge that begin so."""
-    return _beginning(KnowledgeType, incomplete.lower())
-
-
-def complete_any_type(incomplete: str) -> list[str]:
-    """Return the types of the units of any source that begin so."""
-    return _beginning(TYPES, incomplete.lower())
-
-
-def _named(kind: str, incomplete: str) -> list[str]:
-    last = incomplete.rpartition(",")[2]
-    found = _suggested(lambda brain: getattr(brain.suggest(last, limit=_MOST), kind))
-    return _beginning([name for name, _ in found], incomplete)
-
-
-def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
-    """Return the names that complete the last of several, separated by commas."""
-    before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+complete_domain = _completing(lambda last: _named("domains", last))
+complete_tag = _completing(lambda last: _named("tags", last))
+complete_type = _completing(lambda last: KnowledgeType)
+complete_any_type = _completing(lambda last: TYPES)
 
 
 def _suggested(ask: Callable[[Brain], list[tuple[str, str]]]) -> list[tuple[str, str]]:
