@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from stat import S_ISREG
-from typing import NamedTuple
 
 from nugget.config import expanded
 from nugget.errors import GitError, UsageError
@@ -43,38 +42,37 @@ _GIT_TIMEOUT_S = 5.0
 _RENAMES_ONLY = ("--diff-filter=R", "-M", "-l2000", "--name-status", "-z")
 
 
-class PresentFile(NamedTuple):
-    """A file as it is now; `why_unread` says why an existing one has no hash."""
-
-    exists: bool
-    hash: str | None = None
-    why_unread: str = ""
-
-
 @dataclass(slots=True)
 class Checkout:
     """The files of a workspace, by paths relative to it. The files of a bare repository are not known."""
 
     workspace: Workspace
-    is_bare: bool = field(init=False)
-    _files: dict[str, PresentFile] = field(default_factory=dict)
+    _hashes: dict[str, str | None] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.is_bare = self.workspace.common_dir is not None and not (self.workspace.root / ".git").exists()
+    @property
+    def is_bare(self) -> bool:
+        """True for a bare repository."""
+        return self.workspace.common_dir is not None and not (self.workspace.root / ".git").exists()
 
     def exists(self, path: str) -> bool:
         """Return whether something is at a path now."""
-        return self.is_bare or os.path.lexists(f"{self.workspace.root}/{path}")  # a Path is slow for thousands
+        return os.path.lexists(f"{self.workspace.root}/{path}") or self.is_bare  # a Path is slow for thousands
 
     def is_folder(self, path: str) -> bool:
         """Return whether a path is a folder now."""
         return path == "" or os.path.isdir(f"{self.workspace.root}/{path}")  # noqa: PTH112
 
-    def file(self, path: str) -> PresentFile:
-        """Return the file at a path now; each is read once."""
-        if path not in self._files:
-            self._files[path] = self._read(path)
-        return self._files[path]
+    def hash_of(self, path: str) -> str | None:
+        """Return the SHA-256 of the file at a path now, None if that is not known; each is read once."""
+        if path not in self._hashes:
+            self._hashes[path] = None
+            file = self.workspace.root / path
+            with suppress(OSError, ValueError):
+                stat = file.stat()
+                if S_ISREG(stat.st_mode) and stat.st_size <= MAX_HASHED_BYTES and self._is_inside(file):
+                    with file.open("rb") as content:
+                        self._hashes[path] = hashlib.file_digest(content, "sha256").hexdigest()
+        return self._hashes[path]
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
         """Return the content of a file; None if it is missing, outside the workspace, or larger."""
@@ -86,25 +84,6 @@ class Checkout:
             return file.read_bytes()
         except (OSError, ValueError):
             return None
-
-    def _read(self, path: str) -> PresentFile:
-        file = self.workspace.root / path
-        if self.is_bare:
-            return PresentFile(True, why_unread="the repository is bare")
-        try:
-            if not self._is_inside(file):
-                return PresentFile(True, why_unread="it leads out of the repository")
-            stat = file.stat()
-            if not S_ISREG(stat.st_mode):
-                return PresentFile(True, why_unread="it is not a regular file")
-            if stat.st_size > MAX_HASHED_BYTES:
-                return PresentFile(True, why_unread=f"it has {stat.st_size >> 20:,} MB")
-            with file.open("rb") as content:
-                return PresentFile(True, hashlib.file_digest(content, "sha256").hexdigest())
-        except (FileNotFoundError, NotADirectoryError):
-            return PresentFile(False)
-        except (OSError, ValueError) as error:
-            return PresentFile(True, why_unread=f"it cannot be read ({error})")
 
     def _is_inside(self, file: Path) -> bool:
         return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.workspace.root))
@@ -136,10 +115,11 @@ class Location:
     def stale_reason(self, nugget: BriefNugget, today: date) -> StaleReason | None:
         """Return the reason why a nugget is stale, None if it is not."""
         present = self.aliases.get(nugget.path, nugget.path)
-        if nugget.file_hash and nugget.path:
-            file = self.checkout.file(present)
-            if not file.exists or (file.hash is not None and file.hash != nugget.file_hash):
-                return StaleReason.FILE_CHANGED
+        is_judged = bool(nugget.file_hash and nugget.path)
+        if is_judged and not (
+            self.checkout.exists(present) and self.checkout.hash_of(present) in (None, nugget.file_hash)
+        ):
+            return StaleReason.FILE_CHANGED
         if nugget.path and stored.has_newer(self.connection, self.workspace, nugget, self.names(present)):
             return StaleReason.SUPERSEDED
         return StaleReason.EXPIRED if nugget.stale_after is not None and nugget.stale_after < today else None
@@ -210,7 +190,7 @@ def follow_renames(
             pairs = [*pairs, *_renames(checkout, "diff", "--cached", *_RENAMES_ONLY, "HEAD")]
         found = _resolve(gone, pairs, checkout)
     # A file whose very content is at the asked path now was moved, and nobody has told git yet.
-    if asked and len(found) < len(gone) and (present := checkout.file(asked).hash):
+    if asked and len(found) < len(gone) and (present := checkout.hash_of(asked)):
         same = stored.paths_with_hash(connection, identity, present)
         found |= {path: asked for path in gone if path not in found and path in same}
     return found

@@ -8,7 +8,7 @@ transcript stand in `$NUGGET_HOME/provenance/seen.json`. That file is only a mem
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -81,40 +81,6 @@ class ExtractedSession:
     method: str = "heuristic"
 
 
-@dataclass(slots=True)
-class SeenSessions:
-    """The sessions read for provenance (`seen.json`), by locator: [size, mtime, version, workspaces, how].
-
-    `how` is the method of extraction, `nothing` if nothing is kept of the session, empty if it is of other workspaces.
-    """
-
-    file: Path
-    entries: dict[str, list[Any]]
-
-    @classmethod
-    def load(cls, home: Path) -> SeenSessions:
-        """Load the state of earlier runs, empty at first."""
-        file, entries = home / "provenance" / "seen.json", dict[str, Any]()
-        with suppress(OSError):
-            entries = parse_record(file.read_bytes()) or {}
-        return cls(file, {key: one for key, one in entries.items() if isinstance(one, list) and len(one) == 5})
-
-    def find(self, found: SessionFile) -> tuple[list[str] | None, str]:
-        """Return the workspaces of a session and how it was extracted; None if it has to be read (again)."""
-        *state, names, how = self.entries.get(found.locator) or (None, "")
-        is_current = state == [found.size, found.mtime, _SEEN_VERSION] and isinstance(names, list)
-        return (names, str(how)) if is_current else (None, "")
-
-    def note(self, found: SessionFile, workspaces: Iterable[str], *, how: str) -> None:
-        """Remember a session as read."""
-        self.entries[found.locator] = [found.size, found.mtime, _SEEN_VERSION, list(workspaces), how]
-
-    def save(self) -> None:
-        """Write the state; after a failure the sessions are read again."""
-        with suppress(OSError):
-            files.replace(self.file, json.dumps(self.entries).encode())
-
-
 def extract_sessions(
     found: Sequence[SessionFile],
     extractor: Extractor,
@@ -126,35 +92,44 @@ def extract_sessions(
 
     Sessions of other workspaces have no outcome. One that fails stops nothing.
     """
-    seen, finder = SeenSessions.load(extractor.home), WorkspaceFinder(store.known_workspaces(extractor.home))
+    file_of_seen = extractor.home / "provenance" / "seen.json"
+    seen: dict[str, Any] = {}  # by locator: [size, mtime, version, workspaces, how]
+    with suppress(OSError):
+        seen = parse_record(file_of_seen.read_bytes()) or {}
+    finder = WorkspaceFinder(store.known_workspaces(extractor.home))
     method = "generative" if extractor.llm is not None else "heuristic"
     # A checkout that got a remote is a new workspace: what was read before tells nothing.
     is_new = workspace is not None and not store.provenance_folder(extractor.home, workspace).is_dir()
     try:
         for number, file in enumerate(found):
             progress("Extracting", number, len(found))
-            known, how = (None, "") if extractor.force or is_new else seen.find(file)
-            if known is not None and workspace is not None and workspace not in known:
-                continue
-            is_kept = any(store.session_file(extractor.home, one, file.id).is_file() for one in known or ())
-            if known is not None and (how == _NOTHING or (is_kept and how in (method, "generative"))):
-                outcome = ExtractedSession(session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW)
-                yield replace(outcome, workspaces=tuple(known))
-                continue
+            state, entry = [file.size, file.mtime, _SEEN_VERSION], seen.get(file.locator) or []
+            is_seen = isinstance(entry, list) and len(entry) == 5 and isinstance(entry[3], list)
+            if is_seen and entry[:3] == state and not extractor.force and not is_new:
+                names, how = entry[3], entry[4]
+                if workspace is not None and workspace not in names:
+                    continue
+                is_kept = any(store.session_file(extractor.home, one, file.id).is_file() for one in names)
+                if how == _NOTHING or (is_kept and how in (method, "generative")):
+                    yield ExtractedSession(
+                        session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW, workspaces=tuple(names)
+                    )
+                    continue
             extracted, names = _extract(file, extractor, finder, workspace)
-            if not extractor.dry_run and (extracted is None or extracted.state != "failed"):
-                how = "" if extracted is None else _NOTHING
+            if extracted is None or extracted.state != "failed":
+                how = "" if extracted is None else _NOTHING  # empty if it is of other workspaces
                 if extracted is not None and extracted.state == "extracted":
                     how = extracted.method
                 elif extracted is not None and extracted.reason == NOTHING_NEW:
                     how = method
-                seen.note(file, names, how=how)
+                seen[file.locator] = [*state, names, how]
             if extracted is not None:
                 yield extracted
         progress("Extracting", len(found), len(found))
     finally:
         if not extractor.dry_run:
-            seen.save()
+            with suppress(OSError):  # the sessions are read again
+                files.replace(file_of_seen, json.dumps(seen).encode())
 
 
 def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: datetime) -> ExtractedSession | None:

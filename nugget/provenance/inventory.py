@@ -38,7 +38,6 @@ _NO_CODE = (
 )  # fmt: skip
 """Files that change without anybody deciding anything."""
 _HEAD_BYTES = 65_536
-_GREPPED_WORDS = 200
 _QUOTED = re.compile(r"`([^`\n]{2,120})`")
 _PATH = re.compile(r"(?<![\w:/.@-])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,7}(?![\w/])")
 _NAME = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w*)(\(\))?")
@@ -282,15 +281,13 @@ def _tracked(checkout: Checkout) -> frozenset[str]:
 
 def _absent_words(checkout: Checkout, words: Iterable[str]) -> frozenset[str]:
     """Return the words that occur in no file. Without git nothing is known to be absent."""
-    wanted, present = sorted(words), set[str]()
-    if checkout.workspace.common_dir is None:
+    wanted = frozenset(words)
+    if checkout.workspace.common_dir is None or not wanted:
         return frozenset()
-    for start in range(0, len(wanted), _GREPPED_WORDS):
-        part = [argument for word in wanted[start : start + _GREPPED_WORDS] for argument in ("-e", word)]
-        command = ("grep", "-h", "-o", "-w", "-I", "--fixed-strings", "--untracked", *part)
-        try:
-            output = git.run(checkout.workspace.root, *command, check=False, timeout_s=30)
-        except GitError:
-            return frozenset()
-        present |= set(output.decode("utf-8", "replace").split())
-    return frozenset(wanted) - present
+    command = ("grep", "-h", "-o", "-w", "-I", "--fixed-strings", "--untracked", "-f", "-")
+    try:
+        listed = "\n".join(sorted(wanted)).encode()
+        output = git.run(checkout.workspace.root, *command, check=False, timeout_s=30, stdin=listed)
+    except GitError:
+        return frozenset()
+    return wanted - set(output.decode("utf-8", "replace").split())

@@ -104,8 +104,6 @@ def why(
     for path in dict.fromkeys(hit.nugget.scope.path for hit in packed if hit.nugget.scope.path and not hit.unit):
         if (present := place.aliases.get(path, path)) != path:
             notes.append(f"{path} is {present} now.")
-        elif place.path == path and not place.is_folder and (unread := checkout.file(path).why_unread):
-            notes.append(f"Whether {path} changed since is not known: {unread}.")
     return NuggetBundle(
         query=replace(query, path=place.path), hits=packed, budget=budget, candidates=len(candidates),
         more_context_hint=hint, notes=tuple(notes),
