@@ -24,7 +24,6 @@ _CODE = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_][\w-]{2,}")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_NUMBER = re.compile(r"\b\d+(?:\.\d+)?\s?(?:ms|s|m|min|%|MB|KB|GB|lines?|times|x)\b")
 _PRONOUN = phrases.any_of(
     r"^(?:it|its|it's|this|that|that's|these|those|they|them|he|she|here|there|both|so|also|then|one|such|which"
     r"|the (?:former"
@@ -35,20 +34,11 @@ _PASSING = phrases.any_of(
     r"\b(?:now|remaining|already|currently|still|again|earlier|above|below|next|yet|step \d+"
     r"|task \d+)\b"
 )
-_LINE_REFERENCE = re.compile(r"\blines? \d+|:\d+(?:-\d+)?\b|\b[0-9a-f]{7,40}\b")
-_LABEL = re.compile(r"^\*\*(?P<label>[^*\n]{2,60}?)\*\*:?\s*(?:[-–—:]\s+)?|^(?P<plain>[A-Z][\w ]{2,24}):\s+")
-_EMOJI = re.compile(r"[✅❌🎯🚀🎉⚠🔄]")
 CHORE = phrases.any_of(
     r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read"
     r"|review|clean)\w*\b.{0,60}"
     r"\b(?:tests?|docs?|documentation|help text|comments?|changelog|readme|lint\w*|pr|branch|imports?|todo"
     r"|diagnostics?)\b"
-)
-_VERB = phrases.any_of(
-    r"\b(?:is|are|was|were|be|been|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?"
-    r"|gets?|makes?|means?"
-    r"|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot)\b|\b[a-z]{3,}(?:s|es|ed) (?:the|a|an|it|to|all"
-    r"|only|no|not|in|on|by|from|with|for|when|if)\b"
 )
 _STOP = frozenset(
     "the and for that with this from are was will have has not but you can all its our your should would could when"
@@ -139,11 +129,10 @@ def _add_features(session: SessionClaims) -> None:
     for claim in session.claims:
         if claim.sentence.channel is Channel.REPLY:
             last_reply[id(claim.episode)] = claim.sentence.place
-    options = _options(session)
+    chosen = _chosen_options(session)
     for claim in session.claims:
         made = _of_words(claim.sentence)
-        made["option chosen"] = float(options.get(claim.number) is True)
-        made["option passed over"] = float(options.get(claim.number) is False)
+        made["option chosen"] = float(claim.number in chosen)
         made |= _of_place(claim, session, last_reply)
         made |= _of_echoes(claim, session, by_word)
         made |= _of_edits(claim, after, before)
@@ -151,19 +140,15 @@ def _add_features(session: SessionClaims) -> None:
 
 
 def _of_words(sentence: Sentence) -> dict[str, float]:
-    text = plain(sentence.text)
-    label = _LABEL.match(sentence.text)
-    body = text
+    body = plain(sentence.text)
     names = len(set(_CODE.findall(body)))
     count = len(_WORD.findall(body)) + len(_WIDE.findall(body)) / 2
     made = {name: float(bool(pattern.search(body))) for name, pattern in phrases.FEATURES.items()}
     made |= {name: float(bool(pattern.search(body))) for name, pattern in phrases.FORMS.items()}
-    made["emoji"] = float(bool(_EMOJI.search(sentence.text)))
     made |= {
         "telling": (sum(made[name] for name in _TELLING) - sum(made[name] for name in _IDLE)) / 4,
         "names": min(names, 4) / 4,
         "no names": float(names == 0),
-        "number": float(bool(_NUMBER.search(body))),
         "short": float(count < 7),
         "very short": float(count < 4),
         "long": float(count > 32),
@@ -171,19 +156,11 @@ def _of_words(sentence: Sentence) -> dict[str, float]:
         "pronoun": float(bool(_PRONOUN.match(body))),
         "first person": float(bool(_FIRST_PERSON.search(body))),
         "passing": float(bool(_PASSING.search(body))),
-        "line reference": float(bool(_LINE_REFERENCE.search(body))),
         "question": float(body.rstrip(" )*\"'").endswith(("?", "？"))),
         "colon": float(body.rstrip(" *").endswith(":")),
-        "exclamation": float(body.rstrip(" *").endswith("!")),
-        "bold": float("**" in sentence.text),
-        "labelled": float(bool(label)),
         "listed": float(sentence.is_listed),
         "under colon": float(bool(sentence.lead_in)),
-        "not and name": float(bool(made["not"] and names)),
-        "because and name": float(bool(made["because"] and names)),
         "chore": float(bool(CHORE.search(body))),
-        "verb": float(bool(_VERB.search(body))),
-        "arrow": float("→" in body or "->" in body),
     }  # fmt: skip
     return made
 
@@ -203,44 +180,33 @@ def _of_place(claim: Claim, session: SessionClaims, last_reply: Mapping[int, int
         "found then fixed": float(is_reply and edits_after and not edits_before),
         "conceded": float(episode.conceded),
         "user and objection": float(is_user and episode.turn in (Turn.OBJECTION, Turn.REFUSAL)),
-        "user and conceded": float(sentence.channel is Channel.USER and episode.conceded),
         "objected later": float(_objected(claim, session)),
         "own words": float(sentence.channel is Channel.USER and len(sentence.event.text) < 600),
         "offer accepted": float(is_advice or (is_offer and episode.reaction in (Turn.AGREEMENT, Turn.CHOICE))),
     }  # fmt: skip
-    for name in ("must", "not", "instead", "because", "decided", "remember", "next_step"):
-        made[f"user {name}"] = float(
-            sentence.channel is Channel.USER and bool(phrases.FEATURES[name].search(sentence.text))
-        )
     return made
 
 
-def _options(session: SessionClaims) -> dict[int, bool]:
-    """Which of the offered options a person chose, by the number of the claim; passed over ones are False."""
-    found: dict[int, bool] = {}
+def _chosen_options(session: SessionClaims) -> set[int]:
+    """Return the numbers of the claims that a person chose from a list by their letter or number."""
+    found: set[int] = set()
     for episode in session.episodes:
-        letter = (
-            re.search(r"[A-Za-z1-9](?=\W*$)", episode.prompt.strip())
-            if episode.turn is Turn.CHOICE and len(episode.prompt) < 24
-            else None
-        )
-        if letter is None:
+        letter = re.search(r"[A-Za-z1-9](?=\W*$)", episode.prompt.strip())
+        if letter is None or episode.turn is not Turn.CHOICE or len(episode.prompt) >= 24:
             continue
-        offered: dict[str, int] = {}
         place = None
         for claim in reversed([one for one in session.claims if one.sentence.place < episode.first]):
-            if claim.sentence.channel is not Channel.REPLY or claim.sentence.number:
+            sentence = claim.sentence
+            if sentence.channel is not Channel.REPLY or sentence.number:
                 continue
-            line_start = claim.sentence.event.text.rfind("\n", 0, claim.sentence.start) + 1
-            line = claim.sentence.event.text[line_start : claim.sentence.end]
-            mark = re.match(r"\W{0,6}(?:option )?([A-Ea-e1-9])[).:]", line, re.IGNORECASE)
-            if offered and claim.sentence.place != place:
+            if place not in (None, sentence.place):
                 break
-            if mark:
-                place = claim.sentence.place
-                offered.setdefault(mark.group(1).upper(), claim.number)
-        if letter.group().upper() in offered:
-            found |= {number: name == letter.group().upper() for name, number in offered.items()}
+            line = sentence.event.text[sentence.event.text.rfind("\n", 0, sentence.start) + 1 : sentence.end]
+            if mark := re.match(r"\W{0,6}(?:option )?([A-Ea-e1-9])[).:]", line, re.IGNORECASE):
+                place = sentence.place
+                if mark[1].upper() == letter[0].upper():
+                    found.add(claim.number)
+                    break
     return found
 
 

@@ -78,14 +78,6 @@ FEATURES = {
         r"\b(?:decid\w+|elegi\w*|usemos|vamos a usar|prefer\w+|deberíamos)\b",
         r"決め|にします|にしよう|採用|决定|选择|采用|我们用|改用|使用",
     ),
-    "behaviour": any_of(
-        r"\b(?:returns?|contains?|holds?|means?|creates?|requires?|expects?|uses?|handles?|checks?|stores?|supports?"
-        r"|counts?|ignores?|accepts?|rejects?|allows?|reports?|runs?|calls?|walks?|drops?|fails?|breaks?|blocks?)\b",
-        r"\b(?:gibt|enthält|bedeutet|erzeugt|braucht|erwartet|prüft|speichert|unterstützt|schlägt)\b",
-        r"\b(?:renvoie|contient|signifie|crée|exige|attend|vérifie|échoue)\b",
-        r"\b(?:devuelve|contiene|significa|crea|requiere|espera|comprueba|falla)\b",
-        r"返す|返し|含む|意味|必要|失敗|返回|包含|表示|需要|失败",
-    ),
     "default": any_of(
         r"\b(?:default\w*|fall(?:s|ing)? back|deprecated|backwards?|legacy|compatib\w+|migration|limit\w*|unless)\b",
         r"\b(?:standard\w*|veraltet|rückwärts\w*|abwärts\w*|es sei denn)\b",
@@ -100,13 +92,6 @@ FEATURES = {
         r"\b(?:perd\w*|plant\w*|conflit|faux|cassé\w*)\b",
         r"\b(?:pierd\w+|conflicto|roto|falso)\b",
         r"競合|壊れ|失わ|漏れ|竞争|丢失|冲突|崩溃|错误",
-    ),
-    "only_if": any_of(
-        r"\b(?:if|when|unless|until|once|before|after|while|even)\b",
-        r"\b(?:wenn|falls|bevor|nachdem)\b",
-        r"\b(?:si|quand|avant|après)\b",
-        r"\b(?:si|cuando|antes|después)\b",
-        r"場合|とき|前に|如果|当|之前|之后",
     ),
     "next_step": any_of(
         r"^(?:now |next,? |first,? |then,? )?(?:let me|i'll|i will|i need|i'm going|let's|now let|going to"
@@ -155,36 +140,18 @@ FEATURES = {
         r"\b(?:recuerda|importante|cuidado|convención|regla|a partir de ahora)\b",
         r"覚えて|注意|重要|規約|ルール|记住|注意|重要|规则|约定|以后",
     ),
-    "undone": any_of(
-        r"\b(?:revert\w*|undo|wait|actually|oops|my mistake|apologi[sz]e|i was wrong|made (?:that|it) up"
-        r"|still (?:slow|fail\w*)"
-        r"|doesn't work|didn't work|try (?:again|a different)|incorrectly)\b",
-        r"\b(?:rückgängig|moment|doch nicht|mein fehler|entschuldig\w+)\b",
-        r"\b(?:annul\w+|en fait|désolé|mon erreur)\b|\b(?:deshac\w+|en realidad|perdón|mi error)\b",
-        r"元に戻|間違|実は|撤销|回退|抱歉|错了|其实",
-    ),
 }
 
 FORMS = {
     "contrast": any_of(
         r"\bbut\b|, not |\b(?:however|whereas|while)\b|\b(?:aber|sondern)\b|\bmais\b|\b(?:pero|sino)\b|但|しかし"
     ),
-    "example": any_of(
-        r"\be\.g\.|\bfor example\b|\bexample\b|\blike:|\bsuch as\b|\bz\.B\.|par exemple"
-        r"|por ejemplo|例えば|例如"
-    ),
     "task": any_of(r"^(?:task|step|phase|todo)\b|^\W*(?:task|step|phase) \d"),
-    "universal": any_of(
-        r"\b(?:regardless|any|all|both|each|entire(?:ly)?|no matter|whenever|by default|in general)\b",
-        r"\b(?:alle|jeweils|beide)\b|\b(?:tous|chaque)\b|\b(?:todos|cada)\b|すべて|全部|所有",
-    ),
     "past": any_of(
         r"\b(?:was|were|had|did|didn't|wasn't|would)\b|\b(?:war|waren|hatte)\b|\bétait\b|\b(?:era"
         r"|estaba)\b"
     ),
     "future": any_of(r"\b(?:will|going to|would|could|can be)\b|\b(?:wird|würde)\b|\bsera\b|\bserá\b"),
-    "you": any_of(r"\byou(?:r|'\w+)?\b|\b(?:du|dein\w*)\b|\b(?:tu|vous|votre)\b|\b(?:tú|usted)\b"),
-    "we": any_of(r"\b(?:we|our|us|team)\b|\b(?:wir|unser\w*)\b|\b(?:nous|notre)\b|\b(?:nosotros|nuestr\w+)\b|我们"),
 }
 """How a sentence is built."""
 

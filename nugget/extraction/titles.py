@@ -97,12 +97,17 @@ _ENDS = (
     ),
     re.compile(r",\s|、|，"),
 )
+_SPARE = any_of(
+    r"(?<=\w )(?:the|an?|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"
+    r"|entire|itself|own|any)\s(?=[\w`])"
+)
+"""Words that a title can do without when it is too long."""
 _LAST_ENDS = re.compile(r"\s(?:for|by|via|with|to|from|which|that|and|or|in|on|at)\s")
 """Where a sentence may be cut in the end; before `if` or `when` it would no longer be true."""
 _DANGLING = any_of(
     r"[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was|be|been|the|a|an|of|for|from|on|at|when"
     r"|if|not|but|which|it|via|than|e\.g|even|only|just|also|any|will|would|should|can|could|its|this|these|has"
-    r"|have|does|do)$"
+    r"|have|does|do|in other words|such as|(?:by|for|without|of|while) \w+ing|especially|e\.g\.|i\.e\.)$"
 )
 _CLAUSE_FIRST = re.compile(
     r"^(?P<side>(?:If|When|Since|Because|As|While|For|After|Before|With|In|Once|To|By|Without"
@@ -208,6 +213,9 @@ def title_of(text: str) -> str:
     said = _main_first(_LINES.sub("", text).strip())
     if len(said) > TITLE_CHARS:
         said = _ASIDE.sub("", said)
+    if len(said.rstrip(" .:;,")) > TITLE_CHARS:
+        tight = _SPARE.sub("", said) if said.startswith("`") else _SPARE.sub("", said).replace("`", "")
+        said = tight if len(tight.rstrip(" .:;,")) <= TITLE_CHARS else said
     for ends in (*_ENDS, _LAST_ENDS):
         if len(said.rstrip(" .:;,")) <= TITLE_CHARS:
             break
